@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,15 +14,15 @@ STATE_COOLDOWN = 21600.0
 """Seconds; the usual ``Alert.cooldown`` of everything that lasts."""
 
 
-class Bell(Struct, frozen=True, tag="bell", tag_field="way"):
+class Bell(Struct, frozen=True):
     """The terminal's bell."""
 
 
-class Desktop(Struct, frozen=True, tag="desktop", tag_field="way"):
+class Desktop(Struct, frozen=True):
     """A notification of the terminal (OSC 9, 777 or 99)."""
 
 
-class AlertCommand(Struct, frozen=True, tag="command", tag_field="way"):
+class AlertCommand(Struct, frozen=True):
     """A program.
 
     Attributes:
@@ -32,7 +32,11 @@ class AlertCommand(Struct, frozen=True, tag="command", tag_field="way"):
     args: tuple[str, ...]
 
 
-class Webhook(Struct, frozen=True, tag="webhook", tag_field="way"):
+WebhookFormat: TypeAlias = Literal["gpumon", "ntfy", "slack", "alertmanager"]
+"""The forms of a webhook's body."""
+
+
+class Webhook(Struct, frozen=True):
     """A JSON POST to a URL.
 
     Attributes:
@@ -42,11 +46,11 @@ class Webhook(Struct, frozen=True, tag="webhook", tag_field="way"):
     """
 
     url: str
-    format: Literal["gpumon", "ntfy", "slack", "alertmanager"] = "gpumon"
+    format: WebhookFormat = "gpumon"
     headers: Mapping[str, str] = {}
 
 
-class Apprise(Struct, frozen=True, tag="apprise", tag_field="way"):
+class Apprise(Struct, frozen=True):
     """A service that the library apprise knows.
 
     Attributes:

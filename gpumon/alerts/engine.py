@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from gpumon.alerts.alert import Alert, Bell, Desktop
+from gpumon.alerts.alert import Alert, Bell, Desktop, in_terminal
 from gpumon.alerts.event_watchers import EndWatcher, XidAlertWatcher
 from gpumon.alerts.look import Look
 from gpumon.alerts.memory import AlertMemory, Remembered
@@ -54,20 +52,15 @@ class AlertEngine:
         state: The file in which it remembers what it told, so that a restart tells nothing twice;
             ``memory_path`` names it. ``None`` to remember nothing, as for the demo, a replay and
             other machines.
-        user: The user that ``me`` means; this program's by default.
 
     Raises:
         WhenError: The condition of an alert is invalid; ``read_alerts`` leaves such alerts out.
     """
 
     def __init__(
-        self,
-        alerts: Sequence[Alert],
-        thresholds: Thresholds,
-        state: Folder | None = None,
-        user: str | None = None,
+        self, alerts: Sequence[Alert], thresholds: Thresholds, state: Folder | None = None
     ) -> None:
-        self._watchers = [_watcher_of(alert, user) for alert in alerts]
+        self._watchers = [_watcher_of(alert) for alert in alerts]
         self._asked: dict[str, EndWatcher | _FreeOnce] = {}
         self._settling = max(_SETTLING, thresholds.idle_after, thresholds.stuck_after) + 10
         self._memory = AlertMemory(state) if state is not None and alerts else None
@@ -100,11 +93,23 @@ class AlertEngine:
             self._begin(now)
         elif now < self._now:
             self._shift(self._now - now)
+        # Most people are told nothing: then a sample costs nothing here.
+        told = self._look(history, snapshot) if self._watchers or self._asked else []
+        self._list_at = snapshot.processes_at
+        if self._now is not None:
+            self._pace = now - self._now
+        self._now = now
+        if told or now - self._saved_at >= _SAVE_SECONDS:
+            self._save(now)
+        return told
+
+    def _look(self, history: History, snapshot: Snapshot) -> list[tuple[Alert, Notice]]:
+        """Show a snapshot to all watchers."""
         look = Look(
             history,
             snapshot,
             pace=self._pace,
-            is_settling=now < self._settles_at,
+            is_settling=history.now < self._settles_at,
             list_is_new=snapshot.processes_at is None or snapshot.processes_at != self._list_at,
         )
         told = [
@@ -117,21 +122,13 @@ class AlertEngine:
             told += [(watcher.alert, notice) for notice in found]
             if found:
                 del self._asked[key]
-        if look.list_is_new:
-            self._list_at = snapshot.processes_at
-        if self._now is not None:
-            self._pace = now - self._now
-        self._now = now
-        if told or now - self._saved_at >= _SAVE_SECONDS:
-            self._save(now)
         return told
 
     def _as_told(self, alert: Alert) -> Alert:
         """An alert with the ways in which this program tells it."""
         if self._memory is None or self._memory.is_ours:
             return alert
-        at_terminal = tuple(way for way in alert.ways if isinstance(way, (Bell, Desktop)))
-        return replace(alert, ways=at_terminal)
+        return in_terminal(alert)
 
     def _begin(self, now: float) -> None:
         """Take what was remembered, at the first look."""
@@ -194,13 +191,13 @@ class AlertEngine:
             self._memory.close(_CLOSE_SECONDS)
 
 
-def _watcher_of(alert: Alert, user: str | None) -> Watcher:
+def _watcher_of(alert: Alert) -> Watcher:
     """The watcher of an alert.
 
     Raises:
         WhenError: Its ``when`` cannot be read.
     """
-    when = parse_when(alert.when, user)
+    when = parse_when(alert.when)
     if isinstance(when, GpuWhen):
         return GpuWatcher(alert, when)
     if isinstance(when, ProcessWhen):
@@ -229,7 +226,7 @@ class _FreeOnce:
         if gpu is None or not look.is_free(gpu):
             return []
         _, finding = look.gpu_state(gpu, FindingKind.FREE)
-        return [gpu_notice(self.alert, look.snapshot, gpu, look.now, finding, None)]
+        return [gpu_notice(self.alert, look, gpu, finding, None)]
 
     def shift(self, seconds: float) -> None:
         """It holds no times."""

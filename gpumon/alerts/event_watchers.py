@@ -10,7 +10,6 @@ from gpumon.alerts.filter_languages import meets
 from gpumon.alerts.memory import RememberedAlert, RememberedProcess
 from gpumon.alerts.notice import process_key
 from gpumon.alerts.watcher import MOST_SUBJECTS, copied, remembered
-from gpumon.alerts.xids import xid_sentence, xid_severity
 
 if TYPE_CHECKING:
     from gpumon.alerts.alert import Alert
@@ -65,18 +64,7 @@ class XidAlertWatcher:
                 if look.now - then < self.alert.cooldown
             }
         self._told[key] = look.now
-        return [
-            sentences.xid_notice(
-                self.alert,
-                look.snapshot,
-                gpu,
-                look.now,
-                number,
-                at,
-                xid_severity(number),
-                xid_sentence(number),
-            )
-        ]
+        return [sentences.xid_notice(self.alert, look, gpu, number, at)]
 
     def shift(self, seconds: float) -> None:
         """See ``Watcher.shift``."""
@@ -158,9 +146,7 @@ class EndWatcher:
             if process_.missing >= _LISTS_WITHOUT:
                 del self._processes[key]
                 if look.now - process_.since >= self.alert.lasting:
-                    told.append(
-                        sentences.process_ended(self.alert, look.snapshot, process_, look.now)
-                    )
+                    told.append(sentences.process_ended(self.alert, look, process_))
         return told
 
     def follow(self, process: GpuProcess, now: float) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.filters.language import PROCESSES, TERMS, Facts, Language, Selection, Term
-from gpumon.filters.term import COMPARES, IS, F, S, Test, Wrong, number_term
-from gpumon.model.selection import SelectionError, parse_selection
-from gpumon.text.formatting import printable
+from gpumon.filters import language
+from gpumon.filters.language import TERMS, Facts, Language, Selection, Term
+from gpumon.filters.term import COMPARES, IS, F, S, Test, index_term, number_term, text_term
+from gpumon.system.users import user_name
 from gpumon.text.unit_parsing import PERCENT, SIZE, Measure
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu
+
+_Read: TypeAlias = "Callable[[str, str], Test[S, F]]"
 
 ME = "me"
 """The name of the own user in a filter."""
@@ -60,93 +63,66 @@ def meets(selection: Selection[S, F], subject: S, facts: F) -> bool | None:
     return known
 
 
-def gpu_language(me: str) -> Language[Gpu, GpuFacts]:
-    """The language of GPUs.
-
-    Args:
-        me: The name of the own user.
-    """
-
-    def user(sign: str, value: str) -> Test[Gpu, GpuFacts]:
-        wanted = (me if value == ME else value).casefold()
-        whole = sign == "=" or value == ME
-
-        def test(gpu: Gpu, facts: GpuFacts) -> bool | None:
-            users = facts.users(gpu)
-            if users is None:
-                return None
-            names = [name.casefold() for name in users if name is not None]
-            if any(wanted == name if whole else wanted in name for name in names):
-                return True
-            return None if None in users else False
-
-        return test
-
-    def model(sign: str, value: str) -> Test[Gpu, GpuFacts]:
-        wanted = value.casefold()
-
-        def test(gpu: Gpu, _: GpuFacts) -> bool | None:
-            if gpu.name is None:
-                return None
-            name = gpu.name.casefold()
-            return name == wanted if sign == "=" else wanted in name
-
-        return test
-
-    def number(measure: Measure, field: str) -> Callable[[str, str], Test[Gpu, GpuFacts]]:
-        return number_term(measure, lambda gpu, _: getattr(gpu, field))
-
-    # One line per term is easier to read here than short lines.
-    # ruff: noqa: E501
-    # fmt: off
-    terms: tuple[Term[Gpu, GpuFacts], ...] = (
-        Term("gpu", "gpu:0,2-4", "by index or UUID: gpu:GPU-1a2b", IS, _gpu),
-        Term("model", "model:h100", "whose product name holds this", IS, model),
-        Term("user", "user:ann", "with a process of a user whose name holds this; user:me is you", IS, user),
-        Term("util", "util<5", "whose utilisation is below this, in percent", COMPARES, number(PERCENT, "utilization_gpu")),
-        Term("mem", "mem>70G", "with more memory in use than this", COMPARES, number(SIZE, "memory_used")),
-        Term("free", "free<2G", "with less free memory than this", COMPARES, number(SIZE, "memory_free")),
-        Term("temp", "temp>85", "that are hotter than this, in degrees Celsius", COMPARES, number(_DEGREES, "temperature_gpu")),
-        Term("power", "power>300", "that draw more than this, in watts", COMPARES, number(_WATTS, "power_draw")),
-        Term("sm", "sm<20", "whose SMs are active for less of the time than this, in percent", COMPARES, number(PERCENT, "sm_active")),
-        Term("tensor", "tensor<1", "whose tensor cores are active for less of the time than this", COMPARES, number(PERCENT, "tensor_active")),
-        Term("dram", "dram>80", "whose memory is active for more of the time than this, in percent", COMPARES, number(PERCENT, "dram_active")),
-    )
-    # fmt: on
-    return Language(terms, lambda gpu, _: (gpu.name or "").casefold())
+def own_user() -> str:
+    """The name of the user who runs this program."""
+    return user_name(os.geteuid())
 
 
-def _gpu(_: str, value: str) -> Test[Gpu, GpuFacts]:
-    try:
-        gpus = parse_selection(value)
-    except SelectionError as wrong:
-        raise Wrong(printable(str(wrong))) from None
-    return lambda gpu, _: gpus.includes(gpu.index, gpu.uuid)
+def _if_known(is_unknown: Callable[[S], bool], read: _Read[S, F]) -> _Read[S, F]:
+    """A term that is unknown where its test would take an unknown value for another one."""
+
+    def read_known(sign: str, value: str) -> Test[S, F]:
+        test = read(sign, value)
+        return lambda subject, facts: None if is_unknown(subject) else test(subject, facts)
+
+    return read_known
 
 
-def process_language(me: str) -> Language[GpuProcess, Facts]:
-    """The language of processes, in which ``user:me`` is the own user.
+def _user(sign: str, value: str) -> Test[Gpu, GpuFacts]:
+    wanted = (own_user() if value == ME else value).casefold()
+    whole = sign == "=" or value == ME
 
-    What is not known of a process, such as its container before that was looked up, is unknown
-    here, and so is its idle time while the driver is silent: neither begins or ends an alert.
+    def test(gpu: Gpu, facts: GpuFacts) -> bool | None:
+        users = facts.users(gpu)
+        if users is None:
+            return None
+        names = [name.casefold() for name in users if name is not None]
+        if any(wanted == name if whole else wanted in name for name in names):
+            return True
+        return None if None in users else False
 
-    Args:
-        me: The name of the own user.
-    """
-    return replace(PROCESSES, terms=tuple(_changed(term, me) for term in TERMS))
+    return test
 
 
-def _changed(term: Term[GpuProcess, Facts], me: str) -> Term[GpuProcess, Facts]:
-    def read(sign: str, value: str) -> Test[GpuProcess, Facts]:
-        if term.name == "user" and value == ME:
-            return _if_known(_UNKNOWN[term.name], term.read("=", me))
-        test = term.read(sign, value)
-        if term.name == "idle" or (term.name == "state" and value.lower() == "idle"):
-            return _idle(test)
-        is_unknown = _UNKNOWN.get(term.name)
-        return test if is_unknown is None else _if_known(is_unknown, test)
+def _number(measure: Measure, field: str) -> _Read[Gpu, GpuFacts]:
+    return number_term(measure, lambda gpu, _: getattr(gpu, field))
 
-    return replace(term, read=read)
+
+_index: _Read[Gpu, GpuFacts] = index_term(lambda gpu, gpus: gpus.includes(gpu.index, gpu.uuid))
+_model: _Read[Gpu, GpuFacts] = _if_known(
+    lambda gpu: gpu.name is None, text_term(lambda gpu: (gpu.name,))
+)
+
+# One line per term is easier to read here than short lines.
+# ruff: noqa: E501
+# fmt: off
+_GPU_TERMS: tuple[Term[Gpu, GpuFacts], ...] = (
+    Term("gpu", "gpu:0,2-4", "by index or UUID: gpu:GPU-1a2b", IS, _index),
+    Term("model", "model:h100", "whose product name holds this", IS, _model),
+    Term("user", "user:ann", "with a process of a user whose name holds this; user:me is you", IS, _user),
+    Term("util", "util<5", "whose utilisation is below this, in percent", COMPARES, _number(PERCENT, "utilization_gpu")),
+    Term("mem", "mem>70G", "with more memory in use than this", COMPARES, _number(SIZE, "memory_used")),
+    Term("free", "free<2G", "with less free memory than this", COMPARES, _number(SIZE, "memory_free")),
+    Term("temp", "temp>85", "that are hotter than this, in degrees Celsius", COMPARES, _number(_DEGREES, "temperature_gpu")),
+    Term("power", "power>300", "that draw more than this, in watts", COMPARES, _number(_WATTS, "power_draw")),
+    Term("sm", "sm<20", "whose SMs are active for less of the time than this, in percent", COMPARES, _number(PERCENT, "sm_active")),
+    Term("tensor", "tensor<1", "whose tensor cores are active for less of the time than this", COMPARES, _number(PERCENT, "tensor_active")),
+    Term("dram", "dram>80", "whose memory is active for more of the time than this, in percent", COMPARES, _number(PERCENT, "dram_active")),
+)
+# fmt: on
+
+GPUS: Language[Gpu, GpuFacts] = Language(_GPU_TERMS, lambda gpu, _: (gpu.name or "").casefold())
+"""The language of GPUs."""
 
 
 def _has_no_place(process: GpuProcess) -> bool:
@@ -162,10 +138,16 @@ _UNKNOWN: dict[str, Callable[[GpuProcess], bool]] = {
 """Whether a term cannot be judged of a process."""
 
 
-def _if_known(
-    is_unknown: Callable[[GpuProcess], bool], test: Test[GpuProcess, Facts]
-) -> Test[GpuProcess, Facts]:
-    return lambda process, facts: None if is_unknown(process) else test(process, facts)
+def _changed(term: Term[GpuProcess, Facts]) -> Term[GpuProcess, Facts]:
+    def read(sign: str, value: str) -> Test[GpuProcess, Facts]:
+        if term.name == "user" and value == ME:
+            return term.read("=", own_user())
+        if term.name == "idle" or (term.name == "state" and value.lower() == "idle"):
+            return _idle(term.read(sign, value))
+        return term.read(sign, value)
+
+    is_unknown = _UNKNOWN.get(term.name)
+    return replace(term, read=read if is_unknown is None else _if_known(is_unknown, read))
 
 
 def _idle(test: Test[GpuProcess, Facts]) -> Test[GpuProcess, Facts]:
@@ -180,3 +162,11 @@ def _idle(test: Test[GpuProcess, Facts]) -> Test[GpuProcess, Facts]:
         return None if longer else False
 
     return known
+
+
+PROCESSES = replace(language.PROCESSES, terms=tuple(map(_changed, TERMS)))
+"""The language of processes, in which ``user:me`` is the own user.
+
+What is not known of a process, such as its container before that was looked up, is unknown here,
+and so is its idle time while the driver is silent: neither begins or ends an alert.
+"""

@@ -50,13 +50,26 @@ class Look:
         self.is_settling = is_settling
         self.list_is_new = list_is_new
         self.gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
-        self.facts = AlertFacts(
-            self.now, self._idle, history.thresholds.idle_after, idle_for_longer=self._idle_longer
-        )
-        self.gpu_facts = GpuFacts(self._users_on)
         self._findings: dict[str, dict[FindingKind, Finding]] = {}
         self._listed: set[str] | None = None
         self._users: dict[str, set[str | None]] | None = None
+
+    # Not attributes: each would refer back to this look, which would then keep its snapshot until
+    # the next garbage collection, and minutes pass between two of these.
+    @property
+    def facts(self) -> AlertFacts:
+        """What terms about processes ask."""
+        return AlertFacts(
+            self.now,
+            self._idle,
+            self.history.thresholds.idle_after,
+            idle_for_longer=self._idle_longer,
+        )
+
+    @property
+    def gpu_facts(self) -> GpuFacts:
+        """What terms about GPUs ask."""
+        return GpuFacts(self._users_on)
 
     def _idle(self, process: ProcessId) -> float | None:
         interval = self.history.process_idle(process)
@@ -104,10 +117,10 @@ class Look:
         history = self.history
         finding: Finding | None
         if kind is FindingKind.IDLE_PROCESS:
-            finding = idle_process(history, process, history.thresholds)
+            finding = idle_process(history, process)
             unknown = process.resting is None or self._idle_longer(process.id)
         else:
-            finding = growing_process(history, process, self.snapshot.gpus, history.thresholds)
+            finding = growing_process(history, process)
             unknown = process.memory_used is None
         if finding is not None:
             return True, finding
@@ -115,4 +128,4 @@ class Look:
 
     def is_free(self, gpu: Gpu) -> bool:
         """Whether a GPU is free."""
-        return not_free(self.history, gpu, self.history.thresholds) is None
+        return not_free(self.history, gpu) is None

@@ -9,7 +9,6 @@ beside the file says which of them tells what leaves the terminal.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import threading
@@ -19,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from gpumon.alerts.episode import Episode  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.system.files import beginning, replace_file
 from gpumon.system.folders import state_folder
 
 if TYPE_CHECKING:
@@ -131,10 +131,7 @@ class AlertMemory:
         """What is in the file; ``None`` without it, and if it cannot be used."""
         self._take_lock()
         try:
-            # A pipe must not block gpumon.
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as file:
-                data = file.read(_MOST_BYTES + 1)
+            data = beginning(self._path, _MOST_BYTES + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -220,23 +217,10 @@ class AlertMemory:
             self._write(data)
 
     def _write(self, data: bytes) -> None:
-        import tempfile
-        from pathlib import Path
-
-        place = Path(self._path)
-        temporary: Path | None = None
         try:
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix=f"{place.name}.", dir=place.parent)
-            temporary = Path(name)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            temporary.replace(place)
+            replace_file(self._path, data)
         except OSError as error:
             self.trouble = (
                 f"cannot write {self._path} ({error.strerror}): after a restart the alerts do not "
                 "know what they told"
             )
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from gpumon.alerts.alert import (
@@ -18,13 +16,14 @@ from gpumon.alerts.alert import (
     Bell,
     Desktop,
     Webhook,
+    WebhookFormat,
 )
 from gpumon.alerts.when import WhenError, is_event, parse_when
 from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.settings import ConfigError
 from gpumon.config.suggestions import did_you_mean
-from gpumon.config.table import InvalidValue, shown
-from gpumon.text.unit_parsing import TIMESPAN, QuantityError
+from gpumon.config.table import InvalidValue, as_number, read_switch, shown
+from gpumon.system.files import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +35,7 @@ MOST_ALERTS = 100
 _LONGEST_NAME = 60
 _LONGEST_TIME = 30 * 86400.0
 _MOST_SECRET_BYTES = 8192
-_FORMATS = ("gpumon", "ntfy", "slack", "alertmanager")
+_FORMATS = get_args(WebhookFormat)
 _WAYS = (
     'give "bell", "desktop", { command = ["prog", "arg"] }, { webhook = "https://…" } or '
     '{ apprise = "…" }'
@@ -118,8 +117,8 @@ class _AlertReader:
             ways=self._ways(),
             lasting=self._value("for", _seconds, 0.0),
             cooldown=self._value("cooldown", _seconds, usual),
-            ended=self._value("ended", _switch, default=False),
-            commands=self._value("commands", _switch, default=False),
+            ended=self._value("ended", read_switch, default=False),
+            commands=self._value("commands", read_switch, default=False),
         )
 
     def _place(self, key: str) -> str:
@@ -177,23 +176,10 @@ def _when(value: object) -> str:
 
 
 def _seconds(value: object) -> float:
-    number = math.nan
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = float(value) if abs(value) < _LONGEST_TIME * 2 else math.inf
-    elif isinstance(value, str):
-        try:
-            number = TIMESPAN.read(value)[0]
-        except QuantityError:
-            number = math.nan
+    number = as_number(value, timespan=True)
     if not 0 <= number <= _LONGEST_TIME:
         raise InvalidValue('give seconds, or a time such as "90s", "10m" or "2h", up to "30d"')
     return number
-
-
-def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidValue("give true or false")
-    return value
 
 
 def _way(value: object, folder: Path) -> Way:
@@ -254,10 +240,10 @@ def _url(value: object) -> str:
         raise InvalidValue(advice)
     try:
         parts = urlsplit(value)
-        host, _ = parts.hostname, parts.port
+        host, port = parts.hostname, parts.port
     except ValueError:
         raise InvalidValue(advice) from None
-    if parts.scheme not in {"http", "https"} or not host:
+    if parts.scheme not in {"http", "https"} or not host or port == 0:
         raise InvalidValue(advice)
     return value
 
@@ -285,10 +271,7 @@ def _headers(value: object, what: str) -> dict[str, str]:
 def _secret(path: Path) -> str:
     """The first line of a file."""
     try:
-        # A pipe must not block gpumon.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            data = file.read(_MOST_SECRET_BYTES + 1)
+        data = beginning(path, _MOST_SECRET_BYTES + 1)
     except OSError as error:
         raise InvalidValue(f"{path} cannot be read: {error.strerror}") from None
     text = data.decode("ascii", "replace").strip()

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.alerts.notice import Notice, gpu_key, process_key
+from gpumon.alerts.xids import xid_sentence, xid_severity
 from gpumon.findings.finding import Severity
 from gpumon.findings.phrases import at_most, spaced
+from gpumon.model.processes import ProcessId
 from gpumon.sources.maker_words import error_code, short_name
 from gpumon.text.formatting import gib, gibibytes, number, printable, temperature
 from gpumon.text.units import degree
 
 if TYPE_CHECKING:
     from gpumon.alerts.alert import Alert
+    from gpumon.alerts.look import Look
     from gpumon.alerts.memory import RememberedProcess
     from gpumon.findings.finding import Finding
     from gpumon.model.processes import GpuProcess
@@ -42,146 +45,96 @@ def _gpu_values(gpu: Gpu) -> str:
 
 
 def gpu_notice(
-    alert: Alert,
-    snapshot: Snapshot,
-    gpu: Gpu,
-    at: float,
-    finding: Finding | None,
-    since: float | None,
+    alert: Alert, look: Look, gpu: Gpu, finding: Finding | None, since: float | None
 ) -> Notice:
     """A GPU is in a state, or meets a filter."""
-    what = printable(alert.name) if finding is None else finding.kind.value
-    said = finding.sentence if finding else f"{printable(alert.when)}: {_gpu_values(gpu)}"
     return _about_gpu(
         alert,
-        snapshot,
+        look,
         gpu,
-        at,
-        severity=Severity.NOTE if finding is None else finding.severity,
-        title=_title(snapshot, f"GPU {gpu.index}", what),
-        sentence=f"{_gpu_named(snapshot, gpu)}: {said}",
-        since=since,
+        Severity.NOTE if finding is None else finding.severity,
+        printable(alert.name) if finding is None else finding.kind.value,
+        finding.sentence if finding else f"{printable(alert.when)}: {_gpu_values(gpu)}",
+        since,
     )
 
 
-def gpu_ended(
-    alert: Alert, snapshot: Snapshot, gpu: Gpu, at: float, since: float, state: str | None
-) -> Notice:
+def gpu_ended(alert: Alert, look: Look, gpu: Gpu, since: float, state: str | None) -> Notice:
     """A GPU is in a state, or meets a filter, no more."""
     what = printable(alert.name) + " ended" if state is None else f"no longer {state}"
     no_longer = f"no longer {printable(alert.when) if state is None else state}"
-    return _about_gpu(
-        alert,
-        snapshot,
-        gpu,
-        at,
-        severity=Severity.GOOD,
-        title=_title(snapshot, f"GPU {gpu.index}", what),
-        sentence=f"{_gpu_named(snapshot, gpu)}: {no_longer}, after {spaced(at - since)}; "
-        f"{_gpu_values(gpu)}",
-        since=since,
-        ended=True,
-    )
+    said = f"{no_longer}, after {spaced(look.now - since)}; {_gpu_values(gpu)}"
+    return _about_gpu(alert, look, gpu, Severity.GOOD, what, said, since, ended=True)
 
 
-def xid_notice(
-    alert: Alert,
-    snapshot: Snapshot,
-    gpu: Gpu,
-    at: float,
-    number_: int,
-    reported: float | None,
-    severity: Severity,
-    meaning: str,
-) -> Notice:
+def xid_notice(alert: Alert, look: Look, gpu: Gpu, number_: int, reported: float | None) -> Notice:
     """The driver reported an XID."""
     return _about_gpu(
         alert,
-        snapshot,
+        look,
         gpu,
-        at,
-        severity=severity,
-        title=_title(snapshot, f"GPU {gpu.index}", error_code(number_).label),
-        sentence=f"{_gpu_named(snapshot, gpu)}: {meaning}",
-        since=reported,
+        xid_severity(number_),
+        error_code(number_).label,
+        xid_sentence(number_),
+        reported,
         key=f"{gpu_key(gpu.uuid)}:xid:{number_}",
     )
 
 
 def _about_gpu(
     alert: Alert,
-    snapshot: Snapshot,
+    look: Look,
     gpu: Gpu,
-    at: float,
-    *,
     severity: Severity,
-    title: str,
-    sentence: str,
+    what: str,
+    said: str,
     since: float | None,
+    *,
     ended: bool = False,
     key: str | None = None,
 ) -> Notice:
     return Notice(
         alert=alert.name,
         key=key or gpu_key(gpu.uuid),
-        host=snapshot.host.name,
-        at=at,
+        host=look.snapshot.host.name,
+        at=look.now,
         since=since,
         ended=ended,
         severity=severity,
-        title=title,
-        sentence=sentence,
+        title=_title(look.snapshot, f"GPU {gpu.index}", what),
+        sentence=f"{_gpu_named(look.snapshot, gpu)}: {said}",
         gpu_index=gpu.index,
         gpu_uuid=gpu.uuid,
     )
 
 
-def _process_named(pid: int, name: str | None, user: str | None) -> str:
+def _process_named(process: RememberedProcess) -> str:
     """``python 1234 of ann``."""
-    owner = f" of {printable(user)}" if user else ""
-    return f"{printable(name) if name else 'process'} {pid}{owner}"
+    owner = f" of {printable(process.user)}" if process.user else ""
+    return f"{printable(process.name) if process.name else 'process'} {process.pid}{owner}"
 
 
-def _on(gpus: tuple[int, ...]) -> str:
-    return f"GPU {','.join(map(str, gpus))}" if gpus else "no GPU"
-
-
-def _process_values(process: GpuProcess) -> str:
-    return f"{gibibytes(process.memory_used)} {gib()} of GPU memory, SM {number(process.sm, ' %')}"
+def _place(look: Look, process: RememberedProcess) -> str:
+    gpus = f"GPU {','.join(map(str, process.gpus))}" if process.gpus else "no GPU"
+    return f"{gpus} of {printable(look.snapshot.host.name)}"
 
 
 def process_notice(
     alert: Alert,
-    snapshot: Snapshot,
+    look: Look,
     process: GpuProcess,
-    at: float,
+    remembered: RememberedProcess,
     finding: Finding | None,
-    since: float | None,
 ) -> Notice:
     """A process is in a state, or meets a filter."""
-    named = _process_named(process.id.pid, process.name, process.user)
-    what = printable(alert.name) if finding is None else finding.kind.value
     if finding is None:
-        said = f"{printable(alert.when)}; {_process_values(process)}"
+        severity, what = Severity.NOTE, printable(alert.name)
+        held = f"{gibibytes(process.memory_used)} {gib()} of GPU memory"
+        said = f"{printable(alert.when)}; {held}, SM {number(process.sm, ' %')}"
     else:
-        said = finding.sentence
-    place = f"{_on(process.gpu_indices)} of {printable(snapshot.host.name)}"
-    single = process.uses[0] if len(process.gpu_indices) == 1 else None
-    return Notice(
-        alert=alert.name,
-        key=process_key(process.id),
-        host=snapshot.host.name,
-        at=at,
-        since=since,
-        severity=Severity.NOTE if finding is None else finding.severity,
-        title=_title(snapshot, named, what),
-        sentence=f"{named} on {place}: {said}",
-        gpu_index=None if single is None else single.gpu_index,
-        gpu_uuid=None if single is None else single.gpu_uuid,
-        pid=process.id.pid,
-        user=process.user and printable(process.user),
-        command=told_command(alert, process),
-    )
+        severity, what, said = finding.severity, finding.kind.value, finding.sentence
+    sentence = f"{_process_named(remembered)} on {_place(look, remembered)}: {said}"
+    return _about_process(alert, look, remembered, severity, what, sentence)
 
 
 def told_command(alert: Alert, process: GpuProcess) -> str | None:
@@ -192,31 +145,39 @@ def told_command(alert: Alert, process: GpuProcess) -> str | None:
 
 
 def process_ended(
-    alert: Alert,
-    snapshot: Snapshot,
-    process: RememberedProcess,
-    at: float,
-    *,
-    of_state: str | None = None,
+    alert: Alert, look: Look, process: RememberedProcess, *, of_state: str | None = None
 ) -> Notice:
     """A process has ended, or, with ``of_state``, what was told of it has."""
-    named = _process_named(process.pid, process.name, process.user)
-    place = f"{_on(process.gpus)} of {printable(snapshot.host.name)}"
-    lasted = spaced(at - process.since)
+    named, place = _process_named(process), _place(look, process)
     if of_state is None:
-        what, sentence = "ended", f"{named} has ended: it was on {place} for at least {lasted}"
-    else:
-        what, sentence = f"no longer {of_state}", f"{named} on {place}: no longer {of_state}"
+        lasted = spaced(look.now - process.since)
+        sentence = f"{named} has ended: it was on {place} for at least {lasted}"
+        return _about_process(alert, look, process, Severity.NOTE, "ended", sentence)
+    what = f"no longer {of_state}"
+    sentence = f"{named} on {place}: {what}"
+    return _about_process(alert, look, process, Severity.GOOD, what, sentence, ended=True)
+
+
+def _about_process(
+    alert: Alert,
+    look: Look,
+    process: RememberedProcess,
+    severity: Severity,
+    what: str,
+    sentence: str,
+    *,
+    ended: bool = False,
+) -> Notice:
     single = len(process.gpu_uuids) == 1
     return Notice(
         alert=alert.name,
-        key=f"process:{process.pid}:{process.start_time or ''}",
-        host=snapshot.host.name,
-        at=at,
+        key=process_key(ProcessId(process.pid, process.start_time)),
+        host=look.snapshot.host.name,
+        at=look.now,
         since=process.since,
-        ended=of_state is not None,
-        severity=Severity.NOTE if of_state is None else Severity.GOOD,
-        title=_title(snapshot, named, what),
+        ended=ended,
+        severity=severity,
+        title=_title(look.snapshot, _process_named(process), what),
         sentence=sentence,
         gpu_index=process.gpus[0] if single else None,
         gpu_uuid=process.gpu_uuids[0] if single else None,

@@ -123,9 +123,7 @@ class GpuWatcher:
                 key, holds, look, since, held_before=first or self._was_there(gpu, finding)
             )
             if change is Change.BEGAN:
-                told.append(
-                    sentences.gpu_notice(self.alert, look.snapshot, gpu, look.now, finding, began)
-                )
+                told.append(sentences.gpu_notice(self.alert, look, gpu, finding, began))
             elif change is Change.ENDED and self.alert.ended:
                 told.append(self._end(look, gpu, began))
         self._episodes.see_nothing_of_others(look, {gpu_key(uuid) for uuid in look.gpus})
@@ -133,7 +131,7 @@ class GpuWatcher:
 
     def _end(self, look: Look, gpu: Gpu, began: float) -> Notice:
         state = None if self._when.state is None else self._when.state.value
-        return sentences.gpu_ended(self.alert, look.snapshot, gpu, look.now, began, state)
+        return sentences.gpu_ended(self.alert, look, gpu, began, state)
 
     def _holds(self, look: Look, gpu: Gpu) -> tuple[bool | None, Finding | None]:
         meant = meets(self._when.terms, gpu, look.gpu_facts)
@@ -206,12 +204,8 @@ class ProcessWatcher:
             if key in self._episodes.known and key not in self._processes:
                 self._processes[key] = remembered(self.alert, process, look.now)
             if change is Change.BEGAN:
-                self._processes[key] = remembered(self.alert, process, began)
-                told.append(
-                    sentences.process_notice(
-                        self.alert, look.snapshot, process, look.now, finding, began
-                    )
-                )
+                self._processes[key] = kept = remembered(self.alert, process, began)
+                told.append(sentences.process_notice(self.alert, look, process, kept, finding))
             elif change is Change.ENDED:
                 told += self._end(look, key)
         for key in [key for key in self._processes if key not in keys]:
@@ -255,9 +249,7 @@ class ProcessWatcher:
             return []
         state = self._when.state
         named = self.alert.when if state is None else state.value
-        return [
-            sentences.process_ended(self.alert, look.snapshot, process, look.now, of_state=named)
-        ]
+        return [sentences.process_ended(self.alert, look, process, of_state=named)]
 
     def _chosen(self, look: Look) -> set[str]:
         """The processes whose turn it is: each has one a minute."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.findings.finding import FindingKind as Kind
+from gpumon.findings.status import STATUS_KINDS
 from gpumon.model.snapshot import ANSWERING, Unknown
 
 if TYPE_CHECKING:
@@ -47,9 +48,6 @@ for _kind in _NOT_OFFERED:
 OFFERED = tuple(kind.value for kind in Kind if kind in STATE_NAMES.values())
 """The usual names of the states, for messages."""
 
-_STATUS_STATES = frozenset(
-    {Kind.LOST, Kind.RESET_REQUIRED, Kind.NO_ANSWER, Kind.FAILING, Kind.NO_PERMISSION, Kind.ASLEEP}
-)
 _PROCESSES = "processes"
 _NEEDED: dict[Kind, tuple[str, ...]] = {
     Kind.MEMORY_ERRORS: ("ecc_uncorrected_volatile", "remapped_rows_pending"),
@@ -85,7 +83,7 @@ def absent(history: History, gpu: Gpu, kind: Kind) -> bool | None:
     """
     if gpu.status not in ANSWERING:
         return None
-    if kind in _STATUS_STATES:
+    if kind in STATUS_KINDS:
         return False
     if history.old(gpu) is not None:
         return None

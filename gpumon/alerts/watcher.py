@@ -53,7 +53,8 @@ class Watcher(Protocol):
 
 def remembered(alert: Alert, process: GpuProcess, since: float) -> RememberedProcess:
     """What is needed to tell an end."""
-    uses = {use.gpu_uuid: use.gpu_index for use in process.uses}
+    by_index = sorted(process.uses, key=lambda use: use.gpu_index)
+    uses = {use.gpu_uuid: use.gpu_index for use in by_index}
     return RememberedProcess(
         process.id.pid,
         process.id.start_time,

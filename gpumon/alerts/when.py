@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.alerts.filter_languages import GpuFacts, gpu_language, process_language
+from gpumon.alerts.filter_languages import GPUS, PROCESSES, GpuFacts
 from gpumon.alerts.states import OFFERED, PROCESS_STATES, STATE_NAMES, plain_name
 from gpumon.alerts.xids import SEVERITY_WORDS, WORTH_TELLING, XidChoice
+from gpumon.config.suggestions import nearest
 from gpumon.filters.language import Filter, FilterError, Language, Selection, parse
 from gpumon.filters.term import F, S, said
 from gpumon.findings.finding import FindingKind
 from gpumon.model.snapshot import Gpu
-from gpumon.system.users import user_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 GpuFilter: TypeAlias = Selection[Gpu, GpuFacts]
 
@@ -89,37 +87,29 @@ def is_event(when: When) -> bool:
     return not isinstance(when, ProcessWhen)
 
 
-def own_user() -> str:
-    """The name of the user who runs this program."""
-    return user_name(os.geteuid())
-
-
-def parse_when(text: str, user: str | None = None) -> When:
+def parse_when(text: str) -> When:
     """Read a ``when``.
 
     Args:
         text: A state, a filter, both, XIDs, or the end of processes; see ``docs/alerts.md``.
-        user: The user that ``user:me`` means; the own one by default.
 
     Raises:
         WhenError: It is none of these.
     """
     words, terms = _sorted(text)
-    me = own_user() if user is None else user
     if not words and not terms:
         raise WhenError(_HOW)
     first = words[0].casefold() if words else ""
     if first in _ENDS:
-        return _ends(words[1:], terms, me)
+        return _ends(words[1:], terms)
     if first in {"xid", "xids"}:
-        choice = _xids(words[1:])
-        return XidWhen(choice, _parsed(terms, gpu_language(me)))
+        return XidWhen(_xids(words[1:]), _parsed(terms, GPUS))
     state = _state(words) if words else None
     if state in PROCESS_STATES:
-        return ProcessWhen(state, _parsed(terms, process_language(me)))
+        return ProcessWhen(state, _parsed(terms, PROCESSES))
     if state is not None:
-        return GpuWhen(state, _parsed(terms, gpu_language(me)))
-    return _filter(terms, me)
+        return GpuWhen(state, _parsed(terms, GPUS))
+    return _filter(terms)
 
 
 def _sorted(text: str) -> tuple[list[str], list[str]]:
@@ -144,8 +134,7 @@ def _state(words: Sequence[str]) -> FindingKind:
     state = STATE_NAMES.get(name)
     if state is not None:
         return state
-    near = get_close_matches(name, [*STATE_NAMES, "xid", "ends"], 1)
-    guess = f"did you mean {near[0]}? " if near else ""
+    guess = _guess(name, [*STATE_NAMES, "xid", "ends"])
     raise WhenError(
         f"no state {said(' '.join(words))}: {guess}There are {', '.join(OFFERED)}, xid and ends; "
         'to look for a text in the names of processes, quote it: "train"'
@@ -163,8 +152,7 @@ def _xids(words: Sequence[str]) -> XidChoice:
             elif part.casefold() in SEVERITY_WORDS:
                 least = SEVERITY_WORDS[part.casefold()]
             else:
-                near = get_close_matches(part.casefold(), SEVERITY_WORDS, 1)
-                guess = f"did you mean {near[0]}? " if near else ""
+                guess = _guess(part, SEVERITY_WORDS)
                 raise WhenError(
                     f"no XID {said(part)}: {guess}Write numbers such as xid 79,48, or xid with "
                     f"{', '.join(list(SEVERITY_WORDS)[:-1])} or {list(SEVERITY_WORDS)[-1]}"
@@ -174,7 +162,7 @@ def _xids(words: Sequence[str]) -> XidChoice:
     return XidChoice(least, frozenset(numbers))
 
 
-def _ends(words: Sequence[str], terms: list[str], me: str) -> EndWhen:
+def _ends(words: Sequence[str], terms: list[str]) -> EndWhen:
     """The end of processes: by PID, by a filter, or both."""
     for word in words:
         if not (word.isascii() and word.isdigit()):
@@ -185,21 +173,23 @@ def _ends(words: Sequence[str], terms: list[str], me: str) -> EndWhen:
         terms = [f"pid:{word}", *terms]
     if not terms:
         raise WhenError("ends what? Write ends 12345 or ends user:me")
-    return EndWhen(_parsed(terms, process_language(me)))
+    return EndWhen(_parsed(terms, PROCESSES))
 
 
-def _filter(terms: list[str], me: str) -> GpuWhen | ProcessWhen:
+def _filter(terms: list[str]) -> GpuWhen | ProcessWhen:
     """A filter alone: of processes, unless a term of it is one of GPUs only."""
-    processes, gpus = process_language(me), gpu_language(me)
-    of_processes = {term.name for term in processes.terms}
-    of_gpus = {term.name for term in gpus.terms}
+    of_processes = {term.name for term in PROCESSES.terms}
+    of_gpus = {term.name for term in GPUS.terms}
     keys = [key for key in map(_key, terms) if key is not None]
     for key in keys:
         if key not in of_processes | of_gpus:
-            raise WhenError(_unknown(key, sorted(of_processes | of_gpus)))
+            names = sorted(of_processes | of_gpus)
+            raise WhenError(
+                f"no term {said(key)}: {_guess(key, names)}There are {', '.join(names)}"
+            )
     if any(key not in of_processes for key in keys):
-        return GpuWhen(None, _parsed(terms, gpus))
-    return ProcessWhen(None, _parsed(terms, processes))
+        return GpuWhen(None, _parsed(terms, GPUS))
+    return ProcessWhen(None, _parsed(terms, PROCESSES))
 
 
 def _key(term: str) -> str | None:
@@ -208,10 +198,9 @@ def _key(term: str) -> str | None:
     return None if match is None else match[1].casefold()
 
 
-def _unknown(key: str, names: list[str]) -> str:
-    near = get_close_matches(key, names, 1)
-    guess = f"did you mean {near[0]}? " if near else ""
-    return f"no term {said(key)}: {guess}There are {', '.join(names)}"
+def _guess(word: str, names: Iterable[str]) -> str:
+    near = nearest(word, names)
+    return "" if near is None else f"did you mean {near}? "
 
 
 def _parsed(terms: list[str], language: Language[S, F]) -> Selection[S, F]:

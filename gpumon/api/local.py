@@ -38,7 +38,12 @@ def selection_of(gpus: Gpus) -> GpuSelection:
 
 
 def source_and_host(
-    selection: GpuSelection, *, demo: bool, readonly: bool, profiled: bool, backend: str = AUTO
+    selection: GpuSelection,
+    *,
+    demo: bool,
+    readonly: bool,
+    profiled: bool,
+    backend: str | None = None,
 ) -> tuple[Source, ProcessHost]:
     """The source of snapshots, and the processes of its machine.
 
@@ -47,7 +52,7 @@ def source_and_host(
         demo: The simulated machine of ``--demo`` instead of this one.
         readonly: Whether the processes get no signal.
         profiled: See ``this_machine``.
-        backend: See ``this_machine``.
+        backend: See ``this_machine``, whose default applies without one.
     """
     if demo:
         from gpumon.sources.demo import DemoSource
@@ -57,11 +62,13 @@ def source_and_host(
     from gpumon.kill.local_host import LocalHost
     from gpumon.sources.machine import this_machine
 
-    source = this_machine(selection, profiled=profiled, backend=backend)
+    source = this_machine(selection, profiled=profiled, backend=backend or AUTO)
     return source, LocalHost(source.backend.device_files, readonly=readonly)
 
 
-def whole_machine(*, demo: bool, backend: str = AUTO) -> tuple[Source, Callable[[], Links] | None]:
+def whole_machine(
+    *, demo: bool, backend: str | None = None
+) -> tuple[Source, Callable[[], Links] | None]:
     """A source of every GPU, and a function that reads the links between them."""
     if demo:
         from gpumon.sources.demo import DemoSource
@@ -69,7 +76,7 @@ def whole_machine(*, demo: bool, backend: str = AUTO) -> tuple[Source, Callable[
         return DemoSource(), None
     from gpumon.sources.machine import this_machine
 
-    source = this_machine(backend=backend)
+    source = this_machine(backend=backend or AUTO)
     return source, source.backend.links
 
 

@@ -13,9 +13,9 @@ from gpumon.api.local import selection_of, source_and_host
 from gpumon.api.usage import NO_USE, GpuUsage, OwnUse, UsageSample, UsageTally
 from gpumon.host.process_tree import DescendantFinder
 from gpumon.host.visible_devices import selecting_variable, visible_gpus
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.makers import makers_of
 from gpumon.model.selection import ALL
-from gpumon.sampling.collector import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.sampling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
 from gpumon.sources.source import SourceError
 
@@ -146,7 +146,7 @@ class Measurement:
         began = self.start()
         try:
             if self._sampler is not None:
-                self._sampler.wait_open()
+                self._sampler.collector.wait_open(PATIENCE)
                 self._wait_for_sample(began, PATIENCE)
         except SourceError as error:
             self._end(error)
@@ -165,7 +165,7 @@ class Measurement:
                 self._selection or ALL, demo=self._demo, readonly=True, profiled=False
             )
             self._sampler = GpuSampler(source, self.interval)
-            self._sampler.listen(self._take)
+            self._sampler.collector.subscribe(self._take)
             self._sampler.__enter__()
         except Exception as error:  # noqa: BLE001 - what is measured goes on
             self._end(error)
@@ -181,7 +181,7 @@ class Measurement:
         if self._sampler is None or not self.is_here:
             return
         # One sample more: a short block may have none but the first.
-        self._sampler.sample_now()
+        self._sampler.collector.sample_now()
         self._wait_for_sample(ended, QUICK_PATIENCE)
         self._end(None)
 

@@ -165,17 +165,17 @@ def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selecte
     from gpumon.sampling.gpu_sampler import GpuSampler, UnavailableError
     from gpumon.scheduling.chooser import Chooser
     from gpumon.scheduling.outputs import as_variables
-    from gpumon.scheduling.reservation.locks import LOCK_DIR_VARIABLE, Locks
+    from gpumon.scheduling.reservation.locks import Locks
     from gpumon.scheduling.select import settled
 
     deadline = time.monotonic() + wait
     source, links = whole_machine(demo=demo)
-    locks = Locks(os.environ.get(LOCK_DIR_VARIABLE) or None, os.environ, make=False)
+    locks = Locks(None, os.environ, make=False)
     try:
         chooser = Chooser(requirements, os.environ, locks, links)
         with GpuSampler(source) as sampler:
             _, verdicts = settled(sampler, chooser)
-            sampler.interval = _TICK_SECONDS
+            sampler.collector.interval = _TICK_SECONDS
             while (choice := chooser.choose(verdicts)) is None:
                 left = deadline - time.monotonic()
                 if left <= 0 or chooser.hopeless(verdicts):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import ANSWERING, Unknown
 from gpumon.report.sums import Energy, Slowed, WeightedMean
 from gpumon.text.formatting import UNKNOWN, memory_size, number
@@ -100,12 +101,11 @@ class OwnUse(NamedTuple):
     @classmethod
     def of(cls, uses: Sequence[GpuUse]) -> OwnUse:
         """What all these uses are together."""
-        sizes = [use.memory_used for use in uses if use.memory_used is not None]
-        shares = [use.sm for use in uses if use.sm is not None]
+        sm = known_sum(use.sm for use in uses)
         return cls(
             seen=True,
-            memory=sum(sizes) if len(sizes) == len(uses) else None,
-            sm=min(sum(shares), 100) if len(shares) == len(uses) else None,
+            memory=known_sum(use.memory_used for use in uses),
+            sm=None if sm is None else min(sm, 100),
         )
 
 

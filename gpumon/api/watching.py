@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.api.local import selection_of, source_and_host
 from gpumon.api.snapshots import Snapshot
-from gpumon.sampling.gpu_sampler import GpuSampler, UnavailableError
+from gpumon.sampling.gpu_sampler import PATIENCE, GpuSampler, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class Watch:
         """
         self._sampler.__enter__()
         try:
-            self._sampler.wait_open()
+            self._sampler.collector.wait_open(PATIENCE)
         except BaseException:
             self._sampler.__exit__()
             raise
@@ -63,7 +63,7 @@ class Watch:
         """Stop before Python ends, whatever the function did."""
         if self._process == os.getpid():
             self._stopping = True
-            self._sampler.sample_now()
+            self._sampler.collector.sample_now()
             self._thread.join(_STOP_SECONDS)
 
     @property
@@ -82,7 +82,7 @@ class Watch:
         if self._process != os.getpid():
             return
         self._stopping = True
-        self._sampler.sample_now()
+        self._sampler.collector.sample_now()
         atexit.unregister(self._quit)
         if threading.current_thread() is not self._thread:
             self._thread.join(_STOP_SECONDS)

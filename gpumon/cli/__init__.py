@@ -55,7 +55,7 @@ def _status(arguments: Sequence[str]) -> int:
         # argparse, after --help and --version too, and run and wait after a signal
         return end.code
     except BrokenPipeError:
-        _silence(sys.stdout)
+        silence(sys.stdout)
         return 0
     except Exception as error:
         # In a class body Python up to 3.11 replaces the exception with a RuntimeError.
@@ -68,7 +68,7 @@ def _status(arguments: Sequence[str]) -> int:
         try:
             sys.stderr.write(f"gpumon: {lack}\n")
         except OSError:
-            _silence(sys.stderr)
+            silence(sys.stderr)
         return 1
 
 
@@ -81,24 +81,23 @@ def _flushed(status: int) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        _silence(sys.stdout)
+        silence(sys.stdout)
     except OSError as error:
         from gpumon.cli.messages import cannot_write
 
-        _silence(sys.stdout)
+        silence(sys.stdout)
         status = cannot_write(error)
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
     except OSError:
-        _silence(sys.stderr)
+        silence(sys.stderr)
     return status
 
 
-def _silence(stream: TextIO) -> None:
-    from gpumon.cli.common import silence
-
-    silence(stream)
+def silence(stream: TextIO) -> None:
+    """Send what is still buffered to ``/dev/null``, so that the flush at exit does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 _INTERRUPTED = 128 + 2
@@ -145,7 +144,7 @@ def _run(options: argparse.Namespace) -> int:
     # Before anything else imports it.
     import_msgspec()
     from gpumon.cli.common import codeset
-    from gpumon.cli.messages import EXIT_USAGE, fail, no_standard_output
+    from gpumon.cli.messages import EXIT_USAGE, explain, fail, no_standard_output
     from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
@@ -164,4 +163,10 @@ def _run(options: argparse.Namespace) -> int:
         prints, run = command.prints, module_of(name).run
     if prints and sys.stdout is None:
         return no_standard_output()
-    return run(options)
+    try:
+        return run(options)
+    except Exception as error:
+        status = explain(error)
+        if status is None:
+            raise
+        return status

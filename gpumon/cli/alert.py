@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.cli.common import print_all, take_output, take_settings
 from gpumon.cli.messages import EXIT_FAILED, EXIT_USAGE, fail, say
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpumon.alerts.alert import Alert
     from gpumon.cli.help import MakeParser
-    from gpumon.model.thresholds import Thresholds
+    from gpumon.config import Settings
 
 
 def add_options(command: MakeParser) -> None:
@@ -43,27 +43,16 @@ def add_alert_file(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class AlertsFound(NamedTuple):
-    """The alerts of a command.
-
-    Attributes:
-        alerts: The valid ones.
-        thresholds: The thresholds of the configuration.
-    """
-
-    alerts: Sequence[Alert]
-    thresholds: Thresholds
-
-
-def alerts_of(options: argparse.Namespace, *, terminal: bool) -> AlertsFound | str:
-    """The alerts of ``--alerts`` or of the configuration, or why there are none.
+def alerts_of(
+    options: argparse.Namespace, settings: Settings, *, terminal: bool
+) -> Sequence[Alert] | str:
+    """The valid alerts of ``--alerts`` or of the configuration, or why there are none.
 
     Mistakes are said on standard error.
     """
     from gpumon.alerts.reading import read_alerts
     from gpumon.config import config_path
 
-    settings = take_settings()
     tables, path = settings.alerts, config_path()
     if options.alerts is not None:
         from gpumon.config.reading import read_alert_file
@@ -81,20 +70,20 @@ def alerts_of(options: argparse.Namespace, *, terminal: bool) -> AlertsFound | s
             f"there is no alert in {path}: write a table [[alerts]] with a line such as "
             'when = "hot" into it; docs/alerts.md has examples.'
         )
-    return AlertsFound(found.alerts, settings.thresholds)
+    return found.alerts
 
 
 def run(options: argparse.Namespace) -> int:
     """List the alerts, or test one; the exit status."""
-    take_output(options, "table", utf_8=False)
-    found = alerts_of(options, terminal=True)
+    take_output(options, "table")
+    found = alerts_of(options, take_settings(), terminal=True)
     if isinstance(found, str):
         return fail(found)
-    alerts = {alert.name: alert for alert in found.alerts}
+    alerts = {alert.name: alert for alert in found}
     if options.what == "list":
         if options.name is not None:
             return fail("list takes no name: it lists all alerts.", EXIT_USAGE)
-        return print_all(lambda: _list(found.alerts))
+        return print_all(lambda: _list(found))
     if options.name is None:
         return fail(f"test needs the name of an alert; there are {', '.join(alerts)}.", EXIT_USAGE)
     alert = alerts.get(options.name)

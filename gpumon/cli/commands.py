@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from gpumon.cli.plain import SHARED
+
 if TYPE_CHECKING:
     import argparse
     from typing import Protocol
@@ -25,10 +27,7 @@ if TYPE_CHECKING:
             """Run the command; the exit status."""
 
 
-GENERAL = (
-    *("log", "columns", "readonly", "interval", "theme", "gpus", "user", "filter", "demo"),
-    *("backend", "hosts", "ssh", "prometheus", "match"),
-)
+GENERAL = ("log", "columns", "readonly", "interval", *SHARED)
 """Options that may stand before a command."""
 _SAMPLES = ("backend", "gpus", "user", "filter", "demo")
 _MACHINE = ("backend", "gpus", "demo")

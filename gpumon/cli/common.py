@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from gpumon.cli import silence
 from gpumon.cli.messages import cannot_write, say
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from gpumon.config import Loaded, Settings
     from gpumon.config.themes import ThemeChoice
     from gpumon.host.process_host import ProcessHost
-    from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources.links import Links
     from gpumon.sources.source import Source
     from gpumon.ui.session import SessionAlerts
     from gpumon.ui.startup_options import StartupOptions
@@ -30,7 +29,7 @@ def codeset(options: argparse.Namespace) -> str:
     """The encoding of text for a person."""
     from gpumon.text.charset import ASCII, codeset_of, environment
 
-    return ASCII if getattr(options, "ascii", False) else codeset_of(environment())
+    return ASCII if options.ascii else codeset_of(environment())
 
 
 def source_and_host(
@@ -47,49 +46,30 @@ def source_and_host(
     from gpumon.model.selection import ALL
 
     return local.source_and_host(
-        getattr(options, "gpus", ALL),
-        demo=getattr(options, "demo", False),
-        readonly=getattr(options, "readonly", False),
+        options.gpus or ALL,
+        demo=bool(options.demo),
+        readonly=bool(options.readonly),
         profiled=profiled,
-        backend=_backend(options),
+        backend=options.backend,
     )
 
 
-def all_gpus(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] | None]:
-    """A source of every GPU, not only the requested ones, and a function that reads their links."""
-    from gpumon.api.local import whole_machine
-
-    return whole_machine(demo=getattr(options, "demo", False), backend=_backend(options))
-
-
-def _backend(options: argparse.Namespace) -> str:
-    from gpumon.model.makers import AUTO
-
-    return getattr(options, "backend", AUTO)
-
-
-def reservations(options: argparse.Namespace) -> Reservations | None:
-    """The function that reads reservations; ``None`` for the demo."""
-    from gpumon.api import local
-
-    return local.reservations(demo=getattr(options, "demo", False))
-
-
-def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:
+def take_output(options: argparse.Namespace, form: str) -> None:
     """Set up standard output for a format.
 
     Args:
         options: The command line.
         form: A ``table`` gets characters that the terminal can show; in other formats characters
-            that the encoding lacks are replaced.
-        utf_8: Whether the format is always UTF-8.
+            that the encoding lacks are replaced. JSON and Prometheus' format are UTF-8 by
+            definition.
     """
     if form == "table":
         from gpumon.text.charset import take_stream
 
         take_stream(sys.stdout, codeset(options))
     elif isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8" if utf_8 else None, errors="replace")
+        encoding = "utf-8" if form in {"json", "prometheus"} else None
+        sys.stdout.reconfigure(encoding=encoding, errors="replace")
 
 
 def take_settings() -> Settings:
@@ -196,6 +176,11 @@ def print_all(write: Callable[[], int]) -> int:
     return status
 
 
-def silence(stream: TextIO) -> None:
-    """Send what is still buffered to ``/dev/null``, so that the flush at exit does not fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def print_text(text: str) -> int:
+    """Write a text to standard output; the exit status."""
+
+    def write() -> int:
+        sys.stdout.write(text)
+        return 0
+
+    return print_all(write)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_all, take_output
+from gpumon.cli.common import print_text, take_output
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -33,13 +32,8 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the script; the exit status."""
-
-    def write() -> int:
-        sys.stdout.write(_script(options.shell))
-        return 0
-
-    take_output(options, "script", utf_8=False)
-    return print_all(write)
+    take_output(options, "script")
+    return print_text(_script(options.shell))
 
 
 def _script(shell: str) -> str:

@@ -37,7 +37,7 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the action; the exit status: 1 if something is invalid or cannot be written."""
-    take_output(options, "toml", utf_8=False)
+    take_output(options, "toml")
     return print_all(lambda: _do(options.what))
 
 

@@ -8,14 +8,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import (
-    reservations,
-    screen_fault,
-    source_and_host,
-    startup_options,
-    take_alerts,
-)
-from gpumon.cli.messages import EXIT_USAGE, explain, fail, say
+from gpumon.api.local import reservations
+from gpumon.cli.common import screen_fault, source_and_host, startup_options, take_alerts
+from gpumon.cli.messages import explain_source, fail, say
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +41,8 @@ def make_parser(command: MakeParser) -> argparse.ArgumentParser:
     """The parser of the dashboard's options, which the commands are added to."""
     from gpumon.cli import values
     from gpumon.cli.options import add_columns, add_hosts, add_theme, drawing, samples
-    from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
+    from gpumon.cli.plain import LOG_INTERVAL
+    from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 
     parser = command(
         usage="gpumon [options] [COMMAND ...]",
@@ -58,7 +54,7 @@ def make_parser(command: MakeParser) -> argparse.ArgumentParser:
         "--interval",
         metavar="SECONDS",
         type=values.interval,
-        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}, "
+        help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}, "
         f"as in watch (default: 0.5 or that of the configuration, for a log {LOG_INTERVAL:g})",
     )
     screen = parser.add_argument_group("the dashboard")
@@ -122,20 +118,22 @@ def run(options: argparse.Namespace) -> int:
     if options.log is not None:
         return fail("standard output is not a terminal, so --log has no screen: use gpumon log.")
     from gpumon.cli.snapshot import print_sample
-    from gpumon.config.themes import UnknownThemeError, choose_theme
+    from gpumon.config.themes import choose_theme
 
-    try:
-        choose_theme(getattr(options, "theme", None))
-    except UnknownThemeError as error:
-        return fail(f"{error}.", EXIT_USAGE)
+    choose_theme(options.theme)
     return print_sample(options, "table", by_process=False)
 
 
 def options_fault(options: argparse.Namespace) -> str | None:
-    """What is wrong with the options together or with the theme, in a sentence."""
+    """What is wrong with the options together, in a sentence.
+
+    Raises:
+        UnknownThemeError: There is no such theme.
+        FleetError: The hosts cannot be read.
+    """
     from gpumon.cli.fleet import fleet_option, hosts_fault
     from gpumon.config import load
-    from gpumon.config.themes import UnknownThemeError, choose_theme
+    from gpumon.config.themes import choose_theme
 
     if fleet_option(options) is None:
         fault = hosts_fault(options)
@@ -143,18 +141,14 @@ def options_fault(options: argparse.Namespace) -> str | None:
         from gpumon.cli.fleet_screen import fleet_fault
 
         fault = fleet_fault(options)
-    if fault is not None:
-        return fault
-    try:
-        choose_theme(getattr(options, "theme", None), load().settings.theme)
-    except UnknownThemeError as error:
-        return f"{error}."
-    return None
+    if fault is None:
+        choose_theme(options.theme, load().settings.theme)
+    return fault
 
 
 def _show(options: argparse.Namespace) -> int:
     from gpumon.config import load
-    from gpumon.config.themes import UnknownThemeError, choose_theme
+    from gpumon.config.themes import choose_theme
     from gpumon.sampling.collector import Collector
     from gpumon.sampling.enrichment import Lookup
     from gpumon.sources.source import SourceError
@@ -162,17 +156,14 @@ def _show(options: argparse.Namespace) -> int:
 
     loaded = load()
     settings, thresholds = loaded.settings, loaded.settings.thresholds
-    try:
-        theme = choose_theme(getattr(options, "theme", None), settings.theme)
-    except UnknownThemeError as error:
-        return fail(f"{error}.", EXIT_USAGE)
-    visitor = getattr(options, "visitor", False)
+    theme = choose_theme(options.theme, settings.theme)
+    visitor = options.visitor
     options.readonly = options.readonly or settings.readonly or visitor
     source, host = source_and_host(options)
-    lookup = Lookup(host, reservations=reservations(options))
+    lookup = Lookup(host, reservations=reservations(demo=options.demo))
     interval = options.interval or settings.interval
     collector = Collector(source, interval, annotate=lookup.annotate)
-    user = getattr(options, "user", None)
+    user = options.user
     logbook = Logbook(collector, options.log, user, commands=options.commands)
     fault = logbook.begin()
     if fault is not None:
@@ -197,7 +188,7 @@ def _show(options: argparse.Namespace) -> int:
         from gpumon.ui.session import Session
 
         lookup.start()
-        audit_log = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
+        audit_log = NoAuditLog() if options.demo else AuditLog()
         recording = MemoryRecording(thresholds.full_share)
         past = tuple(source.past())
         if not past:
@@ -224,15 +215,15 @@ def _show(options: argparse.Namespace) -> int:
             collector, history, host, lookup, audit_log, recording, logbook, alerts=alerts
         )
 
-    narrowing = ProcessFilter(user=user, filter=getattr(options, "filter", None))
-    demo = getattr(options, "demo", False)
+    narrowing = ProcessFilter(user=user, filter=options.filter)
+    demo = options.demo
     loaded, alerts = take_alerts(loaded, source.hostname, demo=demo, visitor=visitor)
     chosen = startup_options(loaded, theme, options.columns, visitor=visitor)
     picture = first_picture(first, interval, narrowing, chosen, readonly=host.readonly)
     try:
         return run_screen(collector, build_session, picture, narrowing, chosen)
     except SourceError as error:
-        return explain(error)
+        return explain_source(error)
     finally:
         for sentence in logbook.close():
             say(sentence)

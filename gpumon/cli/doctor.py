@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.doctor.output import doctor
     from gpumon.sources.machine import this_machine
 
-    take_output(options, "json" if options.json else "table", utf_8=options.json)
+    take_output(options, "json" if options.json else "table")
     return print_all(
         lambda: doctor(
             this_machine(profiled=True), sys.stdout, as_json=options.json, scrub=options.scrub

@@ -8,12 +8,12 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli import values
-from gpumon.cli.common import print_all, silence, source_and_host, take_output, take_settings
+from gpumon.cli import silence, values
+from gpumon.cli.common import print_text, source_and_host, take_output, take_settings
 from gpumon.cli.fleet import connected, hosts_fault
 from gpumon.cli.help import RawFormatter
-from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.options import TIMEOUT, add_hosts, add_source, drawing
+from gpumon.cli.messages import EXIT_USAGE, fail
+from gpumon.cli.options import TIMEOUT, add_format, add_hosts, add_source, drawing
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -65,12 +65,7 @@ def add_options(command: MakeParser) -> None:
         dest="wait",
         help="wait at most this long for their end: 30s (the default), 5m",
     )
-    end.add_argument(
-        "--format",
-        choices=("table", "json"),
-        default="table",
-        help="for a person, or for a program (default: %(default)s)",
-    )
+    add_format(end, "json")
     add_hosts(end)
     add_source(end)
 
@@ -96,17 +91,15 @@ def _signal(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """End the processes; the exit status."""
-    from gpumon.fleet.fleet import FleetError
     from gpumon.kill.audit_log import AuditLog, NoAuditLog
     from gpumon.kill.end.end import EndOptions, end
     from gpumon.kill.end.selection import NamedProcess
-    from gpumon.sources.source import SourceError
 
     wrong = hosts_fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
     options.readonly = options.readonly or take_settings().readonly
-    take_output(options, options.format, utf_8=options.format == "json")
+    take_output(options, options.format)
     asked = EndOptions(
         tuple(dict.fromkeys(NamedProcess(*one) for one in options.processes)),
         options.number,
@@ -116,16 +109,11 @@ def run(options: argparse.Namespace) -> int:
         options.format,
         options.wait,
     )
-    try:
-        if getattr(options, "hosts", None) is not None:
-            return _end_there(options, asked)
-        source, host = source_and_host(options, profiled=False)
-        log = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
-        return _printed(end(source, host, log, asked))
-    except FleetError as error:
-        return fail(f"{error}", EXIT_USAGE)
-    except SourceError as error:
-        return explain(error)
+    if options.hosts is not None:
+        return _end_there(options, asked)
+    source, host = source_and_host(options, profiled=False)
+    log = NoAuditLog() if options.demo else AuditLog()
+    return _printed(end(source, host, log, asked))
 
 
 def _end_there(options: argparse.Namespace, asked: EndOptions) -> int:
@@ -157,13 +145,8 @@ def _end_there(options: argparse.Namespace, asked: EndOptions) -> int:
 
 def _printed(result: EndResult) -> int:
     """Print the report; the exit status."""
-
-    def write() -> int:
-        sys.stdout.write(result.text)
-        return 0
-
     try:
-        return print_all(write) or result.status
+        return print_text(result.text) or result.status
     except BrokenPipeError:
         # Nobody reads the report, but a script may read the status.
         silence(sys.stdout)

@@ -6,8 +6,9 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import reservations, source_and_host
-from gpumon.cli.messages import EXIT_USAGE, explain, fail
+from gpumon.api.local import reservations
+from gpumon.cli.common import source_and_host
+from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import add_interval, add_machine, drawing
 
 if TYPE_CHECKING:
@@ -56,14 +57,11 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal; the exit status."""
     from gpumon.exporter.run import ExporterOptions, ListenError, export
     from gpumon.exporter.web_config import WebConfigError
-    from gpumon.sources.source import SourceError
 
     source, _ = source_and_host(options)
     host, port = options.listen
     terms = ExporterOptions(host, port, options.interval or _INTERVAL, options.web_config)
     try:
-        return export(source, terms, reservations(options))
+        return export(source, terms, reservations(demo=options.demo))
     except (WebConfigError, ListenError) as error:
-        return fail(error.sentence, EXIT_USAGE)
-    except SourceError as error:
-        return explain(error)
+        return fail(str(error), EXIT_USAGE)

@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.cli.common import print_all
+from gpumon.cli.common import print_text
 from gpumon.cli.messages import EXIT_FAILED, say
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def open_fleet(options: argparse.Namespace, interval: float) -> Fleet:
     loaded = load()
     for error in loaded.errors:
         say(error.sentence)
-    if getattr(options, "prometheus", None) is not None:
+    if options.prometheus is not None:
         return _prometheus_fleet(options, loaded.settings.prometheus, interval)
     return _ssh_fleet(options, loaded.settings.hosts, interval)
 
@@ -57,7 +57,7 @@ def _prometheus_fleet(
 ) -> PrometheusFleet:
     from gpumon.prometheus import PrometheusFleet, read_endpoint, read_match
 
-    match = getattr(options, "match", None)
+    match = options.match
     endpoint = read_endpoint(options.prometheus, settings)
     return PrometheusFleet(
         endpoint, read_match(settings.match if match is None else match), interval
@@ -70,7 +70,7 @@ def _ssh_fleet(options: argparse.Namespace, settings: Hosts, interval: float) ->
     from gpumon.fleet.ssh_fleet import SshFleet
 
     client = SshClient(
-        read_client(getattr(options, "ssh", None) or settings.ssh),
+        read_client(options.ssh or settings.ssh),
         settings.command,
         {
             host: command
@@ -113,9 +113,9 @@ def hosts_fault(options: argparse.Namespace, *without: str) -> str | None:
             return f"--{name} needs {needed}, which names the machines to connect to."
     if asked is None:
         return None
-    if asked != "--prometheus" and getattr(options, "prometheus", None) is not None:
+    if asked != "--prometheus" and options.prometheus is not None:
         return "--hosts connects by ssh and --prometheus does not: give one of them."
-    if getattr(options, "demo", False):
+    if options.demo:
         return f"simulated machines are shown on a terminal only: leave out --demo or {asked}."
     for name in ("backend", *without):
         if getattr(options, name, None) is not None:
@@ -145,8 +145,8 @@ def print_hosts(
     from gpumon.fleet.export import named
     from gpumon.fleet.fleet import HostOrigin
 
-    patience = getattr(options, "timeout", None) or TIMEOUT
-    user, chosen = getattr(options, "user", None), getattr(options, "filter", None)
+    patience = options.timeout or TIMEOUT
+    user, chosen = options.user, options.filter
     with connected(options) as fleet:
         found = answers(fleet, patience)
     absent = {host.name: sentence for host in found.hosts if (sentence := missing(host, patience))}
@@ -161,10 +161,8 @@ def print_hosts(
             kept = replace(snapshot, processes=tuple(shown))
             hosts.append(_Shown(replace(host, snapshot=kept), snapshot, words))
     fleet_now = replace(found, hosts=tuple([one.host for one in hosts]))
-    status = print_all(
-        lambda: _write(
-            _table(hosts, thresholds) if form == "table" else _exported(fleet_now, form, by_process)
-        )
+    status = print_text(
+        _table(hosts, thresholds) if form == "table" else _exported(fleet_now, form, by_process)
     )
     for name, sentence in absent.items():
         say(f"{name}: {sentence}")
@@ -188,12 +186,6 @@ class _Shown(NamedTuple):
     host: HostState
     whole: Snapshot | None
     words: Sequence[str]
-
-
-def _write(text: str) -> int:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-    return 0
 
 
 def _table(hosts: Sequence[_Shown], thresholds: Thresholds) -> str:

@@ -26,8 +26,7 @@ _INTERVAL = 1.0
 def show_fleet(options: argparse.Namespace) -> int:
     """Show the hosts of the command line until the user quits; the exit status."""
     from gpumon.config import load
-    from gpumon.config.themes import UnknownThemeError, choose_theme
-    from gpumon.fleet.fleet import FleetError
+    from gpumon.config.themes import choose_theme
     from gpumon.ui.terminal.startup import run_fleet
 
     fault = _fault(options)
@@ -38,15 +37,10 @@ def show_fleet(options: argparse.Namespace) -> int:
         return fail(fault)
     loaded = load()
     settings = loaded.settings
-    try:
-        theme = choose_theme(getattr(options, "theme", None), settings.theme)
-        fleet = _fleet(options, settings)
-    except UnknownThemeError as error:
-        return fail(f"{error}.", EXIT_USAGE)
-    except FleetError as error:
-        return fail(str(error), EXIT_USAGE)
-    demo = getattr(options, "demo", False)
-    visitor = getattr(options, "visitor", False)
+    theme = choose_theme(options.theme, settings.theme)
+    fleet = _fleet(options, settings)
+    demo = bool(options.demo)
+    visitor = options.visitor
     readonly = options.readonly or settings.readonly or visitor
     notes: list[str] = []
 
@@ -62,16 +56,16 @@ def show_fleet(options: argparse.Namespace) -> int:
 
 
 def fleet_fault(options: argparse.Namespace) -> str | None:
-    """What is wrong with the options that name many hosts, in a sentence; nothing is connected."""
+    """What is wrong with the options that name many hosts, in a sentence; nothing is connected.
+
+    Raises:
+        FleetError: The hosts cannot be read.
+    """
     from gpumon.config import load
-    from gpumon.fleet.fleet import FleetError
 
     fault = _fault(options)
     if fault is None:
-        try:
-            _fleet(options, load().settings)
-        except FleetError as error:
-            fault = str(error)
+        _fleet(options, load().settings)
     return fault
 
 
@@ -81,7 +75,7 @@ def _fault(options: argparse.Namespace) -> str | None:
     for name in ("log", "gpus", "user", "filter"):
         if getattr(options, name, None) is not None:
             return f"--{name} is for one machine: leave out {asked}."
-    if asked == "--hosts" and getattr(options, "demo", False):
+    if asked == "--hosts" and options.demo:
         return None
     return hosts_fault(options)
 
@@ -89,7 +83,7 @@ def _fault(options: argparse.Namespace) -> str | None:
 def _fleet(options: argparse.Namespace, settings: Settings) -> Fleet:
     """The hosts, not connected yet."""
     interval = options.interval or _INTERVAL
-    if not getattr(options, "demo", False):
+    if not options.demo:
         return open_fleet(options, interval)
     from gpumon.fleet.demo import DemoFleet
     from gpumon.fleet.host_names import read_hosts

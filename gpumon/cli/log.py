@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.common import source_and_host
 from gpumon.cli.fleet import hosts_fault, open_fleet
-from gpumon.cli.messages import EXIT_USAGE, explain, fail
+from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import add_hosts, add_interval, drawing, samples
 from gpumon.cli.plain import LOG_INTERVAL
 
@@ -86,23 +86,16 @@ def _keep(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Log until the end; the exit status."""
-    if "filter" in options:
+    if options.filter is not None:
         return fail("--filter selects what is shown; for a log use --user and --gpus.", EXIT_USAGE)
     if options.keep is not None and options.rotate is None:
         return fail("--keep needs --rotate: without it no file is rotated.", EXIT_USAGE)
     wrong = hosts_fault(options, "gpus")
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.fleet.fleet import FleetError
     from gpumon.recording.csv.log_session import LogOptions, log
-    from gpumon.recording.csv.opening import LogError
-    from gpumon.sources.source import SourceError
 
     interval = options.interval or LOG_INTERVAL
-    try:
-        feed = _feed(options, interval)
-    except FleetError as error:
-        return fail(str(error), EXIT_USAGE)
     terms = LogOptions(
         options.file,
         interval,
@@ -110,14 +103,9 @@ def run(options: argparse.Namespace) -> int:
         options.rotate,
         options.keep,
         options.commands,
-        getattr(options, "user", None),
+        options.user,
     )
-    try:
-        return log(feed, terms)
-    except SourceError as error:
-        return explain(error)
-    except LogError as error:
-        return fail(error.sentence)
+    return log(_feed(options, interval), terms)
 
 
 def _feed(options: argparse.Namespace, interval: float) -> LogFeed:
@@ -126,7 +114,7 @@ def _feed(options: argparse.Namespace, interval: float) -> LogFeed:
     Raises:
         FleetError: The hosts or the ssh client cannot be read.
     """
-    if getattr(options, "hosts", None) is not None:
+    if options.hosts is not None:
         from gpumon.fleet.log_feed import FleetFeed
 
         return FleetFeed(open_fleet(options, interval))

@@ -11,7 +11,27 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 
-def explain(error: SourceError) -> int:
+def explain(error: Exception) -> int | None:
+    """Say why a command failed; the exit status, or ``None`` for an error that is a bug."""
+    if isinstance(error, OSError):
+        return None
+    from gpumon.config.themes import UnknownThemeError
+    from gpumon.fleet.fleet import FleetError
+    from gpumon.recording.csv.opening import LogError
+    from gpumon.recording.recording import RecordingError
+    from gpumon.scheduling.allocation import UncertainAllocationError
+    from gpumon.sources.source import SourceError
+
+    if isinstance(error, SourceError):
+        return explain_source(error)
+    if isinstance(error, (LogError, RecordingError, UncertainAllocationError)):
+        return fail(str(error))
+    if isinstance(error, FleetError):
+        return fail(str(error), EXIT_USAGE)
+    return fail(f"{error}.", EXIT_USAGE) if isinstance(error, UnknownThemeError) else None
+
+
+def explain_source(error: SourceError) -> int:
     """Say why there are no snapshots, and what to do; the exit status."""
     from gpumon.sources.source import NoSuchGpuError
 

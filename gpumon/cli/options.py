@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
+from gpumon.cli.fleet import fleet_option
 from gpumon.cli.help import Parser
-from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.makers import BACKENDS, MAKERS
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0
 """Seconds to wait for the answers of other machines."""
-LOCK_DIR_VARIABLE = "GPUMON_LOCK_DIR"
 
 
 def drawing() -> Parser:
@@ -114,6 +113,16 @@ def add_hosts(to: argparse._ActionsContainer, *, timeout: bool = False) -> None:
         )
 
 
+def add_format(to: argparse._ActionsContainer, *forms: str) -> None:
+    """Add ``--format``: a table, the default, or one of these."""
+    to.add_argument(
+        "--format",
+        choices=("table", *forms),
+        default="table",
+        help="for a person, or for a program (default: %(default)s)",
+    )
+
+
 def add_theme(to: argparse._ActionsContainer) -> None:
     """Add the option for a theme."""
     to.add_argument(
@@ -150,7 +159,7 @@ def add_interval(to: argparse._ActionsContainer, default: float | None) -> None:
         metavar="SECONDS",
         type=values.interval,
         default=argparse.SUPPRESS,
-        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}{otherwise}",
+        help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}{otherwise}",
     )
 
 
@@ -267,9 +276,8 @@ def add_gpu_requirements(parser: argparse.ArgumentParser) -> None:
         "--lock-dir",
         metavar="FOLDER",
         type=values.folder,
-        default=os.environ.get(LOCK_DIR_VARIABLE) or None,
         help="folder of the locks that all users of this machine share (default: "
-        f"{LOCK_DIR_VARIABLE}, or what docs/run.md says)",
+        "GPUMON_LOCK_DIR, or what docs/run.md says)",
     )
     add_source(parser)
     parser.add_argument(
@@ -283,7 +291,7 @@ def requirements(options: argparse.Namespace) -> Requirements:
     from gpumon.scheduling.requirements import Requirements
 
     least, most = options.count
-    backend = getattr(options, "backend", None)
+    backend = options.backend
     return Requirements(
         least=least,
         most=most,
@@ -295,7 +303,7 @@ def requirements(options: argparse.Namespace) -> Requirements:
         models=options.model or (),
         architectures=options.arch or (),
         capability=options.capability,
-        only=getattr(options, "gpus", ALL),
+        only=options.gpus or ALL,
         never=options.never or ALL,
         maker=next((maker for maker, facts in MAKERS.items() if facts.backend == backend), None),
         mig=options.mig,
@@ -308,7 +316,7 @@ def requirements_fault(options: argparse.Namespace) -> str | None:
     """What is wrong with the options of ``add_gpu_requirements`` together, in a sentence."""
     if options.past is not None and options.stable is None:
         return "--from needs --stable, which says how much of the log to read."
-    if any(getattr(options, name, None) is not None for name in ("hosts", "prometheus")):
+    if fleet_option(options) is not None:
         if options.past is not None:
             return "--from reads a log of this machine: leave out --hosts and --prometheus."
         if options.mine_is_free:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import dashboard
 from gpumon.cli.commands import COMMANDS, module_of
 from gpumon.cli.help import Parser, RawFormatter
+from gpumon.cli.plain import OPTIONAL
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,15 +20,13 @@ class _PrintVersions(argparse.Action):
     """``--version``: print the versions and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from gpumon.cli.common import print_all
+        from gpumon.cli.common import print_text
         from gpumon.cli.messages import no_standard_output
         from gpumon.sources.versions import all_versions
 
-        def write() -> int:
-            sys.stdout.write(f"{all_versions()}\n")
-            return 0
-
-        parser.exit(no_standard_output() if sys.stdout is None else print_all(write))
+        parser.exit(
+            no_standard_output() if sys.stdout is None else print_text(f"{all_versions()}\n")
+        )
 
 
 def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentParser:
@@ -45,6 +44,8 @@ def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentPa
         default=argparse.SUPPRESS,
         help="print the versions of gpumon, Python, Textual and the driver, and exit",
     )
+    # Only here: with a default of its own a command would hide what stands before it.
+    parser.set_defaults(**dict.fromkeys(OPTIONAL))
     commands = parser.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", prog="gpumon", parser_class=Parser
     )

@@ -9,13 +9,20 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-LEAST_INTERVAL = 0.1
-LONGEST_INTERVAL = 3600.0
 LOG_INTERVAL = 1.0
+SHARED = (
+    *("theme", "gpus", "user", "filter", "demo"),
+    *("backend", "hosts", "ssh", "prometheus", "match"),
+)
+"""Options of the dashboard that commands have too."""
+OPTIONAL = (*SHARED, "timeout", "ascii", "visitor")
+"""What every command's options have, ``None`` if it is not given."""
 
 
 def read_plainly(arguments: Sequence[str]) -> argparse.Namespace | None:
@@ -30,6 +37,7 @@ def read_plainly(arguments: Sequence[str]) -> argparse.Namespace | None:
     told = SimpleNamespace(
         command=None, interval=interval, readonly=False, log=None, commands=True, columns=None
     )
+    vars(told).update(dict.fromkeys(OPTIONAL))
     return cast("argparse.Namespace", told)
 
 
@@ -39,4 +47,4 @@ def seconds(text: str) -> float | None:
     if not (digits.isascii() and digits.isdecimal()):
         return None
     value = float(text)
-    return value if LEAST_INTERVAL <= value <= LONGEST_INTERVAL else None
+    return value if MIN_INTERVAL <= value <= MAX_INTERVAL else None

@@ -38,6 +38,6 @@ def run(options: argparse.Namespace) -> int:
 
     options.readonly = options.readonly or load().settings.readonly
     _, host = source_and_host(options, profiled=False)
-    log = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
+    log = NoAuditLog() if options.demo else AuditLog()
     Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
     return 0

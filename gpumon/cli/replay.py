@@ -69,24 +69,18 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     from gpumon.config import load
-    from gpumon.config.themes import UnknownThemeError, choose_theme
+    from gpumon.config.themes import choose_theme
     from gpumon.findings import conditions
     from gpumon.recording.csv.recording import open_log
     from gpumon.recording.history import LOG_GPU_DEPTH, History
     from gpumon.recording.playback import Player
-    from gpumon.recording.recording import RecordingError
     from gpumon.sources.source import SourceError
 
-    try:
-        loaded = load()
-        thresholds = loaded.settings.thresholds
-        theme = choose_theme(getattr(options, "theme", None), loaded.settings.theme)
-        chosen = startup_options(loaded, theme, None)
-        recording = open_log(options.file, options.host)
-    except UnknownThemeError as error:
-        return fail(f"{error}.", EXIT_USAGE)
-    except RecordingError as error:
-        return fail(error.sentence)
+    loaded = load()
+    thresholds = loaded.settings.thresholds
+    theme = choose_theme(options.theme, loaded.settings.theme)
+    chosen = startup_options(loaded, theme, None)
+    recording = open_log(options.file, options.host)
     with closing(recording):
         try:
             position = _beginning(options.at, recording)
@@ -95,8 +89,8 @@ def _show(options: argparse.Namespace) -> int:
         history = History(conditions(thresholds), thresholds, LOG_GPU_DEPTH)
         recording.read_into(history)
         player = Player(recording, history, position=position, playing=not options.paused)
-        player.speed = options.speed
-        player.start()
+        player.source.speed = options.speed
+        player.collector.start()
         from gpumon.host.recorded import RecordedHost
         from gpumon.kill.audit_log import AuditLog
         from gpumon.sampling.enrichment import Lookup

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli.common import print_all, take_output, take_settings
 from gpumon.cli.help import MakeParser, RawFormatter
-from gpumon.cli.messages import EXIT_USAGE, fail
-from gpumon.cli.options import drawing
+from gpumon.cli.options import add_format, drawing
 
 if TYPE_CHECKING:
     import argparse
@@ -63,12 +62,7 @@ def add_options(command: MakeParser) -> None:
     report.add_argument(
         "--to", metavar="TIME", dest="last", help="end time (same formats as --from)"
     )
-    report.add_argument(
-        "--format",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="for a person, or for a program (default: %(default)s)",
-    )
+    add_format(report, "json", "csv")
     report.add_argument(
         "--plot", action="store_true", help="also draw utilisation and memory of the GPUs"
     )
@@ -80,14 +74,10 @@ def run(options: argparse.Namespace) -> int:
 
     hosts = None
     if options.host is not None:
-        from gpumon.fleet.fleet import FleetError
         from gpumon.fleet.host_names import read_hosts
 
-        try:
-            hosts = frozenset(read_hosts(options.host, take_settings().hosts.groups))
-        except FleetError as error:
-            return fail(str(error), EXIT_USAGE)
-    take_output(options, options.format, utf_8=options.format == "json")
+        hosts = frozenset(read_hosts(options.host, take_settings().hosts.groups))
+    take_output(options, options.format)
     return print_all(
         lambda: print_report(
             options.files,

@@ -7,9 +7,8 @@ import math
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
-from gpumon.cli.common import all_gpus
 from gpumon.cli.help import RawFormatter
-from gpumon.cli.messages import EXIT_USAGE, explain, fail
+from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import add_gpu_requirements, drawing, requirements, requirements_fault
 
 if TYPE_CHECKING:
@@ -68,17 +67,14 @@ def run(options: argparse.Namespace) -> int:
         wrong = "there is no command to run: write it after --, as in gpumon run -- python x.py"
     elif options.mig and options.count[1] > 1:
         wrong = "CUDA gives a program only one MIG device: --mig needs -n 1."
-    elif getattr(options, "demo", False):
+    elif options.demo:
         wrong = "a simulated machine cannot run a command: use --demo with gpumon select."
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.recording.csv.opening import LogError
-    from gpumon.recording.recording import RecordingError
-    from gpumon.scheduling.allocation import UncertainAllocationError
+    from gpumon.api.local import whole_machine
     from gpumon.scheduling.reservation.lock_folder import FolderError
     from gpumon.scheduling.run.run import RunOptions
     from gpumon.scheduling.run.run import run as run_job
-    from gpumon.sources.source import SourceError
 
     variables = {}
     if options.tf_growth:
@@ -95,14 +91,10 @@ def run(options: argparse.Namespace) -> int:
         options.past,
         variables,
     )
-    source, links = all_gpus(options)
+    source, links = whole_machine(demo=options.demo, backend=options.backend)
     try:
         return run_job(source, terms, links)
-    except SourceError as error:
-        return explain(error)
     except FolderError as error:
         return fail(f"no GPU can be reserved: {error}.")
-    except (LogError, RecordingError, UncertainAllocationError) as error:
-        return fail(error.sentence)
     except OSError as error:
         return fail(f"{command[0]} cannot be run: {error.strerror}.", EXIT_CANNOT_RUN)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import all_gpus, print_all
+from gpumon.cli.common import print_all
 from gpumon.cli.fleet import connected, fleet_option, hosts_fault
 from gpumon.cli.help import RawFormatter
-from gpumon.cli.messages import EXIT_USAGE, explain, fail
+from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import (
     TIMEOUT,
     add_gpu_requirements,
@@ -52,41 +52,30 @@ def run(options: argparse.Namespace) -> int:
     wrong = requirements_fault(options) or hosts_fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.recording.recording import RecordingError
-    from gpumon.scheduling.allocation import UncertainAllocationError
+    from gpumon.api.local import whole_machine
     from gpumon.scheduling.select import SelectOptions, select
-    from gpumon.sources.source import SourceError
 
     if fleet_option(options) is not None:
         return _select_host(options)
     terms = SelectOptions(
         requirements(options), options.format, options.verbose, options.lock_dir, options.past
     )
-    source, links = all_gpus(options)
-    try:
-        return print_all(lambda: select(source, terms, sys.stdout, links))
-    except SourceError as error:
-        return explain(error)
-    except (RecordingError, UncertainAllocationError) as error:
-        return fail(error.sentence)
+    source, links = whole_machine(demo=options.demo, backend=options.backend)
+    return print_all(lambda: select(source, terms, sys.stdout, links))
 
 
 def _select_host(options: argparse.Namespace) -> int:
     """Print free GPUs of one of several hosts; the exit status."""
-    from gpumon.fleet.fleet import FleetError
     from gpumon.fleet.select import select_host
 
-    try:
-        with connected(options) as fleet:
-            return print_all(
-                lambda: select_host(
-                    fleet,
-                    requirements(options),
-                    options.format,
-                    sys.stdout,
-                    patience=options.timeout or TIMEOUT,
-                    verbose=options.verbose,
-                )
+    with connected(options) as fleet:
+        return print_all(
+            lambda: select_host(
+                fleet,
+                requirements(options),
+                options.format,
+                sys.stdout,
+                patience=options.timeout or TIMEOUT,
+                verbose=options.verbose,
             )
-    except FleetError as error:
-        return fail(str(error), EXIT_USAGE)
+        )

@@ -75,7 +75,7 @@ def _visitors(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal, or show the dashboard of a visitor; the exit status."""
-    if getattr(options, "visitor", False):
+    if options.visitor:
         return _show(options)
     from gpumon.cli.dashboard import options_fault
     from gpumon.web.run import ServeError, ServeOptions, serve
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         return serve(terms, arguments)
     except ServeError as error:
-        return fail(error.sentence, EXIT_USAGE)
+        return fail(str(error), EXIT_USAGE)
 
 
 def _show(options: argparse.Namespace) -> int:

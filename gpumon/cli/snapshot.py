@@ -6,10 +6,11 @@ The dashboard imports this if standard output is not a terminal, without argpars
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_all, reservations, source_and_host, take_output, take_settings
-from gpumon.cli.messages import EXIT_USAGE, explain, fail, say
+from gpumon.api.local import reservations
+from gpumon.cli.common import print_text, source_and_host, take_output, take_settings
+from gpumon.cli.messages import EXIT_USAGE, fail, say
 
 if TYPE_CHECKING:
     import argparse
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
 
     from gpumon.cli.help import MakeParser
     from gpumon.filters.language import Filter
-    from gpumon.host.process_host import ProcessHost
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Snapshot
-    from gpumon.model.thresholds import Thresholds
-    from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources.source import Source
 
 NOT_WATCHED = (
     "the filter asks for idle processes, which one sample cannot show: use gpumon without snapshot"
@@ -31,18 +28,13 @@ NOT_WATCHED = (
 
 def add_options(command: MakeParser) -> None:
     """Add ``gpumon snapshot`` to the parser."""
-    from gpumon.cli.options import add_hosts, drawing, samples
+    from gpumon.cli.options import add_format, add_hosts, drawing, samples
 
     snapshot = command(
         parents=[samples(filtered=True), drawing()],
         description="Print one sample and exit. docs/snapshot.md describes the formats.",
     )
-    snapshot.add_argument(
-        "--format",
-        choices=("table", "json", "csv", "prometheus"),
-        default="table",
-        help="for a person, or for a program (default: %(default)s)",
-    )
+    add_format(snapshot, "json", "csv", "prometheus")
     snapshot.add_argument(
         "--processes",
         action="store_true",
@@ -58,9 +50,11 @@ def run(options: argparse.Namespace) -> int:
 
 def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) -> int:
     """Print one sample in a format; the exit status."""
+    from msgspec.structs import replace
+
     from gpumon.cli.fleet import fleet_option, hosts_fault, print_hosts
     from gpumon.model.thresholds import DEFAULTS
-    from gpumon.sources.source import SourceError
+    from gpumon.sampling.gpu_sampler import take_one
 
     if by_process and form != "csv":
         return fail(
@@ -70,101 +64,33 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     wrong = hosts_fault(options, "gpus")
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    # JSON and Prometheus' format are UTF-8 by definition; a terminal may use any encoding.
     # Output for programs does not depend on the configuration.
     thresholds = take_settings().thresholds if form == "table" else DEFAULTS
-    take_output(options, form, utf_8=form in {"json", "prometheus"})
+    take_output(options, form)
     if fleet_option(options) is not None:
-        from gpumon.fleet.fleet import FleetError
-
-        try:
-            return print_hosts(options, form, thresholds, by_process=by_process)
-        except FleetError as error:
-            return fail(str(error), EXIT_USAGE)
+        return print_hosts(options, form, thresholds, by_process=by_process)
     source, host = source_and_host(options, profiled=False)
-    sentences: list[str] = []
-
-    def write() -> int:
-        sentences.extend(
-            print_snapshot(
-                source,
-                form,
-                sys.stdout,
-                host=host,
-                user=getattr(options, "user", None),
-                filter=getattr(options, "filter", None),
-                by_process=by_process,
-                thresholds=thresholds,
-                reservations=reservations(options),
-            )
-        )
-        return 0
-
-    try:
-        status = print_all(write)
-    except SourceError as error:
-        return explain(error)
-    for sentence in sentences:
-        say(sentence)
-    return status
-
-
-def print_snapshot(
-    source: Source,
-    form: str,
-    stream: TextIO,
-    *,
-    host: ProcessHost | None = None,
-    user: str | None = None,
-    filter: Filter | None = None,  # noqa: A002 - the word of the command line
-    by_process: bool = False,
-    thresholds: Thresholds | None = None,
-    reservations: Reservations | None = None,
-) -> list[str]:
-    """Print one sample.
-
-    Args:
-        source: The source; opened and closed here.
-        form: ``table``, ``json``, ``csv`` or ``prometheus``.
-        stream: The output.
-        host: Looks up where the processes run; by default nothing does.
-        user: Only this user's processes.
-        filter: Only the processes that it matches. One sample shows no idle processes.
-        by_process: With ``csv``: one row per process and GPU.
-        thresholds: Thresholds of the findings in the table.
-        reservations: Looks up which GPUs are reserved; by default nothing does.
-
-    Returns:
-        Sentences for standard error, usually none.
-
-    Raises:
-        SourceError: There is nothing to print, or the driver does not answer.
-        OSError: The stream cannot be written.
-    """
-    import msgspec
-
-    from gpumon.sampling.gpu_sampler import take_one
-
     snapshot = take_one(source)
-    if host is not None and (by_process or form in {"table", "json"}):
+    if by_process or form in {"table", "json"}:
         from gpumon.sampling.enrichment import Lookup
 
-        snapshot = Lookup(host, reservations=reservations).look_once(snapshot)
+        held = reservations(demo=options.demo)
+        snapshot = Lookup(host, reservations=held).look_once(snapshot)
     asked: list[ProcessId] = []
-    shown, words = narrowed(snapshot, user, filter, asked.append)
+    user = options.user
+    shown, words = narrowed(snapshot, user, options.filter, asked.append)
     if form == "table":
-        from gpumon.model.thresholds import DEFAULTS
         from gpumon.ui.view.snapshot_table import table
 
-        stream.write(table(snapshot, shown, words, stream, thresholds or DEFAULTS))
+        text = table(snapshot, shown, words, sys.stdout, thresholds)
     else:
-        kept = msgspec.structs.replace(snapshot, processes=tuple(shown))
-        stream.write(_exported(kept, form, by_process))
-    stream.flush()
-    sentences = [NOT_WATCHED] if asked else []
+        text = _exported(replace(snapshot, processes=tuple(shown)), form, by_process)
+    status = print_text(text)
+    if asked:
+        say(NOT_WATCHED)
     if user is not None and all(process.user != user for process in snapshot.processes):
-        sentences.append(f"{user} has no process on these GPUs")
-    return sentences
+        say(f"{user} has no process on these GPUs")
+    return status
 
 
 def narrowed(

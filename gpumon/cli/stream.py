@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import reservations, source_and_host
-from gpumon.cli.messages import cannot_write, explain
+from gpumon.api.local import reservations
+from gpumon.cli.common import source_and_host
+from gpumon.cli.messages import cannot_write
 from gpumon.cli.options import add_gpus, add_interval, add_source
 from gpumon.cli.plain import LOG_INTERVAL
 
@@ -29,14 +30,11 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Stream until the end; the exit status."""
-    from gpumon.sources.source import SourceError
     from gpumon.stream.session import stream
 
     source, host = source_and_host(options)
     try:
-        stream(source, host, reservations(options), options.interval or LOG_INTERVAL)
-    except SourceError as error:
-        return explain(error)
+        stream(source, host, reservations(demo=options.demo), options.interval or LOG_INTERVAL)
     except OSError as error:
         return cannot_write(error)
     return 0

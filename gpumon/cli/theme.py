@@ -40,7 +40,7 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List, show or check; the exit status."""
-    take_output(options, "toml", utf_8=False)
+    take_output(options, "toml")
     return print_all(lambda: _do(options))
 
 

@@ -10,7 +10,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL, seconds
+from gpumon.cli.plain import seconds
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 
 if TYPE_CHECKING:
     from gpumon.filters.language import Filter
@@ -25,7 +26,7 @@ def interval(text: str) -> float:
     value = seconds(text)
     if value is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds from {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
+            f"{text!r} is not a number of seconds from {MIN_INTERVAL:g} to {MAX_INTERVAL:g}"
         )
     return value
 

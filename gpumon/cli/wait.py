@@ -7,9 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
-from gpumon.cli.common import all_gpus
 from gpumon.cli.help import RawFormatter
-from gpumon.cli.messages import EXIT_USAGE, explain, fail
+from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import add_gpu_requirements, drawing, requirements, requirements_fault
 from gpumon.scheduling.wait.kinds import DEFAULT_KIND, KINDS
 
@@ -93,10 +92,8 @@ def run(options: argparse.Namespace) -> int:
     wrong = _fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.recording.recording import RecordingError
-    from gpumon.scheduling.allocation import UncertainAllocationError
+    from gpumon.api.local import whole_machine
     from gpumon.scheduling.wait.wait import WaitOptions, wait
-    from gpumon.sources.source import SourceError
 
     terms = WaitOptions(
         kind=options.what or DEFAULT_KIND,
@@ -110,10 +107,5 @@ def run(options: argparse.Namespace) -> int:
         lock_dir=options.lock_dir,
         past=options.past,
     )
-    source, _ = all_gpus(options)
-    try:
-        return wait(source, terms)
-    except SourceError as error:
-        return explain(error)
-    except (RecordingError, UncertainAllocationError) as error:
-        return fail(error.sentence)
+    source, _ = whole_machine(demo=options.demo, backend=options.backend)
+    return wait(source, terms)

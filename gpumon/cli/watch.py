@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.api.local import reservations
 from gpumon.cli.alert import add_alert_file, alerts_of
-from gpumon.cli.common import reservations, source_and_host, take_output
-from gpumon.cli.messages import EXIT_USAGE, cannot_write, explain, fail
+from gpumon.cli.common import source_and_host, take_output, take_settings
+from gpumon.cli.messages import EXIT_USAGE, cannot_write, fail
 from gpumon.cli.options import add_interval, add_machine, drawing
 
 if TYPE_CHECKING:
@@ -31,23 +32,19 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Watch until a signal; the exit status."""
-    take_output(options, "table", utf_8=False)
-    found = alerts_of(options, terminal=False)
+    take_output(options, "table")
+    settings = take_settings()
+    found = alerts_of(options, settings, terminal=False)
     if isinstance(found, str):
         return fail(found, EXIT_USAGE)
     from gpumon.alerts.memory import memory_path
     from gpumon.alerts.watch import WatchOptions, watch
-    from gpumon.sources.source import SourceError
 
     source, host = source_and_host(options)
-    state = (
-        None if getattr(options, "demo", False) else memory_path(source.hostname, options.alerts)
-    )
-    given = WatchOptions(found.alerts, options.interval or _INTERVAL, found.thresholds, state)
+    state = None if options.demo else memory_path(source.hostname, options.alerts)
+    given = WatchOptions(found, options.interval or _INTERVAL, settings.thresholds, state)
     try:
-        return watch(source, host, given, reservations(options))
-    except SourceError as error:
-        return explain(error)
+        return watch(source, host, given, reservations(demo=options.demo))
     except BrokenPipeError:
         raise  # not a failure: main ends quietly
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from datetime import date, time
 from typing import TYPE_CHECKING, get_args
 
@@ -12,13 +13,12 @@ from gpumon.config.columns import COLUMN, COLUMN_SETS, DEFAULT_COLUMNS, GPU_COLU
 from gpumon.config.settings import GraphName, Settings
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.themes import DEFAULT as DEFAULT_THEME
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-LEAST_INTERVAL = 0.1
-LONGEST_INTERVAL = 3600.0
 _SHOWN = 40
 
 
@@ -69,19 +69,22 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
+def as_number(value: object, *, timespan: bool) -> float:
+    """A number in the file, or with ``timespan`` a time as text; not a number for all else."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        # An integer may have more digits than a float can hold.
+        return float(value) if abs(value) < 1e300 else math.inf
+    if timespan and isinstance(value, str):
+        with suppress(QuantityError):
+            return TIMESPAN.read(value)[0]
+    return math.nan
+
+
 def _number(
     least: float, most: float, words: str, *, timespan: bool = False
 ) -> Callable[[object], float]:
     def read(value: object) -> float:
-        number = math.nan
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            # An integer may have more digits than a float can hold.
-            number = float(value) if abs(value) < 1e300 else math.inf
-        elif timespan and isinstance(value, str):
-            try:
-                number = TIMESPAN.read(value)[0]
-            except QuantityError:
-                number = math.nan
+        number = as_number(value, timespan=timespan)
         if not least <= number <= most:
             raise InvalidValue(f"give {words} from {least:g} to {most:g}")
         return number
@@ -93,7 +96,8 @@ def _seconds(least: float, most: float) -> Callable[[object], float]:
     return _number(least, most, 'seconds, or a time such as "90s" or "10m",', timespan=True)
 
 
-def _switch(value: object) -> bool:
+def read_switch(value: object) -> bool:
+    """True or false; raises ``InvalidValue``."""
     if not isinstance(value, bool):
         raise InvalidValue("give true or false")
     return value
@@ -168,7 +172,7 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "interval",
             "seconds between samples of the dashboard, 0.1 to 3600",
-            _seconds(LEAST_INTERVAL, LONGEST_INTERVAL),
+            _seconds(MIN_INTERVAL, MAX_INTERVAL),
         ),
         Setting(
             "columns",
@@ -178,16 +182,16 @@ SETTINGS: dict[str, Setting] = {
             read_columns,
         ),
         Setting("theme", "the name of the theme", _name),
-        Setting("readonly", "true: never send a signal to any process", _switch),
+        Setting("readonly", "true: never send a signal to any process", read_switch),
         Setting(
             "graph",
             "the metric of the small graphs at start: util, memory, power, temperature, "
             "sm (SMs active) or dram (DRAM active)",
             _choice(*get_args(GraphName)),
         ),
-        Setting("host_strip", "true: show the line of the host at start", _switch),
+        Setting("host_strip", "true: show the line of the host at start", read_switch),
         Setting("sort.column", "the column by which the processes are sorted at start", _column),
-        Setting("sort.descending", "true: sort the largest first", _switch),
+        Setting("sort.descending", "true: sort the largest first", read_switch),
         Setting(
             "units.memory",
             "GiB, powers of 1024 as nvidia-smi counts, or GB, powers of 1000; on screen only",

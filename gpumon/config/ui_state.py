@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpumon.system.files import beginning, replace_file
+
 if TYPE_CHECKING:
     from gpumon.system.folders import Folder
 
@@ -33,9 +35,8 @@ class UiState(msgspec.Struct, frozen=True):
 def load(folder: Folder) -> UiState:
     """The saved state, or the defaults."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
-        descriptor = os.open(os.path.join(folder, NAME), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            return msgspec.json.decode(file.read(_MOST_BYTES), type=UiState)
+        data = beginning(os.path.join(folder, NAME), _MOST_BYTES)
+        return msgspec.json.decode(data, type=UiState)
     return UiState()
 
 
@@ -45,22 +46,8 @@ def store(folder: Folder, what: UiState) -> bool:
     Returns:
         Whether that worked.
     """
-    import tempfile
-    from pathlib import Path
-
-    place = Path(folder)
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The mode is 0600 from the start.
-        descriptor, name = tempfile.mkstemp(prefix=f"{NAME}.", dir=place)
+        replace_file(os.path.join(folder, NAME), msgspec.json.encode(what) + b"\n")
     except OSError:
-        return False
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(what) + b"\n")
-        Path(name).replace(place / NAME)
-    except OSError:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
         return False
     return True

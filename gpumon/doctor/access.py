@@ -59,14 +59,12 @@ def in_container(case: DiagnosticContext) -> bool:
 
 def device_files(case: DiagnosticContext) -> Result | None:
     """Whether the driver's device files exist, and who may open them."""
-    name = "device files"
     if not _has_driver(case):
         return None
     control, gpus = case.machine.path(_CONTROL), _gpu_files(case)
     if not control.exists() or not gpus:
         missing = _CONTROL if not control.exists() else "/dev/nvidia0"
         return failed(
-            name,
             f"The driver is loaded, but there is no {missing}.",
             _AGAIN
             if in_container(case)
@@ -76,12 +74,11 @@ def device_files(case: DiagnosticContext) -> Result | None:
     if barred:
         names = ", ".join(case.machine.name(file) for file in barred)
         return failed(
-            name,
             f"You have no permission to open {names}.",
             how_to_get_in(barred[0], _OTHER_WAY),
             *(f"{case.machine.name(file)}  {rights(file)}" for file in barred),
         )
-    return passed(name, f"You may open {_CONTROL} and the files of {len(gpus)} GPUs.")
+    return passed(f"You may open {_CONTROL} and the files of {len(gpus)} GPUs.")
 
 
 def _group(file: Path) -> str:
@@ -132,18 +129,15 @@ def _is_member(group: str) -> bool:
 
 def unified_memory(case: DiagnosticContext) -> Result | None:
     """Whether CUDA finds nvidia-uvm, without which no CUDA program starts."""
-    name = "nvidia-uvm"
     if not _has_driver(case) or not case.machine.path(_CONTROL).exists():
         return None
     if case.machine.path(_UVM).exists():
-        return passed(name, f"{_UVM} exists; CUDA needs it.")
+        return passed(f"{_UVM} exists; CUDA needs it.")
     if in_container(case):
         advice = "Run `nvidia-modprobe -u -c 0` on the host, then start the container again."
     else:
         advice = "Run `sudo nvidia-modprobe -u -c 0` or `sudo modprobe nvidia-uvm`."
-    return failed(
-        name, f"There is no {_UVM}: nvidia-smi works, but CUDA programs do not start.", advice
-    )
+    return failed(f"There is no {_UVM}: nvidia-smi works, but CUDA programs do not start.", advice)
 
 
 def device_limits(case: DiagnosticContext) -> Result | None:
@@ -153,31 +147,28 @@ def device_limits(case: DiagnosticContext) -> Result | None:
     the control file is opened: the kernel returns EPERM if a cgroup refuses, EACCES if a mode does.
     GPU device files are not opened: that would initialise or wake a GPU.
     """
-    name = "cgroup limits"
     if not _has_driver(case) or not case.machine.path(_CONTROL).exists():
         return None
     rules = _device_rules(case)
     if rules is not None and not _allowed(rules, _CONTROL_MINOR):
-        return failed(name, f"The cgroup of this session forbids {_CONTROL}.", _AGAIN)
+        return failed(f"The cgroup of this session forbids {_CONTROL}.", _AGAIN)
     for device in (_CONTROL, _UVM):
         if _refused(case, device):
             return failed(
-                name,
                 f"The mode of {device} allows access, but the cgroup of this session does not.",
                 _AGAIN,
             )
     minors = [_minor(file) for file in _gpu_files(case)]
     shut = [] if rules is None else [minor for minor in minors if not _allowed(rules, minor)]
     if shut and len(shut) == len(minors):
-        return failed(name, "The cgroup of this session allows no GPU.", _AGAIN)
+        return failed("The cgroup of this session allows no GPU.", _AGAIN)
     if shut:
         allowed = index_list(minor for minor in minors if minor not in shut)
         return passed(
-            name,
             f"The cgroup of this session allows only the device files {allowed}, as a batch system "
             "does.",
         )
-    return passed(name, "No cgroup denies you a GPU.")
+    return passed("No cgroup denies you a GPU.")
 
 
 def _refused(case: DiagnosticContext, device: str) -> bool:
@@ -220,24 +211,21 @@ def _allowed(rules: Sequence[str], minor: int) -> bool:
 
 def pid_namespace(case: DiagnosticContext) -> Result | None:
     """Whether the PIDs of NVIDIA's driver mean the same processes here."""
-    name = "process numbers"
     if not case.gpus and not _has_driver(case):
         return None
     if not in_container(case):
-        return passed(name, "This is the host's PID namespace: every process can be identified.")
+        return passed("This is the host's PID namespace: every process can be identified.")
     from gpumon.sources.nvml.pids import pid_trust
 
     trust = pid_trust(case.module_version or case.driver.library_version, False)
     if case.expects_nvidia and not trust.processes:
         return warned(
-            name,
             "This is a container, and the driver reports PIDs of the host, which differ here: "
             "processes have no name.",
             "Run gpumon on the host, start the container with --pid=host, or upgrade the driver "
             "to 570 or later.",
         )
     return warned(
-        name,
         "This is a container: gpumon sees only its processes, and other memory has no owner.",
         "To see all processes, run gpumon on the host or start the container with --pid=host.",
     )
@@ -245,7 +233,6 @@ def pid_namespace(case: DiagnosticContext) -> Result | None:
 
 def hidden_processes(case: DiagnosticContext) -> Result | None:
     """Whether ``/proc`` hides the processes of other users (``hidepid``, proc(5))."""
-    name = "other users"
     mounts = case.machine.text("/proc/self/mounts")
     if mounts is None:
         return None
@@ -257,17 +244,16 @@ def hidden_processes(case: DiagnosticContext) -> Result | None:
     known = dict(option.partition("=")[::2] for option in options)
     hiding = known.get("hidepid", "0")
     if hiding in {"0", "off"}:
-        return passed(name, "/proc shows their processes.")
+        return passed("/proc shows their processes.")
     if case.machine.root_user:
-        return passed(name, f"/proc hides processes (hidepid={hiding}), but not from root.")
+        return passed(f"/proc hides processes (hidepid={hiding}), but not from root.")
     group = known.get("gid")
     if group is not None and int(group) in os.getgroups():
-        return passed(name, f"/proc hides processes (hidepid={hiding}), but not from your group.")
+        return passed(f"/proc hides processes (hidepid={hiding}), but not from your group.")
     through = (
         "" if group in {None, "0"} else f", or ask to be added to the group with the ID {group}"
     )
     return warned(
-        name,
         f"/proc hides their processes (hidepid={hiding}): the owners of memory are unknown.",
         f"Run gpumon with sudo{through}.",
     )

@@ -146,9 +146,10 @@ def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
     else:
         version = library_version(Library(SystemClock()))
     before = time.monotonic()
+    snapshot, trouble = None, None
     try:
         snapshot = take()
     except SourceError as error:
         trouble = Trouble(error.sentence, error.advice)
-        return DriverAnswer(there, version, None, trouble, time.monotonic() - before)
-    return DriverAnswer(there, version, snapshot, None, time.monotonic() - before)
+    seconds = time.monotonic() - before
+    return DriverAnswer(there, version, snapshot, trouble, seconds)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Version = tuple[int, int]
 
-LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
+_LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 """The first driver for each CUDA: table 1 of NVIDIA's "CUDA Compatibility"."""
 
 _NVCC_SECONDS = 5.0
@@ -42,21 +42,18 @@ def newest(case: DiagnosticContext) -> Result | None:
     if case.driver.snapshot is None or not case.gpus_of(Maker.NVIDIA):
         return None
     if case.cuda_version is None:
-        return unknown("newest CUDA", "The driver does not report it.")
+        return unknown("The driver does not report it.")
     major, minor = case.cuda_version
-    return passed(
-        "newest CUDA", f"{major}.{minor}; most programs built for a later {major}.x run too."
-    )
+    return passed(f"{major}.{minor}; most programs built for a later {major}.x run too.")
 
 
 def toolkits(case: DiagnosticContext) -> Result | None:
     """Installed CUDA toolkits, and whether the driver is new enough for them."""
-    name = "toolkits"
     there = dict(_toolkits(case.machine))
     if not there and not case.expects_nvidia:
         return None
     if not there:
-        return passed(name, "None: Python packages include their own; compilers need one.")
+        return passed("None: Python packages include their own; compilers need one.")
     details = tuple(f"{version or 'unknown version'}  {path}" for path, version in there.items())
     allowed = case.cuda_version
     versions = {path: parse_version(version or "") for path, version in there.items()}
@@ -68,18 +65,17 @@ def toolkits(case: DiagnosticContext) -> Result | None:
     if newer:
         version = versions[newer[0]] or (0, 0)
         return warned(
-            name,
             f"{newer[0]} is newer than the driver: programs built with it do not run here.",
-            _upgrade(version[0]),
+            f"Upgrade to {driver_for(version[0])}, or use an older toolkit.",
             *details,
         )
-    return passed(name, f"{len(there)} found.", *details)
+    return passed(f"{len(there)} found.", *details)
 
 
-def _upgrade(major: int) -> str:
-    least = LEAST_DRIVER.get(major)
-    driver = "a newer driver" if least is None else f"driver {least} or later"
-    return f"Upgrade to {driver}, or use an older toolkit."
+def driver_for(major: int) -> str:
+    """The driver that programs for a CUDA need, in words."""
+    least = _LEAST_DRIVER.get(major)
+    return "a newer driver" if least is None else f"driver {least} or later"
 
 
 def _toolkits(machine: Machine) -> Iterator[tuple[str, str | None]]:
@@ -158,7 +154,7 @@ def cudnn(case: DiagnosticContext) -> Result | None:
     if not versions:
         return None
     details = (f"{version}  {machine.name(path)}" for path, version in versions.items())
-    return passed("cuDNN", "Found its header.", *details)
+    return passed("Found its header.", *details)
 
 
 def cudnn_version(header: str) -> str | None:
@@ -177,28 +173,23 @@ def cudnn_of_packages(folder: Path) -> str | None:
 
 def visible(case: DiagnosticContext) -> Result | None:
     """The NVIDIA GPUs that a program started from here would see."""
-    name = "visible GPUs"
     value = case.machine.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None or not case.expects_nvidia:
         return None
     gpus = case.gpus_of(Maker.NVIDIA)
     if not gpus:
-        return unknown(
-            name, f"CUDA_VISIBLE_DEVICES={value}; without a driver its meaning is unknown."
-        )
+        return unknown(f"CUDA_VISIBLE_DEVICES={value}; without a driver its meaning is unknown.")
     meaning = visible_devices(value, case.machine.environ.get("CUDA_DEVICE_ORDER"), gpus)
     why = f"; {meaning.why}" if meaning.why else ""
     words = f"CUDA_VISIBLE_DEVICES={value}: {meaning.sentence}{why}."
     if meaning.devices:
-        return passed(name, words)
+        return passed(words)
     if not meaning.certain:
         return warned(
-            name,
             words,
             "Use UUIDs, or set CUDA_DEVICE_ORDER=PCI_BUS_ID for nvidia-smi's order.",
         )
     return warned(
-        name,
         words,
         "Run `unset CUDA_VISIBLE_DEVICES`, unless a batch system set it.",
     )

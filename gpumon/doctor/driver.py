@@ -39,14 +39,12 @@ _VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 def gpus_on_the_bus(case: DiagnosticContext) -> Result | None:
     """The GPUs of the machine, and whether NVIDIA's have NVIDIA's driver."""
-    name = "GPUs on the bus"
     if case.in_wsl:
-        return passed(name, "Windows controls the GPUs of this guest (WSL).")
+        return passed("Windows controls the GPUs of this guest (WSL).")
     if not case.cards:
         if case.module_version is not None or case.gpus:
             return None  # On some chips the GPU is not on a PCI bus.
         return failed(
-            name,
             "This machine has no GPU of NVIDIA, AMD or Intel on its PCI bus.",
             "The host must assign a GPU to a virtual machine. A GPU that was just installed may "
             "sit loose or lack power. `lspci -nn` lists what the kernel sees.",
@@ -62,7 +60,6 @@ def gpus_on_the_bus(case: DiagnosticContext) -> Result | None:
     if "nouveau" in other or "nova_core" in other:
         taken = "nouveau" if "nouveau" in other else "nova_core"
         return failed(
-            name,
             f"The kernel's own driver {taken} controls a GPU.",
             f"Install NVIDIA's driver and disable {taken}: write `blacklist {taken}` to a file in "
             "/etc/modprobe.d, then rebuild the initramfs and reboot.",
@@ -71,7 +68,6 @@ def gpus_on_the_bus(case: DiagnosticContext) -> Result | None:
     idle = [card for card in own if card.driver is None]
     if idle and case.module_version is not None:
         return warned(
-            name,
             f"{gpus}; {len(idle)} of NVIDIA's without a driver.",
             "Run `sudo dmesg | grep NVRM` to see why the driver refused the GPU: the driver may be "
             "too old for it, or the open kernel modules do not support it (before Turing).",
@@ -79,28 +75,24 @@ def gpus_on_the_bus(case: DiagnosticContext) -> Result | None:
         )
     given = [card for card in case.cards if card.driver in GIVEN]
     if given:
-        return passed(
-            name, f"{gpus}, {len(given)} of them reserved for virtual machines.", *details
-        )
-    return passed(name, f"{gpus}.", *(details if len(own) < len(case.cards) else ()))
+        return passed(f"{gpus}, {len(given)} of them reserved for virtual machines.", *details)
+    return passed(f"{gpus}.", *(details if len(own) < len(case.cards) else ()))
 
 
 def kernel_module(case: DiagnosticContext) -> Result | None:
     """Whether NVIDIA's kernel module is loaded."""
-    name = "kernel module"
     version = case.module_version
     if version is not None:
         text = case.machine.text("/proc/driver/nvidia/version") or ""
         kind = "open" if "Open Kernel Module" in text else "proprietary"
-        return passed(name, f"{version}, {kind}.")
+        return passed(f"{version}, {kind}.")
     if case.in_wsl:
         return None
     if case.machine.path("/sys/module/nvidia").exists():
-        return unknown(name, "Loaded, but /proc does not report its version.")
+        return unknown("Loaded, but /proc does not report its version.")
     if not case.slots:
         return None  # Reported already: there is no GPU.
     return failed(
-        name,
         "The NVIDIA kernel module is not loaded.",
         "Run `sudo modprobe nvidia`. After a kernel upgrade rebuild the module with `sudo dkms "
         "autoinstall`. `sudo dmesg | grep -i nvidia` says why it does not load.",
@@ -109,7 +101,6 @@ def kernel_module(case: DiagnosticContext) -> Result | None:
 
 def library(case: DiagnosticContext) -> Result | None:
     """The library of NVIDIA's driver, and whether it matches the loaded module."""
-    name = "driver library"
     if not case.expects_nvidia and not case.driver.library:
         return None
     stubs = [
@@ -119,36 +110,32 @@ def library(case: DiagnosticContext) -> Result | None:
     ]
     if stubs:
         return failed(
-            name,
             f"LD_LIBRARY_PATH contains {stubs[0]}: its libraries are stubs for linking.",
             "Remove that folder from LD_LIBRARY_PATH.",
         )
     if not case.driver.library:
         return failed(
-            name,
             "The driver's library libnvidia-ml.so.1 was not found.",
             "Install the NVIDIA driver. For a container install the NVIDIA container toolkit, and "
             "start the container with its GPUs (--gpus all).",
         )
     version, module = case.driver.library_version, case.module_version
     if version is None:
-        return unknown(name, "libnvidia-ml.so.1 exists, but does not report its version.")
+        return unknown("libnvidia-ml.so.1 exists, but does not report its version.")
     if module is None:
-        return passed(name, f"libnvidia-ml {version}.")
+        return passed(f"libnvidia-ml {version}.")
     if version != module:
         return failed(
-            name,
             f"libnvidia-ml is {version}, but the loaded kernel module is {module}: the driver was "
             "upgraded while it was running.",
             "Reboot, or end every process on the GPUs and reload the nvidia modules. Start a "
             "container again.",
         )
-    return passed(name, f"libnvidia-ml {version}, the same version as the kernel module.")
+    return passed(f"libnvidia-ml {version}, the same version as the kernel module.")
 
 
 def cuda_library(case: DiagnosticContext) -> Result | None:
     """The library through which CUDA programs reach the driver."""
-    name = "CUDA library"
     if not case.driver.library:
         return None
     folders = [*case.machine.environ.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARY_FOLDERS]
@@ -158,7 +145,6 @@ def cuda_library(case: DiagnosticContext) -> Result | None:
     link = next((link for link in links if link.exists()), None)
     if link is None:
         return unknown(
-            name,
             "libcuda.so.1 is not in the usual folders.",
             "If programs do not find it either: start a container with "
             "NVIDIA_DRIVER_CAPABILITIES=compute,utility; on a host install the driver's CUDA part.",
@@ -167,11 +153,10 @@ def cuda_library(case: DiagnosticContext) -> Result | None:
     version = _version_of(link)
     module = case.module_version
     if version is None or module is None or version == module:
-        return passed(name, f"{version or 'unknown version'}, {shown}.")
+        return passed(f"{version or 'unknown version'}, {shown}.")
     if "compat" in str(link.resolve()):
-        return passed(name, f"{version} in {shown}, NVIDIA's forward compatibility package.")
+        return passed(f"{version} in {shown}, NVIDIA's forward compatibility package.")
     return failed(
-        name,
         f"{shown} is {version}, but the loaded kernel module is {module}: CUDA programs fail.",
         "Reboot after an upgrade of the driver. Otherwise remove the files of an earlier "
         "installation, or remove their folder from LD_LIBRARY_PATH.",
@@ -185,13 +170,12 @@ def _version_of(link: Path) -> str | None:
 
 def answer(case: DiagnosticContext) -> Result | None:
     """Whether the drivers respond, and how fast."""
-    name = "answer"
     if not case.driver.library and not any(card.shown_by_gpumon for card in case.cards):
         return None
     trouble, snapshot = case.driver.trouble, case.driver.snapshot
     if snapshot is None:
         sentence = "The driver does not answer." if trouble is None else trouble.sentence
-        return failed(name, sentence, "" if trouble is None else trouble.advice)
+        return failed(sentence, "" if trouble is None else trouble.advice)
     for maker in Maker:
         missing = _missing(case, maker)
         if missing and snapshot.host.in_container is False:
@@ -200,14 +184,13 @@ def answer(case: DiagnosticContext) -> Result | None:
     seconds = case.driver.seconds
     if seconds > _SLOW_SECONDS:
         return warned(
-            name,
             f"{gpus}, but it took {seconds:.0f} s to answer.",
             "Turn on persistence mode, which keeps the GPUs initialised. If it is on, a GPU may be "
             "faulty: run `sudo dmesg | grep NVRM`."
             if case.gpus_of(Maker.NVIDIA)
             else f"A GPU may be faulty: run `sudo dmesg | grep -E '{DRM_LOG}'`.",
         )
-    return passed(name, f"{gpus}, in {seconds:.1f} s.")
+    return passed(f"{gpus}, in {seconds:.1f} s.")
 
 
 def _missing(case: DiagnosticContext, maker: Maker) -> Result | None:
@@ -222,7 +205,6 @@ def _missing(case: DiagnosticContext, maker: Maker) -> Result | None:
     label = "NVRM" if maker is Maker.NVIDIA else DRM_LOG
     whose = "" if len({gpu.maker for gpu in case.cards}) == 1 else f" of {maker.value}"
     return failed(
-        "answer",
         f"The driver reports {counted(len(reported), 'GPU')}{whose}, but controls {expected} on "
         "the bus.",
         "A GPU may have fallen off the bus or failed to start: run `sudo dmesg | grep "

@@ -61,7 +61,6 @@ def intel_driver(case: DiagnosticContext) -> Result | None:
 
 
 def _driver(case: DiagnosticContext, maker: Maker) -> Result | None:
-    name = f"{maker.value} driver"
     cards = case.cards_of(maker)
     if not cards or case.in_wsl:
         return None
@@ -71,18 +70,16 @@ def _driver(case: DiagnosticContext, maker: Maker) -> Result | None:
     if any(card.driver == "radeon" for card in cards):
         complain = warned if case.gpus else failed
         return complain(
-            name,
             "The old driver radeon controls a GPU: gpumon and ROCm need amdgpu.",
             _RADEON,
             *details,
         )
     idle = [card for card in cards if card.driver is None]
     if idle and case.gpus and all(card.integrated for card in idle):
-        return passed(name, "The processor's GPU has no driver, and is not used.", *details)
+        return passed("The processor's GPU has no driver, and is not used.", *details)
     if idle:
         complain = warned if case.gpus else failed
         return complain(
-            name,
             f"{counted(len(idle), f'{maker.value} GPU')} without a driver.",
             _NO_DRIVER[maker],
             *details,
@@ -91,8 +88,8 @@ def _driver(case: DiagnosticContext, maker: Maker) -> Result | None:
         given = all(card.driver in GIVEN for card in cards)
         other = ", ".join(sorted({card.driver or "" for card in cards}))
         why = "reserved for virtual machines" if given else "gpumon does not read this driver"
-        return passed(name, f"{other}: {why}.")
-    return passed(name, f"{versions}.", *_parameters(case, drivers))
+        return passed(f"{other}: {why}.")
+    return passed(f"{versions}.", *_parameters(case, drivers))
 
 
 def _version(case: DiagnosticContext, driver: str) -> str:
@@ -130,7 +127,6 @@ def render_nodes(case: DiagnosticContext) -> Result | None:
 
     The files are not opened: that would wake a sleeping GPU.
     """
-    name = "render nodes"
     cards = [card for card in used_gpus(case) if card.render_nodes]
     if not cards or case.in_wsl:
         return None
@@ -140,7 +136,6 @@ def render_nodes(case: DiagnosticContext) -> Result | None:
     if not there or (len(there) < len(files) and not contained):
         missing = case.machine.name(next(file for file in files if file not in there))
         return failed(
-            name,
             f"The driver is loaded, but there is no {missing}: programs cannot use the GPU.",
             _CONTAINER[cards[0].maker]
             if contained
@@ -150,12 +145,11 @@ def render_nodes(case: DiagnosticContext) -> Result | None:
     if barred:
         names = ", ".join(case.machine.name(file) for file in barred)
         return failed(
-            name,
             f"You have no permission to open {names}: your programs cannot use the GPU.",
             _how_to_get_in(barred[0], contained=contained),
             *(f"{case.machine.name(file)}  {rights(file)}" for file in barred),
         )
-    return passed(name, f"You may open {', '.join(case.machine.name(file) for file in there)}.")
+    return passed(f"You may open {', '.join(case.machine.name(file) for file in there)}.")
 
 
 def _may_open(file: Path) -> bool:
@@ -171,7 +165,6 @@ def _how_to_get_in(file: Path, *, contained: bool) -> str:
 
 def compute_driver(case: DiagnosticContext) -> Result | None:
     """Whether ROCm's programs reach the compute part of amdgpu (KFD)."""
-    name = _KFD
     cards = used_gpus(case, Maker.AMD)
     rocm = bool(rocm_versions(case.machine))
     if not cards or case.in_wsl or (not rocm and all(card.integrated for card in cards)):
@@ -180,7 +173,6 @@ def compute_driver(case: DiagnosticContext) -> Result | None:
     if not file.exists():
         complain = failed if rocm else warned
         return complain(
-            name,
             f"There is no {_KFD}: programs draw, but ROCm's programs do not start.",
             _CONTAINER[Maker.AMD]
             if in_container(case)
@@ -189,7 +181,6 @@ def compute_driver(case: DiagnosticContext) -> Result | None:
         )
     if not _may_open(file):
         return failed(
-            name,
             f"You have no permission to open {_KFD}: ROCm's programs do not start.",
             _how_to_get_in(file, contained=in_container(case)),
             f"{_KFD}  {rights(file)}",
@@ -201,22 +192,20 @@ def compute_driver(case: DiagnosticContext) -> Result | None:
     # A number that cannot be read is that of a GPU that this cgroup may not use; 0 is a processor.
     if numbers and all(number is not None and number.strip() == "0" for number in numbers):
         return warned(
-            name,
             "You may open it, but KFD supports no GPU of this machine: ROCm's programs find none.",
             "Run `sudo dmesg | grep kfd`: the GPU may be too old, or its slot lack PCIe atomics.",
         )
-    return passed(name, f"You may open {_KFD}, which ROCm needs.")
+    return passed(f"You may open {_KFD}, which ROCm needs.")
 
 
 def process_lists(case: DiagnosticContext) -> Result | None:
     """Whose processes gpumon sees on AMD's and Intel's GPUs."""
-    name = "process lists"
     makers = [maker for maker in (Maker.AMD, Maker.INTEL) if case.gpus_of(maker)]
     if not makers:
         return None
     whose = " and ".join(f"{maker.value}'s" for maker in makers)
     if case.machine.root_user:
-        return passed(name, f"Root sees the processes of all users on {whose} GPUs.")
+        return passed(f"Root sees the processes of all users on {whose} GPUs.")
     more = " Those of ROCm are shown for all users." if Maker.AMD in makers else ""
     lack = (
         " How busy Intel's GPUs are, and how much memory is used, is known to root only."
@@ -224,7 +213,6 @@ def process_lists(case: DiagnosticContext) -> Result | None:
         else ""
     )
     return passed(
-        name,
         f"On {whose} GPUs you see your own processes: the kernel shows those of other users to "
         f"root only.{more}{lack}",
     )
@@ -236,7 +224,6 @@ def processor_gpus(case: DiagnosticContext) -> Result | None:
         return None
     names = ", ".join(f"{card.maker.value}'s at {card.slot}" for card in case.hidden)
     return passed(
-        "processor's GPU",
         f"gpumon leaves out {names}, because there is another GPU. `gpumon --backend all` shows "
         "it too.",
     )
@@ -253,7 +240,6 @@ def visible_intel(case: DiagnosticContext) -> Result | None:
 
 
 def _visible(case: DiagnosticContext, maker: Maker, names: tuple[str, ...]) -> Result | None:
-    name = f"visible {maker.value}"
     environ = case.machine.environ
     if not case.gpus_of(maker) or not selecting_variable(maker, environ, case.gpus):
         return None
@@ -268,10 +254,8 @@ def _visible(case: DiagnosticContext, maker: Maker, names: tuple[str, ...]) -> R
         if card.maker is maker
     ]
     if meaning.devices and meaning.certain:
-        return passed(name, words, *note)
+        return passed(words, *note)
     if meaning.devices:
         sure = "UUIDs" if maker is Maker.AMD else "ZE_ENABLE_PCI_ID_DEVICE_ORDER=1"
-        return warned(name, words, f"Use {sure}: then the order is known.", *note)
-    return warned(
-        name, words, f"Run `unset {' '.join(given)}`, unless a batch system set it.", *note
-    )
+        return warned(words, f"Use {sure}: then the order is known.", *note)
+    return warned(words, f"Run `unset {' '.join(given)}`, unless a batch system set it.", *note)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec.structs import replace
+
 from gpumon.doctor import access, cuda, driver, drm, frameworks, gpus, own, rocm, terminal
 
 if TYPE_CHECKING:
@@ -14,68 +16,67 @@ if TYPE_CHECKING:
 
 Check: TypeAlias = "Callable[[DiagnosticContext], Result | None]"
 
-SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
-    (
-        "Driver",
-        (
-            driver.gpus_on_the_bus,
-            driver.kernel_module,
-            driver.library,
-            driver.cuda_library,
-            drm.amd_driver,
-            drm.intel_driver,
-            driver.answer,
-        ),
-    ),
-    (
-        "Access",
-        (
-            access.device_files,
-            access.unified_memory,
-            access.device_limits,
-            drm.render_nodes,
-            drm.compute_driver,
-            access.pid_namespace,
-            access.hidden_processes,
-            drm.process_lists,
-        ),
-    ),
-    (
-        "GPUs",
-        (
-            gpus.answering,
-            gpus.persistence,
-            gpus.memory_health,
-            gpus.profiling,
-            gpus.reported_errors,
-            gpus.asleep,
-            drm.processor_gpus,
-        ),
-    ),
-    (
-        "Computing",
-        (
-            cuda.newest,
-            cuda.toolkits,
-            cuda.cudnn,
-            rocm.rocm,
-            cuda.visible,
-            drm.visible_amd,
-            drm.visible_intel,
-            frameworks.torch,
-            frameworks.tensorflow,
-            frameworks.jax,
-        ),
-    ),
-    ("Terminal", (terminal.kind, terminal.characters, terminal.colours, terminal.whole_frames)),
-    ("gpumon", (own.version, own.configuration, own.state, own.locks)),
-)
+SECTIONS: dict[str, dict[str, Check]] = {
+    "Driver": {
+        "GPUs on the bus": driver.gpus_on_the_bus,
+        "kernel module": driver.kernel_module,
+        "driver library": driver.library,
+        "CUDA library": driver.cuda_library,
+        "AMD driver": drm.amd_driver,
+        "Intel driver": drm.intel_driver,
+        "answer": driver.answer,
+    },
+    "Access": {
+        "device files": access.device_files,
+        "nvidia-uvm": access.unified_memory,
+        "cgroup limits": access.device_limits,
+        "render nodes": drm.render_nodes,
+        "/dev/kfd": drm.compute_driver,
+        "process numbers": access.pid_namespace,
+        "other users": access.hidden_processes,
+        "process lists": drm.process_lists,
+    },
+    "GPUs": {
+        "GPUs answer": gpus.answering,
+        "persistence mode": gpus.persistence,
+        "GPU memory": gpus.memory_health,
+        "work of the SMs": gpus.profiling,
+        "reported errors": gpus.reported_errors,
+        "asleep": gpus.asleep,
+        "processor's GPU": drm.processor_gpus,
+    },
+    "Computing": {
+        "newest CUDA": cuda.newest,
+        "toolkits": cuda.toolkits,
+        "cuDNN": cuda.cudnn,
+        "ROCm": rocm.rocm,
+        "visible GPUs": cuda.visible,
+        "visible AMD": drm.visible_amd,
+        "visible Intel": drm.visible_intel,
+        "torch": frameworks.torch,
+        "TensorFlow": frameworks.tensorflow,
+        "JAX": frameworks.jax,
+    },
+    "Terminal": {
+        "kind": terminal.kind,
+        "characters": terminal.characters,
+        "colours": terminal.colours,
+        "whole frames": terminal.whole_frames,
+    },
+    "gpumon": {
+        "version": own.version,
+        "configuration": own.configuration,
+        "state": own.state,
+        "locks": own.locks,
+    },
+}
+"""The checks by section and name; names are the same in every version of gpumon."""
 
 
 def examine(case: DiagnosticContext) -> Iterator[tuple[str, Result]]:
     """Run every check: its section title and result."""
-    for title, checks in SECTIONS:
-        for check in checks:
+    for title, checks in SECTIONS.items():
+        for name, check in checks.items():
             result = check(case)
             if result is not None:
-                yield title, result
+                yield title, replace(result, check=name)

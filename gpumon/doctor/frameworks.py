@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.doctor.cuda import LEAST_DRIVER, cudnn_of_packages, parse_version
+from gpumon.doctor.cuda import cudnn_of_packages, driver_for, parse_version
 from gpumon.doctor.machine import found, read_text
 from gpumon.doctor.result import failed, passed, unknown, warned
 from gpumon.doctor.rocm import rocm_versions
@@ -93,22 +93,21 @@ _JAX_ADVICE = {
 
 def torch(case: DiagnosticContext) -> Result | None:
     """PyTorch, by ``torch/version.py``."""
-    return _judged(case, "torch", _torch, _TORCH)
+    return _judged(case, _torch, _TORCH)
 
 
 def tensorflow(case: DiagnosticContext) -> Result | None:
     """TensorFlow, by its build information."""
-    return _judged(case, "TensorFlow", _tensorflow, _TENSORFLOW_ADVICE)
+    return _judged(case, _tensorflow, _TENSORFLOW_ADVICE)
 
 
 def jax(case: DiagnosticContext) -> Result | None:
     """JAX, by its installed plugins."""
-    return _judged(case, "JAX", _jax, _JAX_ADVICE)
+    return _judged(case, _jax, _JAX_ADVICE)
 
 
 def _judged(
     case: DiagnosticContext,
-    name: str,
     read: Callable[[Path, str], Build | None],
     advice: Mapping[Maker, str],
 ) -> Result | None:
@@ -124,31 +123,27 @@ def _judged(
     makers = _makers(case)
     if makers and first.maker not in makers:
         return warned(
-            name,
             f"{_built(first)}: it does not compute on these GPUs ({makers[0].value}).",
             advice[makers[0]],
             *details[1:],
         )
     if first.cuda is None:
-        return passed(name, f"{_built(first)}.", *details[1:])
+        return passed(f"{_built(first)}.", *details[1:])
     built = _major(first.cuda)
     words = f"{first.version}, built for CUDA {first.cuda}"
     if case.cuda_version is None or built is None:
-        return _not_compared(case, name, words, details)
+        return _not_compared(case, words, details)
     major, minor = case.cuda_version
     if built > major:
-        least = LEAST_DRIVER.get(built)
-        needed = "a newer driver" if least is None else f"driver {least} or later"
         return failed(
-            name,
             f"{words}; the driver supports CUDA up to {major}.{minor}.",
-            f"Upgrade to {needed}, or install a build for CUDA {major}.",
+            f"Upgrade to {driver_for(built)}, or install a build for CUDA {major}.",
             *details,
         )
     newer = (parse_version(first.cuda) or (built, 0)) > (major, minor)
     if newer:
         words += f", newer than the driver's {major}.{minor} but of the same major version"
-    return passed(name, f"{words}.", *details)
+    return passed(f"{words}.", *details)
 
 
 def _built(build: Build) -> str:
@@ -157,15 +152,13 @@ def _built(build: Build) -> str:
     return f"{build.version} in {build.folder} was built {platform}"
 
 
-def _not_compared(
-    case: DiagnosticContext, name: str, words: str, details: tuple[str, ...]
-) -> Result:
+def _not_compared(case: DiagnosticContext, words: str, details: tuple[str, ...]) -> Result:
     """The result if the driver's limit is unknown."""
     if not case.gpus_of(Maker.NVIDIA):
         return passed(
-            name, f"{words}; without NVIDIA's driver there is nothing to compare it with.", *details
+            f"{words}; without NVIDIA's driver there is nothing to compare it with.", *details
         )
-    return unknown(name, f"{words}; the newest CUDA that the driver supports is unknown.")
+    return unknown(f"{words}; the newest CUDA that the driver supports is unknown.")
 
 
 def _makers(case: DiagnosticContext) -> tuple[Maker, ...]:

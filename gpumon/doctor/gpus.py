@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.doctor.driver import DRM_LOG
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
+from gpumon.findings.errors import advice_on
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
 from gpumon.host.power import may_sleep
 from gpumon.model.makers import Maker, maker_of
@@ -63,7 +64,6 @@ def _gpus(gpus: Sequence[Gpu]) -> str:
 
 def answering(case: DiagnosticContext) -> Result | None:
     """Whether every GPU responds to the driver."""
-    name = "GPUs answer"
     gpus = case.gpus
     if not gpus:
         return None
@@ -71,14 +71,12 @@ def answering(case: DiagnosticContext) -> Result | None:
     details = tuple(f"GPU {gpu.index} {_WRONG[gpu.status][1]}" for gpu in wrong)
     if any(_WRONG[gpu.status][0] is CheckVerdict.FAIL for gpu in wrong):
         return failed(
-            name,
             f"{_gpus(wrong)} cannot be used.",
             f"{_advice(_LOST, wrong)} {_REBOOT}",
             *details,
         )
     if wrong:
         return warned(
-            name,
             f"You may not use {_gpus(wrong)}.",
             "A batch system grants GPUs only to a job, a container only the GPUs it was started "
             "with. Otherwise see the check of the device files above.",
@@ -88,7 +86,6 @@ def answering(case: DiagnosticContext) -> Result | None:
     for gpu in gpus:
         models.setdefault(gpu.name or "a GPU without a name", []).append(gpu)
     return passed(
-        name,
         "All GPUs answer." if len(gpus) > 1 else "The GPU answers.",
         *(f"{index_list(gpu.index for gpu in same)}: {model}" for model, same in models.items()),
     )
@@ -96,7 +93,6 @@ def answering(case: DiagnosticContext) -> Result | None:
 
 def persistence(case: DiagnosticContext) -> Result | None:
     """Whether NVIDIA's GPUs stay initialised while they are unused."""
-    name = "persistence mode"
     own = case.gpus_of(Maker.NVIDIA)
     if case.in_wsl or not own:
         return None
@@ -108,14 +104,13 @@ def persistence(case: DiagnosticContext) -> Result | None:
         and not (gpu.pci_bus_id is not None and may_sleep(gpu.pci_bus_id, sys))
     ]
     if not server:
-        return passed(name, "Not needed: these GPUs power down while they are unused.")
+        return passed("Not needed: these GPUs power down while they are unused.")
     if all(gpu.persistence_mode is None for gpu in server):
-        return unknown(name, "The driver does not report it.")
+        return unknown("The driver does not report it.")
     off = [gpu for gpu in server if gpu.persistence_mode is False]
     if not off:
-        return passed(name, "On.")
+        return passed("On.")
     return warned(
-        name,
         f"Off on {_gpus(off)}: the first program on an unused GPU waits 1 to 3 s, and error "
         "counters and power limits are lost in between.",
         "Run `sudo systemctl enable --now nvidia-persistenced`, or, until the next reboot, `sudo "
@@ -125,7 +120,6 @@ def persistence(case: DiagnosticContext) -> Result | None:
 
 def memory_health(case: DiagnosticContext) -> Result | None:
     """ECC errors, rows and pages to be replaced, and the driver's recovery action."""
-    name = "GPU memory"
     gpus = [gpu for gpu in case.gpus if gpu.status is GpuStatus.OK]
     if not gpus:
         return None
@@ -138,7 +132,6 @@ def memory_health(case: DiagnosticContext) -> Result | None:
     broken = [gpu for gpu in gpus if gpu.remapped_rows_failure]
     if broken:
         return failed(
-            name,
             f"Return {_gpus(broken)}: bad memory can no longer be replaced.",
             "Take the GPU out of use and show its vendor the output of `nvidia-smi -q`.",
             *details,
@@ -146,14 +139,13 @@ def memory_health(case: DiagnosticContext) -> Result | None:
     if details:
         troubled = sorted({gpu.index for gpu, _ in (*faults, *asked)})
         return warned(
-            name,
             f"There were errors on GPU{'' if len(troubled) == 1 else 's'} {index_list(troubled)}.",
             _advice(_REPLACE, (gpu for gpu, _ in (*faults, *asked))),
             *details,
         )
     if all(_tells_nothing(gpu) for gpu in gpus):
-        return unknown(name, "These GPUs do not count memory errors (no ECC).")
-    return passed(name, "No uncorrected errors, nothing to replace.")
+        return unknown("These GPUs do not count memory errors (no ECC).")
+    return passed("No uncorrected errors, nothing to replace.")
 
 
 def _tells_nothing(gpu: Gpu) -> bool:
@@ -166,7 +158,6 @@ def _tells_nothing(gpu: Gpu) -> bool:
 
 def profiling(case: DiagnosticContext) -> Result | None:
     """Whether NVIDIA's driver tells how much of a GPU works (GPM)."""
-    name = "work of the SMs"
     gpus = [gpu for gpu in case.gpus_of(Maker.NVIDIA) if gpu.status is GpuStatus.OK]
     if not gpus:
         return None
@@ -177,43 +168,39 @@ def profiling(case: DiagnosticContext) -> Result | None:
     failing = [gpu for gpu in gpus if reasons[gpu.index] is Unknown.NO_ANSWER]
     if refused:
         return warned(
-            name,
             f"The driver denies it to you on {_gpus(refused)}.",
             "Run gpumon as root, or ask an administrator whether every user may read performance "
             "counters: that is the option NVreg_RestrictProfilingToAdminUsers=0 of the kernel "
             "module nvidia.",
         )
     if failing:
-        return unknown(name, f"The driver did not answer for {_gpus(failing)}.")
+        return unknown(f"The driver did not answer for {_gpus(failing)}.")
     if not can:
         return unknown(
-            name,
             "Not supported: GPM needs GPUs of the Hopper generation or later, and driver 520 or "
             "later.",
         )
     if len(can) == len(gpus):
-        return passed(name, "Available (GPM): the page of a GPU shows how much of it works.")
-    return passed(name, f"Available (GPM) on {_gpus(can)}; the others do not support it.")
+        return passed("Available (GPM): the page of a GPU shows how much of it works.")
+    return passed(f"Available (GPM) on {_gpus(can)}; the others do not support it.")
 
 
 def reported_errors(case: DiagnosticContext) -> Result | None:
     """XIDs, which are errors of NVIDIA's GPUs, in the kernel log since the machine started."""
-    name = "reported errors"
     if not case.gpus_of(Maker.NVIDIA) and not case.slots:
         return None
     xids = _kernel_xids(case)
     if isinstance(xids, str):
-        return unknown(name, xids, "Run `sudo dmesg | grep -i xid`.")
+        return unknown(xids, "Run `sudo dmesg | grep -i xid`.")
     if not xids:
-        return passed(name, "There is no XID in the kernel log.")
+        return passed("There is no XID in the kernel log.")
     details = _told(xids, case)
     own = [xid for xid in xids if not error_code(xid.number).passing]
     if not own:
         caused = all(error_code(xid.number).by_program for xid in xids)
         rest = "" if caused else ", or that the driver dealt with"
-        return passed(name, f"There are only errors that programs caused{rest}.", *details)
+        return passed(f"There are only errors that programs caused{rest}.", *details)
     return warned(
-        name,
         f"The GPUs themselves caused {counted(len(own), 'XID')}.",
         f"Do what is said of each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
         *details,
@@ -255,7 +242,6 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
     now = case.machine.uptime()
     ordered = sorted(newest.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
     lines = []
-    advice: dict[str, list[str]] = {}
     for xid in ordered[:_TOLD]:
         times = counts[xid.slot, xid.number]
         often = "" if times == 1 else f", {times} times"
@@ -264,14 +250,10 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
             f"{_gpu_at(xid.slot, case.gpus)}: {error.label} {duration(now - xid.at)} ago"
             f"{often}: {error.explanation}"
         )
-        labels = advice.setdefault(error.advice or "", [])
-        if error.label not in labels:
-            labels.append(error.label)
-    advice.pop("", None)
     if len(ordered) > _TOLD:
         lines.append(f"and {len(ordered) - _TOLD} more kinds")
-    lines += [f"what to do about {', '.join(same)}: {text}" for text, same in advice.items()]
-    return tuple(lines)
+    told = dict.fromkeys(error_code(xid.number) for xid in ordered[:_TOLD])
+    return (*lines, *advice_on(told))
 
 
 def _gpu_at(slot: str, gpus: Sequence[Gpu]) -> str:
@@ -287,7 +269,6 @@ def asleep(case: DiagnosticContext) -> Result | None:
     if not sleeping:
         return None
     return passed(
-        "asleep",
         f"{_gpus(sleeping)}: powered down until a program computes. gpumon does not wake a GPU, "
         "so most values are unknown.",
     )

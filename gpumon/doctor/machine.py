@@ -10,6 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from gpumon.system.files import beginning
+
 _MOST_BYTES = 2**18
 
 
@@ -73,10 +75,7 @@ class Machine(Struct, frozen=True):
 def read_text(path: Path) -> str | None:
     """The beginning of a regular file; ``None`` if it cannot be read."""
     try:
-        # Reading a pipe in its place would block.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(_MOST_BYTES).decode(errors="replace")
+        return beginning(path, _MOST_BYTES).decode(errors="replace")
     except OSError:
         return None
 

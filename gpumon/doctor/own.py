@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 def version(case: DiagnosticContext) -> Result:
     """The versions to name in a bug report."""
     return passed(
-        "version",
         f"{', '.join(software())} in {case.machine.prefix}, "
         f"{platform.system()} {platform.release()} on {platform.machine()}.",
     )
@@ -28,33 +27,27 @@ def version(case: DiagnosticContext) -> Result:
 
 def configuration(case: DiagnosticContext) -> Result:
     """Where the configuration is, and whether it is valid."""
-    name = "configuration"
     environ = case.machine.environ
     loaded = load(environ)
     if loaded.errors:
         return warned(
-            name,
             f"{loaded.path}: some settings are invalid; their defaults apply.",
             "Correct them, and run `gpumon config check` after each change.",
             *(error.sentence for error in loaded.errors),
         )
     if not Path(loaded.path).exists():
-        return passed(name, f"{loaded.path} does not exist: the defaults apply.")
-    return passed(name, f"{loaded.path} is valid.")
+        return passed(f"{loaded.path} does not exist: the defaults apply.")
+    return passed(f"{loaded.path} is valid.")
 
 
 def state(_case: DiagnosticContext) -> Result:
     """Where the state is saved, and whether it can be written."""
     from gpumon.system.folders import state_folder
 
-    name = "state"
     folder = Path(state_folder())
     if _writable(folder):
-        return passed(
-            name, f"{folder} holds the last state of the screen and a log of the sent signals."
-        )
+        return passed(f"{folder} holds the last state of the screen and a log of the sent signals.")
     return warned(
-        name,
         f"{folder} cannot be written: no state is saved, and signals are not logged.",
         "Make the folder writable, or set XDG_STATE_HOME to another one.",
     )
@@ -66,16 +59,14 @@ def locks(case: DiagnosticContext) -> Result | None:
         return None
     from gpumon.scheduling.reservation.lock_folder import FolderError, shared_folder, usual_path
 
-    name = "locks"
     asked = case.machine.environ.get("GPUMON_LOCK_DIR") or None
     path = usual_path() if asked is None else Path(asked)
     if not os.path.lexists(path):
-        return passed(name, f"{path}: gpumon run creates it when it needs it.")
+        return passed(f"{path}: gpumon run creates it when it needs it.")
     try:
         folder = shared_folder(asked, make=False)
     except FolderError as error:
         return warned(
-            name,
             f"{error}: gpumon run reserves GPUs only among your own programs.",
             "Ask an administrator to create it anew with `sudo install -d -m 1777 FOLDER`, or set "
             "GPUMON_LOCK_DIR to another folder for all users.",
@@ -85,12 +76,11 @@ def locks(case: DiagnosticContext) -> Result | None:
         folder.close()
         if not everybody:
             return warned(
-                name,
                 f"{path} is not writable by everybody: for users who may not write there, gpumon "
                 "run reserves GPUs only among their own programs.",
                 f"Run `chmod 1777 {path}`, unless every user of the GPUs may write there.",
             )
-    return passed(name, f"All users share {path}.")
+    return passed(f"All users share {path}.")
 
 
 def _writable(folder: Path) -> bool:

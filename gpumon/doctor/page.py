@@ -27,6 +27,7 @@ _MARKS = {
     CheckVerdict.WARN: ("WARN", "state.warning"),
     CheckVerdict.FAIL: ("FAIL", "state.critical"),
 }
+_COUNTED = (CheckVerdict.PASS, CheckVerdict.WARN, CheckVerdict.FAIL, CheckVerdict.UNKNOWN)
 
 
 def title_row(title: str) -> Row:
@@ -64,13 +65,8 @@ def result_rows(result: Result, width: int) -> Iterator[Row]:
 def summary_rows(results: Sequence[Result], width: int) -> Iterator[Row]:
     """The number of each verdict, and where to begin."""
     counts = [
-        (sum(result.verdict is verdict for result in results), word, _MARKS[verdict][1])
-        for verdict, word in (
-            (CheckVerdict.PASS, "pass"),
-            (CheckVerdict.WARN, "warn"),
-            (CheckVerdict.FAIL, "fail"),
-            (CheckVerdict.UNKNOWN, "unknown"),
-        )
+        (sum(result.verdict is verdict for result in results), verdict.value, _MARKS[verdict][1])
+        for verdict in _COUNTED
     ]
     fields = [(f" {len(results)} checks", "")]
     for count, word, style in counts:

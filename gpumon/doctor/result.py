@@ -33,38 +33,38 @@ class Result(Struct, frozen=True):
     Texts may contain untrusted parts, such as paths: not safe to print.
 
     Attributes:
-        check: Its name, in a few words; the same in every version of gpumon.
         verdict: The verdict.
         found: What was found, for a person.
         todo: What to do about it; empty if there is nothing to do.
         details: The facts, one per line.
+        check: Its name in ``SECTIONS``; empty before ``examine`` has set it.
     """
 
-    check: str
     verdict: CheckVerdict
     found: str
     todo: str = ""
     details: tuple[str, ...] = ()
+    check: str = ""
 
 
-def passed(check: str, found: str, *details: str) -> Result:
+def passed(found: str, *details: str) -> Result:
     """The check passed."""
-    return Result(check, CheckVerdict.PASS, found, "", details)
+    return Result(CheckVerdict.PASS, found, "", details)
 
 
-def unknown(check: str, found: str, todo: str = "") -> Result:
+def unknown(found: str, todo: str = "") -> Result:
     """It could not be determined."""
-    return Result(check, CheckVerdict.UNKNOWN, found, todo)
+    return Result(CheckVerdict.UNKNOWN, found, todo)
 
 
-def warned(check: str, found: str, todo: str, *details: str) -> Result:
+def warned(found: str, todo: str, *details: str) -> Result:
     """It works, but could be better."""
-    return Result(check, CheckVerdict.WARN, found, todo, details)
+    return Result(CheckVerdict.WARN, found, todo, details)
 
 
-def failed(check: str, found: str, todo: str, *details: str) -> Result:
+def failed(found: str, todo: str, *details: str) -> Result:
     """It does not work."""
-    return Result(check, CheckVerdict.FAIL, found, todo, details)
+    return Result(CheckVerdict.FAIL, found, todo, details)
 
 
 def worst(verdicts: Iterable[CheckVerdict]) -> CheckVerdict:

@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 
 def rocm(case: DiagnosticContext) -> Result | None:
     """Installed versions of ROCm."""
-    name = "ROCm"
     versions = rocm_versions(case.machine)
     if not versions:
         if not case.gpus_of(Maker.AMD):
             return None
-        return passed(name, "None in /opt: Python packages include their own libraries.")
+        return passed("None in /opt: Python packages include their own libraries.")
     details = [f"{version}  {path}" for path, version in versions.items()]
     retry = case.machine.environ.get("HSA_XNACK")
     if retry is not None:
         details.append(f"HSA_XNACK={retry}")
-    return passed(name, f"{counted(len(versions), 'installation')}.", *details)
+    return passed(f"{counted(len(versions), 'installation')}.", *details)
 
 
 def rocm_versions(machine: Machine) -> dict[str, str]:

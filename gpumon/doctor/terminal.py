@@ -31,12 +31,10 @@ _END = re.compile(rb"\x1b\[\?[\d;]*c")
 
 def kind(case: DiagnosticContext) -> Result:
     """The terminal's type, and whether it is large enough."""
-    name = "kind"
     term = case.machine.environ.get("TERM", "")
     if term in {"", "dumb"}:
         shown = f"TERM={term}" if term else "TERM is not set"
         return warned(
-            name,
             f"{shown}: the dashboard cannot move the cursor.",
             "Over ssh use `ssh -t`, in a container `docker exec -it -e TERM=xterm-256color`, "
             "without a terminal `gpumon snapshot`.",
@@ -45,14 +43,14 @@ def kind(case: DiagnosticContext) -> Result:
     inside = inside or (" in screen" if "STY" in case.machine.environ else "")
     size = _size()
     if size is None:
-        return passed(name, f"{printable(term)}{inside}; output is not a terminal.")
+        return passed(f"{printable(term)}{inside}; output is not a terminal.")
     if not (size.columns and size.lines):
-        return passed(name, f"{printable(term)}{inside}; it does not report its size.")
+        return passed(f"{printable(term)}{inside}; it does not report its size.")
     words = f"{printable(term)}{inside}, {size.columns}×{size.lines}."
     if size.columns < _LEAST_COLUMNS or size.lines < _LEAST_LINES:
         least = f"{_LEAST_COLUMNS}×{_LEAST_LINES}"
-        return warned(name, words, f"Make it larger: the dashboard needs at least {least}.")
-    return passed(name, words)
+        return warned(words, f"Make it larger: the dashboard needs at least {least}.")
+    return passed(words)
 
 
 def _size() -> os.terminal_size | None:
@@ -64,20 +62,18 @@ def _size() -> os.terminal_size | None:
 
 def characters(case: DiagnosticContext) -> Result:
     """Whether bars and graphs can be drawn with more than ASCII."""
-    name = "characters"
     environ = case.machine.environ
     codeset = codeset_of(environ)
     locale = next(filter(None, map(environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), None)
     shown = "no locale is set" if locale is None else f"locale {printable(locale)}"
     if environ.get("GPUMON_ASCII", "0") not in {"", "0"}:
-        return passed(name, "ASCII only, because GPUMON_ASCII is set.")
+        return passed("ASCII only, because GPUMON_ASCII is set.")
     if codeset == UTF_8:
-        return passed(name, f"UTF-8 ({shown}).")
+        return passed(f"UTF-8 ({shown}).")
     if codeset == CONSOLE:
-        return passed(name, "UTF-8, limited to the font of the Linux console.")
+        return passed("UTF-8, limited to the font of the Linux console.")
     words = "ASCII" if codeset == ASCII else codeset
     return warned(
-        name,
         f"UTF-8 is not available ({shown}): gpumon draws graphs with {words}.",
         "If the terminal shows UTF-8: `export LANG=C.UTF-8` (or en_US.UTF-8).",
     )
@@ -85,34 +81,32 @@ def characters(case: DiagnosticContext) -> Result:
 
 def colours(case: DiagnosticContext) -> Result:
     """The number of colours."""
-    name = "colours"
     environ = case.machine.environ
     if environ.get("NO_COLOR"):
-        return passed(name, "None, because NO_COLOR is set.")
+        return passed("None, because NO_COLOR is set.")
     if environ.get("COLORTERM", "").lower() in {"truecolor", "24bit"}:
-        return passed(name, "16 million.")
+        return passed("16 million.")
     term = environ.get("TERM", "")
     if "256" in term or term.endswith("-direct"):
-        return passed(name, "256. If the terminal has more: `export COLORTERM=truecolor`.")
+        return passed("256. If the terminal has more: `export COLORTERM=truecolor`.")
     if term in {"", "dumb"}:
-        return passed(name, "None.")
-    return passed(name, "16. If the terminal has more: `export TERM=xterm-256color`.")
+        return passed("None.")
+    return passed("16. If the terminal has more: `export TERM=xterm-256color`.")
 
 
 def whole_frames(case: DiagnosticContext) -> Result | None:
     """Whether it shows complete frames only (synchronized output), so that nothing flickers."""
-    name = "whole frames"
     if case.machine.environ.get("TERM", "") in {"", "dumb"}:
         return None
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         return None  # There is no terminal to query.
     answer = _ask()
     if answer is None:
-        return unknown(name, "The terminal does not answer the query.")
+        return unknown("The terminal does not answer the query.")
     match = _ANSWER.search(answer)
     if match is not None and match[1] in {b"1", b"2", b"3"}:
-        return passed(name, "The terminal supports synchronized output.")
-    return passed(name, "No synchronized output: a slow connection may show half a frame.")
+        return passed("The terminal supports synchronized output.")
+    return passed("No synchronized output: a slow connection may show half a frame.")
 
 
 def _is_terminal(stream: object) -> bool:

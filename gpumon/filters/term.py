@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from gpumon.model.selection import SelectionError, parse_selection
 from gpumon.text.formatting import cell_width, fit, printable
 from gpumon.text.unit_parsing import Measure, QuantityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from gpumon.model.selection import GpuSelection
 
 S = TypeVar("S")
 """What a filter selects."""
@@ -75,6 +78,21 @@ def text_term(parts: Callable[[S], Iterable[str | None]]) -> Callable[[str, str]
         return lambda subject, _: any(
             part is not None and wanted in part.casefold() for part in parts(subject)
         )
+
+    return read
+
+
+def index_term(
+    includes: Callable[[S, GpuSelection], bool],
+) -> Callable[[str, str], Test[S, object]]:
+    """A term that tests GPUs, by index or UUID."""
+
+    def read(_: str, value: str) -> Test[S, object]:
+        try:
+            gpus = parse_selection(value)
+        except SelectionError as wrong:
+            raise Wrong(printable(str(wrong))) from None
+        return lambda subject, _: includes(subject, gpus)
 
     return read
 

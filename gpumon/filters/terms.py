@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.filters.term import COMPARES, IS, Term, Test, Wrong, number_term, said, text_term
+from gpumon.filters.term import (
+    COMPARES,
+    IS,
+    Term,
+    Test,
+    Wrong,
+    index_term,
+    number_term,
+    said,
+    text_term,
+)
 from gpumon.model.process_states import STATES, STOPPED, TRACED, ZOMBIE
-from gpumon.model.selection import SelectionError, parse_selection
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.text.formatting import printable
 from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE
 
 if TYPE_CHECKING:
@@ -37,6 +45,7 @@ class Facts(Struct, frozen=True):
 
 
 ProcessTest: TypeAlias = "Test[GpuProcess, Facts]"
+ReadProcessTest: TypeAlias = "Callable[[str, str], ProcessTest]"
 ProcessTerm: TypeAlias = "Term[GpuProcess, Facts]"
 
 
@@ -62,7 +71,7 @@ def _job(place: Place) -> tuple[str | None, ...]:
     return place.slurm_job, place.launcher_name
 
 
-def _place(parts: Callable[[Place], Iterable[str | None]]) -> Callable[[str, str], ProcessTest]:
+def _place(parts: Callable[[Place], Iterable[str | None]]) -> ReadProcessTest:
     """``text_term`` for the place where the process runs."""
     return text_term(lambda process: () if process.place is None else parts(process.place))
 
@@ -71,11 +80,7 @@ def _age(process: GpuProcess, facts: Facts) -> float | None:
     return None if process.started_at is None else max(0.0, facts.now - process.started_at)
 
 
-def _idle_seconds(process: GpuProcess, facts: Facts) -> float | None:
-    return facts.idle(process.id)
-
-
-_idle_for = number_term(DURATION, _idle_seconds)
+_idle_for: ReadProcessTest = number_term(DURATION, lambda process, facts: facts.idle(process.id))
 
 
 def _idle(sign: str, text: str) -> ProcessTest:
@@ -88,14 +93,9 @@ def _is_idle(process: GpuProcess, facts: Facts) -> bool:
     return seconds is not None and seconds >= facts.idle_after
 
 
-def _gpu(_: str, value: str) -> ProcessTest:
-    try:
-        gpus = parse_selection(value)
-    except SelectionError as wrong:
-        raise Wrong(printable(str(wrong))) from None
-    return lambda process, _: any(
-        gpus.includes(use.gpu_index, use.gpu_uuid) for use in process.uses
-    )
+_gpu: ReadProcessTest = index_term(
+    lambda process, gpus: any(gpus.includes(use.gpu_index, use.gpu_uuid) for use in process.uses)
+)
 
 
 def _type(sign: str, value: str) -> ProcessTest:

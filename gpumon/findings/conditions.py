@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.availability.rule import is_busy_unlisted, normal_unlisted
@@ -10,13 +11,9 @@ from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history import Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gpumon.model.snapshot import Gpu
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import Holding
-
-    _Holds = Callable[[Gpu, Holding | None], bool | None]
 
 IDLE, STUCK, HOT = "idle", "stuck", "hot"
 UNATTRIBUTED, BUSY_UNLISTED = "unattributed", "busy unlisted"
@@ -44,18 +41,18 @@ def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
     """The conditions that the history tracks for the rules."""
     watched = {
         IDLE: Condition(_is_idle),
-        STUCK: Condition(_is_stuck(thresholds)),
-        HOT: Condition(_is_hot(thresholds), hysteresis=_HYSTERESIS),
-        UNATTRIBUTED: Condition(_is_unattributed(thresholds)),
+        STUCK: Condition(partial(_is_stuck, thresholds)),
+        HOT: Condition(partial(_is_hot, thresholds), hysteresis=_HYSTERESIS),
+        UNATTRIBUTED: Condition(partial(_is_unattributed, thresholds)),
         BUSY_UNLISTED: Condition(is_busy_unlisted),
-        BUSY_EMPTY: Condition(_is_busy_empty(thresholds), hysteresis=_HYSTERESIS),
-        MEMORY_BOUND: Condition(_is_memory_bound(thresholds), hysteresis=_HYSTERESIS),
-        SLOW_LINK: Condition(_has_slow_link(thresholds), hysteresis=_HYSTERESIS),
+        BUSY_EMPTY: Condition(partial(_is_busy_empty, thresholds), hysteresis=_HYSTERESIS),
+        MEMORY_BOUND: Condition(partial(_is_memory_bound, thresholds), hysteresis=_HYSTERESIS),
+        SLOW_LINK: Condition(partial(_has_slow_link, thresholds), hysteresis=_HYSTERESIS),
         IDLE_IN_JOB: Condition(_is_idle_in_job, hysteresis=_LIST_HYSTERESIS),
-        SHARED: Condition(_is_shared(thresholds), hysteresis=_LIST_HYSTERESIS),
-        LOADED: Condition(_is_loaded(thresholds), hysteresis=TURN),
-        LOW_ON_CPU: Condition(_is_low_on_cpu(thresholds), hysteresis=TURN),
-        LOW_ON_DISK: Condition(_is_low_on_disk(thresholds), hysteresis=TURN),
+        SHARED: Condition(partial(_is_shared, thresholds), hysteresis=_LIST_HYSTERESIS),
+        LOADED: Condition(partial(_is_loaded, thresholds), hysteresis=TURN),
+        LOW_ON_CPU: Condition(partial(_is_low_on_cpu, thresholds), hysteresis=TURN),
+        LOW_ON_DISK: Condition(partial(_is_low_on_disk, thresholds), hysteresis=TURN),
     }
     for bit, name in CLOCK_EVENT_REASONS.items():
         if bit & HARMFUL_CLOCK_EVENTS or name == POWER_CAP:
@@ -70,30 +67,22 @@ def _is_idle(gpu: Gpu, holding: Holding | None) -> bool | None:
     return gpu.utilization_gpu == 0 and holding.computing > 0
 
 
-def _is_stuck(thresholds: Thresholds) -> _Holds:
+def _is_stuck(thresholds: Thresholds, gpu: Gpu, _: Holding | None) -> bool | None:
     """Whether a GPU is fully busy at a power that is too low for real work."""
-    busy, share = thresholds.stuck_utilization, thresholds.stuck_power_share
-
-    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
-        utilization, power, limit = gpu.utilization_gpu, gpu.power_draw, gpu.power_limit
-        if utilization is None or power is None or not limit:
-            return None
-        return utilization >= busy and power < share * limit
-
-    return holds
+    utilization, power, limit = gpu.utilization_gpu, gpu.power_draw, gpu.power_limit
+    if utilization is None or power is None or not limit:
+        return None
+    is_busy = utilization >= thresholds.stuck_utilization
+    return is_busy and power < thresholds.stuck_power_share * limit
 
 
-def _is_hot(thresholds: Thresholds) -> _Holds:
+def _is_hot(thresholds: Thresholds, gpu: Gpu, _: Holding | None) -> bool | None:
     """Whether a GPU is close to its slowdown temperature."""
-    margin, degrees = thresholds.hot_margin, thresholds.hot_unknown
-
-    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
-        left = degrees_left(gpu)
-        if left:
-            return min(left) <= margin
-        return None if gpu.temperature_gpu is None else gpu.temperature_gpu >= degrees
-
-    return holds
+    left = degrees_left(gpu)
+    if left:
+        return min(left) <= thresholds.hot_margin
+    degrees = gpu.temperature_gpu
+    return None if degrees is None else degrees >= thresholds.hot_unknown
 
 
 def degrees_left(gpu: Gpu) -> list[int]:
@@ -106,55 +95,36 @@ def degrees_left(gpu: Gpu) -> list[int]:
     return margins
 
 
-def _is_unattributed(thresholds: Thresholds) -> _Holds:
+def _is_unattributed(thresholds: Thresholds, gpu: Gpu, holding: Holding | None) -> bool | None:
     """Whether more memory is used than the processes and the driver account for."""
-
-    def holds(gpu: Gpu, holding: Holding | None) -> bool | None:
-        used = gpu.memory_used
-        if used is None or gpu.memory_unified or holding is None or holding.memory is None:
-            return None
-        return used - holding.memory > normal_unlisted(gpu, thresholds)
-
-    return holds
+    used = gpu.memory_used
+    if used is None or gpu.memory_unified or holding is None or holding.memory is None:
+        return None
+    return used - holding.memory > normal_unlisted(gpu, thresholds)
 
 
-def _is_busy_empty(thresholds: Thresholds) -> _Holds:
+def _is_busy_empty(thresholds: Thresholds, gpu: Gpu, _: Holding | None) -> bool | None:
     """Whether kernels run nearly all the time and leave most SMs without work."""
-    busy, most = thresholds.busy_empty_utilization, thresholds.busy_empty_sm
-
-    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
-        active, utilization = gpu.sm_active, gpu.utilization_gpu
-        if active is None or utilization is None:
-            return None
-        return active <= most and utilization >= busy
-
-    return holds
+    active, utilization = gpu.sm_active, gpu.utilization_gpu
+    if active is None or utilization is None:
+        return None
+    return active <= thresholds.busy_empty_sm and utilization >= thresholds.busy_empty_utilization
 
 
-def _is_memory_bound(thresholds: Thresholds) -> _Holds:
+def _is_memory_bound(thresholds: Thresholds, gpu: Gpu, _: Holding | None) -> bool | None:
     """Whether the memory is as busy as it can be while the tensor cores do little."""
-    least, most = thresholds.memory_bound_dram, thresholds.memory_bound_tensor
-
-    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
-        dram, tensor = gpu.dram_active, gpu.tensor_active
-        if dram is None or tensor is None:
-            return None
-        return dram >= least and tensor <= most
-
-    return holds
+    dram, tensor = gpu.dram_active, gpu.tensor_active
+    if dram is None or tensor is None:
+        return None
+    return dram >= thresholds.memory_bound_dram and tensor <= thresholds.memory_bound_tensor
 
 
-def _has_slow_link(thresholds: Thresholds) -> _Holds:
+def _has_slow_link(thresholds: Thresholds, gpu: Gpu, _: Holding | None) -> bool | None:
     """Whether the PCIe link of a GPU under load is below its maximum."""
-    busy = thresholds.slow_link_utilization
-
-    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
-        utilization = gpu.utilization_gpu
-        if utilization is None:
-            return None
-        return utilization >= busy and link_is_slow(gpu)
-
-    return holds
+    utilization = gpu.utilization_gpu
+    if utilization is None:
+        return None
+    return utilization >= thresholds.slow_link_utilization and link_is_slow(gpu)
 
 
 def link_is_slow(gpu: Gpu) -> bool | None:
@@ -173,55 +143,30 @@ def _is_idle_in_job(gpu: Gpu, holding: Holding | None) -> bool | None:
     return holding.left_out if gpu.utilization_gpu == 0 else False
 
 
-def _is_shared(thresholds: Thresholds) -> _Holds:
+def _is_shared(thresholds: Thresholds, _: Gpu, holding: Holding | None) -> bool | None:
     """Whether kernels of several jobs run on a GPU."""
-    least = thresholds.shared_sm
-
-    def holds(_: Gpu, holding: Holding | None) -> bool | None:
-        if holding is None or holding.second_sm is None:
-            return None
-        return holding.second_sm >= least
-
-    return holds
+    if holding is None or holding.second_sm is None:
+        return None
+    return holding.second_sm >= thresholds.shared_sm
 
 
-def _is_loaded(thresholds: Thresholds) -> _Holds:
+def _is_loaded(thresholds: Thresholds, gpu: Gpu, _: Holding | None) -> bool | None:
     """Whether a GPU is loaded, for one whose load comes and goes."""
-    least = thresholds.starved_high
-
-    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
-        utilization = gpu.utilization_gpu
-        return None if utilization is None else utilization >= least
-
-    return holds
+    utilization = gpu.utilization_gpu
+    return None if utilization is None else utilization >= thresholds.starved_high
 
 
-def _is_low_on_cpu(thresholds: Thresholds) -> _Holds:
+def _is_low_on_cpu(thresholds: Thresholds, gpu: Gpu, holding: Holding | None) -> bool | None:
     """Whether a GPU does little while one of its processes is at one full CPU core."""
-    low, least, most = (
-        thresholds.starved_low,
-        thresholds.starved_core,
-        thresholds.starved_core_most,
-    )
-
-    def holds(gpu: Gpu, holding: Holding | None) -> bool | None:
-        utilization = gpu.utilization_gpu
-        if utilization is None or holding is None:
-            return None
-        cpu = holding.cpu_percent
-        return utilization <= low and cpu is not None and least <= cpu <= most
-
-    return holds
+    if gpu.utilization_gpu is None or holding is None:
+        return None
+    cpu = holding.cpu_percent
+    is_full = cpu is not None and thresholds.starved_core <= cpu <= thresholds.starved_core_most
+    return gpu.utilization_gpu <= thresholds.starved_low and is_full
 
 
-def _is_low_on_disk(thresholds: Thresholds) -> _Holds:
+def _is_low_on_disk(thresholds: Thresholds, gpu: Gpu, holding: Holding | None) -> bool | None:
     """Whether a GPU does little while one of its processes waits inside the kernel."""
-    low = thresholds.starved_low
-
-    def holds(gpu: Gpu, holding: Holding | None) -> bool | None:
-        utilization = gpu.utilization_gpu
-        if utilization is None or holding is None:
-            return None
-        return utilization <= low and holding.blocked > 0
-
-    return holds
+    if gpu.utilization_gpu is None or holding is None:
+        return None
+    return gpu.utilization_gpu <= thresholds.starved_low and holding.blocked > 0

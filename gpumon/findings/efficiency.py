@@ -23,23 +23,23 @@ from gpumon.findings.phrases import (
     short_duration,
     with_duration,
 )
-from gpumon.findings.work import rests
+from gpumon.findings.work import lasting
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from gpumon.findings.groups import JobGroup
     from gpumon.model.snapshot import Gpu
-    from gpumon.model.thresholds import Thresholds
-    from gpumon.recording.history import History, Interval
+    from gpumon.recording.history import History
 
 
-def busy_empty(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def busy_empty(history: History, gpu: Gpu) -> Finding | None:
     """Kernels run nearly all the time, but on few of the multiprocessors.
 
     A collective that waits looks the same: its kernel needs few SMs. After some time without power
     it is called stuck.
     """
-    interval = _lasting(history, gpu, BUSY_EMPTY, thresholds.busy_empty_after)
+    thresholds = history.thresholds
+    interval = lasting(history, gpu, BUSY_EMPTY, thresholds.busy_empty_after)
     if interval is None or gpu.sm_active is None:
         return None
     sm = f"{gpu.sm_active:.0f}"
@@ -63,9 +63,10 @@ def busy_empty(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | 
     )
 
 
-def memory_bound(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def memory_bound(history: History, gpu: Gpu) -> Finding | None:
     """The memory limits the speed, which is no fault."""
-    interval = _lasting(history, gpu, MEMORY_BOUND, thresholds.memory_bound_after)
+    thresholds = history.thresholds
+    interval = lasting(history, gpu, MEMORY_BOUND, thresholds.memory_bound_after)
     if interval is None or gpu.dram_active is None or gpu.tensor_active is None:
         return None
     dram, tensor = f"{gpu.dram_active:.0f}", f"{gpu.tensor_active:.0f}"
@@ -89,20 +90,21 @@ def memory_bound(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
     )
 
 
-def starved(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def starved(history: History, gpu: Gpu) -> Finding | None:
     """The load comes and goes, and a process seems to prepare the data meanwhile.
 
     Low and high load each return within ``conditions.TURN``. While the load is low, a process of
     the GPU is at one full CPU core, or waits inside the kernel; without such evidence there are
     many other reasons, and no finding.
     """
+    thresholds = history.thresholds
     after = thresholds.starved_after
-    loaded = _lasting(history, gpu, LOADED, after)
+    loaded = lasting(history, gpu, LOADED, after)
     if loaded is None:
         return None
-    low, on_disk = _lasting(history, gpu, LOW_ON_DISK, after), True
+    low, on_disk = lasting(history, gpu, LOW_ON_DISK, after), True
     if low is None:
-        low, on_disk = _lasting(history, gpu, LOW_ON_CPU, after), False
+        low, on_disk = lasting(history, gpu, LOW_ON_CPU, after), False
     if low is None:
         return None
     interval = max(loaded, low, key=lambda one: one.since)
@@ -132,9 +134,9 @@ def starved(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | Non
     )
 
 
-def idle_in_job(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def idle_in_job(history: History, gpu: Gpu) -> Finding | None:
     """A GPU does nothing while its job works on most of its other GPUs."""
-    interval = _lasting(history, gpu, IDLE_IN_JOB, thresholds.idle_in_job_after)
+    interval = lasting(history, gpu, IDLE_IN_JOB, history.thresholds.idle_in_job_after)
     if interval is None or gpu.utilization_gpu:
         return None
     job = _job_elsewhere(history, gpu)
@@ -160,16 +162,14 @@ def idle_in_job(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding |
     )
 
 
-def shared(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def shared(history: History, gpu: Gpu) -> Finding | None:
     """Kernels of two jobs run on one GPU."""
-    interval = _lasting(history, gpu, SHARED, thresholds.shared_after)
-    if interval is None or history.latest is None:
+    interval = lasting(history, gpu, SHARED, history.thresholds.shared_after)
+    if interval is None:
         return None
-    listed = [process for process in history.latest.processes if process.type != "G"]
-    # All processes are grouped, because a launcher is known by its processes on other GPUs.
-    here = [(job, _sm_on(job, gpu)) for job in jobs(listed) if gpu.index in job.gpus]
+    here = [(job, _sm_on(job, gpu)) for job in _jobs_on(history, gpu)]
     here.sort(key=lambda one: -one[1])
-    count = max(2, len([sm for _, sm in here if sm >= thresholds.shared_sm]))
+    count = max(2, len([sm for _, sm in here if sm >= history.thresholds.shared_sm]))
     return Finding(
         kind=FindingKind.SHARED,
         subject=gpu.uuid,
@@ -192,18 +192,14 @@ def _sm_on(job: JobGroup, gpu: Gpu) -> int:
     return sum([use.sm or 0 for use in uses])
 
 
-def _lasting(history: History, gpu: Gpu, name: str, seconds: float) -> Interval | None:
-    """The interval of a condition that has lasted for so long, in enough samples."""
-    interval = history.interval(gpu.uuid, name)
-    return interval if interval and rests(interval, seconds, history.thresholds) else None
-
-
 def _job_elsewhere(history: History, gpu: Gpu) -> JobGroup | None:
     """The largest job on a GPU that has other GPUs too."""
-    processes = () if history.latest is None else history.latest.processes
-    here = [
-        job
-        for job in jobs([process for process in processes if process.type != "G"])
-        if gpu.index in job.gpus and len(job.gpus) > 1
-    ]
+    here = [job for job in _jobs_on(history, gpu) if len(job.gpus) > 1]
     return max(here, key=lambda job: len(job.gpus), default=None)
+
+
+def _jobs_on(history: History, gpu: Gpu) -> list[JobGroup]:
+    processes = () if history.latest is None else history.latest.processes
+    # All processes are grouped, because a launcher is known by its processes on other GPUs.
+    each = jobs([process for process in processes if process.type != "G"])
+    return [job for job in each if gpu.index in job.gpus]

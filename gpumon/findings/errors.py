@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpumon.model.snapshot import Gpu
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
     from gpumon.sources.maker_words import ErrorCode
 
 
-def memory_errors(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
+def memory_errors(_history: History, gpu: Gpu) -> Finding | None:
     """Memory errors, and what remains to be done about them.
 
     The next reset replaces a bad row or page; when
@@ -41,7 +40,7 @@ def memory_errors(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Findi
     )
 
 
-def recovery(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
+def recovery(_history: History, gpu: Gpu) -> Finding | None:
     """The recovery action that the driver recommends."""
     action = recovery_action(gpu)
     if action is None:
@@ -58,7 +57,7 @@ def recovery(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | 
     )
 
 
-def xid(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def xid(history: History, gpu: Gpu) -> Finding | None:
     """An error code of a GPU that still responds.
 
     A hardware error stays, because it may be the reason why a job hangs hours later, and it comes
@@ -66,7 +65,7 @@ def xid(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     One from before gpumon was started is reported for ``past_xid_for``: the GPU may have been reset
     since.
     """
-    known = history.xids(gpu.uuid)
+    known, thresholds = history.xids(gpu.uuid), history.thresholds
     if not known:
         return None
     newest_first = sorted(known.items(), key=lambda item: -(item[1] or 0))

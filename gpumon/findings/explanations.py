@@ -62,28 +62,33 @@ def _text_for(history: History, finding: Finding) -> ExplanationText:
     text = EXPLANATIONS[finding.kind]
     gpus = () if history.latest is None else history.latest.gpus
     name = next((gpu.name for gpu in gpus if gpu.uuid == finding.subject), None)
-    other = _OTHER_MAKERS.get(finding.kind)
-    if maker_of(name) is Maker.NVIDIA or other is None:
-        return text
-    log, variable = words_of(name).kernel_log, MAIN_VARIABLE[maker_of(name)]
-    advice = tuple(one.format(log=log, variable=variable) for one in other.advice)
-    return ExplanationText(text.meaning, text.causes, advice, other.source)
-
-
-class _OtherText(Struct, frozen=True):
-    """The advice and the source for GPUs of other makers than NVIDIA."""
-
-    advice: tuple[str, ...]
-    source: str
+    maker = maker_of(name)
+    advice, source = text.advice, text.source
+    if maker is not Maker.NVIDIA:
+        advice, source = text.other_advice or advice, text.other_source or source
+    log, variable = words_of(name).kernel_log, MAIN_VARIABLE[maker]
+    advice = tuple(one.format(log=log, variable=variable) for one in advice)
+    return ExplanationText(text.meaning, text.causes, advice, source)
 
 
 class ExplanationText(Struct, frozen=True):
-    """The texts for a kind of finding; see ``Explanation``."""
+    """The texts for a kind of finding; see ``Explanation``.
+
+    Attributes:
+        meaning: For GPUs of every maker, as the causes.
+        causes: See ``Explanation``.
+        advice: With ``{log}`` and ``{variable}`` for the words of the maker.
+        source: Where this is documented for NVIDIA's GPUs.
+        other_source: The same for other makers; empty if it is the same.
+        other_advice: The advice for other makers; empty if it is the same.
+    """
 
     meaning: str
     causes: tuple[str, ...]
     advice: tuple[str, ...]
     source: str
+    other_source: str = ""
+    other_advice: tuple[str, ...] = ()
 
 
 _DEBUG = "docs.nvidia.com/deploy/gpu-debug-guidelines"
@@ -100,81 +105,7 @@ _WAIT_OR_ASK = "Ask the owner of its processes before you use it."
 
 _KERNEL = "docs.kernel.org, gpu"
 _LOOK = "Look for {log} in the kernel log: `sudo dmesg`."
-
-_OTHER_MAKERS: dict[FindingKind, _OtherText] = {
-    FindingKind.LOST: _OtherText(
-        (
-            _LOOK,
-            "End what still holds the GPU, then reboot; if it happens again, report the GPU.",
-        ),
-        f"{_KERNEL}/drm-uapi, Device Hot-Unplug",
-    ),
-    FindingKind.NO_ANSWER: _OtherText(
-        ("Wait a minute: the driver may be resetting the GPU.", _LOOK),
-        f"{_KERNEL}/drm-uapi, Device reset",
-    ),
-    FindingKind.FAILING: _OtherText(
-        (_LOOK, "Restart the container, if it is one."), f"{_KERNEL}/drm-uapi"
-    ),
-    FindingKind.MEMORY_ERRORS: _OtherText(
-        (_LOOK, "Drain the GPU, and reboot once nothing uses it."), f"{_KERNEL}/amdgpu/ras"
-    ),
-    FindingKind.HOT: _OtherText(
-        ("Check fans and air flow.", "A lower power limit keeps it below the limit meanwhile."),
-        f"{_KERNEL}/amdgpu/thermal",
-    ),
-    FindingKind.STUCK: _OtherText(
-        (
-            "See whether the job still writes output.",
-            "Look for the rank that does not take part: `py-spy dump` shows where it waits.",
-        ),
-        f"{_KERNEL}/amdgpu/thermal, gpu_busy_percent",
-    ),
-    FindingKind.UNATTRIBUTED: _OtherText(
-        (
-            "As root gpumon sees the processes of all users.",
-            "See who holds the device file, on the page of the GPU.",
-            "End it, if it is yours.",
-        ),
-        f"{_KERNEL}/drm-usage-stats",
-    ),
-    FindingKind.BUSY_UNLISTED: _OtherText(
-        (
-            "As root gpumon sees the processes of all users.",
-            "Do not count on the GPU being free.",
-        ),
-        f"{_KERNEL}/drm-usage-stats",
-    ),
-    FindingKind.IDLE_IN_JOB: _OtherText(
-        (
-            "Look at the process of this GPU: its state, its CPU use, its output.",
-            "If the job does not need the GPU, give it fewer: {variable}.",
-        ),
-        "docs.pytorch.org, torch.distributed, Debugging",
-    ),
-    FindingKind.IDLE: _OtherText(
-        ("Ask its owner, or end it if it is yours.",), f"{_KERNEL}/drm-usage-stats"
-    ),
-    FindingKind.SLOW_LINK: _OtherText(
-        (
-            "Compare with other GPUs of the machine: LnkSta in `sudo lspci -vv`.",
-            "Look for PCIe errors (AER) in the kernel log; reseat the card.",
-        ),
-        "docs.kernel.org, ABI, sysfs-bus-pci, current_link_speed",
-    ),
-    FindingKind.SLOWED_LATELY: _OtherText(
-        ("Compare the limit with the highest one, on the page of the GPU.",),
-        f"{_KERNEL}/amdgpu/thermal",
-    ),
-    FindingKind.SHARED: _OtherText(
-        ("Give each job its own GPU: `gpumon select` finds a free one.",), _OWN
-    ),
-    FindingKind.NO_PERMISSION: _OtherText(
-        ("Ask for the group that owns /dev/dri/renderD*, often render or video.",),
-        f"{_KERNEL}/drm-uapi, Render nodes",
-    ),
-}
-"""By kind; the other kinds have the same texts for all makers."""
+_AS_ROOT = "As root gpumon sees the processes of all users."
 
 EXPLANATIONS: dict[FindingKind, ExplanationText] = {
     FindingKind.LOST: ExplanationText(
@@ -185,6 +116,11 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
             "End what still holds the GPU, then reboot; if it happens again, report the GPU.",
         ),
         _DEBUG,
+        f"{_KERNEL}/drm-uapi, Device Hot-Unplug",
+        (
+            _LOOK,
+            "End what still holds the GPU, then reboot; if it happens again, report the GPU.",
+        ),
     ),
     FindingKind.RESET_REQUIRED: ExplanationText(
         "The GPU met an error that only a reset clears. Nothing runs on it until then.",
@@ -197,12 +133,16 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
         ("the GPU is about to be lost", "a driver that is overloaded, or waits for a reset"),
         ("Wait a minute, then look for an XID in the kernel log.",),
         "github.com/NVIDIA/open-gpu-kernel-modules/issues/1333",
+        f"{_KERNEL}/drm-uapi, Device reset",
+        ("Wait a minute: the driver may be resetting the GPU.", _LOOK),
     ),
     FindingKind.FAILING: ExplanationText(
         "Most calls about this GPU fail with an error that names no cause.",
         ("a GPU that is about to be lost", "a container that lost access to its devices"),
         ("Look for an XID in the kernel log.", "Restart the container, if it is one."),
         _DEBUG,
+        f"{_KERNEL}/drm-uapi",
+        (_LOOK, "Restart the container, if it is one."),
     ),
     FindingKind.MEMORY_ERRORS: ExplanationText(
         "Cells of the GPU's memory failed. The driver replaces them at the next reset.",
@@ -212,6 +152,8 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
             "If no spare rows are left, return the GPU.",
         ),
         _MEMORY,
+        f"{_KERNEL}/amdgpu/ras",
+        (_LOOK, "Drain the GPU, and reboot once nothing uses it."),
     ),
     FindingKind.RECOVERY: ExplanationText(
         "The driver asks for an action before the GPU can be relied on again.",
@@ -224,6 +166,7 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
         ("fans or filters that are dirty", "a warm room", "a neighbour that heats it"),
         ("Check fans and air flow.", "A lower power limit keeps it below the limit meanwhile."),
         _CLOCKS,
+        f"{_KERNEL}/amdgpu/thermal",
     ),
     FindingKind.THROTTLED: ExplanationText(
         "The hardware halves its clocks or more, for another reason than heat.",
@@ -266,6 +209,7 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
             "Look for the rank that does not take part: `py-spy dump` shows where it waits.",
         ),
         f"{_NVML}, nvmlUtilization_t",
+        f"{_KERNEL}/amdgpu/thermal, gpu_busy_percent",
     ),
     FindingKind.UNATTRIBUTED: ExplanationText(
         "More memory is in use than the listed processes and the driver need.",
@@ -275,12 +219,20 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
         ),
         ("See who holds the device file, on the page of the GPU.", "End it, if it is yours."),
         "nvidia-smi(1), Processes",
+        f"{_KERNEL}/drm-usage-stats",
+        (
+            _AS_ROOT,
+            "See who holds the device file, on the page of the GPU.",
+            "End it, if it is yours.",
+        ),
     ),
     FindingKind.BUSY_UNLISTED: ExplanationText(
         "Kernels run, but the driver lists no process.",
         ("a process in another container", "a process that ended a moment ago"),
         ("Do not count on the GPU being free.",),
         "nvidia-smi(1), Processes",
+        f"{_KERNEL}/drm-usage-stats",
+        (_AS_ROOT, "Do not count on the GPU being free."),
     ),
     FindingKind.IDLE_IN_JOB: ExplanationText(
         "The job works on its other GPUs and not on this one.",
@@ -291,7 +243,7 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
         ),
         (
             "Look at the process of this GPU: its state, its CPU use, its output.",
-            "If the job does not need the GPU, give it fewer: CUDA_VISIBLE_DEVICES.",
+            "If the job does not need the GPU, give it fewer: {variable}.",
         ),
         "docs.pytorch.org, torch.distributed, Debugging",
     ),
@@ -304,6 +256,7 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
         ),
         ("Ask its owner, or end it if it is yours.",),
         f"{_NVML}, nvmlUtilization_t",
+        f"{_KERNEL}/drm-usage-stats",
     ),
     FindingKind.IDLE_PROCESS: ExplanationText(
         "The process holds GPU memory, and none of its kernels has run for a while.",
@@ -324,6 +277,11 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
             "Look for PCIe errors (AER) in the kernel log; reseat the card.",
         ),
         "nvidia-smi(1), GPU Link Info",
+        "docs.kernel.org, ABI, sysfs-bus-pci, current_link_speed",
+        (
+            "Compare with other GPUs of the machine: LnkSta in `sudo lspci -vv`.",
+            "Look for PCIe errors (AER) in the kernel log; reseat the card.",
+        ),
     ),
     FindingKind.BUSY_EMPTY: ExplanationText(
         "Some kernel runs nearly all the time, but most multiprocessors (SMs) have no work: the "
@@ -355,6 +313,7 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
         ("jobs that were meant to share it, as with MPS",),
         ("Give each job its own GPU: `gpumon select` finds a free one.",),
         "docs.nvidia.com/deploy/mps",
+        _OWN,
     ),
     FindingKind.FILLING: ExplanationText(
         "The used memory grows steadily. When it is full, the next allocation fails.",
@@ -381,6 +340,8 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
         ("a power limit that somebody lowered", "heat", "a power supply that asks for it"),
         ("Compare the limit with the highest one: `nvidia-smi -q -d POWER`.",),
         _CLOCKS,
+        f"{_KERNEL}/amdgpu/thermal",
+        ("Compare the limit with the highest one, on the page of the GPU.",),
     ),
     FindingKind.GROWING: ExplanationText(
         "The GPU memory of the process grows steadily.",
@@ -420,6 +381,8 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
         (),
         ("Start the container with this GPU, or ask an administrator.",),
         "docs.nvidia.com/datacenter/cloud-native, NVIDIA_VISIBLE_DEVICES",
+        f"{_KERNEL}/drm-uapi, Render nodes",
+        ("Ask for the group that owns /dev/dri/renderD*, often render or video.",),
     ),
     FindingKind.ASLEEP: ExplanationText(
         "The kernel powered the GPU down while nobody uses it. gpumon does not wake it.",

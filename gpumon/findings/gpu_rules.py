@@ -33,7 +33,7 @@ def gpu_findings(history: History, gpu: Gpu) -> list[Finding]:
     """
     found = list(_found(history, gpu))
     if gpu.status is GpuStatus.OK and all(one.kind is not FindingKind.OLD for one in found):
-        details = (rule(history, gpu, history.thresholds) for rule in DETAILS)
+        details = (rule(history, gpu) for rule in DETAILS)
         found += [finding for finding in details if finding is not None]
     return sorted(found, key=lambda finding: -finding.severity)
 
@@ -57,7 +57,6 @@ def gpu_state(history: History, gpu: Gpu) -> Finding:
 
 def _found(history: History, gpu: Gpu) -> Iterator[Finding]:
     """The findings of a GPU, in the order of ``FindingKind``."""
-    thresholds = history.thresholds
     status = not_answering(history, gpu)
     if status is not None:
         yield status
@@ -66,11 +65,11 @@ def _found(history: History, gpu: Gpu) -> Iterator[Finding]:
     stale = old(history, gpu)
     quiet = status is None
     for rule in RULES if stale is None else LASTING:
-        finding = rule(history, gpu, thresholds)
+        finding = rule(history, gpu)
         if finding is not None:
             quiet = False
             yield finding
-    rest = stale or free(history, gpu, thresholds)
+    rest = stale or free(history, gpu)
     if rest is not None:
         yield rest
     elif quiet:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.jobs import job_of, launchers_of
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import printable
@@ -106,7 +107,7 @@ def _use(
     snapshot: Snapshot,
     history: History,
 ) -> UserUse:
-    memory = _memory(processes)
+    memory = known_sum(process.memory_used for process in processes)
     idle_memory = idle_unknown = 0
     for process in processes:
         interval = history.process_idle(process.id)
@@ -174,7 +175,7 @@ def _job(kind: str, key: str, processes: list[GpuProcess]) -> JobGroup:
         processes=tuple(processes),
         users=tuple(dict.fromkeys(process.user for process in processes)),
         gpus=_gpus(processes),
-        memory=_memory(processes),
+        memory=known_sum(process.memory_used for process in processes),
         sm=_sm(processes),
         started_at=_oldest(processes),
         launcher=None if started is None else started.launcher,
@@ -203,16 +204,6 @@ def _label(kind: str, processes: list[GpuProcess]) -> str:
 
 def _gpus(processes: Iterable[GpuProcess]) -> tuple[int, ...]:
     return tuple(sorted({use.gpu_index for process in processes for use in process.uses}))
-
-
-def _memory(processes: Iterable[GpuProcess]) -> int | None:
-    total = 0
-    for process in processes:
-        held = process.memory_used
-        if held is None:
-            return None
-        total += held
-    return total
 
 
 def _sm(processes: Iterable[GpuProcess]) -> float | None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import spaced
+from gpumon.model.arithmetic import fitted_line
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import gib, gibibytes
 
@@ -84,19 +85,19 @@ def growth(
         known = [mean for mean in points(seconds, _POINTS) if mean is not None]
         if len(known) < _POINTS or known[-1] - known[0] < thresholds.growth_bytes:
             continue
-        slope, fit = _line(known)
+        slope, fit = fitted_line(list(enumerate(known)))
         if fit >= thresholds.growth_fit and _goes_on(known):
             rate = slope / (seconds / _POINTS)
             return Growth(rate, known[-1] - known[0], seconds, fit)
     return None
 
 
-def filling(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def filling(history: History, gpu: Gpu) -> Finding | None:
     """The used memory of a GPU grows steadily, and will be full in a time that can be foreseen."""
     free = room(history, gpu)
     if free is None:
         return None
-    found = _growth_of(history, gpu, thresholds)
+    found = _growth_of(history, gpu)
     left = None if found is None else found.full_in(free)
     if found is None or left is None:
         return None
@@ -123,7 +124,7 @@ def room(history: History, gpu: Gpu) -> int | None:
 _JUDGED: WeakKeyDictionary[History, dict[str, tuple[int, Growth | None]]] = WeakKeyDictionary()
 
 
-def _growth_of(history: History, gpu: Gpu, thresholds: Thresholds) -> Growth | None:
+def _growth_of(history: History, gpu: Gpu) -> Growth | None:
     if history.started is None:
         return None
     judged = _JUDGED.setdefault(history, {})
@@ -135,7 +136,7 @@ def _growth_of(history: History, gpu: Gpu, thresholds: Thresholds) -> Growth | N
     def points(seconds: float, count: int) -> list[float | None]:
         return history.gpu_buckets(gpu.uuid, "memory_used", seconds, count, history.now)
 
-    found = growth(points, thresholds, thresholds.filling_after)
+    found = growth(points, history.thresholds, history.thresholds.filling_after)
     if found is not None:
         # A line through half an hour still fits some minutes after the growth has ended.
         newest = [mean for mean in points(_LATELY, 10) if mean is not None]
@@ -143,16 +144,6 @@ def _growth_of(history: History, gpu: Gpu, thresholds: Thresholds) -> Growth | N
             found = None
     judged[gpu.uuid] = turn, found
     return found
-
-
-def _line(values: Sequence[float]) -> tuple[float, float]:
-    """The least-squares line through equally spaced values: its rise per step, and R²."""
-    middle = (len(values) - 1) / 2
-    mean = sum(values) / len(values)
-    spread = sum((place - middle) ** 2 for place in range(len(values)))
-    change = sum((value - mean) ** 2 for value in values)
-    shared = sum((place - middle) * (value - mean) for place, value in enumerate(values))
-    return shared / spread, shared**2 / (spread * change)
 
 
 def _goes_on(values: Sequence[float]) -> bool:

@@ -20,17 +20,16 @@ from gpumon.text.units import degree, degrees_between
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History, Interval
 
 
-def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def hot(history: History, gpu: Gpu) -> Finding | None:
     """The GPU is slowed down by heat, or close to it.
 
     A thermal clock event reason proves that the GPU is too hot. Without one, its margin or its
     slowdown temperature shows how close it is.
     """
-    slowed = _slowed(history, gpu, THERMAL, thresholds)
+    slowed = _slowed(history, gpu, THERMAL)
     degrees = _degrees(gpu.temperature_gpu)
     if slowed is not None:
         name, lasting, names = slowed
@@ -74,16 +73,16 @@ def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     )
 
 
-def throttled(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def throttled(history: History, gpu: Gpu) -> Finding | None:
     """The hardware slows the GPU down for another reason than heat.
 
     A software power cap is normal for a busy GPU and gives no finding. HW slowdown together with a
     thermal reason is the same slowdown.
     """
-    slowed = _slowed(history, gpu, (HW_POWER_BRAKE,), thresholds)
+    slowed = _slowed(history, gpu, (HW_POWER_BRAKE,))
     if slowed is None:
-        slowed = _slowed(history, gpu, (HW_SLOWDOWN,), thresholds)
-        if slowed is None or _slowed(history, gpu, THERMAL, thresholds) is not None:
+        slowed = _slowed(history, gpu, (HW_SLOWDOWN,))
+        if slowed is None or _slowed(history, gpu, THERMAL) is not None:
             return None
     name, interval, names = slowed
     return Finding(
@@ -103,7 +102,7 @@ def throttled(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | N
     )
 
 
-def slowed_lately(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def slowed_lately(history: History, gpu: Gpu) -> Finding | None:
     """For which share of the last hour the clocks were lowered, and why.
 
     It is for the details. A software power cap is normal under load, so it alone is told only if it
@@ -114,7 +113,7 @@ def slowed_lately(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding
         for name in (HW_POWER_BRAKE, HW_SLOWDOWN, *THERMAL, POWER_CAP)
         if (share := _share(history, gpu, name)) is not None and share >= _LEAST_SHARE
     }
-    if shares.get(POWER_CAP, 1.0) < thresholds.power_cap_share:
+    if shares.get(POWER_CAP, 1.0) < history.thresholds.power_cap_share:
         del shares[POWER_CAP]
     if not shares:
         return None
@@ -162,15 +161,13 @@ _SLOWDOWN_WORDS = {
 }
 
 
-def _slowed(
-    history: History, gpu: Gpu, names: tuple[str, ...], thresholds: Thresholds
-) -> tuple[str, Interval, str] | None:
+def _slowed(history: History, gpu: Gpu, names: tuple[str, ...]) -> tuple[str, Interval, str] | None:
     """The longest of the slowdowns that have lasted: its name, its interval, and all names."""
     lasting = [
         (name, interval)
         for name in names
         if (interval := history.interval(gpu.uuid, name)) is not None
-        and interval.seconds >= thresholds.throttled_after
+        and interval.seconds >= history.thresholds.throttled_after
     ]
     if not lasting:
         return None

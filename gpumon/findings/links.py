@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING
 from gpumon.findings.conditions import SLOW_LINK, link_is_slow
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
 from gpumon.findings.phrases import at_most, long_duration, spaced, time_of_day
-from gpumon.findings.work import rests
+from gpumon.findings.work import lasting
 from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
 
 
-def slow_link(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def slow_link(history: History, gpu: Gpu) -> Finding | None:
     """Under load the PCIe link is below what GPU and machine allow.
 
     An idle GPU lowers its link, which is no fault.
     """
-    interval = history.interval(gpu.uuid, SLOW_LINK)
-    if interval is None or not rests(interval, thresholds.slow_link_after, thresholds):
-        return None
-    if not link_is_slow(gpu):
+    thresholds = history.thresholds
+    interval = lasting(history, gpu, SLOW_LINK, thresholds.slow_link_after)
+    if interval is None or not link_is_slow(gpu):
         return None
     generation, width = gpu.pcie_generation, gpu.pcie_width
     most, widest = gpu.pcie_generation_max, gpu.pcie_width_max
@@ -53,14 +51,14 @@ def slow_link(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | N
     )
 
 
-def nvlink_errors(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def nvlink_errors(history: History, gpu: Gpu) -> Finding | None:
     """Packets over NVLink were repeated, or links were trained anew, and lately."""
-    seen = history.nvlink_increases(gpu.uuid, thresholds.nvlink_for)
+    seen = history.nvlink_increases(gpu.uuid, history.thresholds.nvlink_for)
     if not seen:
         return None
     count = sum([more for _, more in seen])
     first, last = seen[0][0], seen[-1][0]
-    growing = len(seen) >= thresholds.nvlink_growing
+    growing = len(seen) >= history.thresholds.nvlink_growing
     errors = counted(count, "NVLink error")
     lately = f"the last {spaced(history.now - last)} ago"
     return Finding(

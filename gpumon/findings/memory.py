@@ -22,7 +22,6 @@ from gpumon.text.formatting import UNKNOWN, cell_width, gib, gibibytes, printabl
 if TYPE_CHECKING:
     from gpumon.model.processes import HolderScan
     from gpumon.model.snapshot import Gpu
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History, Interval
 
 SCAN_FRESH = 60.0
@@ -76,7 +75,6 @@ class Account(Struct, frozen=True):
 
 def memory_account(history: History, gpu: Gpu) -> Account:
     """How a GPU's memory is divided in the newest snapshot."""
-    thresholds = history.thresholds
     holding = history.holding(gpu)
     scan = _scan(history)
     own_sum = None if holding is None else holding.memory
@@ -89,15 +87,15 @@ def memory_account(history: History, gpu: Gpu) -> Account:
         used=gpu.memory_used,
         processes_sum=own_sum,
         unattributed=unlisted,
-        tolerance=int(normal_unlisted(gpu, thresholds)),
+        tolerance=int(normal_unlisted(gpu, history.thresholds)),
         free=gpu.memory_free,
         suspects=_suspects(history, gpu),
         unseen=None if scan is None else scan.unseen,
-        sentence=_account_text(history, gpu, unlisted, thresholds),
+        sentence=_account_text(history, gpu, unlisted),
     )
 
 
-def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def unattributed(history: History, gpu: Gpu) -> Finding | None:
     """Memory in use that no listed process owns, and which processes may hold it.
 
     ``Thresholds.unlisted_bytes`` says how much is normal. There is no finding while the process
@@ -111,7 +109,7 @@ def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
     interval = history.interval(gpu.uuid, UNATTRIBUTED)
     if interval is None:
         return None
-    lasted = interval.seconds >= thresholds.unattributed_after
+    lasted = interval.seconds >= history.thresholds.unattributed_after
     if interval.start_observed and not lasted:
         return None
     holding = history.holding(gpu)
@@ -149,12 +147,13 @@ def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
     )
 
 
-def full(_history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def full(history: History, gpu: Gpu) -> Finding | None:
     """No memory is left for another process; ``Thresholds.full_share`` has the limit.
 
     Not for GPUs that share the host's memory: they can also use what the host can reclaim.
     """
-    if gpu.memory_unified or not is_full(gpu.memory_free, gpu.memory_total, thresholds.full_share):
+    least = history.thresholds.full_share
+    if gpu.memory_unified or not is_full(gpu.memory_free, gpu.memory_total, least):
         return None
     left = f"{gibibytes(gpu.memory_free)} of {gibibytes(gpu.memory_total)} {gib()}"
     return Finding(
@@ -277,7 +276,7 @@ def _unattributed_text(history: History, gpu: Gpu, bytes_: int, interval: Interv
     return f"{what}, {lasting}: {_CAN_BE}"
 
 
-def _account_text(history: History, gpu: Gpu, unlisted: int | None, thresholds: Thresholds) -> str:
+def _account_text(history: History, gpu: Gpu, unlisted: int | None) -> str:
     """A sentence on how a GPU's memory is divided."""
     if gpu.memory_unified:
         return "the GPU has no memory of its own: it takes the host's, which other programs use too"
@@ -285,7 +284,7 @@ def _account_text(history: History, gpu: Gpu, unlisted: int | None, thresholds: 
         return "the used memory is unknown"
     if unlisted is None:
         return _unknown_text(history, gpu)
-    normal = normal_unlisted(gpu, thresholds)
+    normal = normal_unlisted(gpu, history.thresholds)
     if unlisted < _SHOWN_AS_ZERO:
         used = f"{gibibytes(gpu.memory_used)} {gib()} used"
         words = f"{used}, all of it by processes the driver lists"
@@ -297,7 +296,7 @@ def _account_text(history: History, gpu: Gpu, unlisted: int | None, thresholds: 
         )
     else:
         interval = history.interval(gpu.uuid, UNATTRIBUTED)
-        lasted = interval is not None and interval.seconds >= thresholds.unattributed_after
+        lasted = interval is not None and interval.seconds >= history.thresholds.unattributed_after
         words = _unattributed_text(history, gpu, unlisted, interval if lasted else None)
     return f"{words}; {_OLD_CALL}" if gpu.memory_reserved is None else words
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
 
 
@@ -42,19 +41,18 @@ def process_findings(
     latest = history.latest
     if latest is None or all(one.id != process.id for one in latest.processes):
         return []
-    thresholds = history.thresholds
     found = (
-        idle_process(history, process, thresholds),
-        growing_process(history, process, latest.gpus, thresholds),
+        idle_process(history, process),
+        growing_process(history, process),
         _preallocated(process, details, latest.gpus),
     )
     return [finding for finding in found if finding is not None]
 
 
-def idle_process(history: History, process: GpuProcess, thresholds: Thresholds) -> Finding | None:
+def idle_process(history: History, process: GpuProcess) -> Finding | None:
     """The process holds memory but has not run for a while."""
     interval = history.process_idle(process.id)
-    if interval is None or not rests(interval, thresholds.idle_after, thresholds):
+    if interval is None or not rests(history, interval, history.thresholds.idle_after):
         return None
     size = f"{gibibytes(process.memory_used)} {gib()}"
     return Finding(
@@ -69,9 +67,7 @@ def idle_process(history: History, process: GpuProcess, thresholds: Thresholds) 
     )
 
 
-def growing_process(
-    history: History, process: GpuProcess, gpus: Sequence[Gpu], thresholds: Thresholds
-) -> Finding | None:
+def growing_process(history: History, process: GpuProcess) -> Finding | None:
     """Its memory grows steadily; with a forecast if it is on one GPU only.
 
     Takes most of the time of ``process_findings``.
@@ -80,13 +76,13 @@ def growing_process(
         lambda seconds, count: history.process_buckets(
             process.id, "memory_used", seconds, count, history.now
         ),
-        thresholds,
+        history.thresholds,
     )
     if found is None:
         return None
     evidence = list(found.evidence)
     sentence = short = f"grows {found.pace}"
-    free = _room(history, process, gpus)
+    free = _room(history, process)
     left = found.full_in(free)
     if left is not None:
         sentence += f": GPU full in about {left} at this pace"
@@ -123,9 +119,10 @@ def _preallocated(
     )
 
 
-def _room(history: History, process: GpuProcess, gpus: Sequence[Gpu]) -> int | None:
+def _room(history: History, process: GpuProcess) -> int | None:
     """Free bytes of the one GPU a process is on; ``None`` if they do not limit its growth."""
     uuids = {use.gpu_uuid for use in process.uses}
+    gpus = () if history.latest is None else history.latest.gpus
     here = [gpu for gpu in gpus if gpu.uuid in uuids]
     if len(uuids) != 1 or len(here) != 1:
         return None

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.model.snapshot import Gpu, Reserved
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
 
 
@@ -22,7 +21,7 @@ def reservations(history: History, gpu: Gpu) -> Sequence[Reserved]:
     return () if latest is None else [one for one in latest.reserved if one.gpu_uuid == gpu.uuid]
 
 
-def reserved(history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
+def reserved(history: History, gpu: Gpu) -> Finding | None:
     """The GPU is reserved, which a user who looks for a free GPU must see before the job runs."""
     held = reservations(history, gpu)
     if not held:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings.errors import advice_on
-from gpumon.findings.finding import Finding, FindingKind, Severity
+from gpumon.findings.finding import USUAL_SEVERITY, Finding, FindingKind, Severity
 from gpumon.findings.phrases import first_part, spaced, time_of_day
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sources.maker_words import error_code, words_of
@@ -23,6 +23,7 @@ def not_answering(history: History, gpu: Gpu) -> Finding | None:
     if gpu.status is GpuStatus.OK:
         return None
     words = _STATUS_WORDS[gpu.status]
+    severity = USUAL_SEVERITY[words.kind]
     since = gpu.status_since
     reset = words_of(gpu.name).reset
     how = "reboot once nothing uses it"
@@ -35,7 +36,7 @@ def not_answering(history: History, gpu: Gpu) -> Finding | None:
         blanks["xid"] = f" ({error_code(gpu.xid).label})"
     sentence = words.sentence.format_map(blanks)
     evidence: tuple[str, ...] = (f"status: {gpu.status.value}",)
-    if gpu.xid is not None and words.severity is Severity.CRITICAL:
+    if gpu.xid is not None and severity is Severity.CRITICAL:
         code = error_code(gpu.xid)
         error = f"last {code.label}: {code.explanation}"
         at = "" if gpu.xid_at is None else f", at {time_of_day(history, gpu.xid_at)}"
@@ -43,7 +44,7 @@ def not_answering(history: History, gpu: Gpu) -> Finding | None:
     return Finding(
         kind=words.kind,
         subject=gpu.uuid,
-        severity=words.severity,
+        severity=severity,
         sentence=sentence,
         short=words.short.format_map(blanks),
         brief=words.brief,
@@ -77,7 +78,6 @@ class _StatusWords(Struct, frozen=True):
     """The texts for a status; placeholders in braces are filled in if their value is known."""
 
     kind: FindingKind
-    severity: Severity
     sentence: str
     short: str
     brief: str
@@ -86,28 +86,24 @@ class _StatusWords(Struct, frozen=True):
 _STATUS_WORDS = {
     GpuStatus.LOST: _StatusWords(
         FindingKind.LOST,
-        Severity.CRITICAL,
         "lost{since}: the driver reports that the GPU is gone",
         "LOST{at}{xid}",
         "LOST",
     ),
     GpuStatus.RESET_REQUIRED: _StatusWords(
         FindingKind.RESET_REQUIRED,
-        Severity.CRITICAL,
         "must be reset before it can be used{since}: {reset}",
         "reset required{xid}",
         "RESET",
     ),
     GpuStatus.NO_ANSWER: _StatusWords(
         FindingKind.NO_ANSWER,
-        Severity.CRITICAL,
         "no answer{length}: a call to the GPU has not come back",
         "no answer{length}",
         "no answer",
     ),
     GpuStatus.FAILING: _StatusWords(
         FindingKind.FAILING,
-        Severity.WARNING,
         "most calls to it have failed{length}, though the driver does not say that it is lost or "
         "must be reset",
         "failing{length}",
@@ -115,19 +111,19 @@ _STATUS_WORDS = {
     ),
     GpuStatus.NO_PERMISSION: _StatusWords(
         FindingKind.NO_PERMISSION,
-        Severity.NOTE,
         "this user may not open the GPU, or this container was not given it",
         "no permission",
         "no access",
     ),
     GpuStatus.ASLEEP: _StatusWords(
         FindingKind.ASLEEP,
-        Severity.NOTE,
         "powered down while nobody uses it; gpumon does not wake it",
         "asleep",
         "asleep",
     ),
 }
+STATUS_KINDS = frozenset(words.kind for words in _STATUS_WORDS.values())
+"""The kinds of findings that say how a GPU's status is."""
 
 
 def _status_times(history: History, since: float) -> dict[str, str]:

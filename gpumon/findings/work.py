@@ -22,18 +22,17 @@ from gpumon.text.formatting import gib, gibibytes, printable
 if TYPE_CHECKING:
     from gpumon.availability.rule import Listed, NotFree
     from gpumon.model.snapshot import Gpu, MigInstance
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
 
 
-def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def stuck(history: History, gpu: Gpu) -> Finding | None:
     """Fully busy at low power for long: this may be a hung job, but need not be.
 
     Utilisation is the share of time in which any kernel ran, so a kernel that only waits reads as
     100 %. The low power shows that it computes nothing.
     """
-    interval = history.interval(gpu.uuid, STUCK)
-    if interval is None or not rests(interval, thresholds.stuck_after, thresholds):
+    interval = lasting(history, gpu, STUCK, history.thresholds.stuck_after)
+    if interval is None:
         return None
     if gpu.utilization_gpu is None or gpu.power_draw is None or not gpu.power_limit:
         return None
@@ -55,7 +54,7 @@ def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     )
 
 
-def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def idle(history: History, gpu: Gpu) -> Finding | None:
     """A computing process holds the GPU, but nothing has run for a while.
 
     A process that started after the GPU fell idle is not blamed for the time before: the duration
@@ -71,7 +70,7 @@ def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
         interval = Interval(
             holding.owner_since, interval.last, start_observed=True, samples=samples
         )
-    lasted = rests(interval, thresholds.idle_after, thresholds)
+    lasted = rests(history, interval, history.thresholds.idle_after)
     if interval.start_observed and not lasted:
         return None
     length = f"idle {short_duration(history, interval)}" if lasted else "0% now"
@@ -97,7 +96,7 @@ def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     )
 
 
-def busy_unlisted(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def busy_unlisted(history: History, gpu: Gpu) -> Finding | None:
     """Something runs although no process is listed: the driver does not tell whose it is.
 
     Utilisation covers the last second and the list is read less often, so the condition must have
@@ -106,7 +105,7 @@ def busy_unlisted(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding
     interval = history.interval(gpu.uuid, BUSY_UNLISTED)
     if interval is None or not gpu.utilization_gpu:
         return None
-    lasted = interval.seconds >= thresholds.unattributed_after
+    lasted = interval.seconds >= history.thresholds.unattributed_after
     if interval.start_observed and not lasted:
         return None
     contained = in_container(history)
@@ -128,13 +127,13 @@ def busy_unlisted(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding
     )
 
 
-def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def free(history: History, gpu: Gpu) -> Finding | None:
     """The GPU is free by the rule of ``availability.why_not_free``, which the commands use too.
 
     If the utilisation is never reported, as in MIG mode, memory and processes decide, and the
     sentence says so; without a list of processes, as in metrics, memory and utilisation.
     """
-    if not_free(history, gpu, thresholds) is not None:
+    if not_free(history, gpu) is not None:
         return None
     holding = history.holding(gpu)
     drawing = 0 if holding is None else holding.processes
@@ -156,9 +155,7 @@ def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     )
 
 
-def not_free(
-    history: History, gpu: Gpu, thresholds: Thresholds, mig: MigInstance | None = None
-) -> NotFree | None:
+def not_free(history: History, gpu: Gpu, mig: MigInstance | None = None) -> NotFree | None:
     """Why a GPU, or a MIG device of it, is not free in the newest snapshot."""
     listed: Listed | None = history.holding(gpu)
     reserved_ = reservations(history, gpu)
@@ -169,7 +166,7 @@ def not_free(
     return why_not_free(
         gpu,
         listed,
-        thresholds,
+        history.thresholds,
         mig=mig,
         reserved=bool(reserved_),
         old=history.old(gpu) is not None,
@@ -187,7 +184,7 @@ def working(history: History, gpu: Gpu) -> Finding:
         f"memory used {gibibytes(gpu.memory_used)} {gib()}",
         "processes unknown" if holding is None else f"{count_processes(holding.processes)} on it",
     ]
-    reason = not_free(history, gpu, history.thresholds)
+    reason = not_free(history, gpu)
     filled = (gpu.memory_used or 0) > normal_unlisted(gpu, history.thresholds)
     start, short, brief = "unknown", "unknown", "unknown"
     if reason is not None and reason.kind == "mode":
@@ -207,7 +204,7 @@ def working(history: History, gpu: Gpu) -> Finding:
 
 def mig_state(history: History, gpu: Gpu, instance: MigInstance) -> Finding:
     """The state of a MIG device. Drivers do not report its utilisation."""
-    reason = not_free(history, gpu, history.thresholds, instance)
+    reason = not_free(history, gpu, instance)
     kind, severity, short, brief = FindingKind.UNKNOWN, Severity.QUIET, "unknown", "unknown"
     if reason is None:
         kind, severity, short, brief = FindingKind.FREE, Severity.GOOD, "free", "free"
@@ -229,6 +226,12 @@ def mig_state(history: History, gpu: Gpu, instance: MigInstance) -> Finding:
     )
 
 
-def rests(interval: Interval, seconds: float, thresholds: Thresholds) -> bool:
+def lasting(history: History, gpu: Gpu, condition: str, seconds: float) -> Interval | None:
+    """The interval of a condition that has lasted for so long, in enough samples."""
+    interval = history.interval(gpu.uuid, condition)
+    return interval if interval and rests(history, interval, seconds) else None
+
+
+def rests(history: History, interval: Interval, seconds: float) -> bool:
     """Whether an interval has lasted long enough, and has enough samples."""
-    return interval.seconds >= seconds and interval.samples >= thresholds.least_samples
+    return interval.seconds >= seconds and interval.samples >= history.thresholds.least_samples

@@ -48,12 +48,7 @@ class _HostChoice(NamedTuple):
 
 
 class HostSelector:
-    """Chooses GPUs of one host. The GPUs of a job are always on the same host.
-
-    Args:
-        requirements: The requirements.
-        patience: Seconds for the first answers.
-    """
+    """Chooses GPUs of one host. The GPUs of a job are always on the same host."""
 
     def __init__(self, requirements: Requirements, patience: float) -> None:
         self._requirements = requirements
@@ -169,7 +164,7 @@ def select_host(
             write(table(offer.verdicts, chosen, columns()))
     if best is None:
         why = "" if verbose else ": --verbose says why, GPU by GPU"
-        tell(f"no host has {requirements.number} to give{why}.")
+        tell(f"no host has {requirements.counted()} to give{why}.")
     return 1 if best is None else 0
 
 

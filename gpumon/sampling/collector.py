@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.snapshot import ANSWERING, Gpu, GpuStatus, Host, Snapshot, Trouble
 from gpumon.sampling.cost_meter import CostMeter
 from gpumon.sources.source import CallGivenUpError, SourceError
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from gpumon.sources.source import Call, Source
 
-MIN_INTERVAL = 0.1
-MAX_INTERVAL = 3600.0
 
 _PATIENCE = 1.0
 """Minimum number of seconds before a call counts as hung."""

@@ -6,14 +6,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from gpumon.model.interval import MAX_INTERVAL
 from gpumon.model.snapshot import GpuStatus
-from gpumon.sampling.collector import MAX_INTERVAL, Collector
+from gpumon.sampling.collector import Collector
 from gpumon.sources.source import SourceError
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gpumon.model.snapshot import Snapshot
     from gpumon.sources.source import Source
 
@@ -34,58 +33,32 @@ class GpuSampler:
 
     Args:
         source: The source of snapshots; opened and closed here.
-        interval: Seconds between the periodic samples; ``listen`` gets those too.
+        interval: Seconds between the periodic samples.
+
+    Attributes:
+        collector: Takes the samples; who subscribes gets the periodic ones too.
+        newest: The newest snapshot; ``None`` before the first.
     """
 
     def __init__(self, source: Source, interval: float = MAX_INTERVAL) -> None:
         self._source = source
         self._began = time.monotonic()
         self._changed = threading.Condition()
-        self._newest: Snapshot | None = None
+        self.newest: Snapshot | None = None
         self._looks = self._handed_out = 0
         self._failed = False
-        self._collector = Collector(source, interval)
-        self._collector.subscribe(self._take, lambda _: self._give_up())
+        self.collector = Collector(source, interval)
+        self.collector.subscribe(self._take, lambda _: self._give_up())
 
     def __enter__(self) -> GpuSampler:
-        self._collector.start()
+        self.collector.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         # A hung call is not waited for: it ends with the process.
         call = self._source.current_call
         hangs = call is not None and time.monotonic() - call.since > QUICK_PATIENCE
-        self._collector.stop(0.0 if hangs else QUICK_PATIENCE)
-
-    @property
-    def interval(self) -> float:
-        """Seconds between the periodic samples."""
-        return self._collector.interval
-
-    @interval.setter
-    def interval(self, seconds: float) -> None:
-        self._collector.interval = seconds
-
-    def wait_open(self) -> None:
-        """Wait until the driver has answered for the first time or refused, ``PATIENCE`` at most.
-
-        Raises:
-            SourceError: It refused.
-        """
-        self._collector.wait_open(PATIENCE)
-
-    def sample_now(self) -> None:
-        """Take the next sample at once."""
-        self._collector.sample_now()
-
-    def listen(self, listener: Callable[[Snapshot], None]) -> Callable[[], None]:
-        """Receive every new snapshot, on the sampling thread; returns a function that ends it."""
-        return self._collector.subscribe(listener)
-
-    @property
-    def newest(self) -> Snapshot | None:
-        """The newest snapshot; ``None`` before the first."""
-        return self._newest
+        self.collector.stop(0.0 if hangs else QUICK_PATIENCE)
 
     @property
     def silence(self) -> str:
@@ -105,7 +78,7 @@ class GpuSampler:
             SourceError: There are no GPUs.
         """
         began = time.time()
-        self._collector.sample_now()
+        self.collector.sample_now()
         with self._changed:
             self._changed.wait_for(lambda: self._failed or self._is_from(began), patience)
             fresh = self._is_from(began)
@@ -114,13 +87,13 @@ class GpuSampler:
     def first(self, patience: float = PATIENCE) -> Snapshot:
         """The first sample, whenever it began. Arguments and errors are those of ``look``."""
         deadline = time.monotonic() + patience
-        self._collector.wait_open(patience)
+        self.collector.wait_open(patience)
         snapshot = self.next(max(0.0, deadline - time.monotonic()))
         return snapshot or self._taken(fresh=False)
 
     def _is_from(self, began: float) -> bool:
         """Whether the newest snapshot began after a time."""
-        newest = self._newest
+        newest = self.newest
         if newest is None or (self._looks > 1 and newest.time < began):
             return False
         # A sample in progress may end later; ``sampled_at`` has the time of its values.
@@ -141,11 +114,11 @@ class GpuSampler:
         return self._taken(fresh=True)
 
     def _taken(self, *, fresh: bool) -> Snapshot:
-        failure = self._collector.failure
+        failure = self.collector.failure
         if failure is not None:
             raise failure
         with self._changed:
-            snapshot, self._handed_out = self._newest, self._looks
+            snapshot, self._handed_out = self.newest, self._looks
         if snapshot is None or not fresh:
             raise UnavailableError(
                 self.silence, "Other programs that use the GPUs may hang too; `dmesg` may say why."
@@ -156,7 +129,7 @@ class GpuSampler:
 
     def _take(self, snapshot: Snapshot) -> None:
         with self._changed:
-            self._newest = snapshot
+            self.newest = snapshot
             self._looks += 1
             self._changed.notify_all()
 

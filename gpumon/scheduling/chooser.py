@@ -15,6 +15,7 @@ from gpumon.scheduling.eligibility import Circumstances, is_identified, job_make
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.stability import StabilityWindow, look_back
 from gpumon.scheduling.wait_queue import WaitQueue
+from gpumon.sources.links import NONE_KNOWN
 from gpumon.sources.source import NoSuchGpuError
 from gpumon.text.formatting import counted, duration
 
@@ -58,7 +59,7 @@ class Chooser:
         self._environment = environment
         self._locks = locks
         self._ask_links = links
-        self._links: Links | None = None
+        self._links = NONE_KNOWN
         self._past = past
         self._most_gpus = 0
         self._stability = (
@@ -152,28 +153,25 @@ class Chooser:
             raise NoSuchGpuError(missing, len(gpus))
         uid = os.geteuid() if hasattr(os, "geteuid") else None
         # Another machine, whose locks are not here, has its reservations in the snapshot.
-        plain = Circumstances(allowance(self._environment, gpus), _reservations(snapshot), uid=uid)
+        known = Circumstances(allowance(self._environment, gpus), _reservations(snapshot), uid=uid)
         if self._locks is None or past:
-            return plain
+            return known
         devices = [gpu.uuid for gpu in gpus] + [mig.uuid for gpu in gpus for mig in gpu.mig]
         held = self._locks.others(uuid for uuid in devices if uuid not in mine)
-        known = Circumstances(plain.allowance, held, uid=uid)
-        reserved_for = (
-            {} if self._queue is None or mine else self._queue.reserved_for(snapshot, known)
-        )
-        return Circumstances(plain.allowance, held, reserved_for, uid)
+        known = replace(known, held=held)
+        if self._queue is None or mine:
+            return known
+        return replace(known, reserved_for=self._queue.reserved_for(snapshot, known))
 
     def choose(self, verdicts: Sequence[Eligibility]) -> GpuChoice | None:
         """The best GPUs; ``None`` if too few are eligible."""
-        if self._links is None and self._ask_links is not None and self.requirements.most > 1:
-            self._links = self._ask_links()
-        if self._links is None:
-            return choose(verdicts, self.requirements)
+        if self._ask_links is not None and self.requirements.most > 1:
+            self._links, self._ask_links = self._ask_links(), None
         return choose(verdicts, self.requirements, self._links)
 
     def refusal(self, verdicts: Sequence[Eligibility]) -> str:
         """Why no GPU was chosen, in a sentence."""
-        return f"{self._shortage(verdicts)}; {self.requirements.number} asked."
+        return f"{self._shortage(verdicts)}; {self.requirements.counted()} asked."
 
     def _shortage(self, verdicts: Sequence[Eligibility]) -> str:
         asked = self.requirements

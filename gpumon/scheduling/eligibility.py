@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.availability.rule import FRESH_SECONDS, listed_on, why_not_free
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import MAKERS, Maker, maker_of
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.messages import gib, holders_named
@@ -88,6 +89,11 @@ class Candidate(Struct, frozen=True):
             ):
                 return use
         return None
+
+    def memory_of(self, process: GpuProcess) -> int | None:
+        """Bytes that a process holds on it."""
+        use = self.use_of(process)
+        return None if use is None else use.memory_used
 
 
 class Ineligibility(Struct, frozen=True):
@@ -272,7 +278,7 @@ class _Evaluation:
         self._mine = [one for one in self._on_it if uid is not None and one.uid == uid]
         computing = [one for one in self._on_it if one.type != "G" and one not in self._mine]
         self.others = tuple(
-            sorted(computing, key=lambda one: -(self._memory_of([one]) or 0)),
+            sorted(computing, key=lambda one: -(candidate.memory_of(one) or 0)),
         )
         self.free = self._free()
         self._maker = job_maker(snapshot.gpus, requirements, circumstances.allowance)
@@ -284,19 +290,8 @@ class _Evaluation:
         held = circumstances.held
         self.holder = held.get(candidate.uuid) or held.get(candidate.gpu.uuid)
 
-    def _memory_of(self, processes: Sequence[GpuProcess]) -> int | None:
-        """Bytes that the processes hold here; ``None`` if any of them is unknown."""
-        total = 0
-        for process in processes:
-            use = self._candidate.use_of(process)
-            if use is None or use.memory_used is None:
-                return None
-            total += use.memory_used
-        return total
-
     def _free(self) -> int | None:
-        free, mine = self._candidate.memory_free, self._memory_of(self._mine)
-        return None if free is None or mine is None else free + mine
+        return known_sum((self._candidate.memory_free, *map(self._candidate.memory_of, self._mine)))
 
     def reasons(self) -> Iterator[tuple[str, str]]:
         """The kind and sentence of each reason against it, most important first."""
@@ -353,7 +348,7 @@ class _Evaluation:
                 yield "capability", has is not None, sentence
         total = self._candidate.memory_total
         if asked.total is not None and (total is None or total < asked.total):
-            sentence = f"{_size(total)} in all, {gib(asked.total)} asked"
+            sentence = f"{gib(total)} in all, {gib(asked.total)} asked"
             yield "total", total is not None, sentence
 
     def _mig_reasons(self) -> Iterator[tuple[str, str]]:
@@ -389,14 +384,14 @@ class _Evaluation:
             elif len(self.others) > most:
                 yield "processes", self._occupied(most)
         if asked.free is not None and (self.free is None or self.free < asked.free):
-            held = holders_named(self.others, self._candidate.use_of)
+            held = holders_named(self.others, self._candidate.memory_of)
             yield (
                 "memory",
-                f"{_size(self.free)} free, {gib(asked.free)} asked" + (held and f"; {held}"),
+                f"{gib(self.free)} free, {gib(asked.free)} asked" + (held and f"; {held}"),
             )
 
     def _occupied(self, most: int) -> str:
-        held = holders_named(self.others, self._candidate.use_of)
+        held = holders_named(self.others, self._candidate.memory_of)
         if most == 0:
             return held
         return f"{counted(len(self.others), 'process', 'es')} compute on it, {most} may; {held}"
@@ -480,7 +475,3 @@ def _named(text: str | None) -> str:
 
 def _either(words: Sequence[str]) -> str:
     return " or ".join(printable(word) for word in words)
-
-
-def _size(size: int | None) -> str:
-    return "an unknown amount" if size is None else gib(size)

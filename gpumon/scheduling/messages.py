@@ -9,27 +9,27 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.model.processes import GpuProcess, GpuUse
+    from gpumon.model.processes import GpuProcess
 
 _NAMED = 2
 """Maximum number of holders that are named; the others are counted."""
 
 
-def gib(size: float) -> str:
+def gib(size: float | None) -> str:
     """Bytes as ``41.2 GiB``."""
-    return f"{size / 2**30:.1f} GiB"
+    return "an unknown amount" if size is None else f"{size / 2**30:.1f} GiB"
 
 
 def holders_named(
-    processes: Sequence[GpuProcess], use_of: Callable[[GpuProcess], GpuUse | None]
+    processes: Sequence[GpuProcess], memory_of: Callable[[GpuProcess], int | None]
 ) -> str:
     """The holders of a GPU: ``ann's python (4711) holds 41.2 GiB, and 2 more``; empty if none.
 
     Args:
         processes: The processes, most memory first.
-        use_of: Returns a process's use of the GPU.
+        memory_of: Returns the bytes that a process holds on the GPU.
     """
-    told = [_named(one, use_of(one)) for one in processes[:_NAMED]]
+    told = [f"{name_of(one)} holds {gib(memory_of(one))}" for one in processes[:_NAMED]]
     if len(processes) > _NAMED:
         told.append(f"and {len(processes) - _NAMED} more")
     return ", ".join(told)
@@ -40,9 +40,3 @@ def name_of(process: GpuProcess) -> str:
     name = printable(process.name or "a process")
     whose = "" if process.user is None else f"{printable(process.user)}'s "
     return f"{whose}{name} ({process.id.pid})"
-
-
-def _named(process: GpuProcess, use: GpuUse | None) -> str:
-    size = None if use is None else use.memory_used
-    held = "an unknown amount" if size is None else gib(size)
-    return f"{name_of(process)} holds {held}"

@@ -74,11 +74,6 @@ def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> st
     return f"the indices are not certain: {meaning.why}. --format uuid leaves no doubt."
 
 
-def as_json(choice: GpuChoice | None, verdicts: Sequence[Eligibility]) -> str:
-    """Everything known of a choice."""
-    return json_text(selection_json(choice, verdicts))
-
-
 def json_text(told: dict[str, object]) -> str:
     """An object as JSON with line breaks."""
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()

@@ -80,7 +80,7 @@ def wait_for(
     first_by = max(deadline, time.monotonic() + QUICK_PATIENCE)
     interval = PollInterval()
     if seconds is not None:
-        sampler.interval = interval.seconds
+        sampler.collector.interval = interval.seconds
     seen = False
     while True:
         left = (deadline if seen else first_by) - time.monotonic()
@@ -102,7 +102,7 @@ def wait_for(
             tell(snapshot)
             seen = True
             interval.after(_outline(snapshot))
-            sampler.interval = interval.seconds
+            sampler.collector.interval = interval.seconds
 
 
 def _outline(snapshot: Snapshot) -> Hashable:

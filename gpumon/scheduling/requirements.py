@@ -54,9 +54,8 @@ class Requirements(Struct, frozen=True):
         """Whether no other process may be on a GPU."""
         return self.free is None and self.processes is None
 
-    @property
-    def number(self) -> str:
-        """The number in words: ``2 GPUs``, ``1 to 4 GPUs``, ``1 MIG device``."""
+    def counted(self, kind: str = "") -> str:
+        """The number in words: ``2 GPUs``, ``1 to 4 idle GPUs``, ``1 MIG device``."""
         many = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
         thing = "MIG device" if self.mig else "GPU"
-        return f"{many} {thing}{'' if self.most == 1 else 's'}"
+        return f"{many} {kind and f'{kind} '}{thing}{'' if self.most == 1 else 's'}"

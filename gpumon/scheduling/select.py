@@ -12,9 +12,10 @@ from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.outputs import (
     as_env,
     as_index,
-    as_json,
     as_uuid,
     doubt_of_indices,
+    json_text,
+    selection_json,
     table,
 )
 from gpumon.scheduling.reservation.locks import Locks
@@ -88,7 +89,7 @@ def select(
     if locks.trouble:
         tell(f"who has reserved a GPU is known of your own programs only: {locks.trouble}")
     if options.form == "json":
-        stream.write(as_json(choice, verdicts) + "\n")
+        stream.write(json_text(selection_json(choice, verdicts)) + "\n")
     if choice is None:
         tell(chooser.refusal(verdicts))
         write(table(verdicts, columns=columns()))
@@ -121,7 +122,7 @@ def settled(
     verdicts = chooser.judge(snapshot)
     if not chooser.left():
         return snapshot, verdicts
-    sampler.interval = _WATCH_SECONDS
+    sampler.collector.interval = _WATCH_SECONDS
     while (left := chooser.left()) and not chooser.hopeless(verdicts):
         fitting = sum(1 for one in verdicts if chooser.may_still_fit(one))
         show([f"○ observing the GPUs, {duration(left)} left", f"{fitting} stable so far"])

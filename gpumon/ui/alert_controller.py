@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.alerts.board import Told
 from gpumon.alerts.engine import AlertEngine
 from gpumon.alerts.notice import gpu_key, process_key
 from gpumon.findings import not_free
@@ -31,6 +30,7 @@ Subject: TypeAlias = Gpu | GpuProcess | JobGroup
 """What the user wants to be told about: that it is free, or has ended."""
 
 
+_TOLD_KEPT = 200
 _SAID_KEPT = 5
 
 
@@ -78,7 +78,8 @@ class AlertController:
         say: Callable[[str], None],
     ) -> None:
         self.alerts = alerts
-        self.told = Told()
+        self.told: deque[Notice] = deque(maxlen=_TOLD_KEPT)
+        """What was told, newest first."""
         self.unread = 0
         self.troubles: deque[str] = deque(maxlen=_SAID_KEPT)
         self._history = history
@@ -119,7 +120,7 @@ class AlertController:
             self._engine.forget(gpu_key(gpu.uuid))
             return f"{name} is no longer watched"
         # Its first finding may be another one, such as heat, and hide that it is free.
-        if not_free(self._history, gpu, self._history.thresholds) is None:
+        if not_free(self._history, gpu) is None:
             return f"{name} is free"
         self._gpus.add(gpu.uuid)
         self._engine.tell_when_free(gpu)
@@ -158,7 +159,7 @@ class AlertController:
             notice = found if alert.name in self._names else self._as_asked(found, latest)
             if notice is not None:
                 told.append(notice)
-                self.told.add(notice)
+                self.told.appendleft(notice)
                 self._deliver(alert, notice)
         self._follow(latest)
         if told:

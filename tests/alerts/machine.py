@@ -51,7 +51,7 @@ class Machine:
 
     def _begin(self) -> None:
         self.history = History(conditions(self._thresholds), self._thresholds)
-        self.engine = AlertEngine(self.alerts, self._thresholds, self._state, user="ann")
+        self.engine = AlertEngine(self.alerts, self._thresholds, self._state)
 
     def see(
         self, seconds: float, *gpus: Gpu, processes: tuple[GpuProcess, ...] = (), step: float = 1.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpumon.alerts.filter_languages import gpu_language, process_language
+from gpumon.alerts.filter_languages import GPUS, PROCESSES
 from gpumon.alerts.states import PROCESS_STATES, STATE_NAMES, plain_name
 from gpumon.findings.explanations import EXPLANATIONS
 from gpumon.findings.finding import FindingKind
@@ -29,8 +29,8 @@ def with_tables(page: str) -> str:
         if kind in STATE_NAMES.values()
     ]
     page = with_table(page, "states", _table([("state", "or", "of a", "what it means"), *states]))
-    page = with_table(page, "process terms", _terms(process_language("")))
-    return with_table(page, "gpu terms", _terms(gpu_language("")))
+    page = with_table(page, "process terms", _terms(PROCESSES))
+    return with_table(page, "gpu terms", _terms(GPUS))
 
 
 def _others(kind: FindingKind) -> str:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.alerts.filter_languages import own_user
 from gpumon.alerts.states import OFFERED, STATE_NAMES
 from gpumon.alerts.when import (
     EndWhen,
@@ -16,7 +17,6 @@ from gpumon.alerts.when import (
     WhenError,
     XidWhen,
     is_event,
-    own_user,
     parse_when,
 )
 from gpumon.findings.finding import FindingKind
@@ -46,7 +46,7 @@ from tests.alerts.page import PAGE, with_tables
 def test_states_filters_xids_and_ends_are_told_apart(
     text: str, kind: type, state: FindingKind | None, terms: str
 ) -> None:
-    when = parse_when(text, "ann")
+    when = parse_when(text)
     assert type(when) is kind
     assert getattr(when, "state", None) is state
     assert when.terms.text == terms
@@ -74,14 +74,14 @@ def test_states_filters_xids_and_ends_are_told_apart(
 )
 def test_a_mistake_names_what_is_possible(text: str, said: str) -> None:
     with pytest.raises(WhenError) as wrong:
-        parse_when(text, "ann")
+        parse_when(text)
     assert said in str(wrong.value)
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused_in_a_sentence(text: str) -> None:
     try:
-        parse_when(text, "ann")
+        parse_when(text)
     except WhenError as wrong:
         sentence = str(wrong)
     else:
@@ -96,7 +96,7 @@ def test_me_is_who_runs_gpumon() -> None:
 def test_every_state_that_is_offered_can_be_written() -> None:
     assert "xid" not in OFFERED
     for name in (*OFFERED, *STATE_NAMES):
-        assert getattr(parse_when(name, "ann"), "state", None) is not None
+        assert getattr(parse_when(name), "state", None) is not None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_every_state_that_is_offered_can_be_written() -> None:
     [("xid", True), ("ends 1", True), ("free", True), ("hot", False), ("user:me", False)],
 )
 def test_events_and_what_lasts_are_told_apart(text: str, event: bool) -> None:
-    assert is_event(parse_when(text, "ann")) is event
+    assert is_event(parse_when(text)) is event
 
 
 def test_the_page_has_every_state_and_every_term() -> None:

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from functools import partialmethod
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpumon.cli.snapshot import print_snapshot
-from gpumon.filters.language import parse_filter
+from gpumon.cli import snapshot as command
+from gpumon.cli.parser import make_parser
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.processes import Container, Place
 from gpumon.sampling.enrichment import Lookup
@@ -421,10 +422,13 @@ class Whereabouts(FakeHost):
 
 
 def printed(form: str, host: ProcessHost, filter_: str = "", *, by_process: bool = False) -> str:
-    stream = io.StringIO()
-    chosen = parse_filter(filter_)
-    print_snapshot(Bare(), form, stream, host=host, filter=chosen, by_process=by_process)
-    return stream.getvalue()
+    line = ["snapshot", "--format", form, "--filter", filter_]
+    options = make_parser().parse_args([*line, *(["--processes"] if by_process else [])])
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as stream:
+        patch.setattr(command, "source_and_host", lambda *_, **__: (Bare(), host))
+        patch.setattr(command, "reservations", lambda **_: None)
+        assert command.run(options) == 0
+        return stream.getvalue()
 
 
 @pytest.fixture

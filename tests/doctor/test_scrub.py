@@ -32,9 +32,9 @@ def test_names_go_and_facts_stay(text: str, left: str) -> None:
 
 
 def test_every_text_of_a_result_is_scrubbed() -> None:
-    result = Result("check", CheckVerdict.WARN, "/data/ann/a", "ask ann", ("/home/bo/b",))
+    result = Result(CheckVerdict.WARN, "/data/ann/a", "ask ann", ("/home/bo/b",))
     assert SCRUBBER.result(result) == Result(
-        "check", CheckVerdict.WARN, "~/a", "ask USER", ("/home/USER/b",)
+        CheckVerdict.WARN, "~/a", "ask USER", ("/home/USER/b",)
     )
 
 

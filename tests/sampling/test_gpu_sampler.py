@@ -65,7 +65,7 @@ def test_a_snapshot_between_two_calls_is_not_missed() -> None:
     source = HangingSource(time.monotonic())
     came = threading.Event()
     with GpuSampler(source) as sampler:
-        sampler.listen(lambda _: came.set())
+        sampler.collector.subscribe(lambda _: came.set())
         source.go.set()
         assert came.wait(PATIENCE)
         assert sampler.next(0.0) is not None

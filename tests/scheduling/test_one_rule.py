@@ -108,7 +108,7 @@ def test_nothing_disagrees_whether_a_card_is_free(
         if reservation is not None:
             reservation.close()
 
-    screen = not_free(history, card, history.thresholds, mig) is None
+    screen = not_free(history, card, mig) is None
     assert (verdict.refusal is None) == waited == screen
     if mig is None:
         assert screen == (FindingKind.FREE in {one.kind for one in gpu_findings(history, card)})

@@ -202,7 +202,9 @@ def test_alerts_of_the_configuration_and_keys_are_told_side_by_side() -> None:
     for _ in range(3):
         machine.see(gpu())
     assert {alert.name for alert, _ in machine.delivered} == {"my jobs", f"{one.id.pid} ends"}
-    assert machine.controller.unread == len(machine.controller.told.notices) == 2
+    told = machine.controller.told
+    assert machine.controller.unread == len(told) == 2
+    assert [notice.alert for notice in told] == [f"{one.id.pid} ends", "my jobs"]
     assert machine.shown[-1][1] == 1
     changes = machine.changes
     machine.controller.read()

@@ -11,8 +11,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gpumon.alerts.delivery.attempt import Attempt, DeliveryError
-from gpumon.alerts.delivery.facts import as_json, facts_of
+from gpumon.alerts.delivery.facts import facts_of
 from gpumon.alerts.delivery.masking import said_safely
 from gpumon.alerts.delivery.program import run_program, status_in_words
 from gpumon.findings.finding import Severity
@@ -72,7 +74,7 @@ def run_apprise(way: Apprise, notice: Notice, attempt: Attempt, seconds: float =
     }
     ended = run_program(
         (sys.executable, "-c", _PROGRAM),
-        as_json(given),
+        msgspec.json.encode(given),
         seconds,
         attempt,
         environment=os.environ,

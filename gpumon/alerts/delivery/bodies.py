@@ -11,8 +11,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
+import msgspec
+
 from gpumon.alerts.delivery.attempt import DeliveryError
-from gpumon.alerts.delivery.facts import as_json, bounded, facts_of
+from gpumon.alerts.delivery.facts import bounded, facts_of
 from gpumon.findings.finding import Severity
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def post_of(webhook: Webhook, url: SplitResult, alert: Alert, notice: Notice) ->
         value = [_alertmanager(alert, notice)]
     else:
         value = facts_of(notice)
-    return Post(f"{path or '/'}{'?' if url.query else ''}{url.query}", as_json(value))
+    return Post(f"{path or '/'}{'?' if url.query else ''}{url.query}", msgspec.json.encode(value))
 
 
 def _ntfy(topic: str, notice: Notice) -> object:

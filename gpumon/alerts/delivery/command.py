@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gpumon.alerts.delivery.attempt import Attempt, DeliveryError
-from gpumon.alerts.delivery.facts import as_environment, as_json, facts_of
+from gpumon.alerts.delivery.facts import as_environment, facts_of
 from gpumon.alerts.delivery.program import run_program, status_in_words
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def run_command(
         environment.pop(name, None)
         if value is not None:
             environment[name] = value
-    given = as_json(facts_of(notice)) + b"\n"
+    given = msgspec.json.encode(facts_of(notice)) + b"\n"
     ended = run_program(command.args, given, seconds, attempt, environment=environment)
     if ended.status != 0:
         raise DeliveryError(status_in_words(ended))

@@ -155,14 +155,6 @@ def _attempt(
     return None
 
 
-def _name(way: Way) -> str:
-    try:
-        return way_in_words(way)
-    except ValueError:
-        # Its URL is none; the attempt says so.
-        return type(way).__name__.lower()
-
-
 def _join(queues: Sequence[_WayQueue], seconds: float) -> None:
     deadline = time.monotonic() + max(0.0, seconds)
     for queue in queues:
@@ -203,7 +195,7 @@ class _WayQueue:
         pauses: tuple[float, ...],
     ) -> None:
         self._way = way
-        self._name = _name(way)
+        self._name = way_in_words(way)
         self._deliver = deliver
         self._say = say
         self._pauses = pauses

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from gpumon.text.formatting import ELLIPSIS, printable
 
 if TYPE_CHECKING:
@@ -20,6 +18,20 @@ SCHEMA = "gpumon.notice/1"
 """The value of the key ``schema``."""
 _MOST_CHARACTERS = 2000
 """Of a text; the usual ones have less than 200."""
+
+_VARIABLES = {
+    "AT": "at_unix_seconds",
+    "SINCE": "since_unix_seconds",
+    "GPU": "gpu_index",
+    **{
+        name.upper(): name
+        for name in (
+            *("alert", "key", "host", "ended", "severity", "title", "sentence"),
+            *("gpu_uuid", "pid", "user", "command", "test"),
+        )
+    },
+}
+"""The variables without ``GPUMON_``, and the facts that they have."""
 
 Facts = dict[str, "str | float | bool | None"]
 
@@ -51,31 +63,10 @@ def facts_of(notice: Notice) -> Facts:
     }
 
 
-def as_json(value: object) -> bytes:
-    """The JSON of facts, or of what was made of them."""
-    return msgspec.json.encode(value)
-
-
 def as_environment(notice: Notice) -> dict[str, str | None]:
     """The variables of a notice; ``None`` for those that must not be there."""
     facts = facts_of(notice)
-    return {
-        "GPUMON_ALERT": _variable(facts["alert"]),
-        "GPUMON_KEY": _variable(facts["key"]),
-        "GPUMON_HOST": _variable(facts["host"]),
-        "GPUMON_AT": _variable(int(notice.at)),
-        "GPUMON_SINCE": _variable(None if notice.since is None else int(notice.since)),
-        "GPUMON_ENDED": _variable(facts["ended"]),
-        "GPUMON_SEVERITY": _variable(facts["severity"]),
-        "GPUMON_TITLE": _variable(facts["title"]),
-        "GPUMON_SENTENCE": _variable(facts["sentence"]),
-        "GPUMON_GPU": _variable(facts["gpu_index"]),
-        "GPUMON_GPU_UUID": _variable(facts["gpu_uuid"]),
-        "GPUMON_PID": _variable(facts["pid"]),
-        "GPUMON_USER": _variable(facts["user"]),
-        "GPUMON_COMMAND": _variable(facts["command"]),
-        "GPUMON_TEST": _variable(facts["test"]),
-    }
+    return {f"GPUMON_{name}": _variable(facts[fact]) for name, fact in _VARIABLES.items()}
 
 
 def bounded(text: str, most: int = _MOST_CHARACTERS) -> str:

@@ -200,7 +200,7 @@ class _Samples:
         self._sampler = sampler
         self._newest: Snapshot | None = None
         self._session: TerminationSession | None = None
-        sampler.listen(self._take)
+        sampler.collector.subscribe(self._take)
 
     def first(self) -> Snapshot:
         """Wait for the first snapshot. Errors are those of ``GpuSampler.look``."""
@@ -211,7 +211,7 @@ class _Samples:
 
     def watch(self, session: TerminationSession) -> None:
         """Pass the newest snapshot, and from now on each with a new process list."""
-        self._sampler.interval = _SOON
+        self._sampler.collector.interval = _SOON
         if self._newest is not None:
             session.see(self._newest)
         self._session = session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpumon.scheduling.reservation.locks import LOCK_DIR_VARIABLE, Locks
+from gpumon.scheduling.reservation.locks import Locks
 from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def holders_now(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
     """
     if os.name != "posix":
         return {}
-    locks = Locks(os.environ.get(LOCK_DIR_VARIABLE) or None, os.environ, make=False)
+    locks = Locks(None, os.environ, make=False)
     try:
         return locks.holders(uuids)
     finally:

@@ -41,15 +41,7 @@ _MOMENT = 0.005
 
 
 class TakenError(Exception):
-    """Another process has reserved it.
-
-    Attributes:
-        uuid: UUID of the GPU or MIG device.
-    """
-
-    def __init__(self, uuid: str) -> None:
-        super().__init__(uuid)
-        self.uuid = uuid
+    """Another process has reserved it; the text is the UUID of the GPU or MIG device."""
 
 
 class _Note(msgspec.Struct, frozen=True):
@@ -68,7 +60,7 @@ class Locks:
     is available to this program.
 
     Args:
-        asked: The shared folder; ``None`` is the default one.
+        asked: The shared folder; ``None`` is that of ``LOCK_DIR_VARIABLE``, or the default one.
         environment: Variables of this program.
         make: Create the folder if it does not exist; read-only callers do not.
 
@@ -82,34 +74,28 @@ class Locks:
     ) -> None:
         self.trouble = ""
         self._environment = environment
-        self._shared: Folder | None = None
+        self.shared: Folder | None = None
+        """The folder that all users share; ``None`` if there is none."""
         self._own: Folder | None = None
         self._around: frozenset[int] | None = None
         try:
-            self._shared = shared_folder(asked, make=make)
+            self.shared = shared_folder(
+                asked or environment.get(LOCK_DIR_VARIABLE) or None, make=make
+            )
         except FolderError as error:
             self._note(str(error))
 
-    @property
-    def shared(self) -> Folder | None:
-        """The folder that all users share; ``None`` if there is none."""
-        return self._shared
-
     def close(self) -> None:
         """Close the folders. Reservations remain."""
-        for folder in (self._shared, self._own):
+        for folder in (self.shared, self._own):
             if folder is not None:
                 folder.close()
-        self._shared = self._own = None
+        self.shared = self._own = None
 
     def holders(self, uuids: Iterable[str]) -> dict[str, ReservationHolder]:
         """The holders of these GPUs and MIG devices, without those that are not reserved."""
-        found: dict[str, ReservationHolder] = {}
-        for uuid in uuids:
-            holder = self._holder(uuid)
-            if holder is not None:
-                found[uuid] = holder
-        return found
+        holders = {uuid: self._holder(uuid) for uuid in uuids}
+        return {uuid: holder for uuid, holder in holders.items() if holder is not None}
 
     def others(self, uuids: Iterable[str]) -> dict[str, ReservationHolder]:
         """The same without the reservations of a ``gpumon run`` around this program."""
@@ -117,7 +103,7 @@ class Locks:
         return {uuid: holder for uuid, holder in found.items() if not self._is_for_us(uuid, holder)}
 
     def _holder(self, uuid: str) -> ReservationHolder | None:
-        for folder in (self._shared, self._fallback(make=False)):
+        for folder in (self.shared, self._fallback(make=False)):
             holder = None if folder is None else _holder_in(folder, _file_name(uuid))
             if holder is not None:
                 return holder
@@ -167,13 +153,13 @@ class Locks:
 
     def _take(self, uuid: str) -> int:
         name = _file_name(uuid)
-        if self._shared is not None:
+        if self.shared is not None:
             try:
-                return _locked(self._shared, name, uuid)
+                return _locked(self.shared, name, uuid)
             except FolderError as error:
                 self._note(str(error))
             except OSError as error:
-                self._note(f"{self._shared.path / name} cannot be made: {error.strerror}")
+                self._note(f"{self.shared.path / name} cannot be made: {error.strerror}")
         own = self._fallback(make=True)
         if own is None:
             raise FolderError(self.trouble)

@@ -109,8 +109,8 @@ class JobRunner:
                 child.start(command, environment)
                 members = self._members = Members(child.pid, child.group)
                 usage = self._usage = JobUsage(self._candidates, members.among, self._before)
-                self._sampler.interval = INTERVAL
-                ignore = self._sampler.listen(self._see)
+                self._sampler.collector.interval = INTERVAL
+                ignore = self._sampler.collector.subscribe(self._see)
                 try:
                     command_exit = child.wait()
                 finally:

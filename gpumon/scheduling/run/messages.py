@@ -11,7 +11,6 @@ from gpumon.text.formatting import counted, printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.model.processes import GpuProcess
     from gpumon.scheduling.eligibility import Candidate
     from gpumon.scheduling.run.child import CommandExit
     from gpumon.scheduling.run.usage import Fill, JobGpuUsage
@@ -97,22 +96,13 @@ def _limit(total: int | None) -> float:
 
 
 def _holders(fill: Fill, candidate: Candidate) -> str:
-    parts = [f"{_amount(fill.job)} held by the job itself"]
-    sizes = [(_held(one, candidate), one) for one in fill.others]
+    parts = [f"{gib(fill.job)} held by the job itself"]
+    sizes = [(candidate.memory_of(one), one) for one in fill.others]
     for size, process in sorted(sizes, key=lambda one: -(one[0] or 0))[:_NAMED]:
-        parts.append(f"{_amount(size)} by {name_of(process)}")
+        parts.append(f"{gib(size)} by {name_of(process)}")
     if len(sizes) > _NAMED:
         parts.append(f"and {counted(len(sizes) - _NAMED, 'other')}")
     return ", ".join(parts)
-
-
-def _held(process: GpuProcess, candidate: Candidate) -> int | None:
-    use = candidate.use_of(process)
-    return None if use is None else use.memory_used
-
-
-def _amount(size: int | None) -> str:
-    return "an unknown amount" if size is None else gib(size)
 
 
 def length(seconds: float) -> str:

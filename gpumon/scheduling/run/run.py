@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.eligibility import Eligibility, Ineligibility
+    from gpumon.scheduling.eligibility import Candidate, Eligibility, Ineligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
     from gpumon.sources.links import Links
@@ -69,13 +69,6 @@ class _ReservedGpus(NamedTuple):
     choice: GpuChoice
     reservation: HeldReservation
     snapshot: Snapshot
-
-
-class _Outcome(NamedTuple):
-    """The result: reserved GPUs, or the final eligibility of each GPU."""
-
-    taken: _ReservedGpus | None
-    verdicts: Sequence[Eligibility]
 
 
 def run(source: Source, options: RunOptions, links: Callable[[], Links] | None = None) -> int:
@@ -175,31 +168,29 @@ class _Reserver:
                 )
             finally:
                 self._chooser.leave_queue()
-        if found is not None and found.taken is not None:
-            return found.taken
+        if isinstance(found, _ReservedGpus):
+            return found
+        verdicts = self._verdicts
         if found is None:
             why = self._trouble
             if not why:
-                verdicts = self._verdicts
                 why = self._chooser.refusal(verdicts) if verdicts else self._sampler.silence
             tell(f"gave up waiting after {duration(wait)}: {why}")
-            write(table(self._verdicts, columns=columns()))
-            return TIMED_OUT
-        tell(
-            self._chooser.refusal(found.verdicts)
-            + ("" if wait is None else " Waiting does not change that.")
-        )
-        write(table(found.verdicts, columns=columns()))
-        return NOTHING_FITS
+        else:
+            ending = "" if wait is None else " Waiting does not change that."
+            tell(self._chooser.refusal(verdicts) + ending)
+        write(table(verdicts, columns=columns()))
+        return TIMED_OUT if found is None else NOTHING_FITS
 
-    def _found(self, snapshot: Snapshot) -> _Outcome | None:
+    def _found(self, snapshot: Snapshot) -> _ReservedGpus | int | None:
+        """The reserved GPUs, or the exit status if waiting is in vain."""
         self._trouble = ""
         self._verdicts = verdicts = self._chooser.judge(snapshot)
         taken = self._take(snapshot, verdicts)
         in_vain = self._options.wait is None and not self._chooser.left()
-        if taken is None and not in_vain and not self._chooser.hopeless(verdicts):
-            return None
-        return _Outcome(taken, self._verdicts)
+        if taken is None and (in_vain or self._chooser.hopeless(verdicts)):
+            return NOTHING_FITS
+        return taken
 
     def _take(self, snapshot: Snapshot, verdicts: tuple[Eligibility, ...]) -> _ReservedGpus | None:
         """Reserve the best GPUs and check again; if another job was faster, try the next best."""
@@ -270,12 +261,12 @@ class _Reserver:
 
     def _say(self, why: str) -> None:
         if not self._status_line.rewrites:
-            number = self._options.requirements.number
+            number = self._options.requirements.counted()
             self._status_line.say(f"waiting for {number}{why and f': {why}'}")
 
     def _show(self, trouble: str, reasons: Sequence[str]) -> None:
         waited = duration(time.monotonic() - self._began)
-        head = f"○ waiting for {self._options.requirements.number}, {waited}"
+        head = f"○ waiting for {self._options.requirements.counted()}, {waited}"
         self._status_line.show([f"{head}: {trouble}" if trouble else head, *reasons])
 
 
@@ -286,10 +277,8 @@ def _short_reason(refusal: Ineligibility) -> str:
     return refusal.sentence if watched else refusal.sentence.partition(", ")[0]
 
 
-def _moved(before: object, now: object) -> bool:
-    from gpumon.scheduling.eligibility import Candidate
-
-    if not isinstance(before, Candidate) or not isinstance(now, Candidate):
+def _moved(before: Candidate | None, now: Candidate | None) -> bool:
+    if before is None or now is None:
         return True
     if before.memory_used is None or now.memory_used is None:
         return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import GpuStatus
 from gpumon.report.sums import Distribution, Energy, Slowed, WeightedMean
 from gpumon.scheduling.eligibility import Candidate  # noqa: TC001 - msgspec resolves them
@@ -125,8 +126,8 @@ class JobGpuUsage(Struct):
         self.used = self.used or bool(uses)
         self.doubtful = self.doubtful or doubtful
         listed = listed_at >= began and not doubtful
-        job = _sum([use.memory_used for use in uses]) if listed else None
-        self.sm_now = _sum([use.sm for use in uses]) if listed else None
+        job = known_sum(use.memory_used for use in uses) if listed else None
+        self.sm_now = known_sum(use.sm for use in uses) if listed else None
         if job is not None:
             self.memory.add(job, 0.0)
         others = tuple(one for one in on_it if one not in members)
@@ -199,12 +200,3 @@ def _energy(before: Gpu, now: Gpu, passed: float, seconds: float) -> Energy:
     if before.power_draw is not None:
         return Energy(before.power_draw * seconds, integrated=seconds)
     return Energy()
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.model.arithmetic import fitted_line
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.outputs import table
 from gpumon.scheduling.wait.kinds import KINDS
@@ -103,12 +104,7 @@ class GpuGoal:
     @property
     def words(self) -> str:
         """The goal in words: ``2 idle GPUs``."""
-        number, _, thing = self._requirements.number.rpartition(" ")
-        # "MIG device" is two words.
-        number, thing = (
-            (number[:-4], f"MIG {thing}") if number.endswith(" MIG") else (number, thing)
-        )
-        return f"{number} {self._kind} {thing}"
+        return self._requirements.counted(self._kind)
 
     def look(self, snapshot: Snapshot) -> Progress:
         """The current progress.
@@ -180,9 +176,8 @@ def _blocker(verdict: Eligibility, now: float) -> str:
     kind = "" if refusal is None else refusal.kind
     if kind in {"processes", "memory"} and verdict.others:
         largest = verdict.others[0]
-        use = verdict.candidate.use_of(largest)
         who = str(largest.id.pid) if largest.user is None else printable(largest.user)
-        size = None if use is None else use.memory_used
+        size = verdict.candidate.memory_of(largest)
         held = "" if size is None else f" {memory_size(size)}"
         since = "" if largest.started_at is None else f" for {duration(now - largest.started_at)}"
         more = len(verdict.others) - 1
@@ -251,15 +246,8 @@ def _falling(points: deque[tuple[float, float]]) -> float | None:
     """The slope in degrees per second if the points fall along a line; otherwise ``None``."""
     if points[-1][0] - points[0][0] < _LEAST_SECONDS or points[0][1] - points[-1][1] < _LEAST_DROP:
         return None
-    count = len(points)
-    mean_x = sum(x for x, _ in points) / count
-    mean_y = sum(y for _, y in points) / count
-    spread_x = sum((x - mean_x) ** 2 for x, _ in points)
-    spread_y = sum((y - mean_y) ** 2 for _, y in points)
-    both = sum((x - mean_x) * (y - mean_y) for x, y in points)
-    if not spread_x or not spread_y or both >= 0:
-        return None
-    return both / spread_x if both**2 / (spread_x * spread_y) >= _LEAST_FIT else None
+    slope, fit = fitted_line(points)
+    return slope if slope < 0 and fit >= _LEAST_FIT else None
 
 
 class StabilityEstimate:

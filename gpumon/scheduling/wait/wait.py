@@ -208,7 +208,7 @@ def _wait_for_gpus(
                     return _done(progress, options, timeout, display)
                 if poll_interval.after(progress.mark):
                     display.change(_in_words(goal, progress))
-                sampler.interval = poll_interval.seconds
+                sampler.collector.interval = poll_interval.seconds
 
 
 def _done(

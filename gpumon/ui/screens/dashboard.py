@@ -441,7 +441,7 @@ class DashboardScreen(DrawingScreen):
             return
         time = time_at(x, drawn.playing, drawn.events, self.size.width)
         if time is not None:
-            player.seek(time)
+            player.source.seek(time)
             self._moved()
 
     def _click_line(self, x: int, line: int) -> None:

@@ -73,7 +73,7 @@ class ToldScreen(PageScreen):
 
     def follow(self) -> None:
         """Take what was told meanwhile; the cursor stays on its notice."""
-        self._notices = self._alerts.told.notices
+        self._notices = tuple(self._alerts.told)
         self._alerts.read()
         if self._chosen is None and self._notices:
             self._cursor = self._notices[0]

@@ -223,13 +223,13 @@ def test_whatever_listens_or_rings_the_telling_goes_on() -> None:
     telling.tell(alert_with(Bell()), NOTICE)
     wait_until(lambda: said, "the failure")
     terminal.error = None
-    telling.tell(alert_with(Bell(), Webhook("http://[::1")), NOTICE)
+    telling.tell(alert_with(Bell(), AlertCommand(("/nowhere",))), NOTICE)
     telling.close(PATIENCE)
     assert terminal.told == ["bell"]
     assert sorted(said) == [
         "bell failed: it met an unexpected error (RuntimeError)",
         "bell works again; 1 notice not told",
-        "webhook failed: its URL is not one with http:// or https://",
+        "command /nowhere failed: there is no program /nowhere, or its interpreter is missing",
     ]
 
 

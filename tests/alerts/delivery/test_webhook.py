@@ -207,20 +207,6 @@ def test_nobody_listens() -> None:
     assert "cannot be resolved" in (failure(Webhook("http://no-such-host.invalid/")) or "")
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "ftp://x/", "http://", "http://[::1", "http://x:99999/", "http://x:0/", "file:///x"],
-)
-def test_what_is_no_url(url: str) -> None:
-    assert failure(Webhook(url)) == "its URL is not one with http:// or https://"
-
-
-def test_no_header_or_url_can_add_a_header() -> None:
-    assert "has characters that no URL has" in (failure(Webhook("http://x/a b")) or "")
-    bad = Webhook("http://x/", headers={"A": "b\r\nC: d"})
-    assert "has characters that no header may have" in (failure(bad) or "")
-
-
 @needs_openssl
 def test_tls_with_an_authority_of_ones_own(
     authority: Authority, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.reservation.locks import Locks
-from gpumon.scheduling.run.run import RunOptions, _Reserver
+from gpumon.scheduling.run.run import NOTHING_FITS, RunOptions, _Reserver
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def test_a_gpu_that_became_busy_meanwhile_is_released(tmp_path: Path) -> None:
     reserver = _Reserver(
         cast("GpuSampler", looks), locks, RunOptions(Requirements(), ["true"]), None
     )
-    outcome = reserver._found(before)
-    assert outcome is not None
-    assert outcome.taken is None
-    assert reserver._chooser.refusal(outcome.verdicts) == "no GPU fits; 1 GPU asked."
+    assert reserver._found(before) == NOTHING_FITS
+    assert reserver._chooser.refusal(reserver._verdicts) == "no GPU fits; 1 GPU asked."
     assert locks.holders([FREE.uuid]) == {}
     locks.close()

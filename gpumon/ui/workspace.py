@@ -8,6 +8,7 @@ from gpumon.alerts.delivery import Deliveries
 from gpumon.findings.groups import JobGroup
 from gpumon.sources.source import SourceError
 from gpumon.ui.alert_controller import AlertController
+from gpumon.ui.background import call_soon
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.page import PageScreen
@@ -75,14 +76,12 @@ class Workspace:
             self.viewed_time,
             self.kill_controller,
             renderer,
-            app.palette(),
             narrowing,
             options,
         )
 
-        terminal = ScreenTerminal(app.run_soon, app.bell, app.write_to_terminal)
         self._deliveries = Deliveries(
-            terminal, lambda said: app.run_soon(lambda: self.alerts.say(said))
+            ScreenTerminal(app), lambda said: call_soon(app, self.alerts.say, said)
         )
         self.alerts = AlertController(
             session.alerts,
@@ -152,7 +151,7 @@ class Workspace:
         """The page of what alerts have told."""
         from gpumon.ui.screens.told import ToldScreen
 
-        return ToldScreen(self.viewed_time, self._renderer, self._app.palette(), self.alerts)
+        return ToldScreen(self.viewed_time, self._renderer, self.alerts)
 
     def _show_told(self, notice: Notice, others: int) -> None:
         """Show what was told, on any screen."""
@@ -167,12 +166,11 @@ class Workspace:
         from gpumon.ui.screens.gpu import GpuScreen
         from gpumon.ui.screens.process import ProcessScreen
 
-        host = self.session.host
-        shown = self.viewed_time, self._renderer, self._app.palette()
+        shown = self.viewed_time, self._renderer
         if isinstance(subject, JobGroup):
             from gpumon.ui.screens.job import JobScreen
 
-            return JobScreen(*shown, subject, readonly=host.readonly)
+            return JobScreen(*shown, subject)
         if isinstance(subject, str):
-            return GpuScreen(*shown, subject, readonly=host.readonly)
-        return ProcessScreen(self.viewed_time, host, *shown[1:], subject)
+            return GpuScreen(*shown, subject)
+        return ProcessScreen(*shown, subject)

@@ -54,7 +54,7 @@ class Shown:
 
     def __init__(self) -> None:
         self.renderer = Pen()
-        self.view = CellView(cast("Any", self.renderer), cast("Any", None))
+        self.view = CellView(cast("Any", self.renderer))
         self.view._painted = [None] * LINES
 
     def frame(self, rows: list[Row]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 from textual.message import Message
@@ -20,9 +20,10 @@ from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.drawing import DrawingScreen
+from gpumon.ui.screens.list_screen import updating
 from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.view import update
-from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, Layout, is_tiny
+from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, is_tiny
 from gpumon.ui.view.footer_keys import footer_keys
 from gpumon.ui.view.gpu_graphs import tile_at
 from gpumon.ui.view.gpu_table_layout import gpu_at
@@ -34,11 +35,12 @@ from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.timeline import time_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from textual import events
     from textual.binding import BindingType
 
+    from gpumon.filters.language import Filter
     from gpumon.findings.groups import JobGroup
     from gpumon.host.process_host import Target
     from gpumon.model.processes import ProcessId
@@ -46,16 +48,11 @@ if TYPE_CHECKING:
     from gpumon.system.folders import Folder
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.view.table_entries import TableEntry
-    from gpumon.ui.view.update import ViewUpdate
     from gpumon.ui.view.view import View, Watched
-    from gpumon.ui.widgets.filter_bar import FilterBar
-
-_P = ParamSpec("_P")
 
 INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """The steps of ``+`` and ``-``, seconds."""
 
-_WHEEL_ROWS = 3
 _WITHOUT_TABLE = {
     *("release", "pause", "pace", "own_cost", "log"),
     *("step", "jump", "event", "go_to", "edge"),
@@ -83,34 +80,21 @@ class ToldRequested(Message):
     """The user opens the page of what alerts have told."""
 
 
-def _updating(
-    change: Callable[Concatenate[View, Layout, _P], View | ViewUpdate],
-) -> Callable[Concatenate[DashboardScreen, _P], None]:
-    """Make an action from a function of ``update``; it shows the next view."""
-
-    def action(self: DashboardScreen, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        self._show(change(self._view, self._layout, *args, **kwargs))
-
-    return action
-
-
 class DashboardScreen(DrawingScreen):
     """The screen of ``gpumon``."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("dashboard")
-
-    CSS_PATH = "dashboard.tcss"
 
     _state_folder: Folder | None = None
     _remembering: ClassVar = Lock()
 
     # -- movement --------------------------------------------------------------------------------
 
-    action_move = _updating(update.move)
-    action_page = _updating(update.page)
-    action_aside = _updating(update.fold_or_scroll)
-    action_change_side = _updating(update.change_side)
-    action_gpus = _updating(update.scroll_gpus)
+    action_move = updating(update.move)
+    action_page = updating(update.page)
+    action_aside = updating(update.fold_or_scroll)
+    action_change_side = updating(update.change_side)
+    action_gpus = updating(update.scroll_gpus)
 
     def action_edge(self, end: int) -> None:
         """Move the cursor to the first or last line; in the past move to its start or end."""
@@ -128,8 +112,7 @@ class DashboardScreen(DrawingScreen):
             returns = self._viewed_time.is_live and self._view is view
             if returns and not self.return_to_present():
                 self.post_message(LeaveRequested())
-        self._clear_message()
-        self.draw()
+        self._show(update.clear_message(self._view))
 
     @property
     def _gpus(self) -> Sequence[Gpu]:
@@ -142,11 +125,11 @@ class DashboardScreen(DrawingScreen):
 
     # -- the table -------------------------------------------------------------------------------
 
-    action_only_gpu = _updating(update.toggle_only_gpu)
-    action_kind = _updating(update.cycle_kind)
-    action_sort = _updating(update.sort)
-    action_sort_step = _updating(update.sort_step)
-    action_reverse = _updating(update.reverse)
+    action_only_gpu = updating(update.toggle_only_gpu)
+    action_kind = updating(update.cycle_kind)
+    action_sort = updating(update.sort)
+    action_sort_step = updating(update.sort_step)
+    action_reverse = updating(update.reverse)
 
     def action_listing(self, name: str) -> None:
         """List the tree, users or jobs; pressed again: processes."""
@@ -176,14 +159,12 @@ class DashboardScreen(DrawingScreen):
         self._bar.open("" if known is None else known.text)
         self.draw()
 
-    def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
-        """Apply the typed filter; after an error the last valid filter stays."""
-        if not self._view.editing:
-            return
-        view = replace(self._view, message=event.wrong)
-        if event.filter is not None:
-            view = update.narrow(view, replace(view.narrowing, filter=event.filter))
-        self._show(view)
+    def _narrowed(self, chosen: Filter) -> View:
+        return update.narrow(self._view, replace(self._view.narrowing, filter=chosen))
+
+    def _point_at_visible(self) -> None:
+        if self._entry is None and self._view.gpu is None:
+            self._view = update.move_to(self._view, self._layout, self._view.top)
 
     def take_key(self, event: events.Key) -> bool:
         """Handle a key that is no command now: a letter of the filter, or one that needs more room.
@@ -192,10 +173,7 @@ class DashboardScreen(DrawingScreen):
             False when it may be a command.
         """
         if self._view.editing:
-            if event.is_printable and event.character:
-                self._bar.insert(event.character)
-                return True
-            return False
+            return super().take_key(event)
         bindings = self._bindings.key_to_bindings.get(event.key, ())
         actions = [binding.action.partition("(")[0] for binding in bindings]
         refused = not all(self.check_action(action, ()) for action in actions)
@@ -205,23 +183,8 @@ class DashboardScreen(DrawingScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
         """Disable keys for the table if the terminal is too small for it."""
-        width, height = self._room()
+        width, height = self._room
         return self._view.editing or not is_tiny(width, height) or action in _WITHOUT_TABLE
-
-    def _keep_filter(self) -> None:
-        """Close the filter line, and move the cursor to a visible line; stay after an error."""
-        read = self._bar.read()
-        self.on_filter_bar_changed(read)
-        if read.wrong:
-            return
-        self._close_bar()
-        if self._entry is None and self._view.gpu is None:
-            self._view = update.move_to(self._view, self._layout, self._view.top)
-        self.draw()
-
-    def _close_bar(self) -> None:
-        self._bar.close()
-        self._view = replace(self._view, editing=False, message="")
 
     def action_columns(self) -> None:
         """Open the dialog for columns."""
@@ -235,8 +198,8 @@ class DashboardScreen(DrawingScreen):
 
     # -- actions on processes and GPUs -----------------------------------------------------------
 
-    action_tag = _updating(update.tag)
-    action_tag_all = _updating(update.tag_all)
+    action_tag = updating(update.tag)
+    action_tag_all = updating(update.tag_all)
 
     def action_open(self) -> None:
         """Open the line under the cursor; while a filter is typed, keep the filter."""
@@ -261,7 +224,7 @@ class DashboardScreen(DrawingScreen):
         elif self._viewed_time.is_past:
             self.say(PAST_NUMBER)
         elif (entry := self._entry) is not None and entry.process is not None:
-            self.say(copy_kill(self.app, entry.process.id, self._viewed_time.machine))
+            self.say(copy_kill(self.app, entry.process.id, self._session.machine))
         else:
             self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
 
@@ -357,8 +320,8 @@ class DashboardScreen(DrawingScreen):
         told = partial(self.say, lasting=True)
         run_in_thread(self.app, turn, told, failed, name="gpumon-logbook")
 
-    action_next_graph = _updating(update.show_next_graph)
-    action_own_cost = _updating(update.show_cost)
+    action_next_graph = updating(update.show_next_graph)
+    action_own_cost = updating(update.show_cost)
 
     def action_host_strip(self) -> None:
         """Show or hide the host line, and save that for the next start."""
@@ -459,15 +422,8 @@ class DashboardScreen(DrawingScreen):
             if view is self._views["timeline"]:
                 self._click_time(event.screen_x)
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll the part under the pointer."""
-        self._scroll(event, _WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll the part under the pointer."""
-        self._scroll(event, -_WHEEL_ROWS)
-
     def _scroll(self, event: events.MouseEvent, rows: int) -> None:
+        """See ``PaintedScreen``."""
         view, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if view is self._views["gpus"]:
             self.action_gpus(rows)

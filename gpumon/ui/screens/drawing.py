@@ -10,45 +10,22 @@ from msgspec.structs import replace
 
 from gpumon.ui.screens.timed import TimedScreen
 from gpumon.ui.startup_options import DEFAULT_OPTIONS, first_view
-from gpumon.ui.view import update
-from gpumon.ui.view.dashboard_layout import Layout
-from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.table_entries import Listing
-from gpumon.ui.view.update import ViewUpdate
-from gpumon.ui.widgets.filter_bar import FilterBar
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.geometry import Size
     from textual.timer import Timer
 
     from gpumon.ui.kill_controller import KillController
-    from gpumon.ui.palette import Palette
     from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions
     from gpumon.ui.terminal.renderer import TerminalRenderer
-    from gpumon.ui.view.dashboard_rows import Parts
     from gpumon.ui.view.table_entries import ProcessFilter
-    from gpumon.ui.view.view import View
     from gpumon.ui.viewed_time import ViewedTime
 
-_PARTS = (
-    "header",
-    "host",
-    "gpus",
-    "graphs",
-    "rule",
-    "processes",
-    "report",
-    "timeline",
-    "footer",
-    "tiny",
-)
 _IN_TABLE = ("processes", "footer")
 _ON_GPUS = ("gpus", *_IN_TABLE)
 """The parts that show the effect of keys, by the place of the cursor: first on a slow line."""
-_MESSAGE_SECONDS = 3.0
-_READING_SECONDS = 10.0
 _CATCH_UP_SECONDS = 0.1
 _BENEATH_SECONDS = 0.5
 """Seconds between two frames under a dialog: Textual draws these, which is slower."""
@@ -59,7 +36,7 @@ _BEHIND_SECONDS = 1.0
 class DrawingScreen(TimedScreen):
     """Draws a view of the newest snapshot, less often on a slow terminal."""
 
-    AUTO_FOCUS = ""
+    parts = Parts.__struct_fields__[1:]
 
     def __init__(
         self,
@@ -67,7 +44,6 @@ class DrawingScreen(TimedScreen):
         viewed_time: ViewedTime,
         kill_controller: KillController,
         renderer: TerminalRenderer,
-        palette: Palette,
         narrowing: ProcessFilter,
         options: StartupOptions = DEFAULT_OPTIONS,
     ) -> None:
@@ -78,35 +54,23 @@ class DrawingScreen(TimedScreen):
             viewed_time: The source of snapshots and history.
             kill_controller: Ends processes.
             renderer: Writes changed cells.
-            palette: The colours.
             narrowing: The initial process filter.
             options: Columns, order, keys.
         """
-        super().__init__(viewed_time, renderer, palette)
-        self._session = session
-        self._kill_controller = kill_controller
-        self._view = first_view(
+        view = first_view(
             session.collector.interval, narrowing, options, readonly=session.host.readonly
         )
-        self._layout = Layout(self._view)
+        super().__init__(viewed_time, renderer, view)
+        self._session = session
+        self._kill_controller = kill_controller
         self._dashboard = Dashboard(viewed_time.history)
         self._snapshot = viewed_time.history.latest
-        self._heights: tuple[int, ...] = ()
-        self._bar = FilterBar()
         self._drawn_beneath = 0.0
         self._listed_behind = 0.0
         self._shown_trouble = ""
         self._catch_up_timer: Timer | None = None
         self._key_pending = False
         self._config_error = options.config_error
-
-    def compose(self) -> ComposeResult:
-        """Compose the parts from top to bottom."""
-        self._make_views(_PARTS)
-        for name, view in self._views.items():
-            if name == "footer":
-                yield self._bar
-            yield view
 
     def on_mount(self) -> None:
         """Set the heights of the parts before the first layout."""
@@ -115,18 +79,9 @@ class DrawingScreen(TimedScreen):
         else:
             self.draw()
 
-    def on_resize(self) -> None:
-        """Draw for the new size."""
-        self.draw()
-
     def on_screen_resume(self) -> None:
-        """Redraw: nothing was drawn while another screen was on top."""
+        """Draw at once, also beneath a dialog. Textual also calls the handler of the base."""
         self._drawn_beneath = 0.0
-        self.draw()
-
-    def on_screen_suspend(self) -> None:
-        """Redraw without the footer's keys, which do not work under a dialog."""
-        self.draw()
 
     # -- what is shown ---------------------------------------------------------------------------
 
@@ -155,13 +110,13 @@ class DrawingScreen(TimedScreen):
         While the terminal has not accepted the previous output, the frame is dropped, and a later
         frame contains its changes.
         """
-        if not self.is_attached or not self._is_seen():
+        if not self._is_seen():
             return
         # The first frame is always drawn, because Textual draws blank rows before it.
         behind = bool(self._heights) and self._renderer.behind()
         if behind and not self._is_due():
             return
-        width, height = self._room()
+        width, height = self._room
         # Relatives are visible, and can be tagged, only in the tree.
         in_tree = self._view.listing is Listing.TREE and self._viewed_time.player is None
         view = replace(
@@ -181,26 +136,16 @@ class DrawingScreen(TimedScreen):
             return
         moved, ready = self._place(parts), self._renderer.ready(self.screen)
         urgent = _IN_TABLE if self._view.gpu is None else _ON_GPUS
-        for name in (*urgent, *(name for name in _PARTS if name not in urgent)):
+        for name in (*urgent, *(name for name in self.parts if name not in urgent)):
             self._views[name].show(getattr(parts, name), width, moved=moved, ready=ready)
         self._renderer.flush()
 
-    def _room(self) -> Size:
-        """The size in cells."""
-        size = self.size
-        # The screen has no size before its first layout; the terminal has.
-        return size if size.width else self.app.size
-
     def _is_seen(self) -> bool:
-        """Whether this screen is the current one, or lies beneath a dialog and may be drawn."""
-        # Textual also treats the screen right under a page as current.
+        """Whether this screen is on top, or lies beneath a dialog and may be drawn."""
+        if not self.in_sight:
+            return False
         if self.app.screen is self:
             return True
-        for screen in reversed(self.app.screen_stack):
-            if screen is self:
-                break
-            if not screen.is_modal:
-                return False
         now = time.monotonic()
         if now - self._drawn_beneath < _BENEATH_SECONDS:
             return False
@@ -226,37 +171,3 @@ class DrawingScreen(TimedScreen):
             else:
                 self._key_pending = False
                 self.draw()
-
-    def _place(self, parts: Parts) -> bool:
-        """Set the heights of the parts; returns whether one has changed, which causes a layout."""
-        heights = (*(len(getattr(parts, name)) for name in _PARTS), int(self._view.editing))
-        if heights == self._heights:
-            return False
-        self._heights = heights
-        for name, view in self._views.items():
-            height = len(getattr(parts, name))
-            view.display = height > 0
-            view.styles.height = height
-        return True
-
-    def _show(self, after: View | ViewUpdate) -> None:
-        """Draw the next view, and show its message if it has one."""
-        if isinstance(after, ViewUpdate):
-            self._view = after.view
-            self.say(after.message)
-        else:
-            self._view = after
-            self.draw()
-
-    def say(self, message: str, *, lasting: bool = False) -> None:
-        """Show a message in place of the footer, longer if it may contain a path."""
-        self._show(replace(self._view, message=message))
-        seconds = _READING_SECONDS if lasting else _MESSAGE_SECONDS
-        self._expire_after(seconds if message else None)
-
-    def _expire_message(self) -> None:
-        self._show(replace(self._view, message=""))
-
-    def _clear_message(self) -> None:
-        """Remove the message about an earlier selection."""
-        self._view = update.clear_message(self._view)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpumon.config.key_action import Place
     from gpumon.findings.groups import JobGroup
     from gpumon.text.cells import Row
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
@@ -40,23 +39,17 @@ class JobScreen(PageScreen):
         self,
         viewed_time: ViewedTime,
         renderer: TerminalRenderer,
-        palette: Palette,
         job: JobGroup,
-        *,
-        readonly: bool = False,
     ) -> None:
         """Make the screen.
 
         Args:
             viewed_time: The data source.
             renderer: Writes changed cells.
-            palette: The colours.
             job: The job as it was listed.
-            readonly: Whether every signal is refused.
         """
-        super().__init__(viewed_time, renderer, palette)
+        super().__init__(viewed_time, renderer)
         self._view = JobView(job)
-        self._readonly = readonly
         self._left_at: float | None = None
 
     @property
@@ -67,7 +60,7 @@ class JobScreen(PageScreen):
     @property
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
-        end = [footer_key("end")] if self._can_end() and not self._view.gone else []
+        end = [footer_key("end")] if self._can_end and not self._view.gone else []
         return (footer_key("back"), *end, footer_key("notify", label="tell when ended"), SCROLL)
 
     def page(self, width: int) -> list[Row]:
@@ -97,13 +90,6 @@ class JobScreen(PageScreen):
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
         return process_sections(self._history, self._view.job.processes)
-
-    def _can_end(self) -> bool:
-        return not self._readonly and not self._viewed_time.is_past
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
-        """Disable ``end`` where no signal may be sent."""
-        return action != "end" or self._can_end()
 
     def action_tell(self) -> None:
         """Notify when it ends (toggle)."""

@@ -7,34 +7,30 @@ from typing import TYPE_CHECKING
 
 from gpumon.recording.playback.replay import STEP_SECONDS
 from gpumon.recording.recording import RecordingError
-from gpumon.ui.screens.painted import PaintedScreen
+from gpumon.ui.screens.list_screen import ListScreen
+from gpumon.ui.view import update
+from gpumon.ui.view.dashboard_layout import Layout
 from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
     from gpumon.recording.playback import Player
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.viewed_time import ViewedTime
 
 
-class TimedScreen(PaintedScreen):
+class TimedScreen(ListScreen[View, Layout]):
     """The key actions that move through the past and back to the present.
 
     Args:
         viewed_time: The source of snapshots and history.
         renderer: Writes changed cells.
-        palette: The colours.
+        view: The initial view.
     """
 
-    def __init__(
-        self, viewed_time: ViewedTime, renderer: TerminalRenderer, palette: Palette
-    ) -> None:
-        super().__init__(renderer, palette)
+    def __init__(self, viewed_time: ViewedTime, renderer: TerminalRenderer, view: View) -> None:
+        super().__init__(renderer, view, Layout(view))
         self._viewed_time = viewed_time
-
-    @abstractmethod
-    def _clear_message(self) -> None:
-        """Remove the message."""
 
     @abstractmethod
     def take(self) -> None:
@@ -64,7 +60,7 @@ class TimedScreen(PaintedScreen):
 
     def _moved(self) -> None:
         """Show another moment, without the message about the previous one."""
-        self._clear_message()
+        self._view = update.clear_message(self._view)
         self.take()
 
     def action_event(self, direction: int) -> None:
@@ -83,7 +79,7 @@ class TimedScreen(PaintedScreen):
         if mark is None:
             where = "after" if direction > 0 else "before"
             known = f"no event is known {where} this moment"
-            if not self._viewed_time.events_complete:
+            if not self._viewed_time.session.recording.events_complete:
                 known += ": the log has not been searched completely yet"
             self.say(known)
         else:

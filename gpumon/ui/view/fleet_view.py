@@ -14,6 +14,7 @@ from gpumon.filters.language import parse
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.model.processes import ProcessId
 from gpumon.ui.view.process_table import Sort
+from gpumon.ui.view.view import ScreenView
 
 if TYPE_CHECKING:
     from gpumon.fleet.terms import FleetProcessFilter, HostFilter
@@ -48,7 +49,7 @@ class ListView(Struct, frozen=True):
     follows_cursor: bool = True
 
 
-class FleetView(Struct, frozen=True):
+class FleetView(ScreenView, frozen=True):
     """What the user has chosen to see; the functions of ``fleet_update`` return the next view.
 
     Attributes:
@@ -58,9 +59,6 @@ class FleetView(Struct, frozen=True):
         users: That of the list of users.
         processes: That of the list of processes.
         columns: Keys of the columns of processes.
-        editing: Whether the filter line is open.
-        dialog_open: Whether a dialog, with keys of its own, is on top.
-        message: Replaces the keys in the footer.
     """
 
     interval: float
@@ -69,9 +67,6 @@ class FleetView(Struct, frozen=True):
     users: ListView = ListView(Sort("memory_used"))
     processes: ListView = ListView(Sort("memory_used"))
     columns: tuple[str, ...] = DEFAULT_COLUMNS
-    editing: bool = False
-    dialog_open: bool = False
-    message: str = ""
 
     @property
     def current(self) -> ListView:

@@ -26,6 +26,7 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.units import degree, memory_units
+from gpumon.ui.view.gpu_charts import least_rows
 from gpumon.ui.view.gpu_memory import holder_rows, holders_of, memory_rows, process_holders
 from gpumon.ui.view.gpu_text import short_name
 from gpumon.ui.view.page_layout import (
@@ -117,12 +118,10 @@ class Charts(Struct, frozen=True):
     Attributes:
         title: The heading.
         draw: Draws them at a width in a number of rows; what does not fit follows below.
-        least: The least number of rows for the main charts at a width.
     """
 
     title: str
     draw: Callable[[int, int], list[Row]]
-    least: Callable[[int], int]
 
 
 def last_values(history: History, gpu: Gpu) -> Gpu | None:
@@ -177,7 +176,7 @@ def gpu_rows(
     sentence = text_rows(account.sentence, inside) if unusual and account.sentence else []
     # The heading of the charts, and without a single holder the bar and the rest of the memory.
     bare = 1 + airy + len(memory_rows(account, (), inside, 1)) + len(sentence) + 1 + airy
-    left = height - len(rows) - bare - (0 if charts is None else charts.least(inside))
+    left = height - len(rows) - bare - (0 if charts is None else least_rows(inside))
     most = max(_LEAST_HOLDERS, min(_MOST_HOLDERS, left))
     rows += page_rows(
         [

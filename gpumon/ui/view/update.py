@@ -1,11 +1,12 @@
 """Pure functions that return the next view, one for each key or click that changes it.
 
-Each takes the view and the layout of the last drawing, which the key refers to.
+Each takes the view and the layout of the last drawing, which the key refers to. Some also return a
+message for the footer, shown for a few seconds; the empty message removes the one before.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -29,18 +30,6 @@ if TYPE_CHECKING:
     from gpumon.ui.view.view import View
 
 _SHIFT_CELLS = 8
-
-
-class ViewUpdate(NamedTuple):
-    """The next view, and a message for the footer.
-
-    Attributes:
-        view: The view.
-        message: A message for the footer, shown for a few seconds; empty removes the message.
-    """
-
-    view: View
-    message: str
 
 
 # -- the cursor and scrolling ------------------------------------------------------------------
@@ -210,7 +199,7 @@ def narrow(view: View, narrowing: ProcessFilter) -> View:
     return replace(view, narrowing=narrowing, top=0, top_on_gpu=0, follows_cursor=True)
 
 
-def toggle_only_gpu(view: View, layout: Layout) -> View | ViewUpdate:
+def toggle_only_gpu(view: View, layout: Layout) -> View | tuple[View, str]:
     """Show only the processes of the GPU under the cursor, or of all GPUs again.
 
     In the table it is the GPU of the process under the cursor.
@@ -219,7 +208,7 @@ def toggle_only_gpu(view: View, layout: Layout) -> View | ViewUpdate:
     if view.narrowing.gpu is None:
         gpu = view.gpu or _gpu_of_entry(layout)
         if gpu is None:
-            return ViewUpdate(view, f"choose a GPU first: {keycap('change_side')}")
+            return (view, f"choose a GPU first: {keycap('change_side')}")
     return clear_message(narrow(view, replace(view.narrowing, gpu=gpu)))
 
 
@@ -237,7 +226,7 @@ def toggle_mine(view: View, user: str) -> View:
 
 def toggle_only_user(
     view: View, layout: Layout, processes: Sequence[GpuProcess]
-) -> View | ViewUpdate:
+) -> View | tuple[View, str]:
     """Show only the processes of one user, or of all users again.
 
     It is the user of the line under the cursor, or who holds most memory of the GPU under it.
@@ -255,41 +244,41 @@ def toggle_only_user(
     elif entry is not None:
         users = entry.users
     else:
-        return ViewUpdate(view, f"{choose_first()}, or a GPU: {keycap('change_side')}")
+        return (view, f"{choose_first()}, or a GPU: {keycap('change_side')}")
     if not users:
-        return ViewUpdate(view, "no process is listed here")
+        return (view, "no process is listed here")
     return narrow_to_user(view, users[0])
 
 
-def narrow_to_user(view: View, user: str | None) -> View | ViewUpdate:
+def narrow_to_user(view: View, user: str | None) -> View | tuple[View, str]:
     """Show only the processes of a user; ``None`` is an unknown user."""
     if user is None:
-        return ViewUpdate(view, "whose these are is not visible here")
+        return (view, "whose these are is not visible here")
     return clear_message(narrow(view, replace(view.narrowing, mine=None, only_user=user)))
 
 
-def open_user(view: View, user: str | None) -> View | ViewUpdate:
+def open_user(view: View, user: str | None) -> View | tuple[View, str]:
     """List the processes of a user of the list of users."""
     return narrow_to_user(replace(view, listing=Listing.PROCESSES), user)
 
 
-def sort(view: View, _: Layout, column: str) -> ViewUpdate:
+def sort(view: View, _: Layout, column: str) -> tuple[View, str]:
     """Sort by a column; if the table is sorted by it already, reverse the order."""
     by_user = view.listing is Listing.USERS
     listed: Sequence[ColumnHeader] = USER_COLUMNS if by_user else COLUMNS
     chosen = next((one for one in listed if one.key == column), None)
     if chosen is None:
         label, back = COLUMN[column].label, keycap("users")
-        return ViewUpdate(view, f"{label} is no column of users; {back} goes back to processes")
+        return (view, f"{label} is no column of users; {back} goes back to processes")
     before = view.order
     descending = not before.descending if column == before.column else chosen.descends
     order = Sort(column, descending)
     view = replace(view, user_sort=order) if by_user else replace(view, sort=order)
     words = "descending" if descending else "ascending"
-    return ViewUpdate(replace(view, follows_cursor=True), f"sorted by {chosen.label}, {words}")
+    return (replace(view, follows_cursor=True), f"sorted by {chosen.label}, {words}")
 
 
-def sort_step(view: View, layout: Layout, step: int) -> View | ViewUpdate:
+def sort_step(view: View, layout: Layout, step: int) -> View | tuple[View, str]:
     """Sort by the next visible column, or by the one before."""
     keys = [column.key for column in layout.headers]
     if not keys:
@@ -299,7 +288,7 @@ def sort_step(view: View, layout: Layout, step: int) -> View | ViewUpdate:
     return sort(view, layout, keys[(at + step) % len(keys)])
 
 
-def reverse(view: View, layout: Layout) -> ViewUpdate:
+def reverse(view: View, layout: Layout) -> tuple[View, str]:
     """Reverse the order."""
     return sort(view, layout, view.order.column)
 
@@ -307,11 +296,11 @@ def reverse(view: View, layout: Layout) -> ViewUpdate:
 # -- tags --------------------------------------------------------------------------------------
 
 
-def tag(view: View, layout: Layout) -> View | ViewUpdate:
+def tag(view: View, layout: Layout) -> View | tuple[View, str]:
     """Tag or untag the processes under the cursor, and move to the next line."""
     entry = layout.entry
     if entry is None or not entry.processes:
-        return ViewUpdate(view, no_process(view, layout))
+        return (view, no_process(view, layout))
     members = frozenset(process.id for process in entry.processes)
     tags = view.tags - members if members <= view.tags else view.tags | members
     return move(replace(view, tags=tags), layout, 1)
@@ -345,12 +334,12 @@ def choose_first() -> str:
 # -- other parts of the screen -----------------------------------------------------------------
 
 
-def show_next_graph(view: View, layout: Layout) -> ViewUpdate:
+def show_next_graph(view: View, layout: Layout) -> tuple[View, str]:
     """Show the next value in the small graphs."""
     if not view.graph_fits:
-        return ViewUpdate(view, "at this size there is no room for the small graphs")
+        return (view, "at this size there is no room for the small graphs")
     graph = next_graph(view.graph, layout.gpus)
-    return ViewUpdate(replace(view, graph=graph.key), f"the small graph shows {graph.about}")
+    return (replace(view, graph=graph.key), f"the small graph shows {graph.about}")
 
 
 def show_cost(view: View, _: Layout) -> View:

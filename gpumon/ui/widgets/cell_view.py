@@ -56,13 +56,11 @@ class CellView(Widget):
     def __init__(
         self,
         renderer: TerminalRenderer,
-        palette: Palette,
         *,
         id: str | None = None,  # noqa: A002 - Textual's own name
     ) -> None:
         super().__init__(id=id)
         self._renderer = renderer
-        self._palette = palette
         self._rows: Sequence[Row] = []
         # The rows that the terminal shows; None where unknown.
         self._painted: list[Row | None] = []
@@ -76,9 +74,8 @@ class CellView(Widget):
         """The current rows."""
         return self._rows
 
-    def repaint(self, palette: Palette) -> None:
-        """Apply other colours."""
-        self._palette = palette
+    def repaint(self) -> None:
+        """Draw everything again, in the colours of now."""
         self._strips.clear()
         self.refresh()
 
@@ -166,7 +163,7 @@ class CellView(Widget):
         if known is not None and known[0] is row:
             return known[1]
         width = self.size.width
-        strip = CellStrip(fill(row, width), width, self._palette)
+        strip = CellStrip(fill(row, width), width, self._renderer.palette)
         self._strips[y] = (row, strip)
         return strip
 

@@ -1,0 +1,147 @@
+"""The base of the screens with a list, which the keys show in another way."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
+from gpumon.ui.view.view import ScreenView
+from gpumon.ui.widgets.filter_bar import FilterBar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from textual import events
+    from textual.app import ComposeResult
+
+    from gpumon.filters.language import Selection
+    from gpumon.ui.terminal.renderer import TerminalRenderer
+
+_P = ParamSpec("_P")
+_View = TypeVar("_View", bound=ScreenView)
+_Layout = TypeVar("_Layout")
+
+_READING_SECONDS = 10.0
+
+
+class ListScreen(PaintedScreen, Generic[_View, _Layout]):
+    """A screen whose keys give the next view, with a filter line above the footer.
+
+    Args:
+        renderer: Writes changed cells.
+        view: The initial view.
+        layout: Where nothing is drawn yet.
+    """
+
+    AUTO_FOCUS = ""
+    parts: ClassVar[tuple[str, ...]]
+    """The parts from top to bottom."""
+
+    def __init__(self, renderer: TerminalRenderer, view: _View, layout: _Layout) -> None:
+        super().__init__(renderer)
+        self._view = view
+        self._layout = layout
+        self._heights: tuple[int, ...] = ()
+        self._bar = FilterBar()
+
+    def compose(self) -> ComposeResult:
+        """Compose the parts from top to bottom."""
+        self._make_views(self.parts)
+        for name, view in self._views.items():
+            if name == "footer":
+                yield self._bar
+            yield view
+
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self.draw()
+
+    def on_screen_resume(self) -> None:
+        """Redraw: nothing was drawn while another screen was on top."""
+        self.draw()
+
+    def on_screen_suspend(self) -> None:
+        """Redraw without the footer's keys, which do not work under a dialog."""
+        self.draw()
+
+    @abstractmethod
+    def draw(self) -> None:
+        """Update all parts; unchanged cells are not sent."""
+
+    def _place(self, rows: object) -> bool:
+        """Set the heights of the parts; returns whether one has changed, which causes a layout."""
+        heights = (*(len(getattr(rows, name)) for name in self.parts), int(self._view.editing))
+        if heights == self._heights:
+            return False
+        self._heights = heights
+        for view, height in zip(self._views.values(), heights, strict=False):
+            view.display = height > 0
+            view.styles.height = height
+        return True
+
+    def _show(self, after: _View | tuple[_View, str]) -> None:
+        """Draw the next view, and show its message if it has one."""
+        if isinstance(after, tuple):
+            self._view, message = after
+            self.say(message)
+        else:
+            self._view = after
+            self.draw()
+
+    def say(self, message: str, *, lasting: bool = False) -> None:
+        """Show a message in place of the footer, longer if it may contain a path."""
+        self._view = replace(self._view, message=message)
+        seconds = _READING_SECONDS if lasting else MESSAGE_SECONDS
+        self._expire_after(seconds if message else None)
+        self.draw()
+
+    # -- the filter line -------------------------------------------------------------------------
+
+    @abstractmethod
+    def _narrowed(self, chosen: Selection[Any, Any]) -> _View:
+        """The view with another filter."""
+
+    @abstractmethod
+    def _point_at_visible(self) -> None:
+        """Move the cursor to a visible line if it is on none."""
+
+    def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
+        """Apply the typed filter; after an error the last valid filter stays."""
+        if self._view.editing:
+            view = self._view if event.filter is None else self._narrowed(event.filter)
+            self._show(replace(view, message=event.wrong))
+
+    def take_key(self, event: events.Key) -> bool:
+        """Handle a letter of the filter."""
+        if self._view.editing and event.is_printable and event.character:
+            self._bar.insert(event.character)
+            return True
+        return False
+
+    def _keep_filter(self) -> None:
+        """Close the filter line, and move the cursor to a visible line; stay after an error."""
+        read = self._bar.read()
+        self.on_filter_bar_changed(read)
+        if not read.wrong:
+            self._close_bar()
+            self._point_at_visible()
+            self.draw()
+
+    def _close_bar(self) -> None:
+        self._bar.close()
+        self._view = replace(self._view, editing=False, message="")
+
+
+def updating(
+    change: Callable[Concatenate[_View, _Layout, _P], _View | tuple[_View, str]],
+) -> Callable[Concatenate[ListScreen[_View, _Layout], _P], None]:
+    """Make an action from a function that returns the next view; it shows that view."""
+
+    def action(self: ListScreen[_View, _Layout], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        self._show(change(self._view, self._layout, *args, **kwargs))
+
+    return action

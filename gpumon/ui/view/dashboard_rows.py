@@ -35,6 +35,7 @@ from gpumon.ui.view.header_footer import (
     Moment,
     Scrolled,
     empty_rows,
+    exactly,
     footer_row,
     header_row,
     rule_facts,
@@ -84,18 +85,7 @@ class Parts(Struct, frozen=True):
 
     def all(self) -> list[Row]:
         """All rows of the screen."""
-        return [
-            *self.header,
-            *self.host,
-            *self.gpus,
-            *self.graphs,
-            *self.rule,
-            *self.processes,
-            *self.report,
-            *self.timeline,
-            *self.footer,
-            *self.tiny,
-        ]
+        return [row for name in self.__struct_fields__[1:] for row in getattr(self, name)]
 
 
 class Dashboard:
@@ -149,12 +139,12 @@ class Dashboard:
             layout,
             header=[_header(memo, snapshot, view, width)],
             host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
-            gpus=_filled(
+            gpus=exactly(
                 _gpus(memo, snapshot, history, states, layout, width), width, shape.gpus.rows
             ),
             graphs=graphs,
             rule=[_rule(memo, snapshot, history, states, layout, width)],
-            processes=_filled([*listed, *about_user], width, table),
+            processes=exactly([*listed, *about_user], width, table),
             report=report,
             timeline=timeline,
             footer=[_footer_of(memo, layout, width)],
@@ -486,9 +476,3 @@ def _silence(snapshot: Snapshot) -> float | None:
         and (since := gpu.sampled_at or gpu.status_since) is not None
     ]
     return max(ages, default=None)
-
-
-def _filled(rows: list[Row], width: int, height: int) -> list[Row]:
-    """Append blank rows up to the height."""
-    blank = fill((), width)
-    return rows + [blank] * (height - len(rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.findings import FindingKind, Severity
 from gpumon.fleet.fleet import HostOrigin, HostStatus
@@ -114,7 +115,6 @@ HOST_COLUMNS: tuple[HostColumn, ...] = (
         "GPU memory in use, of all there is.",
         lambda host: host.memory_used,
         11,
-        descends=True,
     ),
     HostColumn(
         "user",
@@ -161,19 +161,7 @@ def host_columns(hosts: Sequence[HostSummary], width: int) -> tuple[HostColumn, 
             left -= max(0, more)
     if "memory_used" in kept and left > _BAR:
         kept["memory_used"] += _BAR + 1
-    return tuple(_sized(one, kept[one.key]) for one in HOST_COLUMNS if one.key in kept)
-
-
-def _sized(column: HostColumn, width: int) -> HostColumn:
-    return HostColumn(
-        column.key,
-        column.label,
-        column.about,
-        column.value,
-        width,
-        column.left,
-        column.descends,
-    )
+    return tuple(replace(one, width=kept[one.key]) for one in HOST_COLUMNS if one.key in kept)
 
 
 def age_text(host: HostSummary, now: float, interval: float) -> str:
@@ -204,7 +192,6 @@ def host_row(
     age: str,
     status: str,
     width: int,
-    *,
     cursor: bool,
 ) -> Row:
     """One host.

@@ -22,11 +22,11 @@ from gpumon.text.formatting import (
 )
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS
 from gpumon.ui.view.fleet_view import FleetListing, host_filter, process_filter
-from gpumon.ui.view.group_rows import USER_COLUMNS
-from gpumon.ui.view.process_table import RowContext, in_order, sort_processes
+from gpumon.ui.view.group_rows import USER_COLUMNS, UserColumn, fitting_columns
+from gpumon.ui.view.process_table import RowContext, in_order, sort_processes, whole_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from gpumon.findings.groups import UserUse
     from gpumon.fleet.summary import HostSummary
@@ -73,23 +73,9 @@ class FleetEntry(Struct, frozen=True):
     process: GpuProcess | None = None
 
 
-class FleetUserColumn(Struct, frozen=True):
-    """A column of the list of users; see ``UserColumn``."""
-
-    key: str
-    label: str
-    width: int
-    about: str
-    text: Callable[[FleetUser], str]
-    value: Callable[[FleetUser], object]
-    style: str = ""
-    left: bool = False
-    descends: bool = True
-
-
 _ABOUT = {column.key: column.about for column in USER_COLUMNS}
-FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
-    FleetUserColumn(
+FLEET_USER_COLUMNS: tuple[UserColumn[FleetUser], ...] = (
+    UserColumn(
         "user",
         "USER",
         14,
@@ -100,7 +86,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         left=True,
         descends=False,
     ),
-    FleetUserColumn(
+    UserColumn(
         "gpu",
         "GPUS",
         5,
@@ -108,7 +94,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: number(use.gpus),
         lambda use: use.gpus,
     ),
-    FleetUserColumn(
+    UserColumn(
         "memory_used",
         "GPU-MEM",
         8,
@@ -117,7 +103,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: use.memory,
         "strong",
     ),
-    FleetUserColumn(
+    UserColumn(
         "idle",
         "IDLE-MEM",
         9,
@@ -126,7 +112,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: use.idle_memory,
         "state.note",
     ),
-    FleetUserColumn(
+    UserColumn(
         "processes",
         "PROCS",
         6,
@@ -135,7 +121,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: use.processes,
         "dim",
     ),
-    FleetUserColumn(
+    UserColumn(
         "age",
         "LONGEST",
         8,
@@ -144,7 +130,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: use.longest,
         "dim",
     ),
-    FleetUserColumn(
+    UserColumn(
         "host",
         "HOSTS",
         0,
@@ -192,23 +178,13 @@ def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> Flee
     ages = [use.longest for use in seen if use.longest is not None]
     return FleetUser(
         user,
-        _sum(use.gpus if isinstance(use, Owner) else len(use.gpus) for _, use in uses),
+        whole_sum(use.gpus if isinstance(use, Owner) else len(use.gpus) for _, use in uses),
         sum(use.processes for use in seen) if seen else None,
-        _sum(use.memory for _, use in uses),
-        _sum(use.idle_memory for _, use in uses),
+        whole_sum(use.memory for _, use in uses),
+        whole_sum(use.idle_memory for _, use in uses),
         tuple(name for name, _ in by_memory),
         max(ages, default=None),
     )
-
-
-def _sum(amounts: Iterable[int | None]) -> int | None:
-    """The sum; ``None`` if any amount is unknown."""
-    total = 0
-    for amount in amounts:
-        if amount is None:
-            return None
-        total += amount
-    return total
 
 
 def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[FleetEntry]:
@@ -274,24 +250,16 @@ def _seconds(context: RowContext) -> Callable[[ProcessId], float | None]:
     return idle
 
 
-def user_columns(width: int) -> tuple[FleetUserColumn, ...]:
+def user_columns(width: int) -> tuple[UserColumn[FleetUser], ...]:
     """The columns that fit; the last one is always there."""
-    left = width - 10
-    columns = []
-    for column in FLEET_USER_COLUMNS:
-        left -= column.width + 1
-        if left >= 0 or not column.width:
-            columns.append(column)
-    return tuple(columns)
+    return fitting_columns(FLEET_USER_COLUMNS, width - 10)
 
 
-def user_row(
-    use: FleetUser, columns: Sequence[FleetUserColumn], width: int, *, cursor: bool
-) -> Row:
+def user_row(use: FleetUser, width: int, cursor: bool) -> Row:
     """One user."""
     fields: list[Field] = [("▸" if cursor else " ", "")]
     left = width - 1
-    for column in columns:
+    for column in user_columns(width):
         size = column.width or max(0, left)
         text = _host_names(use.hosts, size) if not column.width else column.text(use)
         fields += [((fit if column.left else fit_right)(text, size), column.style), (" ", "")]

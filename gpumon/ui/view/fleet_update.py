@@ -15,7 +15,7 @@ from gpumon.ui.view.fleet_hosts import HOST_COLUMNS
 from gpumon.ui.view.fleet_layout import HostHeader
 from gpumon.ui.view.fleet_lists import FLEET_USER_COLUMNS
 from gpumon.ui.view.fleet_view import FleetListing, with_list
-from gpumon.ui.view.process_table import Sort
+from gpumon.ui.view.process_table import column_beside, next_sort
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ def narrow(view: FleetView, text: str) -> FleetView:
 def narrow_to_user(view: FleetView, user: str | None) -> FleetView | tuple[FleetView, str]:
     """Show the processes of a user; ``None`` is an unknown user."""
     if user is None:
-        return (view, "whose these are is not visible there")
+        return view, "whose these are is not visible there"
     quoted = user.replace('"', '""')
     text = f"user={user}" if user.isalnum() else f'user="{quoted}"'
     return narrow(replace(view, listing=FleetListing.PROCESSES, message=""), text)
@@ -114,7 +114,7 @@ def _headers(listing: FleetListing) -> Sequence[ColumnHeader]:
         return HOST_COLUMNS
     if listing is FleetListing.USERS:
         return FLEET_USER_COLUMNS
-    return (HostHeader(), *COLUMN.values())
+    return HostHeader(), *COLUMN.values()
 
 
 def sort(view: FleetView, _: FleetLayout, column: str) -> tuple[FleetView, str]:
@@ -123,23 +123,15 @@ def sort(view: FleetView, _: FleetLayout, column: str) -> tuple[FleetView, str]:
     chosen = next((one for one in _headers(view.listing) if one.key == column), None)
     if chosen is None:
         label = COLUMN[column].label if column in COLUMN else column.upper()
-        return (view, f"{label} is no column of {view.listing.value}")
-    same = column == listed.sort.column
-    descending = not listed.sort.descending if same else chosen.descends
-    order = Sort(column, descending)
-    words = "descending" if descending else "ascending"
-    after = with_list(view, replace(listed, sort=order, follows_cursor=True))
-    return (after, f"sorted by {chosen.label}, {words}")
+        return view, f"{label} is no column of {view.listing.value}"
+    order, message = next_sort(listed.sort, chosen)
+    return with_list(view, replace(listed, sort=order, follows_cursor=True)), message
 
 
 def sort_step(view: FleetView, layout: FleetLayout, step: int) -> FleetView | tuple[FleetView, str]:
     """Sort by the next visible column, or by the one before."""
-    keys = [column.key for column in layout.headers]
-    if not keys:
-        return view
-    column = view.current.sort.column
-    at = keys.index(column) if column in keys else -1
-    return sort(view, layout, keys[(at + step) % len(keys)])
+    column = column_beside(layout.headers, view.current.sort, step)
+    return view if column is None else sort(view, layout, column)
 
 
 def reverse(view: FleetView, layout: FleetLayout) -> tuple[FleetView, str]:

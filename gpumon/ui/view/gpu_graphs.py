@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.text.cells import Field, Row, braille, fill, row_width
 from gpumon.text.formatting import fit_right
@@ -74,10 +74,13 @@ def graph_rows(
     rows: list[Row] = []
     for place, graphs in enumerate(drawn):
         beside = snapshot.gpus[place * across : (place + 1) * across]
-        titles = [
-            memo.part(gpu.uuid)(_title, _title_values(gpu, states[gpu.uuid], graph), each)
-            for gpu in beside
-        ]
+        titles = []
+        for gpu in beside:
+            state = states[gpu.uuid]
+            sign, style = state_glyph(state), STATE_STYLES[state.severity]
+            stale = "stale" if is_stale(gpu, state) else ""
+            texts = (gpu.index, graph.key, *graph.now(gpu), sign, style, stale)
+            titles.append(memo.part(gpu.uuid)(_title, *texts, each))
         rest = width - len(titles) * (_GAP + each)
         rows += [memo.part(place)(_join_titles, rest, *titles), *graphs]
     return rows
@@ -118,45 +121,22 @@ def tile_at(snapshot: Snapshot, width: int, height: int, x: int, y: int) -> Gpu 
     return snapshot.gpus[place] if place < len(snapshot.gpus) else None
 
 
-class _TitleValues(NamedTuple):
-    """The values in a title: it is drawn again only when they change."""
-
-    gpu_index: int
-    key: str
-    value: str
-    unit: str
-    sign: str
-    style: str
-    stale: str
-
-
-def _title_values(gpu: Gpu, state: Finding, graph: Graph) -> _TitleValues:
-    stale = "stale" if is_stale(gpu, state) else ""
-    return _TitleValues(
-        gpu.index,
-        graph.key,
-        *graph.now(gpu),
-        state_glyph(state),
-        STATE_STYLES[state.severity],
-        stale,
-    )
-
-
 def _join_titles(rest: int, *titles: Row) -> Row:
     """Titles side by side, each as wide as its graph, and the cells to their right."""
     fields = [field for title in titles for field in ((" " * _GAP, ""), *title)]
     return (*fields, (" " * rest, ""))
 
 
-def _title(values: _TitleValues, width: int) -> Row:
+def _title(
+    index: int, key: str, value: str, unit: str, sign: str, style: str, stale: str, width: int
+) -> Row:
     """The GPU's index, its newest value, and the seconds that the graph shows."""
-    stale = values.stale
     fields: list[Field] = [
-        (f"{values.sign} ", values.style),
-        (f"{values.gpu_index:<2} ", stale or "strong"),
-        (f"{values.key} ", stale or "dim"),
-        (values.value, stale or "strong"),
-        (values.unit, stale or "dim"),
+        (f"{sign} ", style),
+        (f"{index:<2} ", stale or "strong"),
+        (f"{key} ", stale or "dim"),
+        (value, stale or "strong"),
+        (unit, stale or "dim"),
     ]
     room = width - row_width(fields)
     return fill([*fields, (fit_right(f"{2 * width} s", max(0, room)), "dim")], width)

@@ -67,15 +67,19 @@ def top_temperature(gpu: Gpu) -> int:
     return gpu.temperature_slowdown or _NO_SLOWDOWN
 
 
-UTIL = Graph(
-    "util",
-    "util",
-    "utilization_gpu",
-    "graph.util",
-    lambda _: 100,
-    "utilisation",
-    lambda gpu: _of(number(gpu.utilization_gpu), UNKNOWN, "%"),
-)
+def _percent_graph(key: str, label: str, field: str, style: str, about: str) -> Graph:
+    return Graph(
+        key,
+        label,
+        field,
+        style,
+        lambda _: 100,
+        about,
+        lambda gpu: _of(number(getattr(gpu, field)), UNKNOWN, "%"),
+    )
+
+
+UTIL = _percent_graph("util", "util", "utilization_gpu", "graph.util", "utilisation")
 MEMORY = Graph(
     "memory",
     "mem",
@@ -105,24 +109,8 @@ TEMPERATURE = Graph(
         temperature(gpu.temperature_gpu), temperature(gpu.temperature_slowdown), degree()
     ),
 )
-SMS = Graph(
-    "sm",
-    "SMs",
-    "sm_active",
-    "graph.util",
-    lambda _: 100,
-    "the SMs that have work",
-    lambda gpu: _of(number(gpu.sm_active), UNKNOWN, "%"),
-)
-DRAM = Graph(
-    "dram",
-    "DRAM",
-    "dram_active",
-    "graph.memory",
-    lambda _: 100,
-    "the traffic of GPU memory",
-    lambda gpu: _of(number(gpu.dram_active), UNKNOWN, "%"),
-)
+SMS = _percent_graph("sm", "SMs", "sm_active", "graph.util", "the SMs that have work")
+DRAM = _percent_graph("dram", "DRAM", "dram_active", "graph.memory", "the traffic of GPU memory")
 MAIN_GRAPHS = (UTIL, MEMORY, POWER, TEMPERATURE)
 """What nearly all GPUs report."""
 GRAPHS = (*MAIN_GRAPHS, SMS, DRAM)

@@ -29,10 +29,11 @@ from gpumon.ui.view.process_table import (
     process_row,
     sort_processes,
     visible_columns,
+    whole_sum,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.findings.groups import JobGroup
     from gpumon.model.snapshot import Gpu
@@ -104,21 +105,11 @@ def _merged(job: JobGroup) -> list[GpuUse]:
             uuid,
             index,
             instance,
-            memory_used=_sum(use.memory_used for use in uses),
-            sm=_sum(use.sm for use in uses),
+            memory_used=whole_sum(use.memory_used for use in uses),
+            sm=whole_sum(use.sm for use in uses),
         )
         for (index, uuid, instance), uses in sorted(on_gpu.items(), key=lambda pair: pair[0][0])
     ]
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """The sum; ``None`` if a value is unknown."""
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
 
 
 def _processes(job: JobGroup, load: str, context: RowContext, width: int) -> list[Row]:

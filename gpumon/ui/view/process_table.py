@@ -211,6 +211,26 @@ def in_order(
     return [item for _, item in known] + unknown
 
 
+def whole_sum(amounts: Iterable[int | None]) -> int | None:
+    """The sum; ``None`` if any amount is unknown."""
+    listed = list(amounts)
+    return None if None in listed else sum(filter(None, listed))
+
+
+def next_sort(now: Sort, column: ColumnHeader) -> tuple[Sort, str]:
+    """The order by a column, reversed if it is the order of now, and a message about it."""
+    descending = not now.descending if column.key == now.column else column.descends
+    words = "descending" if descending else "ascending"
+    return Sort(column.key, descending), f"sorted by {column.label}, {words}"
+
+
+def column_beside(columns: Sequence[ColumnHeader], sort: Sort, step: int) -> str | None:
+    """The column so many steps from the sorted one; ``None`` if there are no columns."""
+    keys = [column.key for column in columns]
+    at = keys.index(sort.column) if sort.column in keys else -1
+    return keys[(at + step) % len(keys)] if keys else None
+
+
 def _order(column: str, context: RowContext) -> Callable[[GpuProcess], object]:
     """The value that a column is sorted by."""
     # The text of these columns has no metric, or sorts differently from it.

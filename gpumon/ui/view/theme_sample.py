@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.color import Color, ColorSystem
+from rich.color import Color
+from rich.console import COLOR_SYSTEMS
 
 from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes import ThemeError, ThemeLibrary, resolve_styles
@@ -29,11 +30,6 @@ _STATES = (
     ("warning", "hot: SW thermal 4m"),
     ("critical", "lost since 13:58"),
 )
-_SYSTEMS = {
-    "standard": ColorSystem.STANDARD,
-    "256": ColorSystem.EIGHT_BIT,
-    "truecolor": ColorSystem.TRUECOLOR,
-}
 
 
 def show_theme(
@@ -85,7 +81,7 @@ def _table(name: str, colours: Mapping[str, str]) -> str:
 
 def _sgr_style(look: StyleColours, system: str) -> SgrStyle:
     fore, ground = (
-        Color.from_rgb(*colour).downgrade(_SYSTEMS.get(system, ColorSystem.STANDARD))
+        Color.from_rgb(*colour).downgrade(COLOR_SYSTEMS[system])
         for colour in (look.fore, look.ground)
     )
     return SgrStyle(

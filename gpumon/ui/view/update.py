@@ -15,7 +15,7 @@ from gpumon.ui.view.gpu_text import users_of_gpu
 from gpumon.ui.view.graph_choices import next_graph
 from gpumon.ui.view.group_rows import USER_COLUMNS
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.process_table import Sort
+from gpumon.ui.view.process_table import column_beside, next_sort
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def toggle_only_gpu(view: View, layout: Layout) -> View | tuple[View, str]:
     if view.narrowing.gpu is None:
         gpu = view.gpu or _gpu_of_entry(layout)
         if gpu is None:
-            return (view, f"choose a GPU first: {keycap('change_side')}")
+            return view, f"choose a GPU first: {keycap('change_side')}"
     return clear_message(narrow(view, replace(view.narrowing, gpu=gpu)))
 
 
@@ -244,16 +244,16 @@ def toggle_only_user(
     elif entry is not None:
         users = entry.users
     else:
-        return (view, f"{choose_first()}, or a GPU: {keycap('change_side')}")
+        return view, f"{choose_first()}, or a GPU: {keycap('change_side')}"
     if not users:
-        return (view, "no process is listed here")
+        return view, "no process is listed here"
     return narrow_to_user(view, users[0])
 
 
 def narrow_to_user(view: View, user: str | None) -> View | tuple[View, str]:
     """Show only the processes of a user; ``None`` is an unknown user."""
     if user is None:
-        return (view, "whose these are is not visible here")
+        return view, "whose these are is not visible here"
     return clear_message(narrow(view, replace(view.narrowing, mine=None, only_user=user)))
 
 
@@ -269,23 +269,16 @@ def sort(view: View, _: Layout, column: str) -> tuple[View, str]:
     chosen = next((one for one in listed if one.key == column), None)
     if chosen is None:
         label, back = COLUMN[column].label, keycap("users")
-        return (view, f"{label} is no column of users; {back} goes back to processes")
-    before = view.order
-    descending = not before.descending if column == before.column else chosen.descends
-    order = Sort(column, descending)
+        return view, f"{label} is no column of users; {back} goes back to processes"
+    order, message = next_sort(view.order, chosen)
     view = replace(view, user_sort=order) if by_user else replace(view, sort=order)
-    words = "descending" if descending else "ascending"
-    return (replace(view, follows_cursor=True), f"sorted by {chosen.label}, {words}")
+    return replace(view, follows_cursor=True), message
 
 
 def sort_step(view: View, layout: Layout, step: int) -> View | tuple[View, str]:
     """Sort by the next visible column, or by the one before."""
-    keys = [column.key for column in layout.headers]
-    if not keys:
-        return view
-    column = view.order.column
-    at = keys.index(column) if column in keys else -1
-    return sort(view, layout, keys[(at + step) % len(keys)])
+    column = column_beside(layout.headers, view.order, step)
+    return view if column is None else sort(view, layout, column)
 
 
 def reverse(view: View, layout: Layout) -> tuple[View, str]:
@@ -300,7 +293,7 @@ def tag(view: View, layout: Layout) -> View | tuple[View, str]:
     """Tag or untag the processes under the cursor, and move to the next line."""
     entry = layout.entry
     if entry is None or not entry.processes:
-        return (view, no_process(view, layout))
+        return view, no_process(view, layout)
     members = frozenset(process.id for process in entry.processes)
     tags = view.tags - members if members <= view.tags else view.tags | members
     return move(replace(view, tags=tags), layout, 1)
@@ -337,9 +330,9 @@ def choose_first() -> str:
 def show_next_graph(view: View, layout: Layout) -> tuple[View, str]:
     """Show the next value in the small graphs."""
     if not view.graph_fits:
-        return (view, "at this size there is no room for the small graphs")
+        return view, "at this size there is no room for the small graphs"
     graph = next_graph(view.graph, layout.gpus)
-    return (replace(view, graph=graph.key), f"the small graph shows {graph.about}")
+    return replace(view, graph=graph.key), f"the small graph shows {graph.about}"
 
 
 def show_cost(view: View, _: Layout) -> View:

@@ -21,7 +21,7 @@ from gpumon.text.units import memory_units
 from gpumon.ui.view.chart_plot import EDGE, Scale, Span, plot
 from gpumon.ui.view.gpu_charts import window_seconds
 from gpumon.ui.view.page_layout import moment_text
-from gpumon.ui.view.process_table import gpu_list
+from gpumon.ui.view.process_table import gpu_list, whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -202,8 +202,7 @@ def _idle_rows(
         rows.append(fill([*fields, (fit(command_line(process), left), "dim")], width))
     if len(shown) < len(idle):
         hidden = idle[len(shown) :]
-        sizes = [process.memory_used for process, _ in hidden]
-        total = None if None in sizes else sum(size or 0 for size in sizes)
+        total = whole_sum(process.memory_used for process, _ in hidden)
         text = f" +{len(hidden)} more idle, {memory_size(total)}"
         rows.append(fill([(text, "state.note")], width))
     return rows

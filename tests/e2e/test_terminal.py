@@ -552,16 +552,6 @@ def assert_keys_are_read(program: str) -> None:
         assert left_clean(screen)
 
 
-def test_keys_are_read_where_textual_keeps_its_parser_elsewhere() -> None:
-    moved = (
-        "import gpumon.ui.terminal.driver as driver\n"
-        "driver.LenientParser = None\n"
-        "from tests.demo import main\n"
-        "raise SystemExit(main())\n"
-    )
-    assert_keys_are_read(moved)
-
-
 @pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2048, reason="too few files")
 def test_keys_are_read_among_thousands_of_open_files() -> None:
     crowded = (

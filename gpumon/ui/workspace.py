@@ -72,7 +72,6 @@ class Workspace:
         self.viewed_time = ViewedTime(session, self._wakeup.wake)
         self.kill_controller = KillController(app, session, self._show_reports, app.say)
         self.dashboard = DashboardScreen(
-            session,
             self.viewed_time,
             self.kill_controller,
             renderer,

@@ -60,7 +60,7 @@ class Shown:
     def frame(self, rows: list[Row]) -> list[int]:
         """The lines that are written of a frame, in their order."""
         self.renderer.written.clear()
-        self.view._rows = rows
+        self.view.rows = rows
         self.view._write(PLACE)
         return list(self.renderer.written)
 

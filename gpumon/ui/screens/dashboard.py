@@ -22,6 +22,7 @@ from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.drawing import DrawingScreen
 from gpumon.ui.screens.list_screen import updating
 from gpumon.ui.screens.painted import TellRequested
+from gpumon.ui.screens.timed import next_of
 from gpumon.ui.view import update
 from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, is_tiny
 from gpumon.ui.view.footer_keys import footer_keys
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.system.folders import Folder
     from gpumon.ui.view.help_page import HelpSection
-    from gpumon.ui.view.table_entries import TableEntry
     from gpumon.ui.view.view import View, Watched
 
 INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -114,15 +114,6 @@ class DashboardScreen(DrawingScreen):
                 self.post_message(LeaveRequested())
         self._show(update.clear_message(self._view))
 
-    @property
-    def _gpus(self) -> Sequence[Gpu]:
-        return () if self._snapshot is None else self._snapshot.gpus
-
-    @property
-    def _entry(self) -> TableEntry | None:
-        """The line under the cursor."""
-        return self._layout.entry
-
     # -- the table -------------------------------------------------------------------------------
 
     action_only_gpu = updating(update.toggle_only_gpu)
@@ -163,7 +154,7 @@ class DashboardScreen(DrawingScreen):
         return update.narrow(self._view, replace(self._view.narrowing, filter=chosen))
 
     def _point_at_visible(self) -> None:
-        if self._entry is None and self._view.gpu is None:
+        if self._layout.entry is None and self._view.gpu is None:
             self._view = update.move_to(self._view, self._layout, self._view.top)
 
     def take_key(self, event: events.Key) -> bool:
@@ -203,7 +194,7 @@ class DashboardScreen(DrawingScreen):
 
     def action_open(self) -> None:
         """Open the line under the cursor; while a filter is typed, keep the filter."""
-        entry = self._entry
+        entry = self._layout.entry
         if self._view.editing:
             self._keep_filter()
         elif self._view.gpu is not None:
@@ -220,17 +211,17 @@ class DashboardScreen(DrawingScreen):
     def action_copy(self) -> None:
         """Copy a line to the clipboard, and show it."""
         if self._view.gpu is not None:
-            self.say(copy(self.app, assignment_line([self._view.gpu], self._gpus)))
+            self.say(copy(self.app, assignment_line([self._view.gpu], self._layout.gpus)))
         elif self._viewed_time.is_past:
             self.say(PAST_NUMBER)
-        elif (entry := self._entry) is not None and entry.process is not None:
+        elif (entry := self._layout.entry) is not None and entry.process is not None:
             self.say(copy_kill(self.app, entry.process.id, self._session.machine))
         else:
             self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
 
     def action_tell(self) -> None:
         """Notify when the GPU under the cursor is free, or the process or job ends (toggle)."""
-        gpu, entry = self._layout.gpu, self._entry
+        gpu, entry = self._layout.gpu, self._layout.entry
         subject: Gpu | GpuProcess | JobGroup | None = gpu
         if gpu is None and entry is not None:
             subject = entry.job or (entry.process if entry.processes else None)
@@ -270,7 +261,7 @@ class DashboardScreen(DrawingScreen):
 
     def _chosen(self) -> tuple[Sequence[Target], str]:
         """The tagged processes, or without any those under the cursor, and a job's name."""
-        entry, snapshot = self._entry, self._snapshot
+        entry, snapshot = self._layout.entry, self._snapshot
         if snapshot is None:
             return (), ""
         if self._view.tags:
@@ -297,13 +288,7 @@ class DashboardScreen(DrawingScreen):
         if self.change_speed(step):
             return
         collector = self._session.collector
-        now = collector.interval
-        longer = [value for value in INTERVALS if value > now + 1e-9]
-        shorter = [value for value in INTERVALS if value < now - 1e-9]
-        if step > 0 and longer:
-            collector.interval = longer[0]
-        elif step < 0 and shorter:
-            collector.interval = shorter[-1]
+        collector.interval = next_of(INTERVALS, collector.interval, step)
         self._view = replace(self._view, interval=collector.interval)
         self.say(f"a sample every {interval_text(self._view.interval)}")
 
@@ -345,7 +330,7 @@ class DashboardScreen(DrawingScreen):
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
-        gpu, entry = self._layout.gpu, self._entry
+        gpu, entry = self._layout.gpu, self._layout.entry
         if self._snapshot is None or (gpu is None and entry is None):
             return []
         # A paused screen shows an earlier moment than the history's.
@@ -395,7 +380,7 @@ class DashboardScreen(DrawingScreen):
 
     def _click_key(self, x: int) -> None:
         if not self._view.message:
-            keys = footer_keys(self._view, self._entry)
+            keys = footer_keys(self._view, self._layout.entry)
             click_key(self, key_at(keys, self.size.width, x))
 
     def _click_time(self, x: int) -> None:

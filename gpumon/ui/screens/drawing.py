@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from gpumon.ui.kill_controller import KillController
-    from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.table_entries import ProcessFilter
@@ -40,7 +39,6 @@ class DrawingScreen(TimedScreen):
 
     def __init__(
         self,
-        session: Session,
         viewed_time: ViewedTime,
         kill_controller: KillController,
         renderer: TerminalRenderer,
@@ -50,17 +48,17 @@ class DrawingScreen(TimedScreen):
         """Make the screen.
 
         Args:
-            session: The data sources.
-            viewed_time: The source of snapshots and history.
+            viewed_time: The session, and the source of snapshots and history.
             kill_controller: Ends processes.
             renderer: Writes changed cells.
             narrowing: The initial process filter.
             options: Columns, order, keys.
         """
+        session = viewed_time.session
         view = first_view(
             session.collector.interval, narrowing, options, readonly=session.host.readonly
         )
-        super().__init__(viewed_time, renderer, view)
+        super().__init__(viewed_time, renderer, view, options.config_error)
         self._session = session
         self._kill_controller = kill_controller
         self._dashboard = Dashboard(viewed_time.history)
@@ -70,14 +68,6 @@ class DrawingScreen(TimedScreen):
         self._shown_trouble = ""
         self._catch_up_timer: Timer | None = None
         self._key_pending = False
-        self._config_error = options.config_error
-
-    def on_mount(self) -> None:
-        """Set the heights of the parts before the first layout."""
-        if self._config_error:
-            self.say(self._config_error, lasting=True)
-        else:
-            self.draw()
 
     def on_screen_resume(self) -> None:
         """Draw at once, also beneath a dialog. Textual also calls the handler of the base."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gpumon.model.processes import ProcessId
     from gpumon.system.clock import Clock
     from gpumon.ui.terminal.renderer import TerminalRenderer
-    from gpumon.ui.view.fleet_lists import FleetEntry
 
 _CLOCK_SECONDS = 0.25
 """Seconds between two looks at the clock."""
@@ -75,17 +74,15 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             source: What the hosts are if they are not real, such as ``DEMO``.
             config_error: The errors in the configuration; empty if there are none.
         """
-        super().__init__(renderer, view, FleetLayout(view))
+        super().__init__(renderer, view, FleetLayout(view), config_error)
         self._summaries = summaries
         self._picture = FleetPicture()
         self._clock = clock
         self._source = source
-        self._config_error = config_error
         self._drawn: tuple[object, int] = None, 0
 
     def on_mount(self) -> None:
-        """Draw it, and follow the clock."""
-        self.say(self._config_error, lasting=True)
+        """Follow the clock. Textual also calls the handler of the base."""
         self.set_interval(_CLOCK_SECONDS, self.look)
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -117,11 +114,6 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             self._views[name].show(getattr(parts, name), width, moved=moved)
         self._renderer.flush()
 
-    @property
-    def _entry(self) -> FleetEntry | None:
-        """The line under the cursor."""
-        return self._layout.entry
-
     # -- keys ------------------------------------------------------------------------------------
 
     action_move = updating(fleet_update.move)
@@ -136,7 +128,7 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
 
     def action_open(self) -> None:
         """Open the line under the cursor; while a filter is typed, keep the filter."""
-        entry = self._entry
+        entry = self._layout.entry
         if self._view.editing:
             self._keep_filter()
         elif entry is None:
@@ -171,12 +163,12 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
         return fleet_update.narrow(self._view, chosen.text)
 
     def _point_at_visible(self) -> None:
-        if self._entry is None:
+        if self._layout.entry is None:
             self._view = fleet_update.move_to(self._view, self._layout, self._view.current.top)
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``: the worst state of a host, as its line has it."""
-        host = None if self._entry is None else self._entry.host
+        host = None if self._layout.entry is None else self._layout.entry.host
         if host is None or self._view.listing is not FleetListing.HOSTS:
             return []
         sections = []

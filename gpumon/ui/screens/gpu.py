@@ -49,13 +49,6 @@ class GpuScreen(PageScreen):
         renderer: TerminalRenderer,
         uuid: str,
     ) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The data source.
-            renderer: Writes changed cells.
-            uuid: UUID of the GPU.
-        """
         super().__init__(viewed_time, renderer)
         self._uuid = uuid
         self._window = DEFAULT_WINDOW

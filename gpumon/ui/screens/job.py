@@ -41,13 +41,6 @@ class JobScreen(PageScreen):
         renderer: TerminalRenderer,
         job: JobGroup,
     ) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The data source.
-            renderer: Writes changed cells.
-            job: The job as it was listed.
-        """
         super().__init__(viewed_time, renderer)
         self._view = JobView(job)
         self._left_at: float | None = None

@@ -35,18 +35,22 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
         renderer: Writes changed cells.
         view: The initial view.
         layout: Where nothing is drawn yet.
+        config_error: The errors in the configuration; empty if there are none.
     """
 
     AUTO_FOCUS = ""
     parts: ClassVar[tuple[str, ...]]
     """The parts from top to bottom."""
 
-    def __init__(self, renderer: TerminalRenderer, view: _View, layout: _Layout) -> None:
+    def __init__(
+        self, renderer: TerminalRenderer, view: _View, layout: _Layout, config_error: str = ""
+    ) -> None:
         super().__init__(renderer)
         self._view = view
         self._layout = layout
         self._heights: tuple[int, ...] = ()
         self._bar = FilterBar()
+        self._config_error = config_error
 
     def compose(self) -> ComposeResult:
         """Compose the parts from top to bottom."""
@@ -56,21 +60,9 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
                 yield self._bar
             yield view
 
-    def on_resize(self) -> None:
-        """Draw for the new size."""
-        self.draw()
-
-    def on_screen_resume(self) -> None:
-        """Redraw: nothing was drawn while another screen was on top."""
-        self.draw()
-
-    def on_screen_suspend(self) -> None:
-        """Redraw without the footer's keys, which do not work under a dialog."""
-        self.draw()
-
-    @abstractmethod
-    def draw(self) -> None:
-        """Update all parts; unchanged cells are not sent."""
+    def on_mount(self) -> None:
+        """Draw before the first layout."""
+        self.say(self._config_error, lasting=True)
 
     def _place(self, rows: object) -> bool:
         """Set the heights of the parts; returns whether one has changed, which causes a layout."""

@@ -60,12 +60,6 @@ class PageScreen(PaintedScreen):
     """
 
     def __init__(self, viewed_time: ViewedTime, renderer: TerminalRenderer) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The data source.
-            renderer: Writes changed cells.
-        """
         super().__init__(renderer)
         self._viewed_time = viewed_time
         self._rows: list[Row] = []
@@ -126,18 +120,6 @@ class PageScreen(PaintedScreen):
         """Show it at once, then update it repeatedly."""
         self.renew()
         self.set_interval(REBUILD_SECONDS, self._refresh_page)
-
-    def on_resize(self) -> None:
-        """Rebuild the rows for the new width."""
-        self.renew()
-
-    def on_screen_resume(self) -> None:
-        """Redraw: nothing was drawn while another screen was on top."""
-        self.renew()
-
-    def on_screen_suspend(self) -> None:
-        """Redraw without the footer's keys, which do not work under a dialog."""
-        self.draw()
 
     def _refresh_page(self) -> None:
         """Rebuild the rows if their data has changed."""

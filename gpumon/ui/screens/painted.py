@@ -28,11 +28,7 @@ _WHEEL_ROWS = 3
 
 
 class TellRequested(Message):
-    """The user wants to be told when a GPU is free, or a process or job has ended, or no longer.
-
-    Attributes:
-        subject: The GPU, process or job.
-    """
+    """The user wants to be told when a GPU is free, or a process or job has ended, or no longer."""
 
     def __init__(self, subject: Gpu | GpuProcess | JobGroup) -> None:
         super().__init__()
@@ -73,6 +69,26 @@ class PaintedScreen(Screen[None]):
     def _make_views(self, names: Iterable[str]) -> None:
         """Make the parts of the screen."""
         self._views = {name: CellView(self._renderer, id=name) for name in names}
+
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self.renew()
+
+    def on_screen_resume(self) -> None:
+        """Redraw: nothing was drawn while another screen was on top."""
+        self.renew()
+
+    def on_screen_suspend(self) -> None:
+        """Redraw without the footer's keys, which do not work under a dialog."""
+        self.draw()
+
+    @abstractmethod
+    def draw(self) -> None:
+        """Update all parts; unchanged cells are not sent."""
+
+    def renew(self) -> None:
+        """Draw also what does not change with every key."""
+        self.draw()
 
     def repaint(self) -> None:
         """Draw everything again, in the colours of now."""

@@ -48,13 +48,6 @@ class ProcessScreen(PageScreen):
         renderer: TerminalRenderer,
         process: ProcessId,
     ) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The source of snapshots.
-            renderer: Writes changed cells.
-            process: The process.
-        """
         super().__init__(viewed_time, renderer)
         self._who = process
         self._view = ProcessView(GpuProcess(id=process, type="", uses=()))

@@ -14,9 +14,18 @@ from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpumon.recording.playback import Player
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.viewed_time import ViewedTime
+
+
+def next_of(values: Sequence[float], now: float, step: int) -> float:
+    """The next larger or smaller of ascending values; the value of now after the last one."""
+    if step > 0:
+        return next((value for value in values if value > now + 1e-9), now)
+    return next((value for value in reversed(values) if value < now - 1e-9), now)
 
 
 class TimedScreen(ListScreen[View, Layout]):
@@ -26,10 +35,17 @@ class TimedScreen(ListScreen[View, Layout]):
         viewed_time: The source of snapshots and history.
         renderer: Writes changed cells.
         view: The initial view.
+        config_error: See ``ListScreen``.
     """
 
-    def __init__(self, viewed_time: ViewedTime, renderer: TerminalRenderer, view: View) -> None:
-        super().__init__(renderer, view, Layout(view))
+    def __init__(
+        self,
+        viewed_time: ViewedTime,
+        renderer: TerminalRenderer,
+        view: View,
+        config_error: str = "",
+    ) -> None:
+        super().__init__(renderer, view, Layout(view), config_error)
         self._viewed_time = viewed_time
 
     @abstractmethod
@@ -127,13 +143,7 @@ class TimedScreen(ListScreen[View, Layout]):
         # Imported here, because most runs never play anything.
         from gpumon.recording.playback import SPEEDS
 
-        now = player.playing.speed
-        faster = [speed for speed in SPEEDS if speed > now * 1.001]
-        slower = [speed for speed in SPEEDS if speed < now * 0.999]
-        if step > 0 and faster:
-            player.speed = faster[0]
-        elif step < 0 and slower:
-            player.speed = slower[-1]
+        player.speed = next_of(SPEEDS, player.playing.speed, step)
         self.say(f"playback speed {player.playing.speed:g}×")
         return True
 

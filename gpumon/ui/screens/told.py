@@ -39,13 +39,6 @@ class ToldScreen(PageScreen):
         renderer: TerminalRenderer,
         alerts: AlertController,
     ) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The data source.
-            renderer: Writes changed cells.
-            alerts: Has told it.
-        """
         super().__init__(viewed_time, renderer)
         self._alerts = alerts
         self._notices: tuple[Notice, ...] = ()

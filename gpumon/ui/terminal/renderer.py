@@ -50,14 +50,12 @@ class TerminalRenderer:
     Attributes:
         palette: The colours.
         writer: Receives the cells.
-        synchronized: Whether the terminal shows only complete frames (DEC mode 2026).
         interactive: Whether the current drawing is the effect of a key; see ``in_background``.
     """
 
     def __init__(self, app: App[int], palette: Palette) -> None:
         self._app = app
         self.use(palette)
-        self.synchronized = False
         self._pacing = Pacing()
         self.interactive = True
 
@@ -108,7 +106,6 @@ class TerminalRenderer:
 
     def answered(self) -> None:
         """The terminal has shown everything written before its query."""
-        self.synchronized = True
         self._pacing.answered(time.monotonic())
 
     def flush(self) -> None:
@@ -117,7 +114,8 @@ class TerminalRenderer:
         driver = self._app._driver  # noqa: SLF001 - see above
         # Once the app ends, the terminal is restored while screens may still be drawn.
         if frame and driver is not None and self._app.is_running:
-            if self.synchronized:
+            # It knows the mode, and so shows only complete frames (DEC mode 2026).
+            if self._pacing.heard:
                 frame = f"{_SYNC_START}{frame}{_SYNC_END}"
             if self._pacing.wrote(len(frame), time.monotonic()):
                 frame += QUESTION

@@ -21,6 +21,7 @@ from gpumon.ui.view.dashboard_layout import (
     table_context,
 )
 from gpumon.ui.view.footer_keys import ALWAYS, footer_keys
+from gpumon.ui.view.frame import Frame
 from gpumon.ui.view.gpu_graphs import graph_rows
 from gpumon.ui.view.gpu_panels import panel_rows
 from gpumon.ui.view.gpu_table import gpu_rows
@@ -29,7 +30,6 @@ from gpumon.ui.view.gpu_text import (
     STATE_STYLES,
     load_word,
 )
-from gpumon.ui.view.graph_choices import GRAPH
 from gpumon.ui.view.group_rows import job_row, user_columns, user_row
 from gpumon.ui.view.header_footer import (
     Moment,
@@ -49,15 +49,12 @@ from gpumon.ui.view.process_table import RowMarks, heading_row, process_row
 from gpumon.ui.view.table_entries import Listing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from gpumon.config.columns import Column
-    from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.dashboard_layout import TableContext
-    from gpumon.ui.view.process_table import ColumnHeader, RowContext, Sort
-    from gpumon.ui.view.table_entries import Key, TableEntry
+    from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
+    from gpumon.ui.view.process_table import RowContext
+    from gpumon.ui.view.table_entries import Key
     from gpumon.ui.view.view import View
 
 _MOST_REPORT_ROWS = 8
@@ -131,19 +128,16 @@ class Dashboard:
         timeline = _timeline_rows(snapshot, view, width)
         table = shape.table - len(report) - len(timeline) - view.editing
         layout = lay_out(memo, context, snapshot, view, width, shape, max(0, table - 1))
-        listed = _processes(memo, snapshot, layout, context.row, width)
-        room = table - len(listed)
-        about_user = _user_rows(memo, snapshot, context, layout, width, room)
-        graphs = graph_rows(memo, snapshot, history, states, width, shape.tiles, GRAPH[view.graph])
+        frame = Frame(memo, snapshot, history, states, layout.view, width)
+        listed = _processes(frame, layout, context.row)
+        about_user = _user_rows(frame, layout, context, table - len(listed))
         return Parts(
             layout,
-            header=[_header(memo, snapshot, view, width)],
+            header=[_header(frame)],
             host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
-            gpus=exactly(
-                _gpus(memo, snapshot, history, states, layout, width), width, shape.gpus.rows
-            ),
-            graphs=graphs,
-            rule=[_rule(memo, snapshot, history, states, layout, width)],
+            gpus=exactly(_gpus(frame, shape.gpus, layout.line_columns), width, shape.gpus.rows),
+            graphs=graph_rows(frame, shape.tiles),
+            rule=[_rule(frame, shape.gpus, layout)],
             processes=exactly([*listed, *about_user], width, table),
             report=report,
             timeline=timeline,
@@ -202,56 +196,24 @@ def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, second: f
     return memo.by(key, gpu_state, history, gpu)
 
 
-def _header(memo: Memo, snapshot: Snapshot, view: View, width: int) -> Row:
-    moment = _moment(snapshot, view)
+def _header(frame: Frame) -> Row:
+    snapshot, width = frame.snapshot, frame.width
+    moment = _moment(snapshot, frame.view)
     # The header depends on the GPUs only through ``moment.age``.
     key = (int(snapshot.time), snapshot.host, snapshot.source, moment, width)
-    return memo.by(key, header_row, snapshot, moment, width)
+    return frame.memo.by(key, header_row, snapshot, moment, width)
 
 
-def _gpus(
-    memo: Memo,
-    snapshot: Snapshot,
-    history: History,
-    states: Mapping[str, Finding],
-    layout: Layout,
-    width: int,
-) -> list[Row]:
-    view, shape, columns = layout.view, layout.shape, layout.line_columns
-    assert shape is not None  # noqa: S101 - there are GPUs
-    graph = GRAPH[view.graph]
+def _gpus(frame: Frame, shape: GpusShape, columns: LineColumns | None) -> list[Row]:
     if columns is None:
-        height = shape.gpus.panels
-        return panel_rows(
-            memo, snapshot, history, states, width, height, view.gpu, graph, view.watched.gpus
-        )
-    top = view.gpus_top
-    return gpu_rows(
-        memo,
-        snapshot,
-        history,
-        states,
-        columns,
-        width,
-        shape.gpus,
-        top,
-        view.gpu,
-        graph,
-        view.watched.gpus,
-    )
+        return panel_rows(frame, shape.panels)
+    return gpu_rows(frame, columns, shape)
 
 
-def _rule(
-    memo: Memo,
-    snapshot: Snapshot,
-    history: History,
-    states: Mapping[str, Finding],
-    layout: Layout,
-    width: int,
-) -> Row:
+def _rule(frame: Frame, shape: GpusShape, layout: Layout) -> Row:
     """The line between GPUs and processes."""
-    view, hidden = layout.view, layout.hidden_gpus
-    notes = (_on_gpu(layout), _counted_since(snapshot, history, view))
+    snapshot, view, hidden = frame.snapshot, frame.view, layout.hidden_gpus
+    notes = (_on_gpu(layout), _counted_since(snapshot, frame.history, view))
     scrolled = Scrolled(
         _narrowing_words(snapshot, view),
         len(layout.entries),
@@ -259,12 +221,12 @@ def _rule(
         layout.room,
         view.gpus_top,
         hidden - view.gpus_top,
-        _worst_hidden(snapshot, states, layout) if hidden else None,
+        _worst_hidden(frame, shape.in_sight) if hidden else None,
         tuple(filter(None, notes)),
         _narrowed_to(layout),
     )
-    key = (scrolled, width, rule_facts(snapshot), layout.shown, snapshot.processes)
-    return memo.by(key, rule_row, snapshot, layout.shown, scrolled, width)
+    key = (scrolled, frame.width, rule_facts(snapshot), layout.shown, snapshot.processes)
+    return frame.memo.by(key, rule_row, snapshot, layout.shown, scrolled, frame.width)
 
 
 def _narrowed_to(layout: Layout) -> str:
@@ -294,16 +256,13 @@ def _counted_since(snapshot: Snapshot, history: History, view: View) -> str:
     return f"GPU-HOURS since {moment_text(history.started, snapshot.time)}"
 
 
-def _worst_hidden(
-    snapshot: Snapshot, states: Mapping[str, Finding], layout: Layout
-) -> Field | None:
+def _worst_hidden(frame: Frame, shown: int) -> Field | None:
     """The state of the worst hidden GPU, if it is a warning or worse."""
-    assert layout.shape is not None  # noqa: S101 - there are GPUs
-    above, shown = layout.view.gpus_top, layout.shape.gpus.in_sight
+    above = frame.view.gpus_top
     worst: Finding | None = None
     index = line = 0
-    for gpu in snapshot.gpus:
-        state = states[gpu.uuid]
+    for gpu in frame.snapshot.gpus:
+        state = frame.states[gpu.uuid]
         in_sight = above <= line < above + shown
         if not in_sight and (worst is None or state.severity > worst.severity):
             worst, index = state, gpu.index
@@ -313,31 +272,21 @@ def _worst_hidden(
     return f"GPU {index}: {printable(worst.brief)}", STATE_STYLES[worst.severity]
 
 
-def _processes(
-    memo: Memo, snapshot: Snapshot, layout: Layout, context: RowContext, width: int
-) -> list[Row]:
+def _processes(frame: Frame, layout: Layout, context: RowContext) -> list[Row]:
     """The heading and the visible lines of the table."""
-    view = layout.view
-    return memo(
-        _table,
-        memo.part(process_row),
-        context,
-        view.order,
-        # The cursor may be on a GPU instead.
-        view.cursor if view.gpu is None else None,
-        None if layout.gpu is None else layout.gpu.index,
-        view.tags,
-        view.watched.processes,
-        view.shift,
-        width,
-        _empty_text(snapshot, layout, width),
-        load_word(snapshot.gpus),
-        layout.columns,
-        layout.headers,
-        view.table_top,
-        layout.room,
+    memo, snapshot, _, _, view, width = frame
+    gpu = layout.gpu
+    # The cursor may be on a GPU instead.
+    cursor = view.cursor if view.gpu is None else None
+    first_gpu = None if gpu is None else gpu.index
+    texts = load_word(snapshot.gpus), _empty_text(snapshot, layout, width)
+    key = (
+        *(context, view.order, cursor, first_gpu, view.tags, view.watched.processes, view.shift),
+        *(width, texts, layout.columns, layout.headers, view.table_top, layout.room),
         layout.entries,
     )
+    part = memo.part(process_row)
+    return memo.by(key, _table, part, layout, context, cursor, first_gpu, width, *texts)
 
 
 def _empty_text(snapshot: Snapshot, layout: Layout, width: int) -> str:
@@ -351,32 +300,26 @@ def _empty_text(snapshot: Snapshot, layout: Layout, width: int) -> str:
 
 def _table(
     memo: Memo,
+    layout: Layout,
     context: RowContext,
-    order: Sort,
     cursor: Key | None,
     first_gpu: int | None,
-    tags: frozenset[ProcessId],
-    watched: frozenset[ProcessId],
-    shift: int,
     width: int,
-    empty: str,
     load: str,
-    columns: tuple[Column, ...],
-    headers: Sequence[ColumnHeader],
-    top: int,
-    room: int,
-    entries: Sequence[TableEntry],
+    empty: str,
 ) -> list[Row]:
-    rows = [heading_row(headers, order, width, load)]
+    view, columns = layout.view, layout.columns
+    tags, watched = view.tags, view.watched.processes
+    rows = [heading_row(layout.headers, view.order, width, load)]
     if empty:
         return [*rows, fill([(f"  {empty}", "dim")], width)]
-    shown = entries[top : top + room]
+    shown = layout.entries[view.table_top : view.table_top + layout.room]
     for entry in shown:
         members = entry.processes
         tagged = bool(members) and all(process.id in tags for process in members)
         dimmed = first_gpu is not None and first_gpu not in entry.gpus
         awaited = bool(watched) and any(process.id in watched for process in members)
-        marks = RowMarks(entry.key == cursor, tagged, entry.branch, shift, dimmed, awaited)
+        marks = RowMarks(entry.key == cursor, tagged, entry.branch, view.shift, dimmed, awaited)
         if entry.user is not None:
             rows.append(user_row(entry.user, user_columns(width), width, marks))
         elif entry.job is not None:
@@ -421,14 +364,7 @@ def _report_rows(view: View, width: int, room: int) -> list[Row]:
     return report_rows(view.reports, width, max(1, min(_MOST_REPORT_ROWS, room)))
 
 
-def _user_rows(
-    memo: Memo,
-    snapshot: Snapshot,
-    context: TableContext,
-    layout: Layout,
-    width: int,
-    height: int,
-) -> list[Row]:
+def _user_rows(frame: Frame, layout: Layout, context: TableContext, height: int) -> list[Row]:
     """The user under the cursor, or the first, in the rows that the list of users leaves."""
     if layout.view.listing is not Listing.USERS or not layout.entries:
         return []
@@ -437,7 +373,7 @@ def _user_rows(
         return []
     from gpumon.ui.view.user_charts import user_rows
 
-    return user_rows(memo, entry.user, snapshot, context, width, height)
+    return user_rows(frame.memo, entry.user, frame.snapshot, context, frame.width, height)
 
 
 def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.filters.language import Facts
+from gpumon.filters.language import Facts, parse
 from gpumon.fleet.fleet import Owner
+from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.text.cells import Field, Row, fill, restyle
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -20,17 +21,17 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
-from gpumon.ui.view.fleet_hosts import HOST_COLUMNS
-from gpumon.ui.view.fleet_view import FleetListing, host_filter, process_filter
+from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, names_within
+from gpumon.ui.view.fleet_view import FleetListing
 from gpumon.ui.view.group_rows import USER_COLUMNS, UserColumn, fitting_columns
 from gpumon.ui.view.process_table import RowContext, in_order, sort_processes, whole_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.findings.groups import UserUse
     from gpumon.fleet.summary import HostSummary
-    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess
     from gpumon.ui.view.fleet_view import FleetKey, FleetView
     from gpumon.ui.view.process_table import Sort
 
@@ -147,7 +148,7 @@ def entries_of(hosts: Sequence[HostSummary], view: FleetView, now: float) -> lis
     """The lines of the current list that pass its filter, sorted."""
     listed = view.current
     if view.listing is FleetListing.HOSTS:
-        selection = host_filter(listed.filter)
+        selection = parse(listed.filter, HOSTS)
         shown = [host for host in hosts if selection.matches(host, now)]
         return [FleetEntry(host.name, host) for host in _sorted_hosts(shown, listed.sort)]
     if view.listing is FleetListing.USERS:
@@ -189,14 +190,14 @@ def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> Flee
 
 def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[FleetEntry]:
     """The processes of all live hosts: sorted on each, then all together."""
-    selection = process_filter(text) if text.strip() else None
+    selection = parse(text, FLEET_PROCESSES) if text.strip() else None
     found: list[tuple[HostSummary, RowContext, GpuProcess]] = []
     for host in hosts:
         snapshot = host.state.snapshot
         if not host.is_live or snapshot is None:
             continue
         context = row_context(host)
-        facts = Facts(context.now, _seconds(context), context.idle_after, host.name)
+        facts = Facts(context.now, context.idle_seconds, context.idle_after, host.name)
         found += [
             (host, context, process)
             for process in snapshot.processes
@@ -215,13 +216,13 @@ def _sorted_processes(
     """Sort by a column of processes, each with the facts of its host."""
     owner = {id(process): (host, context) for host, context, process in found}
 
-    def idle(process: GpuProcess) -> float | None:
-        interval = owner[id(process)][1].idle(process.id)
-        return None if interval is None else interval.seconds
-
     processes = [process for _, _, process in found]
     if sort.column == "idle":
-        ranked = in_order(processes, idle, descending=sort.descending)
+        ranked = in_order(
+            processes,
+            lambda process: owner[id(process)][1].idle_seconds(process.id),
+            descending=sort.descending,
+        )
     else:
         # The clocks of hosts agree, so one moment serves for the ages of all.
         now = max((context.now for _, context, _ in found), default=0.0)
@@ -240,14 +241,6 @@ def row_context(host: HostSummary) -> RowContext:
         history.thresholds.idle_after,
         snapshot.host.memory_total,
     )
-
-
-def _seconds(context: RowContext) -> Callable[[ProcessId], float | None]:
-    def idle(process: ProcessId) -> float | None:
-        interval = context.idle(process)
-        return None if interval is None else interval.seconds
-
-    return idle
 
 
 def user_columns(width: int) -> tuple[UserColumn[FleetUser], ...]:
@@ -269,10 +262,6 @@ def user_row(use: FleetUser, width: int, cursor: bool) -> Row:
 
 
 def _host_names(hosts: Sequence[str], width: int) -> str:
-    """The names that fit, and how many others there are."""
-    for shown in range(len(hosts), 0, -1):
-        rest = len(hosts) - shown
-        text = ", ".join(map(printable, hosts[:shown])) + (f" +{rest}" if rest else "")
-        if cell_width(text) <= width or shown == 1:
-            return f"{len(hosts)}: {text}" if cell_width(text) + 5 <= width else text
-    return ""
+    """How many hosts there are, and the names that fit."""
+    text = names_within([printable(host) for host in hosts], width)
+    return f"{len(hosts)}: {text}" if text and cell_width(text) + 5 <= width else text

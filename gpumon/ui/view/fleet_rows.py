@@ -16,7 +16,7 @@ from gpumon.ui.view.fleet_layout import GUTTER, HOST_WIDTH, FleetLayout, lay_out
 from gpumon.ui.view.fleet_lists import row_context, user_row
 from gpumon.ui.view.fleet_view import FleetListing
 from gpumon.ui.view.footer_keys import ALWAYS, COMMANDS, FILTERING, SELECT, SORT
-from gpumon.ui.view.header_footer import footer_row, interval_text
+from gpumon.ui.view.header_footer import first_fitting, footer_row, interval_text
 from gpumon.ui.view.key_names import footer_key, keycap
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.process_table import heading_row, process_row
@@ -112,13 +112,9 @@ def header_row(sums: FleetTotals, source: str, second: int, interval: float, wid
     ]
     room = width - row_width(left) - row_width(right)
     # Without a live host nothing is known of their GPUs.
-    for line in _SUMS if sums.live else ("hosts",):
-        fields = [field for name in line.split() for field in parts[name]]
-        if row_width(fields) <= room:
-            left += fields
-            room -= row_width(fields)
-            break
-    return fill([*left, (" " * max(0, room), "header"), *right], width, "header")
+    middle = first_fitting(_SUMS if sums.live else ("hosts",), parts, room)
+    gap = (" " * max(0, room - row_width(middle)), "header")
+    return fill([*left, *middle, gap, *right], width, "header")
 
 
 def _lines(memo: Memo, layout: FleetLayout, now: float) -> list[Row]:

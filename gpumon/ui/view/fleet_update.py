@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS
-from gpumon.ui.view.fleet_layout import HostHeader
+from gpumon.ui.view.fleet_layout import HOST_HEADER
 from gpumon.ui.view.fleet_lists import FLEET_USER_COLUMNS
 from gpumon.ui.view.fleet_view import FleetListing, with_list
 from gpumon.ui.view.process_table import column_beside, next_sort
@@ -114,7 +114,7 @@ def _headers(listing: FleetListing) -> Sequence[ColumnHeader]:
         return HOST_COLUMNS
     if listing is FleetListing.USERS:
         return FLEET_USER_COLUMNS
-    return HostHeader(), *COLUMN.values()
+    return HOST_HEADER, *COLUMN.values()
 
 
 def sort(view: FleetView, _: FleetLayout, column: str) -> tuple[FleetView, str]:

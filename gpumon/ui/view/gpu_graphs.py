@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.text.cells import Field, Row, braille, fill, row_width
+from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import fit_right
 from gpumon.ui.view.gpu_text import STATE_STYLES, is_stale, state_glyph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpumon.findings import Finding
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
+    from gpumon.ui.view.frame import Frame
     from gpumon.ui.view.graph_choices import Graph
-    from gpumon.ui.view.memo import Memo
 
 _LEAST_WIDTH = 140
 """A narrower terminal has only the small graphs in the table."""
@@ -44,28 +41,17 @@ def tiles_rows(gpus: int, height: int) -> int:
     return height * -(-gpus // _ACROSS)
 
 
-def graph_rows(
-    memo: Memo,
-    snapshot: Snapshot,
-    history: History,
-    states: Mapping[str, Finding],
-    width: int,
-    height: int,
-    graph: Graph,
-) -> list[Row]:
+def graph_rows(frame: Frame, height: int) -> list[Row]:
     """The graphs of all GPUs; empty if their height is 0.
 
     Args:
-        memo: Caches drawn parts.
-        snapshot: The snapshot.
-        history: The values of the graphs.
-        states: The state of each GPU, by UUID.
-        width: Cells.
+        frame: What is drawn.
         height: Height of each graph, from ``tile_height``.
-        graph: What the graphs show.
     """
     if not height:
         return []
+    memo, snapshot, history, states, _, width = frame
+    graph = frame.graph
     across, each = _grid(snapshot, width)
     uuids = tuple(gpu.uuid for gpu in snapshot.gpus)
     # The graphs change once a second.
@@ -97,11 +83,8 @@ def _graphs(
 ) -> list[list[Row]]:
     """The graphs without titles: for each line of graphs, its rows."""
     across, each = _grid(snapshot, width)
-    span = 2 * each
-    drawn = [
-        braille(graph.values(history, gpu, span, span, int(snapshot.time)), 1.0, each, height - 1)
-        for gpu in snapshot.gpus
-    ]
+    second = int(snapshot.time)
+    drawn = [graph.lines(history, gpu, each, height - 1, second) for gpu in snapshot.gpus]
     parts: list[list[Row]] = []
     for first in range(0, len(drawn), across):
         rows: list[Row] = []

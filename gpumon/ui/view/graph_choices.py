@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.text.cells import braille
 from gpumon.text.formatting import UNKNOWN, gibibytes, number, temperature
 from gpumon.text.units import degree
 
@@ -53,6 +54,10 @@ class Graph(Struct, frozen=True):
         # The end of the second: its start would leave out the newest sample.
         values = history.gpu_buckets(gpu.uuid, self.field, seconds, count, second + 0.999)
         return [None if value is None else value / top for value in values]
+
+    def lines(self, history: History, gpu: Gpu, width: int, height: int, second: int) -> list[str]:
+        """A graph of braille cells, a second for each column of dots."""
+        return braille(self.values(history, gpu, 2 * width, 2 * width, second), 1.0, width, height)
 
 
 def _of(value: str, whole: str, unit: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from gpumon.ui.view.key_names import is_refused, keycap
 from gpumon.ui.view.process_table import users_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.findings import Finding
     from gpumon.model.processes import GpuProcess
@@ -141,7 +141,14 @@ def _middle(host: Host, cost: OwnCost | None, room: int) -> list[Field]:
         "ram": _pair("ram", ram),
         "load": _pair("load", None if host.load is None else f"{host.load[0]:>5.2f}"),
     }
-    for line in _MIDDLE:
+    return first_fitting(_MIDDLE, parts, room)
+
+
+def first_fitting(
+    lines: Iterable[str], parts: Mapping[str, Sequence[Field]], room: int
+) -> list[Field]:
+    """The parts named in the first of the lines that fits."""
+    for line in lines:
         fields = [field for name in line.split() for field in parts[name]]
         if row_width(fields) <= room:
             return fields

@@ -59,10 +59,10 @@ def job_rows(view: JobView, gpus: Sequence[Gpu], context: RowContext, width: int
     uses = _merged(job)
     load = load_word(gpus, uses)
     sections = [
-        Section("", lambda size: _summary(view, load, now, size), Side.BOTH),
-        Section("Job", lambda size: fact_rows(_facts(job, now), size)),
+        Section("", lambda size: _summary(view, load, now, size)),
+        Section("Job", lambda size: fact_rows(_facts(job, now), size), Side.LEFT),
         Section("On the GPUs", lambda size: use_rows(uses, job.memory, gpus, size), Side.RIGHT),
-        Section("Processes", lambda size: _processes(job, load, context, size), Side.BOTH),
+        Section("Processes", lambda size: _processes(job, load, context, size)),
     ]
     return page_rows(sections, width)
 

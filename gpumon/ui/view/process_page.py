@@ -95,14 +95,14 @@ def process_rows(
     now = history.now if snapshot is None else snapshot.time
     gpus = () if snapshot is None else snapshot.gpus
     sections = [
-        Section("", lambda size: _summary(view, gpus, now, size), Side.BOTH),
-        Section("", lambda size: _findings(view, history, size), Side.BOTH),
-        Section("Process", lambda size: _process(view, now, size)),
+        Section("", lambda size: _summary(view, gpus, now, size)),
+        Section("", lambda size: _findings(view, history, size)),
+        Section("Process", lambda size: _process(view, now, size), Side.LEFT),
         Section("On the GPUs", lambda size: _gpus(process, gpus, size), Side.RIGHT),
         Section(
             _span_title(process, history), lambda size: _charts(process, history, size), Side.RIGHT
         ),
-        Section("Command", lambda size: _command(view, size)),
+        Section("Command", lambda size: _command(view, size), Side.LEFT),
     ]
     if details is not None:
         sections += [
@@ -111,11 +111,10 @@ def process_rows(
                 lambda size: visible_gpu_rows(details, snapshot, size),
                 Side.RIGHT,
             ),
-            Section("Family", lambda size: family_rows(details, size)),
+            Section("Family", lambda size: family_rows(details, size), Side.LEFT),
             Section(
                 environment_title(details, view.revealed),
                 lambda size: environment_rows(details, view.revealed, size),
-                Side.BOTH,
             ),
         ]
     return page_rows(sections, width)

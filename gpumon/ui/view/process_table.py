@@ -55,6 +55,11 @@ class RowContext(NamedTuple):
     host_memory: int | None = None
     mig: Mapping[Place, int] = {}
 
+    def idle_seconds(self, process: ProcessId) -> float | None:
+        """How long a process has been idle; ``None`` if it is not, or this is unknown."""
+        interval = self.idle(process)
+        return None if interval is None else interval.seconds
+
 
 _Text: TypeAlias = "Callable[[GpuProcess, RowContext], str]"
 
@@ -239,7 +244,7 @@ def _order(column: str, context: RowContext) -> Callable[[GpuProcess], object]:
     if column == "command":
         return command_line
     if column == "idle":
-        return lambda process: None if (s := context.idle(process.id)) is None else s.seconds
+        return lambda process: context.idle_seconds(process.id)
     read = PROCESS_METRIC["rss" if column == "host_memory" else column].read
     return lambda process: read(process, context.now)
 
@@ -283,7 +288,7 @@ def heading_row(columns: Sequence[ColumnHeader], sort: Sort, width: int, load: s
         name = f"{load}%" if column.key == "sm" else column.label
         label = name + (("▼" if sort.descending else "▲") if marked else "")
         size = column.width or max(0, width - _width_without_command(columns))
-        text = fit(label, size) if column.left else fit_right(label, size)
+        text = (fit if column.left else fit_right)(label, size)
         fields.append((text, "heading.sorted" if marked else "heading"))
         fields.append((" ", "heading"))
     return fill(fields[:-1], width, "heading")
@@ -359,10 +364,7 @@ def process_row(
             fields += _command_fields(process, marks, max(0, width - fixed))
             break
         text = _TEXT[column.key](process, context)
-        if column.left:
-            fields.append((fit(text, column.width), style))
-        else:
-            fields.append((fit_right(text, column.width), style))
+        fields.append(((fit if column.left else fit_right)(text, column.width), style))
         fields.append((" ", "") if len(fields) > 2 else (marks.gap, "state.note"))
     row = fill(fields, width)
     if marks.style:

@@ -32,21 +32,18 @@ _STATES = (
 )
 
 
-def show_theme(
-    name: str, out: TextIO, system: str | None, library: ThemeLibrary | None = None
-) -> str:
+def show_theme(name: str, out: TextIO, system: str | None) -> str:
     """Print a theme: a sample in its colours, or its file if the output has no colours.
 
     Args:
         name: The theme.
         out: The output.
         system: Rich's name of the terminal's colour system; ``None`` if it has no colours.
-        library: The themes.
 
     Returns:
         An error message; empty on success.
     """
-    library = library or ThemeLibrary()
+    library = ThemeLibrary()
     if name not in library.names():
         return f"there is no theme {name!r}; {nearest_or_all(name, library.names())}."
     if library.path(name) is None:

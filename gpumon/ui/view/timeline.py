@@ -15,13 +15,12 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gpumon.recording.recording import EventKind
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import cell_width, duration, fit, fit_right, printable
 from gpumon.ui.view.event_glyphs import (
     CAME_AND_WENT,
     EVENT_BITS,
-    EVENT_GLYPHS,
+    EVENT_SIGNS,
     PROCESS_BITS,
     event_field,
 )
@@ -50,20 +49,13 @@ _CELL_SECONDS = (
 """The possible lengths of a cell in seconds; longer cells are whole days."""
 _DAY = 86400
 
-_ABOUT = {
-    EventKind.CAME: "a process came",
-    EventKind.WENT: "a process went",
-    EventKind.FULL: "a GPU's memory became full",
-    EventKind.THROTTLED: "a GPU was slowed down",
-    EventKind.ERROR: "an error: an XID, a GPU lost or silent",
-}
 _CROWDED = 3
 """If one in this many cells has process events, these mean little and are hidden."""
 _LINE = "·"
 _CURSOR = "┃"
 
 SIGNS = (
-    *((glyph, _ABOUT[kind]) for kind, glyph in EVENT_GLYPHS.items()),
+    *((sign.glyph, sign.about) for sign in EVENT_SIGNS.values()),
     (CAME_AND_WENT, "processes came and others went"),
     (_LINE, "the log, as far as it has been read"),
     (_CURSOR, "the moment that is shown; a click or a drag moves it"),

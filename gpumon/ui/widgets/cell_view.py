@@ -61,18 +61,14 @@ class CellView(Widget):
     ) -> None:
         super().__init__(id=id)
         self._renderer = renderer
-        self._rows: Sequence[Row] = []
+        self.rows: Sequence[Row] = []
+        """The current rows."""
         # The rows that the terminal shows; None where unknown.
         self._painted: list[Row | None] = []
         # The columns at which their fields start; None where unknown.
         self._starts: dict[int, Sequence[int] | None] = {}
         self._first = 0
         self._strips: dict[int, tuple[Row, Strip]] = {}
-
-    @property
-    def rows(self) -> Sequence[Row]:
-        """The current rows."""
-        return self._rows
 
     def repaint(self) -> None:
         """Draw everything again, in the colours of now."""
@@ -95,18 +91,18 @@ class CellView(Widget):
             moved: Whether a pending layout may move the widget.
             ready: The result of ``TerminalRenderer.ready``, if known.
         """
-        self._rows = rows
+        self.rows = rows
         if not moved and rows == self._painted:
             return
         self._send(width, moved=moved, ready=ready)
 
     def send_on(self) -> None:
         """Send changes that earlier frames had no room for."""
-        if self._rows != self._painted:
+        if self.rows != self._painted:
             self._send(self.region.width, moved=False, ready=None)
 
     def _send(self, width: int, *, moved: bool, ready: bool | None) -> None:
-        rows, painted, region = self._rows, self._painted, self.region
+        rows, painted, region = self.rows, self._painted, self.region
         # Before the layout the widget is not yet where these rows belong.
         in_place = len(painted) == len(rows) == region.height and width == region.width
         if (
@@ -130,7 +126,7 @@ class CellView(Widget):
 
     def _write(self, region: Region) -> None:
         """Write changed rows while there is room, starting where the last frame stopped."""
-        rows, painted = self._rows, self._painted
+        rows, painted = self.rows, self._painted
         first, self._first = self._first, 0
         order = [y for y in (*range(first, len(rows)), *range(first)) if rows[y] != painted[y]]
         limited = self._renderer.limited
@@ -155,7 +151,7 @@ class CellView(Widget):
 
     def render_line(self, y: int) -> Strip:
         """One row as Textual's strip, for complete repaints."""
-        row = self._rows[y] if y < len(self._rows) else ()
+        row = self.rows[y] if y < len(self.rows) else ()
         if y < len(self._painted) and self._painted[y] != row:
             # Textual may be painting part of a pending row: its state is unknown then.
             self._painted[y] = None

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.dashboard_layout import TableContext
-    from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
+    from gpumon.ui.view.gpu_table_layout import GpusShape
     from gpumon.ui.view.process_table import RowContext
     from gpumon.ui.view.table_entries import Key
     from gpumon.ui.view.view import View
@@ -130,18 +130,22 @@ class Dashboard:
         layout = lay_out(memo, context, snapshot, view, width, shape, max(0, table - 1))
         frame = Frame(memo, snapshot, history, states, layout.view, width)
         listed = _processes(frame, layout, context.row)
+        if layout.line_columns is None:
+            drawn = panel_rows(frame, shape.gpus.panels)
+        else:
+            drawn = gpu_rows(frame, layout.line_columns, shape.gpus)
         about_user = _user_rows(frame, layout, context, table - len(listed))
         return Parts(
             layout,
             header=[_header(frame)],
             host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
-            gpus=exactly(_gpus(frame, shape.gpus, layout.line_columns), width, shape.gpus.rows),
+            gpus=exactly(drawn, width, shape.gpus.rows),
             graphs=graph_rows(frame, shape.tiles),
             rule=[_rule(frame, shape.gpus, layout)],
             processes=exactly([*listed, *about_user], width, table),
             report=report,
             timeline=timeline,
-            footer=[_footer_of(memo, layout, width)],
+            footer=[memo(footer_row, footer_keys(frame.view, layout.entry), view.message, width)],
         )
 
 
@@ -202,12 +206,6 @@ def _header(frame: Frame) -> Row:
     # The header depends on the GPUs only through ``moment.age``.
     key = (int(snapshot.time), snapshot.host, snapshot.source, moment, width)
     return frame.memo.by(key, header_row, snapshot, moment, width)
-
-
-def _gpus(frame: Frame, shape: GpusShape, columns: LineColumns | None) -> list[Row]:
-    if columns is None:
-        return panel_rows(frame, shape.panels)
-    return gpu_rows(frame, columns, shape)
 
 
 def _rule(frame: Frame, shape: GpusShape, layout: Layout) -> Row:
@@ -329,11 +327,6 @@ def _table(
             rows.append(part(process_row, entry.process, columns, context, width, marks))
     memo.keep([entry.key for entry in shown])
     return rows
-
-
-def _footer_of(memo: Memo, layout: Layout, width: int) -> Row:
-    view = layout.view
-    return memo(footer_row, footer_keys(view, layout.entry), view.message, width)
 
 
 def _unless_well(state: Finding) -> Finding:

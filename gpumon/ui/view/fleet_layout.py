@@ -104,16 +104,7 @@ def lay_out(
     width: int,
     height: int,
 ) -> FleetLayout:
-    """List the lines, and bring the view within bounds.
-
-    Args:
-        memo: Caches the list.
-        hosts: The hosts.
-        view: The view.
-        now: The current time.
-        width: Cells.
-        height: Rows.
-    """
+    """List the lines, and bring the view within bounds; the memo keeps the list."""
     room = max(1, height - _CHROME - view.editing)
     listed = view.current
     by_host = view.listing is FleetListing.HOSTS

@@ -23,13 +23,7 @@ _GAP = 2
 
 
 def tile_height(gpus: int, width: int, room: int) -> int:
-    """Height of each graph with its title; 0 if the graphs do not fit.
-
-    Args:
-        gpus: Number of GPUs.
-        width: Cells of the terminal.
-        room: Rows for all graphs.
-    """
+    """Height of each graph with its title, if all have that many rows; 0 if they do not fit."""
     if width < _LEAST_WIDTH or not _LEAST_GPUS <= gpus <= _MOST_GPUS:
         return 0
     height = room // -(-gpus // _ACROSS)

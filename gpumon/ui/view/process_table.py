@@ -65,12 +65,7 @@ _Text: TypeAlias = "Callable[[GpuProcess, RowContext], str]"
 
 
 class Sort(Struct, frozen=True):
-    """How the table is sorted.
-
-    Attributes:
-        column: Key of the column.
-        descending: Largest first.
-    """
+    """How the table is sorted: by the column with this key."""
 
     column: str = "memory_used"
     descending: bool = True

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gpumon.ui.view.dashboard_layout import Layout
     from gpumon.ui.view.gpu_table_layout import GpusShape
     from gpumon.ui.view.process_table import ColumnHeader
-    from gpumon.ui.view.table_entries import TableEntry
     from gpumon.ui.view.view import View
 
 _SHIFT_CELLS = 8
@@ -137,7 +136,8 @@ def fold_or_scroll(view: View, layout: Layout, step: int) -> View:
         return _move_beside(view, layout.gpus, layout.shape.gpus, step)
     entry = layout.entry
     if view.listing in {Listing.TREE, Listing.JOBS} and entry is not None and entry.below:
-        return toggle_fold(view, entry) if entry.folded == (step > 0) else view
+        folds = entry.folded == (step > 0)
+        return replace(view, toggled=view.toggled ^ {entry.key}) if folds else view
     return replace(view, shift=max(0, view.shift + step * _SHIFT_CELLS))
 
 
@@ -149,11 +149,6 @@ def _move_beside(view: View, gpus: Sequence[Gpu], shape: GpusShape, step: int) -
     visible = lines[view.gpus_top : view.gpus_top + shape.in_sight]
     beside = line - view.gpus_top
     return point_at_gpu(view, visible[beside]) if 0 <= beside < len(visible) else view
-
-
-def toggle_fold(view: View, entry: TableEntry) -> View:
-    """Fold or unfold the lines below a line."""
-    return replace(view, toggled=view.toggled ^ {entry.key})
 
 
 def scroll_gpus(view: View, layout: Layout, lines: int) -> View:

@@ -42,7 +42,6 @@ class GpumonApp(BaseApp):
         self.workspace = Workspace(
             self,
             session,
-            self._renderer,
             narrowing or ProcessFilter(),
             options,
             lambda: self.leave(EXIT_NO_SOURCE),

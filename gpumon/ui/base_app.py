@@ -111,7 +111,8 @@ class BaseApp(App[int]):
         self._themes = ThemeController(self, self._warn)
         self._choice = options.theme or ThemeChoice(DEFAULT, ThemeLibrary().default())
         self._themes.start(self._choice)
-        self._renderer = TerminalRenderer(self, self._palette())
+        self.renderer = TerminalRenderer(self, self._palette())
+        """Writes the changed cells of its screens."""
         self.set_keymap(textual_keymap(options.keys))
         use_keys(options.keys, visitor=options.visitor)
         self._saves_theme = not options.visitor
@@ -183,12 +184,12 @@ class BaseApp(App[int]):
         self, _: TerminalSupportsSynchronizedOutput
     ) -> None:
         """The terminal has answered a query of Textual's or of the renderer's."""
-        self._renderer.answered()
-        with self._renderer.in_background():
+        self.renderer.answered()
+        with self.renderer.in_background():
             views = self.screen.walk_children(CellView)
             for view in sorted(views, key=lambda it: it.id not in _FEEDBACK_PARTS):
                 view.send_on()
-            self._renderer.flush()
+            self.renderer.flush()
 
     def _palette(self) -> Palette:
         """The colours of the current theme."""
@@ -201,7 +202,7 @@ class BaseApp(App[int]):
         return filters if self._colour_filter is None else [*filters, self._colour_filter]
 
     def _take_theme(self, _: Theme) -> None:
-        self._renderer.use(self._palette())
+        self.renderer.use(self._palette())
         # The theme dialog is on top: the screens beneath it change too.
         for screen in self.screen_stack:
             if isinstance(screen, PaintedScreen):

@@ -87,11 +87,10 @@ class FleetApp(BaseApp):
         self._hosts_closing: list[Event] = []
         self.fleet_screen = FleetScreen(
             summaries,
-            FleetView(fleet.interval, columns=options.columns),
-            self._renderer,
+            FleetView(fleet.interval, columns=options.columns, message=options.config_error),
+            self.renderer,
             clock or SystemClock(),
             source,
-            options.config_error,
         )
         self._wakeup = Wakeup(self, self.fleet_screen.look)
 
@@ -133,12 +132,7 @@ class FleetApp(BaseApp):
     def _show_host(self, opened: OpenHost, process: ProcessId | None) -> None:
         self._is_opening = False
         workspace = Workspace(
-            self,
-            opened.session,
-            self._renderer,
-            ProcessFilter(),
-            self._options,
-            self._close_host,
+            self, opened.session, ProcessFilter(), self._options, self._close_host
         )
         self._open, self.workspace, self._told = opened, workspace, HostStatus.LIVE
         workspace.dashboard.remember_in(state_folder(), save=not self._options.visitor)

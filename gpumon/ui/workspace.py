@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gpumon.ui.base_app import BaseApp
     from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions
-    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.table_entries import ProcessFilter
 
 
@@ -48,7 +47,6 @@ class Workspace:
     Args:
         app: The application.
         session: The data sources; the collector may be started later.
-        renderer: Writes changed cells.
         narrowing: The initial process filter.
         options: Columns, order, keys.
         failed: Called when there is nothing to show any more.
@@ -58,13 +56,11 @@ class Workspace:
         self,
         app: BaseApp,
         session: Session,
-        renderer: TerminalRenderer,
         narrowing: ProcessFilter,
         options: StartupOptions,
         failed: Callable[[], None],
     ) -> None:
         self._app = app
-        self._renderer = renderer
         self._failed = failed
         self._wakeup = Wakeup(app, self._take_snapshots)
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -72,11 +68,7 @@ class Workspace:
         self.viewed_time = ViewedTime(session, self._wakeup.wake)
         self.kill_controller = KillController(app, session, self._show_reports, app.say)
         self.dashboard = DashboardScreen(
-            self.viewed_time,
-            self.kill_controller,
-            renderer,
-            narrowing,
-            options,
+            self.viewed_time, self.kill_controller, app.renderer, narrowing, options
         )
 
         self._deliveries = Deliveries(
@@ -131,7 +123,7 @@ class Workspace:
             self.kill_controller.take(collector.latest)
             if self.viewed_time.is_live:
                 self.alerts.check()
-            with self._renderer.in_background():
+            with self._app.renderer.in_background():
                 dashboard.take()
 
     def _show_reports(self) -> None:
@@ -150,7 +142,7 @@ class Workspace:
         """The page of what alerts have told."""
         from gpumon.ui.screens.told import ToldScreen
 
-        return ToldScreen(self.viewed_time, self._renderer, self.alerts)
+        return ToldScreen(self.viewed_time, self._app.renderer, self.alerts)
 
     def _show_told(self, notice: Notice, others: int) -> None:
         """Show what was told, on any screen."""
@@ -165,7 +157,7 @@ class Workspace:
         from gpumon.ui.screens.gpu import GpuScreen
         from gpumon.ui.screens.process import ProcessScreen
 
-        shown = self.viewed_time, self._renderer
+        shown = self.viewed_time, self._app.renderer
         if isinstance(subject, JobGroup):
             from gpumon.ui.screens.job import JobScreen
 

@@ -200,7 +200,7 @@ class DashboardScreen(DrawingScreen):
         elif self._view.gpu is not None:
             self.post_message(PageRequested(self._view.gpu))
         elif entry is None:
-            self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
+            self.say(update.choose_any())
         elif entry.user is not None:
             self._show(update.open_user(self._view, entry.user.user))
         elif entry.job is not None:
@@ -217,7 +217,7 @@ class DashboardScreen(DrawingScreen):
         elif (entry := self._layout.entry) is not None and entry.process is not None:
             self.say(copy_kill(self.app, entry.process.id, self._session.machine))
         else:
-            self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
+            self.say(update.choose_any())
 
     def action_tell(self) -> None:
         """Notify when the GPU under the cursor is free, or the process or job ends (toggle)."""
@@ -232,7 +232,7 @@ class DashboardScreen(DrawingScreen):
         elif entry is not None and entry.user is not None:
             self.say("choose a process first: Enter shows this user's")
         else:
-            self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
+            self.say(update.choose_any())
 
     def action_told(self) -> None:
         """Open the page of what alerts have told."""

@@ -58,7 +58,7 @@ class DrawingScreen(TimedScreen):
         view = first_view(
             session.collector.interval, narrowing, options, readonly=session.host.readonly
         )
-        super().__init__(viewed_time, renderer, view, options.config_error)
+        super().__init__(viewed_time, renderer, replace(view, message=options.config_error))
         self._session = session
         self._kill_controller = kill_controller
         self._dashboard = Dashboard(viewed_time.history)

@@ -62,7 +62,6 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
         renderer: TerminalRenderer,
         clock: Clock,
         source: str = "",
-        config_error: str = "",
     ) -> None:
         """Make the screen.
 
@@ -72,9 +71,8 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             renderer: Writes changed cells.
             clock: The clock that ages are computed with.
             source: What the hosts are if they are not real, such as ``DEMO``.
-            config_error: The errors in the configuration; empty if there are none.
         """
-        super().__init__(renderer, view, FleetLayout(view), config_error)
+        super().__init__(renderer, view, FleetLayout(view))
         self._summaries = summaries
         self._picture = FleetPicture()
         self._clock = clock

@@ -33,24 +33,20 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
 
     Args:
         renderer: Writes changed cells.
-        view: The initial view.
+        view: The initial view; its message is shown longer than others.
         layout: Where nothing is drawn yet.
-        config_error: The errors in the configuration; empty if there are none.
     """
 
     AUTO_FOCUS = ""
     parts: ClassVar[tuple[str, ...]]
     """The parts from top to bottom."""
 
-    def __init__(
-        self, renderer: TerminalRenderer, view: _View, layout: _Layout, config_error: str = ""
-    ) -> None:
+    def __init__(self, renderer: TerminalRenderer, view: _View, layout: _Layout) -> None:
         super().__init__(renderer)
         self._view = view
         self._layout = layout
         self._heights: tuple[int, ...] = ()
         self._bar = FilterBar()
-        self._config_error = config_error
 
     def compose(self) -> ComposeResult:
         """Compose the parts from top to bottom."""
@@ -62,7 +58,7 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
 
     def on_mount(self) -> None:
         """Draw before the first layout."""
-        self.say(self._config_error, lasting=True)
+        self.say(self._view.message, lasting=True)
 
     def _place(self, rows: object) -> bool:
         """Set the heights of the parts; returns whether one has changed, which causes a layout."""

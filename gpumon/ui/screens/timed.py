@@ -35,17 +35,10 @@ class TimedScreen(ListScreen[View, Layout]):
         viewed_time: The source of snapshots and history.
         renderer: Writes changed cells.
         view: The initial view.
-        config_error: See ``ListScreen``.
     """
 
-    def __init__(
-        self,
-        viewed_time: ViewedTime,
-        renderer: TerminalRenderer,
-        view: View,
-        config_error: str = "",
-    ) -> None:
-        super().__init__(renderer, view, Layout(view), config_error)
+    def __init__(self, viewed_time: ViewedTime, renderer: TerminalRenderer, view: View) -> None:
+        super().__init__(renderer, view, Layout(view))
         self._viewed_time = viewed_time
 
     @abstractmethod

@@ -85,6 +85,12 @@ class Span(Struct, frozen=True):
         return place if 0 <= place < width else None
 
 
+def span_until(now: float, seconds: float, dots: int) -> Span:
+    """The time up to now, in whole steps of a dot, so that a chart does not flicker."""
+    step = seconds / dots
+    return Span((math.floor(now / step) - dots + 1) * step, seconds)
+
+
 def plot(
     curves: Sequence[Values],
     styles: Sequence[str],

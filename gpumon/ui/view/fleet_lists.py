@@ -24,7 +24,7 @@ from gpumon.text.formatting import (
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, names_within
 from gpumon.ui.view.fleet_view import FleetListing
 from gpumon.ui.view.group_rows import USER_COLUMNS, UserColumn, fitting_columns
-from gpumon.ui.view.process_table import RowContext, in_order, sort_processes, whole_sum
+from gpumon.ui.view.process_table import RowContext, by_pid, in_order, sort_value, whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,43 +191,25 @@ def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> Flee
 def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[FleetEntry]:
     """The processes of all live hosts: sorted on each, then all together."""
     selection = parse(text, FLEET_PROCESSES) if text.strip() else None
-    found: list[tuple[HostSummary, RowContext, GpuProcess]] = []
+    # The process, its host, and the value that it is sorted by, with the facts of its host.
+    found: list[tuple[GpuProcess, HostSummary, object]] = []
     for host in hosts:
         snapshot = host.state.snapshot
         if not host.is_live or snapshot is None:
             continue
         context = row_context(host)
         facts = Facts(context.now, context.idle_seconds, context.idle_after, host.name)
+        value_of = None if sort.column == "host" else sort_value(sort.column, context)
         found += [
-            (host, context, process)
+            (process, host, host.place if value_of is None else value_of(process))
             for process in snapshot.processes
             if selection is None or selection.matches(process, facts)
         ]
-    if sort.column == "host":
-        found.sort(key=lambda one: one[0].place, reverse=sort.descending)
-    else:
-        found = _sorted_processes(found, sort)
-    return [FleetEntry((host.name, one.id), host, process=one) for host, _, one in found]
-
-
-def _sorted_processes(
-    found: Sequence[tuple[HostSummary, RowContext, GpuProcess]], sort: Sort
-) -> list[tuple[HostSummary, RowContext, GpuProcess]]:
-    """Sort by a column of processes, each with the facts of its host."""
-    owner = {id(process): (host, context) for host, context, process in found}
-
-    processes = [process for _, _, process in found]
-    if sort.column == "idle":
-        ranked = in_order(
-            processes,
-            lambda process: owner[id(process)][1].idle_seconds(process.id),
-            descending=sort.descending,
-        )
-    else:
-        # The clocks of hosts agree, so one moment serves for the ages of all.
-        now = max((context.now for _, context, _ in found), default=0.0)
-        ranked = sort_processes(processes, sort, RowContext(now))
-    return [(*owner[id(process)], process) for process in ranked]
+    # Rows alike in these two stay with their host.
+    if sort.column not in {"host", "idle"}:
+        found.sort(key=lambda one: by_pid(one[0]))
+    ranked = in_order(found, lambda one: one[2], descending=sort.descending)
+    return [FleetEntry((host.name, one.id), host, process=one) for one, host, _ in ranked]
 
 
 def row_context(host: HostSummary) -> RowContext:

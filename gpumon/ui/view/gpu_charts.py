@@ -6,7 +6,6 @@ They are drawn with ``braille`` of ``text.cells``: a chart of 98 by 11 cells tak
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -26,7 +25,7 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.units import degree, degrees, memory_units
-from gpumon.ui.view.chart_plot import EDGE, Scale, Span, event_bits, legend, plot
+from gpumon.ui.view.chart_plot import EDGE, Scale, event_bits, legend, plot, span_until
 from gpumon.ui.view.gpu_text import rate
 
 if TYPE_CHECKING:
@@ -404,8 +403,7 @@ def _drawn(
 def _draw(chart: _Chart, source: _ChartSource, width: int, height: int, times: bool) -> _DrawnChart:
     gpu, history, seconds, events = source
     dots = _dots(width)
-    bucket = seconds / dots
-    span = Span((math.floor(history.now / bucket) - dots + 1) * bucket, seconds)
+    span = span_until(history.now, seconds, dots)
     curves = [
         [
             _converted(chart, value)

@@ -187,8 +187,13 @@ def sort_processes(
     processes: Sequence[GpuProcess], sort: Sort, context: RowContext
 ) -> list[GpuProcess]:
     """Sort processes; unknown values come last, and ties are sorted by PID."""
-    by_pid = sorted(processes, key=lambda p: (p.id.pid, p.id.start_time or 0))
-    return in_order(by_pid, _order(sort.column, context), descending=sort.descending)
+    ordered = sorted(processes, key=by_pid)
+    return in_order(ordered, sort_value(sort.column, context), descending=sort.descending)
+
+
+def by_pid(process: GpuProcess) -> tuple[int, int]:
+    """The order of processes that a column does not tell apart."""
+    return process.id.pid, process.id.start_time or 0
 
 
 _Item = TypeVar("_Item")
@@ -231,7 +236,7 @@ def column_beside(columns: Sequence[ColumnHeader], sort: Sort, step: int) -> str
     return keys[(at + step) % len(keys)] if keys else None
 
 
-def _order(column: str, context: RowContext) -> Callable[[GpuProcess], object]:
+def sort_value(column: str, context: RowContext) -> Callable[[GpuProcess], object]:
     """The value that a column is sorted by."""
     # The text of these columns has no metric, or sorts differently from it.
     if column == "gpu":

@@ -239,7 +239,7 @@ def toggle_only_user(
     elif entry is not None:
         users = entry.users
     else:
-        return view, f"{choose_first()}, or a GPU: {keycap('change_side')}"
+        return view, choose_any()
     if not users:
         return view, "no process is listed here"
     return narrow_to_user(view, users[0])
@@ -317,6 +317,11 @@ def no_process(view: View, layout: Layout) -> str:
 def choose_first() -> str:
     """Explain how to select a process."""
     return f"choose a process first: {keycap('previous_line', 'next_line')}"
+
+
+def choose_any() -> str:
+    """Explain how to select a process or a GPU."""
+    return f"{choose_first()}, or a GPU: {keycap('change_side')}"
 
 
 # -- other parts of the screen -----------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.config.chart_windows import WINDOWS
@@ -18,7 +17,7 @@ from gpumon.text.formatting import (
     printable,
 )
 from gpumon.text.units import memory_units
-from gpumon.ui.view.chart_plot import EDGE, Scale, Span, plot
+from gpumon.ui.view.chart_plot import EDGE, Scale, plot, span_until
 from gpumon.ui.view.gpu_charts import window_seconds
 from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.process_table import gpu_list, whole_sum
@@ -150,8 +149,7 @@ def _chart(
     chart: _UserChart, use: UserUse, history: History, seconds: float, width: int, height: int
 ) -> list[Row]:
     dots = 2 * max(1, width - EDGE)
-    bucket = seconds / dots
-    span = Span((math.floor(history.now / bucket) - dots + 1) * bucket, seconds)
+    span = span_until(history.now, seconds, dots)
     values = _values(chart, use, history, seconds, dots)
     title = [(" " * EDGE + f"{chart.label}  ", "dim"), (chart.now(use), "strong")]
     rows = plot([values], [chart.style], chart.scale, span, {}, width, height - 1)

@@ -387,7 +387,7 @@ class DashboardScreen(DrawingScreen):
         player, drawn = self._viewed_time.player, self._view.timeline
         if player is None or drawn is None:
             return
-        time = time_at(x, drawn.playing, drawn.events, self.size.width)
+        time = time_at(x, drawn, self.size.width)
         if time is not None:
             player.seek(time)
             self._moved()

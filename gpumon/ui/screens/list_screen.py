@@ -1,4 +1,4 @@
-"""The base of the screens with a list, which the keys show in another way."""
+"""The base of the dashboard and of the screen of a fleet: a list, its filter line, and messages."""
 
 from __future__ import annotations
 

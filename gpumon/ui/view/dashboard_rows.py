@@ -375,8 +375,7 @@ def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:
         return []
     from gpumon.ui.view.timeline import timeline_row
 
-    playing, events, live = view.timeline.playing, view.timeline.events, view.timeline.live
-    return [timeline_row(playing, snapshot.time, events, width, live=live)]
+    return [timeline_row(view.timeline, snapshot.time, width)]
 
 
 def _moment(snapshot: Snapshot, view: View) -> Moment:

@@ -1,4 +1,4 @@
-"""The dashboard: the actions of its keys and of the mouse."""
+"""The dashboard: what it shows, and the actions of its keys and of the mouse."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of, click_key
-from gpumon.ui.screens.drawing import DrawingScreen
 from gpumon.ui.screens.list_screen import updating
 from gpumon.ui.screens.painted import TellRequested
-from gpumon.ui.screens.timed import next_of
+from gpumon.ui.screens.timed import TimedScreen, next_of
+from gpumon.ui.startup_options import first_view
 from gpumon.ui.view import update
 from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, is_tiny
+from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.footer_keys import footer_keys
 from gpumon.ui.view.gpu_graphs import tile_at
 from gpumon.ui.view.gpu_table_layout import gpu_at
@@ -47,8 +48,13 @@ if TYPE_CHECKING:
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Gpu
     from gpumon.system.folders import Folder
+    from gpumon.ui.kill_controller import KillController
+    from gpumon.ui.startup_options import StartupOptions
+    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
+    from gpumon.ui.view.table_entries import ProcessFilter
     from gpumon.ui.view.view import View, Watched
+    from gpumon.ui.viewed_time import ViewedTime
 
 INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """The steps of ``+`` and ``-``, seconds."""
@@ -80,13 +86,85 @@ class ToldRequested(Message):
     """The user opens the page of what alerts have told."""
 
 
-class DashboardScreen(DrawingScreen):
+class DashboardScreen(TimedScreen):
     """The screen of ``gpumon``."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("dashboard")
 
     _state_folder: Folder | None = None
     _remembering: ClassVar = Lock()
+
+    parts = Parts.__struct_fields__[1:]
+
+    def __init__(
+        self,
+        viewed_time: ViewedTime,
+        kill_controller: KillController,
+        renderer: TerminalRenderer,
+        narrowing: ProcessFilter,
+        options: StartupOptions,
+    ) -> None:
+        """Make the screen.
+
+        Args:
+            viewed_time: The session, and the source of snapshots and history.
+            kill_controller: Ends processes.
+            renderer: Writes changed cells.
+            narrowing: The initial process filter.
+            options: Columns, order, keys.
+        """
+        session = viewed_time.session
+        view = first_view(
+            session.collector.interval, narrowing, options, readonly=session.host.readonly
+        )
+        super().__init__(viewed_time, renderer, replace(view, message=options.config_error))
+        self._session = session
+        self._kill_controller = kill_controller
+        self._dashboard = Dashboard(viewed_time.history)
+        self._snapshot = viewed_time.history.latest
+        self._shown_trouble = ""
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def take(self) -> None:
+        """Show the newest snapshot, unless the view is paused or the terminal is slow."""
+        self._viewed_time.follow()
+        was_past = self._view.timeline is not None
+        if self._view.paused and self._viewed_time.player is None and not was_past:
+            return
+        # A new player has no snapshot yet: keep the current one until then.
+        self._snapshot = self._viewed_time.history.latest or self._snapshot
+        self._show_log_trouble()
+        self.draw()
+
+    def _show_log_trouble(self) -> None:
+        """Show why a log loses samples, or what is damaged of a replayed one: once for each."""
+        note = self._session.logbook.note
+        trouble = self._session.damage() if note is None else note.trouble
+        if trouble and trouble != self._shown_trouble:
+            self.say(trouble, lasting=True)
+        self._shown_trouble = trouble
+
+    @property
+    def _urgent(self) -> tuple[str, ...]:
+        in_table = ("processes", "footer")
+        return in_table if self._view.gpu is None else ("gpus", *in_table)
+
+    def _draw_rows(self, view: View, width: int, height: int) -> Parts:
+        # Relatives are visible, and can be tagged, only in the tree.
+        in_tree = view.listing is Listing.TREE and self._viewed_time.player is None
+        view = replace(
+            view,
+            reports=self._kill_controller.reports,
+            relatives=self._session.lookup.kin if in_tree else (),
+            timeline=self._viewed_time.timeline,
+            log=self._session.logbook.note,
+        )
+        if self._viewed_time.history.latest is not None:
+            self._dashboard.use_history(self._viewed_time.history)
+        parts = self._dashboard.rows(self._snapshot, view, width, height)
+        self._layout, self._view = parts.layout, parts.layout.view
+        return parts
 
     # -- movement --------------------------------------------------------------------------------
 

@@ -83,6 +83,10 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
         """Follow the clock. Textual also calls the handler of the base."""
         self.set_interval(_CLOCK_SECONDS, self.look)
 
+    @property
+    def _urgent(self) -> tuple[str, ...]:
+        return ("lines", "footer")
+
     # -- what is shown ---------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -92,25 +96,12 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             with self._renderer.in_background():
                 self.draw()
 
-    def draw(self) -> None:
-        """Update all parts; unchanged cells are not sent."""
-        if not self.in_sight:
-            return
-        behind = bool(self._heights) and self._renderer.behind()
-        width, height = self._room
+    def _draw_rows(self, view: FleetView, width: int, height: int) -> FleetParts:
         hosts, now = self._summaries.latest, self._clock.time()
-        view = replace(self._view, dialog_open=self.app.screen is not self)
-        # The next key may refer to these rows, even if the terminal does not show them yet.
+        self._drawn = hosts, int(now)
         parts = self._picture.rows(hosts, view, now, width, height, self._source)
         self._layout, self._view = parts.layout, parts.layout.view
-        if behind:
-            self._drawn = None, 0
-            return
-        self._drawn = hosts, int(now)
-        moved = self._place(parts)
-        for name in ("lines", "footer", "rule", "header"):
-            self._views[name].show(getattr(parts, name), width, moved=moved)
-        self._renderer.flush()
+        return parts
 
     # -- keys ------------------------------------------------------------------------------------
 

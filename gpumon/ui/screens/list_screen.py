@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
 from msgspec.structs import replace
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.timer import Timer
 
     from gpumon.filters.language import Selection
     from gpumon.ui.terminal.renderer import TerminalRenderer
@@ -26,6 +29,11 @@ _View = TypeVar("_View", bound=ScreenView)
 _Layout = TypeVar("_Layout")
 
 _READING_SECONDS = 10.0
+_CATCH_UP_SECONDS = 0.1
+_BENEATH_SECONDS = 0.5
+"""Seconds between two frames under a dialog: Textual draws these, which is slower."""
+_BEHIND_SECONDS = 1.0
+"""Seconds between two updates of the table while the terminal accepts no output."""
 
 
 class ListScreen(PaintedScreen, Generic[_View, _Layout]):
@@ -47,6 +55,10 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
         self._layout = layout
         self._heights: tuple[int, ...] = ()
         self._bar = FilterBar()
+        self._drawn_beneath = 0.0
+        self._listed_behind = 0.0
+        self._catch_up_timer: Timer | None = None
+        self._key_pending = False
 
     def compose(self) -> ComposeResult:
         """Compose the parts from top to bottom."""
@@ -60,6 +72,44 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
         """Draw before the first layout."""
         self.say(self._view.message, lasting=True)
 
+    def on_screen_resume(self) -> None:
+        """Draw at once, also beneath a dialog. Textual also calls the handler of the base."""
+        self._drawn_beneath = 0.0
+
+    # -- drawing ---------------------------------------------------------------------------------
+
+    @property
+    def _urgent(self) -> tuple[str, ...]:
+        """The parts that show the effect of keys: first on a slow line."""
+        return self.parts
+
+    @abstractmethod
+    def _draw_rows(self, view: _View, width: int, height: int) -> object:
+        """The rows of the parts, by name; updates the view and the layout."""
+
+    def draw(self) -> None:
+        """Update all parts; unchanged cells are not sent.
+
+        While the terminal has not accepted the previous output, the frame is dropped, and a later
+        frame contains its changes.
+        """
+        if not self._is_seen():
+            return
+        # The first frame is always drawn, because Textual draws blank rows before it.
+        behind = bool(self._heights) and self._renderer.behind()
+        if behind and not self._is_due():
+            return
+        width, height = self._room
+        view = replace(self._view, dialog_open=self.app.screen is not self)
+        # The next key may refer to these rows, even if the terminal does not show them yet.
+        rows = self._draw_rows(view, width, height)
+        if behind:
+            return
+        moved, ready = self._place(rows), self._renderer.ready(self.screen)
+        for name in dict.fromkeys((*self._urgent, *self.parts)):
+            self._views[name].show(getattr(rows, name), width, moved=moved, ready=ready)
+        self._renderer.flush()
+
     def _place(self, rows: object) -> bool:
         """Set the heights of the parts; returns whether one has changed, which causes a layout."""
         heights = (*(len(getattr(rows, name)) for name in self.parts), int(self._view.editing))
@@ -70,6 +120,38 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
             view.display = height > 0
             view.styles.height = height
         return True
+
+    def _is_seen(self) -> bool:
+        """Whether this screen is on top, or lies beneath a dialog and may be drawn."""
+        if not self.in_sight:
+            return False
+        if self.app.screen is self:
+            return True
+        now = time.monotonic()
+        if now - self._drawn_beneath < _BENEATH_SECONDS:
+            return False
+        self._drawn_beneath = now
+        return True
+
+    def _is_due(self) -> bool:
+        """Whether to update the table on a slow terminal: after a key, or once in a while."""
+        if self._catch_up_timer is None:
+            self._catch_up_timer = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+        self._key_pending |= self._renderer.interactive
+        now = time.monotonic()
+        if not self._renderer.interactive and now - self._listed_behind < _BEHIND_SECONDS:
+            return False
+        self._listed_behind = now
+        return True
+
+    def _catch_up(self) -> None:
+        self._catch_up_timer = None
+        with nullcontext() if self._key_pending else self._renderer.in_background():
+            if self._renderer.behind():
+                self._catch_up_timer = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+            else:
+                self._key_pending = False
+                self.draw()
 
     def _show(self, after: _View | tuple[_View, str]) -> None:
         """Draw the next view, and show its message if it has one."""

@@ -55,9 +55,11 @@ class PaintedScreen(Screen[None]):
     @property
     def in_sight(self) -> bool:
         """Whether the screen is visible: on top, or under a dialog."""
+        if not self.is_attached:
+            return False
         # Textual also treats the screen right under a page as current.
         top = self.app.screen
-        return self.is_attached and (top is self or (top.is_modal and self.is_current))
+        return top is self or (top.is_modal and self.is_current)
 
     @property
     def _room(self) -> Size:

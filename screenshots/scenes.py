@@ -192,7 +192,7 @@ async def _settle(player: Player, pilot: Pilot[int]) -> None:
         nonlocal samples
         samples += 1
 
-    unsubscribe = player.subscribe(count)
+    unsubscribe = player.collector.subscribe(count)
     while settled < _SAMPLES:
         before = samples
         while samples == before:

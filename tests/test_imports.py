@@ -136,6 +136,16 @@ def test_what_a_package_was_imported_without_is_there_for_others(
     assert run(program) == "True False\nTrue\n"
 
 
+def test_textual_is_imported_without_widgets_that_nobody_sees() -> None:
+    program = (
+        "import sys; from gpumon.ui.terminal.startup import import_textual; import_textual();"
+        "import gpumon.ui.app;"
+        "print('textual.app' in sys.modules, 'textual.widgets._directory_tree' in sys.modules);"
+        "from textual.types import DirEntry; print(DirEntry.__module__)"
+    )
+    assert run(program) == "True False\ntextual.widgets._directory_tree\n"
+
+
 def test_choosing_a_card_imports_little() -> None:
     with Driver([h100(), h100()]) as driver:
         heavy = heavy_after(_AFTER_MAIN, "select", "-n", "2", env=driver.env())

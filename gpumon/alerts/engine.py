@@ -100,11 +100,23 @@ class AlertEngine:
             self._begin(now)
         elif now < self._now:
             self._shift(self._now - now)
+        # Most people are told nothing: then a sample costs nothing here.
+        told = self._look(history, snapshot) if self._watchers or self._asked else []
+        self._list_at = snapshot.processes_at
+        if self._now is not None:
+            self._pace = now - self._now
+        self._now = now
+        if told or now - self._saved_at >= _SAVE_SECONDS:
+            self._save(now)
+        return told
+
+    def _look(self, history: History, snapshot: Snapshot) -> list[tuple[Alert, Notice]]:
+        """Show a snapshot to all watchers."""
         look = Look(
             history,
             snapshot,
             pace=self._pace,
-            is_settling=now < self._settles_at,
+            is_settling=history.now < self._settles_at,
             list_is_new=snapshot.processes_at is None or snapshot.processes_at != self._list_at,
         )
         told = [
@@ -117,13 +129,6 @@ class AlertEngine:
             told += [(watcher.alert, notice) for notice in found]
             if found:
                 del self._asked[key]
-        if look.list_is_new:
-            self._list_at = snapshot.processes_at
-        if self._now is not None:
-            self._pace = now - self._now
-        self._now = now
-        if told or now - self._saved_at >= _SAVE_SECONDS:
-            self._save(now)
         return told
 
     def _as_told(self, alert: Alert) -> Alert:

@@ -50,13 +50,26 @@ class Look:
         self.is_settling = is_settling
         self.list_is_new = list_is_new
         self.gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
-        self.facts = AlertFacts(
-            self.now, self._idle, history.thresholds.idle_after, idle_for_longer=self._idle_longer
-        )
-        self.gpu_facts = GpuFacts(self._users_on)
         self._findings: dict[str, dict[FindingKind, Finding]] = {}
         self._listed: set[str] | None = None
         self._users: dict[str, set[str | None]] | None = None
+
+    # Not attributes: each would refer back to this look, which would then keep its snapshot until
+    # the next garbage collection, and minutes pass between two of these.
+    @property
+    def facts(self) -> AlertFacts:
+        """What terms about processes ask."""
+        return AlertFacts(
+            self.now,
+            self._idle,
+            self.history.thresholds.idle_after,
+            idle_for_longer=self._idle_longer,
+        )
+
+    @property
+    def gpu_facts(self) -> GpuFacts:
+        """What terms about GPUs ask."""
+        return GpuFacts(self._users_on)
 
     def _idle(self, process: ProcessId) -> float | None:
         interval = self.history.process_idle(process)

@@ -6,16 +6,15 @@ import sys
 import threading
 from contextlib import ExitStack
 from datetime import datetime
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.alerts.delivery import Deliveries
 from gpumon.alerts.engine import AlertEngine
 from gpumon.findings import conditions
 from gpumon.recording.history import History
-from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources.source import NoSuchGpuError, SourceError
+from gpumon.sampling.service import sample_for_good
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources.source import Source
 
-_RETRY_SECONDS = 5.0
-"""Seconds after which a driver that could not be used is tried again."""
 _CLOSE_SECONDS = 5.0
 """How long what is being told may delay the end."""
 _LAST_LINES_SECONDS = 1.0
@@ -95,18 +92,14 @@ def watch(
             f"{counted(len(options.alerts), 'alert')}: {names}"
         )
         watching = _Watching(engine, deliveries, lines, status, options)
-        while True:
-            ended_by = watching.sample(source, host, reservations, news)
-            if ended_by is None:
-                return 0
-            if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchGpuError):
-                raise ended_by
-            watching.say_trouble(f"{ended_by.sentence} {ended_by.advice} Trying again.")
-            try:
-                if news.get(timeout=_RETRY_SECONDS) is None:
-                    return 0
-            except Empty:
-                pass
+
+        def new_lookup() -> Lookup:
+            return Lookup(host, reservations=reservations)
+
+        sample_for_good(
+            source, options.interval, new_lookup, news, watching.take, watching.say_trouble
+        )
+    return 0
 
 
 class _Watching:
@@ -132,29 +125,10 @@ class _Watching:
         self._deliveries = deliveries
         self._lines = lines
         self._status = status
-        self._interval = options.interval
         self._history = History(conditions(options.thresholds), options.thresholds)
         self._said: dict[str, str | None] = {}
 
-    def sample(
-        self,
-        source: Source,
-        host: ProcessHost,
-        reservations: Reservations | None,
-        news: SimpleQueue[BaseException | None],
-    ) -> BaseException | None:
-        """Sample until a signal, or until the source fails; why it failed."""
-        lookup = Lookup(host, reservations=reservations)
-        collector = Collector(source, self._interval, annotate=lookup.annotate)
-        collector.subscribe(self._take, news.put)
-        with ExitStack() as ending:
-            ending.callback(lookup.stop)
-            ending.callback(collector.stop)
-            collector.start()
-            lookup.start()
-            return news.get()
-
-    def _take(self, snapshot: Snapshot) -> None:
+    def take(self, snapshot: Snapshot) -> None:
         """Take a sample. Runs on the sampling thread, or on its watchdog."""
         self._history.add(snapshot)
         for alert, notice in self._engine.check(self._history, snapshot):

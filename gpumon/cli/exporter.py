@@ -64,6 +64,6 @@ def run(options: argparse.Namespace) -> int:
     try:
         return export(source, terms, reservations(options))
     except (WebConfigError, ListenError) as error:
-        return fail(error.sentence, EXIT_USAGE)
+        return fail(str(error), EXIT_USAGE)
     except SourceError as error:
         return explain(error)

@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     except SourceError as error:
         return explain(error)
     except LogError as error:
-        return fail(error.sentence)
+        return fail(str(error))
 
 
 def _feed(options: argparse.Namespace, interval: float) -> LogFeed:

@@ -95,8 +95,8 @@ def _show(options: argparse.Namespace) -> int:
         history = History(conditions(thresholds), thresholds, LOG_GPU_DEPTH)
         recording.read_into(history)
         player = Player(recording, history, position=position, playing=not options.paused)
-        player.speed = options.speed
-        player.start()
+        player.source.speed = options.speed
+        player.collector.start()
         from gpumon.host.recorded import RecordedHost
         from gpumon.kill.audit_log import AuditLog
         from gpumon.sampling.enrichment import Lookup

@@ -103,6 +103,6 @@ def run(options: argparse.Namespace) -> int:
     except FolderError as error:
         return fail(f"no GPU can be reserved: {error}.")
     except (LogError, RecordingError, UncertainAllocationError) as error:
-        return fail(error.sentence)
+        return fail(str(error))
     except OSError as error:
         return fail(f"{command[0]} cannot be run: {error.strerror}.", EXIT_CANNOT_RUN)

@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         return serve(terms, arguments)
     except ServeError as error:
-        return fail(error.sentence, EXIT_USAGE)
+        return fail(str(error), EXIT_USAGE)
 
 
 def _show(options: argparse.Namespace) -> int:

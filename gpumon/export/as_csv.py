@@ -11,19 +11,15 @@ apostrophe in front, and invisible characters are replaced.
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS, Unit, gpu_value
-from gpumon.text.csv_cells import csv_cell, csv_heading, iso_time
+from gpumon.text.csv_cells import csv_cell, csv_heading, csv_text, iso_time
 from gpumon.text.formatting import spreadsheet_safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from gpumon.model.snapshot import Snapshot
 
 _SMI_METRICS = tuple((metric, metric.smi) for metric in GPU_METRICS if metric.smi is not None)
@@ -32,19 +28,11 @@ _SMI_METRICS = tuple((metric, metric.smi) for metric in GPU_METRICS if metric.sm
 def gpus_csv(snapshot: Snapshot) -> str:
     """One row per GPU, under a header, with a line break at the end."""
     taken = iso_time(snapshot.time)
-    return _table(
-        ["timestamp", *(csv_heading(smi, metric.unit) for metric, smi in _SMI_METRICS)],
-        (
-            [
-                taken,
-                *(
-                    csv_cell(gpu_value(gpu, metric), metric.unit, _number)
-                    for metric, _ in _SMI_METRICS
-                ),
-            ]
-            for gpu in snapshot.gpus
-        ),
-    )
+    rows = [["timestamp", *(csv_heading(smi, metric.unit) for metric, smi in _SMI_METRICS)]]
+    for gpu in snapshot.gpus:
+        cells = (csv_cell(gpu_value(gpu, one), one.unit, _number) for one, _ in _SMI_METRICS)
+        rows.append([taken, *cells])
+    return csv_text(rows)
 
 
 def processes_csv(snapshot: Snapshot) -> str:
@@ -55,7 +43,7 @@ def processes_csv(snapshot: Snapshot) -> str:
     """
     taken = iso_time(snapshot.time)
     columns = (csv_heading(metric.smi or metric.key, metric.unit) for metric in PROCESS_METRICS)
-    rows = []
+    rows = [["timestamp", "gpu_uuid", "start_time", *columns]]
     for process in snapshot.processes:
         began = iso_time(process.started_at)
         for use in process.uses:
@@ -64,15 +52,7 @@ def processes_csv(snapshot: Snapshot) -> str:
                 csv_cell(m.read(here, snapshot.time), m.unit, _number) for m in PROCESS_METRICS
             )
             rows.append([taken, spreadsheet_safe(use.gpu_uuid), began, *cells])
-    return _table(["timestamp", "gpu_uuid", "start_time", *columns], rows)
-
-
-def _table(header: list[str], rows: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(rows)
 
 
 def _number(value: float, unit: Unit) -> str:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, ProcessId, Suspect
-    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.model.snapshot import Gpu, Snapshot, Unknown
 
 SCHEMA = "gpumon.snapshot/1"
 """The value of the key ``schema``."""
@@ -118,6 +118,11 @@ INSTANCE_KEYS = ("gpu_instance", "compute_instance")
 """The keys of the two parts of a MIG instance."""
 
 
+def unknown_json(unknown: Mapping[str, Unknown]) -> dict[str, Unknown]:
+    """The reasons why values are unknown, by JSON key."""
+    return {json_key(field): why for field, why in unknown.items()}
+
+
 def place_json(place: Place) -> dict[str, Any]:
     """A place, with every key however little is known."""
     return {
@@ -148,7 +153,7 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
     told: dict[str, Any] = {metric.json_key: gpu_value(gpu, metric) for metric in GPU_METRICS}
     told |= _fields(gpu, "unknown", "mig", *GPU_METRIC)
     told["clock_event_reasons"] = None if reasons is None else clock_event_names(reasons)
-    told["unknown"] = {json_key(field): why for field, why in gpu.unknown.items()}
+    told["unknown"] = unknown_json(gpu.unknown)
     told["mig"] = [_fields(instance) for instance in gpu.mig]
     return told
 

@@ -12,12 +12,13 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import MAKERS, maker_of
 from gpumon.model.metrics import GPU_METRICS, Unit, gpu_value
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from prometheus_client import Metric as Family
 
@@ -57,11 +58,11 @@ USER_METRICS: dict[str, tuple[str, Callable[[Sequence[GpuProcess]], int | None]]
     ),
     "gpumon_user_gpu_memory_bytes": (
         "GPU memory held by the user's processes.",
-        lambda processes: _sum([one.memory_used for one in processes]),
+        lambda processes: known_sum(one.memory_used for one in processes),
     ),
     "gpumon_user_idle_gpu_memory_bytes": (
         "GPU memory held by the user's processes that do not use the GPU in this sample.",
-        lambda processes: _sum([_idle_memory(one) for one in processes]),
+        lambda processes: known_sum(map(_idle_memory, processes)),
     ),
 }
 """Help text and value by name. An unknown value, or a user who is not known, gives no sample."""
@@ -125,10 +126,25 @@ class _Families:
         return self._found
 
 
-def families(*snapshots: Snapshot) -> Iterator[Family]:
-    """The metric families of snapshots of different hosts that have a sample."""
+def gauge(
+    name: str,
+    about: str,
+    labels: Sequence[str],
+    samples: Iterable[tuple[Sequence[str], float | None]],
+) -> Iterator[Family]:
+    """A family of the samples, each its labels and its value, that are known; none without any."""
     from prometheus_client.core import GaugeMetricFamily
 
+    family = GaugeMetricFamily(name, about, labels=labels)
+    for values, value in samples:
+        if value is not None:
+            family.add_metric(values, value)
+    if family.samples:
+        yield family
+
+
+def families(*snapshots: Snapshot) -> Iterator[Family]:
+    """The metric families of snapshots of different hosts that have a sample."""
     gpus = [
         (gpu, gpu_labels(gpu, snapshot.host.name))
         for snapshot in snapshots
@@ -136,39 +152,25 @@ def families(*snapshots: Snapshot) -> Iterator[Family]:
     ]
     for metric, name, _, unit in exported_metrics():
         about = f"{metric.label} (in {unit})" if unit else metric.label
-        family = GaugeMetricFamily(name, f"{about}. {metric.about}", labels=GPU_LABELS)
-        for gpu, labels in gpus:
-            value = _value(gpu, metric)
-            if value is not None:
-                family.add_metric(labels, value)
-        if family.samples:
-            yield family
+        values = [(labels, _value(gpu, metric)) for gpu, labels in gpus]
+        yield from gauge(name, f"{about}. {metric.about}", GPU_LABELS, values)
     about = "Whether the GPU answers: ok, asleep, no answer, lost, reset required, ..."
-    status = GaugeMetricFamily(STATUS, about, labels=(*GPU_LABELS, "status"))
-    for gpu, labels in gpus:
-        status.add_metric([*labels, gpu.status.value], 1)
-    if status.samples:
-        yield status
+    statuses = [([*labels, gpu.status.value], 1) for gpu, labels in gpus]
+    yield from gauge(STATUS, about, (*GPU_LABELS, "status"), statuses)
     yield from _user_families(snapshots)
 
 
 def _user_families(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
-    from prometheus_client.core import GaugeMetricFamily
-
     owned: defaultdict[tuple[str, str], list[GpuProcess]] = defaultdict(list)
     for snapshot in snapshots:
         host = printable(snapshot.host.name)
         for process in snapshot.processes:
             if process.user is not None:
-                owned[host, printable(process.user)].append(process)
+                owned[printable(process.user), host].append(process)
+    users = sorted(owned.items(), key=lambda one: one[0][::-1])
     for name, (about, value_of) in USER_METRICS.items():
-        family = GaugeMetricFamily(name, about, labels=("user", "Hostname"))
-        for (host, user), processes in sorted(owned.items()):
-            value = value_of(processes)
-            if value is not None:
-                family.add_metric([user, host], value)
-        if family.samples:
-            yield family
+        values = [(labels, value_of(processes)) for labels, processes in users]
+        yield from gauge(name, about, ("user", "Hostname"), values)
 
 
 def _idle_memory(process: GpuProcess) -> int | None:
@@ -177,23 +179,12 @@ def _idle_memory(process: GpuProcess) -> int | None:
     return process.memory_used if process.resting else 0
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
-    """The sum; ``None`` if any value is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
 GPU_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
 """The labels of every metric of a GPU: dcgm-exporter's."""
 
 
 def gpu_labels(gpu: Gpu, host: str) -> list[str]:
-    """The values of ``GPU_LABELS``, safe to print.
-
-    Args:
-        gpu: The GPU.
-        host: Name of its machine.
-    """
+    """The values of ``GPU_LABELS`` for a GPU of a machine, safe to print."""
     # dcgm-exporter's device is the index too, not the minor number.
     device = f"{MAKERS[maker_of(gpu.name)].device}{gpu.index}"
     texts = (gpu.uuid, gpu.pci_bus_id or "", device, gpu.name or "", host)

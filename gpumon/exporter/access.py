@@ -19,7 +19,6 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from gpumon.exporter.web_config import (
-    CIPHERS,
     VERIFY,
     WebConfig,
     WebConfigError,
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 
     from gpumon.exporter.web_config import RateLimit, TlsConfig
 
-_VERSIONS = {
-    "TLS10": ssl.TLSVersion.TLSv1,
-    "TLS11": ssl.TLSVersion.TLSv1_1,
-    "TLS12": ssl.TLSVersion.TLSv1_2,
-    "TLS13": ssl.TLSVersion.TLSv1_3,
-}
 _MOST_REMEMBERED = 100
 _CHECK_PATIENCE = 2.0
 """Seconds that a password waits for those before it; under a flood of wrong ones it is refused."""
@@ -124,7 +117,7 @@ class PageAccess:
                 try:
                     self._read()
                 except WebConfigError as error:
-                    self._say(f"{error.sentence}. Until then nobody can read the metrics.")
+                    self._say(f"{error}. Until then nobody can read the metrics.")
                 else:
                     self._say(f"{self._path} or a file that it names has changed and was read")
             return self._rules
@@ -174,10 +167,10 @@ def _version(path: str) -> object:
 def _context(tls: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.minimum_version = _VERSIONS[tls.min_version]
-        context.maximum_version = _VERSIONS[tls.max_version]
+        context.minimum_version = tls.min_version
+        context.maximum_version = tls.max_version
         if tls.cipher_suites:
-            context.set_ciphers(":".join(CIPHERS[suite] for suite in tls.cipher_suites))
+            context.set_ciphers(":".join(tls.cipher_suites))
     except (ValueError, ssl.SSLError):
         raise WebConfigError(
             "this machine's OpenSSL refuses min_version, max_version or cipher_suites: leave"

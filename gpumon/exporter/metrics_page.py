@@ -20,6 +20,7 @@ from gpumon.export.as_prometheus import (
     XID_LAST_SEEN,
     as_text,
     families,
+    gauge,
     gpu_labels,
 )
 from gpumon.exporter.user_limit import UserLimit
@@ -108,21 +109,19 @@ class MetricsPages:
 
     def _gpu_families(self, snapshot: Snapshot) -> Iterator[Family]:
         """The families that come from the history."""
-        from prometheus_client.core import GaugeMetricFamily
-
+        gpus = [(gpu, gpu_labels(gpu, snapshot.host.name)) for gpu in snapshot.gpus]
         about = "State of the GPU in gpumon's words: 1 for the present one, the others are absent."
-        state = GaugeMetricFamily(STATE, about, labels=(*GPU_LABELS, "state"))
+        states = [
+            ([*labels, _state_word(gpu_state(self._history, gpu))], 1) for gpu, labels in gpus
+        ]
+        yield from gauge(STATE, about, (*GPU_LABELS, "state"), states)
         about = "When the driver last reported this XID for the GPU, as far as gpumon has seen."
-        xids = GaugeMetricFamily(XID_LAST_SEEN, about, labels=(*GPU_LABELS, "xid"))
-        for gpu in snapshot.gpus:
-            labels = gpu_labels(gpu, snapshot.host.name)
-            state.add_metric([*labels, _state_word(gpu_state(self._history, gpu))], 1)
-            for xid, at in sorted(self._history.xids(gpu.uuid).items()):
-                if at is not None:
-                    xids.add_metric([*labels, str(xid)], at)
-        for family in (state, xids):
-            if family.samples:
-                yield family
+        xids = [
+            ([*labels, str(xid)], at)
+            for gpu, labels in gpus
+            for xid, at in sorted(self._history.xids(gpu.uuid).items())
+        ]
+        yield from gauge(XID_LAST_SEEN, about, (*GPU_LABELS, "xid"), xids)
 
     def _is_driver_up(self, snapshot: Snapshot) -> bool:
         """Whether the driver returns values of at least one GPU, if it has one to read."""
@@ -147,17 +146,11 @@ class MetricsPages:
 
 
 def _driver_families(host: str, *, up: bool, sampled_at: float | None = None) -> Iterator[Family]:
-    from prometheus_client.core import GaugeMetricFamily
-
+    labels, values = ("Hostname",), (printable(host),)
     about = "Whether the driver can be used and returns from its calls."
-    driver = GaugeMetricFamily(DRIVER_UP, about, labels=("Hostname",))
-    driver.add_metric([printable(host)], up)
-    yield driver
-    if sampled_at is not None:
-        about = "When the newest values were read."
-        sampled = GaugeMetricFamily(SAMPLE_TIME, about, labels=("Hostname",))
-        sampled.add_metric([printable(host)], sampled_at)
-        yield sampled
+    yield from gauge(DRIVER_UP, about, labels, [(values, up)])
+    about = "When the newest values were read."
+    yield from gauge(SAMPLE_TIME, about, labels, [(values, sampled_at)])
 
 
 def _identity(gpu: Gpu) -> Gpu:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import ExitStack
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.exporter.access import PageAccess
@@ -13,9 +13,8 @@ from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.exporter.server import MetricsServer
 from gpumon.host.recorded import RecordedHost
 from gpumon.http.listening import authority, is_loopback, listen, listen_fault
-from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources.source import NoSuchGpuError, SourceError
+from gpumon.sampling.service import sample_for_good
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources.source import Source
 
-_RETRY_SECONDS = 5.0
-"""Seconds after which a driver that could not be used is tried again."""
 _POLL = 0.2
 
 
@@ -48,16 +45,7 @@ class ExporterOptions(NamedTuple):
 
 
 class ListenError(Exception):
-    """It is not possible to listen at the address.
-
-    Attributes:
-        sentence: What is wrong and what to do, for a person.
-    """
-
-    def __init__(self, options: ExporterOptions, error: OSError) -> None:
-        fault = listen_fault(options.host, options.port, error)
-        self.sentence = f"{fault}; choose another address or port with --listen"
-        super().__init__(self.sentence)
+    """It is not possible to listen at the address; the message says why and what to do."""
 
 
 def export(
@@ -84,7 +72,8 @@ def export(
         try:
             listener = listen(options.host, options.port)
         except OSError as error:
-            raise ListenError(options, error) from None
+            fault = listen_fault(options.host, options.port, error)
+            raise ListenError(f"{fault}; choose another address or port with --listen") from None
         pages = MetricsPages(source.hostname, options.interval)
         with ExitStack() as ending:
             server = MetricsServer(listener, pages.newest, access)
@@ -100,76 +89,21 @@ def export(
 
             threading.Thread(target=serve, name="gpumon-server", daemon=True).start()
             ending.callback(server.shutdown)
-            _Sampling(source, options.interval, reservations, pages, news, status).stay()
+            said = ""
+
+            def say_failure(sentence: str) -> None:
+                nonlocal said
+                pages.fail()
+                if sentence != said:
+                    status.say(printable(sentence))
+                    said = sentence
+
+            def new_lookup() -> Lookup:
+                # As in a log, nothing else about processes is asked.
+                return Lookup(RecordedHost(), reservations=reservations)
+
+            sample_for_good(source, options.interval, new_lookup, news, pages.take, say_failure)
     return 0
-
-
-class _Sampling:
-    """Samples until a signal, also after times without a driver.
-
-    Args:
-        source: The source of samples.
-        interval: Seconds between samples.
-        reservations: See ``export``.
-        pages: Gets the samples.
-        news: ``None`` when told to end, or why a collector ended.
-        status: Says what is wrong with the driver.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        interval: float,
-        reservations: Reservations | None,
-        pages: MetricsPages,
-        news: SimpleQueue[BaseException | None],
-        status: StatusLine,
-    ) -> None:
-        self._source = source
-        self._interval = interval
-        self._reservations = reservations
-        self._pages = pages
-        self._news = news
-        self._status = status
-        self._said: str | None = None
-
-    def stay(self) -> None:
-        """Sample until a signal.
-
-        Raises:
-            BaseException: A bug, or the selection names GPUs that are not there.
-        """
-        while True:
-            ended_by = self._sample()
-            if ended_by is None:
-                return
-            if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchGpuError):
-                raise ended_by
-            self._pages.fail()
-            self._say(f"{ended_by.sentence} {ended_by.advice} Trying again.")
-            try:
-                if self._news.get(timeout=_RETRY_SECONDS) is None:
-                    return
-            except Empty:
-                pass
-
-    def _sample(self) -> BaseException | None:
-        """Sample until a signal, or until the source fails; why it failed."""
-        # Only reservations are looked up: as in a log, nothing else about processes is asked.
-        lookup = Lookup(RecordedHost(), reservations=self._reservations)
-        collector = Collector(self._source, self._interval, annotate=lookup.annotate)
-        collector.subscribe(self._pages.take, self._news.put)
-        with ExitStack() as ending:
-            ending.callback(lookup.stop)
-            ending.callback(collector.stop)
-            collector.start()
-            lookup.start()
-            return self._news.get()
-
-    def _say(self, sentence: str) -> None:
-        if sentence != self._said:
-            self._status.say(printable(sentence))
-            self._said = sentence
 
 
 def _beginning(listener: socket.socket, access: PageAccess, options: ExporterOptions) -> list[str]:

@@ -7,11 +7,12 @@ value of the file, except names of options: values can be secrets.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpumon.system.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +35,14 @@ _HEADERS = (
 
 VERIFY_IF_GIVEN, VERIFY = "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
 _CLIENT_AUTH = ("NoClientCert", VERIFY_IF_GIVEN, VERIFY)
-_VERSIONS = ("TLS10", "TLS11", "TLS12", "TLS13")
+_VERSIONS = {
+    "TLS10": ssl.TLSVersion.TLSv1,
+    "TLS11": ssl.TLSVersion.TLSv1_1,
+    "TLS12": ssl.TLSVersion.TLSv1_2,
+    "TLS13": ssl.TLSVersion.TLSv1_3,
+}
 
-CIPHERS = {
+_CIPHERS = {
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
@@ -55,35 +61,14 @@ _REFUSED = {
     "key": "Python reads a key from a file only: use key_file",
     "curve_preferences": "Python cannot order curves: leave it out",
 }
-_TLS_KEYS = (
-    "cert_file",
-    "key_file",
-    "client_auth_type",
-    "client_ca_file",
-    "client_ca",
-    "client_allowed_sans",
-    "min_version",
-    "max_version",
-    "cipher_suites",
-    "prefer_server_cipher_suites",
-    *_REFUSED,
-)
 
 
 class WebConfigError(Exception):
-    """The file cannot be used.
-
-    Attributes:
-        sentence: What is wrong and what to do, for a person.
-    """
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+    """The file cannot be used; the message says why and what to do."""
 
 
 class TlsConfig(NamedTuple):
-    """``tls_server_config``. Paths are relative to the current directory.
+    """``tls_server_config``, by its keys. Paths are relative to the current directory.
 
     Attributes:
         cert_file: The certificate and its chain.
@@ -92,9 +77,9 @@ class TlsConfig(NamedTuple):
         client_ca_file: Certificates of the authorities of clients.
         client_ca: The same as PEM text.
         client_allowed_sans: If set, a client's certificate must have one of these names.
-        min_version: One of ``_VERSIONS``.
-        max_version: One of ``_VERSIONS``.
-        cipher_suites: Keys of ``CIPHERS``; empty for the default.
+        min_version: The oldest version.
+        max_version: The newest version.
+        cipher_suites: OpenSSL's names; empty for the default.
         prefer_server_cipher_suites: Whether their order counts, not that of the client.
     """
 
@@ -104,8 +89,8 @@ class TlsConfig(NamedTuple):
     client_ca_file: str | None
     client_ca: str | None
     client_allowed_sans: tuple[str, ...]
-    min_version: str
-    max_version: str
+    min_version: ssl.TLSVersion
+    max_version: ssl.TLSVersion
     cipher_suites: tuple[str, ...]
     prefer_server_cipher_suites: bool
 
@@ -188,17 +173,17 @@ def _load(path: str) -> object:
             return super().construct_mapping(node, deep)
 
     try:
-        # A pipe would be waited for, without end.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes no descriptor
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _Refused("is not a regular file")
-            text = file.read(_MOST_BYTES + 1)
+        content = read_regular(path, _MOST_BYTES)
     except OSError as error:
         raise _Refused(f"cannot be read: {error.strerror}") from None
+    if content is None:
+        raise _Refused("is not a regular file")
+    if len(content) > _MOST_BYTES:
+        raise _Refused("is larger than 1 MiB, which no web configuration is")
+    try:
+        text = content.decode()
     except UnicodeDecodeError:
         raise _Refused("is not a text file in UTF-8") from None
-    if len(text) > _MOST_BYTES:
-        raise _Refused("is larger than 1 MiB, which no web configuration is")
     try:
         # Loader is a SafeLoader.
         return yaml.load(text, Loader)  # noqa: S506 - see above
@@ -256,7 +241,8 @@ def _texts(section: Mapping[str, object], key: str) -> tuple[str, ...]:
 
 def _tls(whole: Mapping[str, object], folder: Path) -> TlsConfig | None:
     """``tls_server_config``; relative paths in it start in the folder of the file."""
-    section = _section(whole.get("tls_server_config"), "tls_server_config", _TLS_KEYS)
+    keys = (*TlsConfig._fields, *_REFUSED)
+    section = _section(whole.get("tls_server_config"), "tls_server_config", keys)
     for key, advice in _REFUSED.items():
         if section.get(key):
             raise _Refused(f"{key} is not available here: {advice}")
@@ -277,14 +263,15 @@ def _tls(whole: Mapping[str, object], folder: Path) -> TlsConfig | None:
     names = _texts(section, "client_allowed_sans")
     if names and asked != VERIFY:
         raise _Refused(f"client_allowed_sans needs client_auth_type: {VERIFY}")
-    least = _choice(section, "min_version", _VERSIONS, "TLS12")
-    most = _choice(section, "max_version", _VERSIONS, "TLS13")
-    if _VERSIONS.index(least) > _VERSIONS.index(most):
+    versions = tuple(_VERSIONS)
+    least = _VERSIONS[_choice(section, "min_version", versions, "TLS12")]
+    most = _VERSIONS[_choice(section, "max_version", versions, "TLS13")]
+    if least > most:
         raise _Refused("min_version is newer than max_version: swap them")
     suites = _texts(section, "cipher_suites")
     for suite in suites:
         # Go leaves out the suites of TLS 1.3, which cannot be chosen, in the same way.
-        if suite not in CIPHERS and not re.fullmatch(r"TLS_(AES|CHACHA20)_\w+", suite):
+        if suite not in _CIPHERS and not re.fullmatch(r"TLS_(AES|CHACHA20)_\w+", suite):
             raise _Refused(f"cipher_suites has {suite!r}, which is unknown or insecure: remove it")
     return TlsConfig(
         cert,
@@ -295,7 +282,7 @@ def _tls(whole: Mapping[str, object], folder: Path) -> TlsConfig | None:
         names,
         least,
         most,
-        tuple(suite for suite in suites if suite in CIPHERS),
+        tuple(_CIPHERS[suite] for suite in suites if suite in _CIPHERS),
         _flag(section, "prefer_server_cipher_suites", default=True),
     )
 

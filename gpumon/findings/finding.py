@@ -91,6 +91,8 @@ USUAL_SEVERITY = {
     **dict.fromkeys((_Kind.WORKING, _Kind.UNKNOWN), Severity.QUIET),
 }
 """The severity of each kind where only the kind is known, as from another gpumon's exporter."""
+IN_USE = (_Kind.RESERVED, _Kind.FULL, _Kind.MEMORY_BOUND)
+"""The kinds that only say that the GPU is used as it should be."""
 
 
 class Finding(Struct, frozen=True):

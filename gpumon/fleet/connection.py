@@ -273,12 +273,7 @@ class HostConnection:
             )
 
     def _end(self, fault: str, now: float) -> None:
-        """End the client.
-
-        Args:
-            fault: Why; empty if the client ended by itself, and what it wrote says why.
-            now: The time.
-        """
+        """End the client; ``fault`` is empty if it ended by itself, and what it wrote says why."""
         if self._phase is _Phase.ENDING:
             return
         self._fault = fault

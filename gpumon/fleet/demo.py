@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from gpumon.fleet.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
 from gpumon.fleet.host_source import HostSource
+from gpumon.fleet.listeners import Listeners
 from gpumon.host.recorded import RecordedHost
 from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import ALL, parse_selection
@@ -87,7 +87,7 @@ class DemoFleet:
         self, names: Sequence[str], interval: float = 1.0, clock: Clock | None = None
     ) -> None:
         self._clock: Clock = clock or SystemClock()
-        self._interval = interval
+        self.interval = interval
         self._start = self._clock.time()
         self._hosts = {
             name: (_PARTS[place % len(_PARTS)], _source(name, place, self._clock))
@@ -96,15 +96,10 @@ class DemoFleet:
         self._states = {
             name: HostState(name, HostStatus.CONNECTING, self._start) for name in self._hosts
         }
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners = Listeners()
         self._lock = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="gpumon-demo-fleet", daemon=True)
-
-    @property
-    def interval(self) -> float:
-        """See ``Fleet.interval``."""
-        return self._interval
 
     def start(self) -> None:
         """See ``Fleet.start``."""
@@ -123,14 +118,7 @@ class DemoFleet:
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
         """See ``Fleet.subscribe``."""
-        with self._lock:
-            self._listeners.append(listener)
-
-        def end() -> None:
-            with self._lock, suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return end
+        return self._listeners.add(listener)
 
     def source(self, name: str) -> Source:
         """See ``Fleet.source``."""
@@ -164,16 +152,14 @@ class DemoFleet:
             state = _live(name, part, source.sample(closely=False), since, now)
         with self._lock:
             self._states[name] = state
-            listeners = tuple(self._listeners)
-        for listener in listeners:
-            listener()
+        self._listeners.tell()
 
     def _run(self) -> None:
         names = tuple(self._hosts)
         for name in names:
             self.sample(name)
         turn = 0
-        while not self._stop.wait(self._interval / _TURNS):
+        while not self._stop.wait(self.interval / _TURNS):
             for name in names[turn::_TURNS]:
                 self.sample(name)
             turn = (turn + 1) % _TURNS

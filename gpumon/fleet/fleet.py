@@ -152,10 +152,6 @@ class Fleet(Protocol):
 
         A host whose origin is not ``HostOrigin.GPUMON`` refuses every signal with a sentence.
 
-        Args:
-            name: The host.
-            readonly: Whether every signal is refused.
-
         Raises:
             KeyError: There is no such host.
         """

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.fleet import FleetError
-from gpumon.text.formatting import printable
+from gpumon.system.regular_files import read_regular
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,10 +35,6 @@ _SHOWN = 60
 
 def read_hosts(text: str, groups: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """The hosts of a list, each once, in order.
-
-    Args:
-        text: The list.
-        groups: The lists of the configuration by the names of their groups.
 
     Raises:
         FleetError: A part is no name, a file or a group cannot be read, there is no host, or there
@@ -121,12 +117,9 @@ def _file(name: str) -> Iterator[str]:
 
 def _text(path: str) -> str:
     """The text of a file; raises ``ValueError`` with the reason if it cannot be a list."""
-    # A pipe must not block gpumon.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - it is open already
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is no ordinary file")
-        data = file.read(_MOST_BYTES + 1)
+    data = read_regular(path, _MOST_BYTES)
+    if data is None:
+        raise ValueError("it is no ordinary file")
     if len(data) > _MOST_BYTES:
         raise ValueError("it is longer than 1 MiB")
     try:
@@ -192,7 +185,7 @@ def _checked(name: str) -> str:
 
 def _told(text: str) -> str:
     """A text of the user, short and safe to print."""
-    return repr(printable(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"))
+    return repr(printable(shortened(text, _SHOWN)))
 
 
 def _too_many() -> str:

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from gpumon.fleet.fleet import HostStatus
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.sampling.collector import unanswering
+from gpumon.sources.driverless import DriverlessSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from gpumon.fleet.fleet import Fleet, HostState
-    from gpumon.sources.source import Call
 
 _LONGEST_WAIT = 0.9
 """Seconds that ``sample`` waits: a collector takes a longer sample for a hung one."""
@@ -25,7 +25,7 @@ _DELAY = 1.0
 _RETRIED = "It is tried again; the other hosts go on."
 
 
-class HostSource:
+class HostSource(DriverlessSource):
     """The snapshots of one host as they arrive; implements ``Source``.
 
     The host has the name by which the user knows it.
@@ -35,11 +35,9 @@ class HostSource:
         name: The host.
     """
 
-    driver_seconds = 0.0
-
     def __init__(self, fleet: Fleet, name: str) -> None:
         self._fleet = fleet
-        self._name = name
+        self.hostname = name
         self._changed = Event()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._given: Snapshot | None = None
@@ -66,13 +64,13 @@ class HostSource:
     def _sample(self) -> Snapshot:
         state = self._awaited()
         if state.snapshot is None:
-            sentence = state.sentence or f"{self._name} has not answered yet"
+            sentence = state.sentence or f"{self.hostname} has not answered yet"
             return Snapshot(
-                time.time(), Host(self._name), trouble=Trouble(f"{sentence}.", _RETRIED)
+                time.time(), Host(self.hostname), trouble=Trouble(f"{sentence}.", _RETRIED)
             )
         is_new = state.snapshot is not self._given
         self._given = state.snapshot
-        snapshot = replace(state.snapshot, host=replace(state.snapshot.host, name=self._name))
+        snapshot = replace(state.snapshot, host=replace(state.snapshot.host, name=self.hostname))
         if state.status is HostStatus.LIVE and is_new:
             return snapshot
         snapshot = replace(snapshot, time=max(time.time(), snapshot.time))
@@ -91,27 +89,9 @@ class HostSource:
                 return state
             self._changed.wait(left)
 
-    def give_up(self, call: Call, /) -> bool:  # noqa: ARG002 - the interface has it
-        """See ``Source.give_up``; no call hangs here."""
-        return False
-
-    def past(self) -> Iterable[Snapshot]:
-        """See ``Source.past``; nothing was kept."""
-        return ()
-
     def close(self) -> None:
         """End the subscription. The connection goes on."""
         self._unsubscribe()
 
-    @property
-    def hostname(self) -> str:
-        """See ``Source.hostname``."""
-        return self._name
-
-    @property
-    def current_call(self) -> None:
-        """See ``Source.current_call``; no driver is called here."""
-        return
-
     def _state(self) -> HostState:
-        return next(one for one in self._fleet.latest().hosts if one.name == self._name)
+        return next(one for one in self._fleet.latest().hosts if one.name == self.hostname)

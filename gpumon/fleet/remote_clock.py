@@ -8,16 +8,17 @@ only when one of the clocks was set.
 from __future__ import annotations
 
 from collections import deque
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from gpumon.export.as_json import json_keys
+from gpumon.model.processes import HolderScan
 
-    from gpumon.model.processes import GpuProcess, HolderScan, Suspect
-    from gpumon.model.snapshot import Gpu, Host, Reserved, Snapshot
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Snapshot
     from gpumon.stream import GpuState
 
 T = TypeVar("T", bound=Struct)
@@ -86,14 +87,12 @@ class RemoteClock:
             return self._ours
         self._known, self._kept = self._kept, {}
         ours = replace(
-            snapshot,
-            time=snapshot.time + self.shift,
-            processes_at=self._time(snapshot.processes_at),
-            host=self._same(snapshot.host, self._host),
-            gpus=tuple([self._same(gpu, self._gpu) for gpu in snapshot.gpus]),
-            processes=tuple([self._same(one, self._process) for one in snapshot.processes]),
-            reserved=tuple([self._same(one, self._reserved) for one in snapshot.reserved]),
-            holders=snapshot.holders and self._same(snapshot.holders, self._scan),
+            self._moved(snapshot),
+            host=self._same(snapshot.host),
+            gpus=tuple([self._same(gpu) for gpu in snapshot.gpus]),
+            processes=tuple([self._same(one) for one in snapshot.processes]),
+            reserved=tuple([self._same(one) for one in snapshot.reserved]),
+            holders=snapshot.holders and self._same(snapshot.holders),
         )
         self._before, self._ours = snapshot, ours
         return ours
@@ -102,42 +101,32 @@ class RemoteClock:
         """States of GPUs with the times of this machine's clock."""
         if not self.shift:
             return states
-        return tuple([replace(state, since=self._time(state.since)) for state in states])
+        return tuple([self._moved(state) for state in states])
 
-    def _time(self, time: float | None) -> float | None:
-        return None if time is None else time + self.shift
+    def _moved(self, one: T) -> T:
+        """A copy with other times."""
+        times = {field: getattr(one, field) for field in _time_fields(type(one))}
+        return replace(
+            one, **{field: time + self.shift for field, time in times.items() if time is not None}
+        )
 
-    def _same(self, one: T, translate: Callable[[T], T]) -> T:
+    def _same(self, one: T) -> T:
         """The translation, which is the same object for the same object in the sample before."""
         known = self._known.get(id(one))
-        pair = known if known is not None and known[0] is one else (one, translate(one))
+        if known is not None and known[0] is one:
+            pair = known
+        elif isinstance(one, HolderScan):
+            suspects = tuple([self._moved(suspect) for suspect in one.suspects])
+            pair = one, replace(self._moved(one), suspects=suspects)
+        else:
+            pair = one, self._moved(one)
         self._kept[id(one)] = pair
         translated: T = pair[1]  # type: ignore[assignment]  # a pair has one type on both sides
         return translated
 
-    def _host(self, host: Host) -> Host:
-        return replace(host, driver_since=self._time(host.driver_since))
 
-    def _gpu(self, gpu: Gpu) -> Gpu:
-        return replace(
-            gpu,
-            sampled_at=self._time(gpu.sampled_at),
-            status_since=self._time(gpu.status_since),
-            xid_at=self._time(gpu.xid_at),
-        )
-
-    def _process(self, process: GpuProcess) -> GpuProcess:
-        return replace(process, started_at=self._time(process.started_at))
-
-    def _reserved(self, reserved: Reserved) -> Reserved:
-        return replace(reserved, since=self._time(reserved.since))
-
-    def _scan(self, scan: HolderScan) -> HolderScan:
-        return replace(
-            scan,
-            at=scan.at + self.shift,
-            suspects=tuple([self._suspect(one) for one in scan.suspects]),
-        )
-
-    def _suspect(self, suspect: Suspect) -> Suspect:
-        return replace(suspect, started_at=self._time(suspect.started_at))
+@cache
+def _time_fields(struct: type[Struct]) -> tuple[str, ...]:
+    """The fields of a class that are times."""
+    keys = json_keys(struct)
+    return tuple(field for field, key in keys.items() if key.endswith("_unix_seconds"))

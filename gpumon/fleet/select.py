@@ -48,12 +48,7 @@ class _HostChoice(NamedTuple):
 
 
 class HostSelector:
-    """Chooses GPUs of one host. The GPUs of a job are always on the same host.
-
-    Args:
-        requirements: The requirements.
-        patience: Seconds for the first answers.
-    """
+    """Chooses GPUs of one host. The GPUs of a job are always on the same host."""
 
     def __init__(self, requirements: Requirements, patience: float) -> None:
         self._requirements = requirements

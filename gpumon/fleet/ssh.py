@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.fleet.fleet import FleetError
 from gpumon.fleet.nvidia_smi import query_loop
-from gpumon.remote.client import server_command
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +77,8 @@ class SshClient(NamedTuple):
 
     def remote(self, host: str, *, readonly: bool) -> list[str]:
         """The arguments that start ``gpumon remote``, which answers for the host's processes."""
-        server = server_command(self._command(host), readonly=readonly)
-        return self._arguments(host, f"{_PATH}; exec {server}")
+        option = " --readonly" if readonly else ""
+        return self._arguments(host, f"{_PATH}; exec {self._command(host)} remote{option}")
 
     def _command(self, host: str) -> str:
         return self.commands.get(host, self.command)
@@ -166,12 +165,11 @@ def _last_line(text: str) -> str:
     lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
     if not lines:
         return ""
-    line = printable(lines[-1].removeprefix("gpumon: ")).rstrip(".")
-    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+    return shortened(printable(lines[-1].removeprefix("gpumon: ")).rstrip("."), _SHOWN)
 
 
 def _told(text: str) -> str:
-    return printable(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…")
+    return printable(shortened(text, _SHOWN))
 
 
 _NOT_FOUND_THERE = (

@@ -10,13 +10,12 @@ from gpumon.fleet.fleet import FleetSnapshot
 from gpumon.fleet.host_source import HostSource
 from gpumon.fleet.listeners import Listeners
 from gpumon.fleet.poller import FleetPoller
-from gpumon.fleet.ssh import SshClient
 from gpumon.remote.client import RemoteHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_DEFAULT_CLIENT = SshClient()
+    from gpumon.fleet.ssh import SshClient
 
 
 class SshFleet:
@@ -28,10 +27,8 @@ class SshFleet:
         client: How they are reached.
     """
 
-    def __init__(
-        self, hosts: Sequence[str], interval: float, client: SshClient = _DEFAULT_CLIENT
-    ) -> None:
-        self._interval = interval
+    def __init__(self, hosts: Sequence[str], interval: float, client: SshClient) -> None:
+        self.interval = interval
         self._client = client
         self._listeners = Listeners()
         self._poller = FleetPoller(hosts, client, interval, self._listeners.tell)
@@ -58,11 +55,6 @@ class SshFleet:
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
         """See ``Fleet.subscribe``."""
         return self._listeners.add(listener)
-
-    @property
-    def interval(self) -> float:
-        """See ``Fleet.interval``."""
-        return self._interval
 
     def source(self, name: str) -> HostSource:
         """See ``Fleet.source``."""

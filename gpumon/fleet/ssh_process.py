@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from gpumon.remote.piped import PipedProgram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,40 +18,20 @@ MOST_BYTES = 2**16
 
 
 class SshProcess:
-    """An ssh client in a session of its own.
-
-    A key of the terminal, such as Ctrl+C, does not reach it, and it cannot ask on the terminal.
-    Its standard input is a pipe that nothing is written to: when this program ends, however it
-    does, the pipe closes, and with it what runs on the host.
+    """An ssh client, whose standard input gets nothing.
 
     Attributes:
         output: Descriptor of its standard output.
         errors: Descriptor of its standard error.
-
-    Args:
-        arguments: The command.
 
     Raises:
         OSError: It does not start.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            arguments,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            bufsize=0,
-        )
-        assert self._process.stdin is not None  # noqa: S101 - it is a pipe, as asked
-        assert self._process.stdout is not None  # noqa: S101 - likewise
-        assert self._process.stderr is not None  # noqa: S101 - likewise
-        self._files = (self._process.stdin, self._process.stdout, self._process.stderr)
-        self.output = self._process.stdout.fileno()
-        self.errors = self._process.stderr.fileno()
-        os.set_blocking(self.output, False)
-        os.set_blocking(self.errors, False)
+        self._program = PipedProgram(arguments)
+        self._process = self._program.process
+        self.output, self.errors = self._program.output, self._program.errors
 
     @staticmethod
     def read(descriptor: int) -> bytes | None:
@@ -82,7 +63,7 @@ class SshProcess:
             # Before it is reaped: after that the number of its group may be of another one. What
             # it started, such as a ProxyCommand, ends with it.
             self._signal(signal.SIGKILL)
-            self._close()
+            self._program.close()
             self._process.wait()
         return self._process.returncode
 
@@ -97,10 +78,6 @@ class SshProcess:
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
-
-    def _close(self) -> None:
-        for file in self._files:
-            file.close()
 
 
 def allow_descriptors(processes: int) -> None:

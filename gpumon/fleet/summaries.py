@@ -20,14 +20,11 @@ _STOP_PATIENCE = 1.0
 
 
 class FleetSummaries:
-    """The newest summary of each host.
-
-    Args:
-        fleet: The fleet; it may be started later.
-        thresholds: The thresholds of the findings.
+    """The newest summary of each host of a fleet, which may be started later.
 
     Attributes:
         failure: The bug that has ended the thread.
+        latest: The summaries in the order of the fleet, the same objects while there is no news.
     """
 
     def __init__(self, fleet: Fleet, thresholds: Thresholds = DEFAULTS) -> None:
@@ -35,7 +32,7 @@ class FleetSummaries:
         self._fleet = fleet
         self._thresholds = thresholds
         self._judges: dict[str, HostJudge] = {}
-        self._latest: tuple[HostSummary, ...] = ()
+        self.latest: tuple[HostSummary, ...] = ()
         self._changed: Callable[[], None] = lambda: None
         self._news = Event()
         self._stopped = Event()
@@ -62,11 +59,6 @@ class FleetSummaries:
         if self._thread.ident is not None:
             self._thread.join(_STOP_PATIENCE)
 
-    @property
-    def latest(self) -> tuple[HostSummary, ...]:
-        """The summaries in the order of the fleet, the same objects while there is no news."""
-        return self._latest
-
     def _run(self) -> None:
         try:
             while not self._stopped.is_set():
@@ -81,9 +73,9 @@ class FleetSummaries:
     def _judge(self) -> None:
         hosts = self._fleet.latest().hosts
         made = tuple([self._judge_of(place, one).judge(one) for place, one in enumerate(hosts)])
-        before = self._latest
+        before = self.latest
         if len(made) != len(before) or any(map(is_not, made, before)):
-            self._latest = made
+            self.latest = made
             self._changed()
 
     def _judge_of(self, place: int, host: HostState) -> HostJudge:

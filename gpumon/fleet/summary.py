@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.findings import Finding, FindingKind, Severity, conditions, gpu_state, not_free
+from gpumon.findings.finding import IN_USE
 from gpumon.findings.groups import UserUse, users
 from gpumon.fleet.fleet import HostState, HostStatus, Owner
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import GpuStatus
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import STATE_GPU_DEPTH, History
@@ -85,12 +88,7 @@ class HostSummary(Struct, frozen=True):
 
 
 class HostJudge:
-    """Judges the states of one host, with a short history of it.
-
-    Args:
-        place: Its position in the fleet.
-        thresholds: The thresholds of the findings.
-    """
+    """Judges the states of one host, with a short history of it."""
 
     def __init__(self, place: int, thresholds: Thresholds = DEFAULTS) -> None:
         self._place = place
@@ -125,11 +123,11 @@ class HostJudge:
         return _with_values(summary, snapshot) if summary.is_live else summary
 
     def _is_notable(self, gpu: GpuSummary) -> bool:
-        """Whether a state is worth knowing from afar: of ``_IN_USE`` a GPU is just in use."""
+        """Whether a state is worth knowing from afar: of ``IN_USE`` a GPU is just in use."""
         state = gpu.state
         if state.kind is FindingKind.IDLE and state.since is not None:
             return self._history.now - state.since >= self._thresholds.idle_after
-        return state.severity >= Severity.NOTE and state.kind not in _IN_USE
+        return state.severity >= Severity.NOTE and state.kind not in IN_USE
 
     def _gpu(self, gpu: Gpu) -> GpuSummary:
         load = gpu.utilization_gpu
@@ -144,9 +142,6 @@ class HostJudge:
         )
 
 
-_IN_USE = (FindingKind.FULL, FindingKind.RESERVED, FindingKind.MEMORY_BOUND)
-
-
 def _severity(gpu: GpuSummary) -> Severity:
     return gpu.state.severity
 
@@ -155,27 +150,13 @@ def _with_values(summary: HostSummary, snapshot: Snapshot) -> HostSummary:
     """The summary of a live host: of others nobody knows what is free now."""
     sound = [gpu for gpu in snapshot.gpus if gpu.status is GpuStatus.OK]
     known = [gpu.memory_free for gpu in sound if gpu.memory_free is not None]
-    return HostSummary(
-        summary.state,
-        summary.place,
-        summary.gpus,
+    return replace(
+        summary,
         free=sum(gpu.free for gpu in summary.gpus),
         most_free=max(known, default=None),
-        memory_used=_sum(gpu.memory_used for gpu in snapshot.gpus),
-        memory_total=_sum(gpu.memory_total for gpu in snapshot.gpus),
-        users=summary.users,
-        worst=summary.worst,
-        history=summary.history,
+        memory_used=known_sum(gpu.memory_used for gpu in snapshot.gpus),
+        memory_total=known_sum(gpu.memory_total for gpu in snapshot.gpus),
     )
-
-
-def _sum(sizes: Iterable[int | None]) -> int | None:
-    total = 0
-    for size in sizes:
-        if size is None:
-            return None
-        total += size
-    return total
 
 
 class FleetTotals(Struct, frozen=True):

@@ -66,22 +66,6 @@ def _age(host: HostSummary, now: float) -> float | None:
     return None if received is None else max(0.0, now - received)
 
 
-def _count(host: HostSummary, _: float) -> float | None:
-    return len(host.gpus) if host.gpus else None
-
-
-def _free(host: HostSummary, _: float) -> float | None:
-    return host.free
-
-
-def _most_free(host: HostSummary, _: float) -> float | None:
-    return host.most_free
-
-
-def _used(host: HostSummary, _: float) -> float | None:
-    return host.memory_used
-
-
 _NAME = "whose name holds this; with * or ? the whole name: host:gpu-0*"
 
 # One line per term is easier to read here than short lines.
@@ -89,10 +73,10 @@ _NAME = "whose name holds this; with * or ? the whole name: host:gpu-0*"
 # fmt: off
 HOST_TERMS: tuple[Term[HostSummary, float], ...] = (
     Term("host", "host:gpu-0*", _NAME, IS, _host),
-    Term("free", "free>1", "with more free GPUs than this", COMPARES, number_term(_COUNT, _free)),
-    Term("mem", "mem>40G", "with a GPU that has more free memory than this", COMPARES, number_term(SIZE, _most_free)),
-    Term("used", "used>100G", "with more GPU memory in use than this", COMPARES, number_term(SIZE, _used)),
-    Term("gpus", "gpus>=8", "with this many GPUs", COMPARES, number_term(_COUNT, _count)),
+    Term("free", "free>1", "with more free GPUs than this", COMPARES, number_term(_COUNT, lambda host, _: host.free)),
+    Term("mem", "mem>40G", "with a GPU that has more free memory than this", COMPARES, number_term(SIZE, lambda host, _: host.most_free)),
+    Term("used", "used>100G", "with more GPU memory in use than this", COMPARES, number_term(SIZE, lambda host, _: host.memory_used)),
+    Term("gpus", "gpus>=8", "with this many GPUs", COMPARES, number_term(_COUNT, lambda host, _: len(host.gpus) or None)),
     Term("user", "user:ann", "where a user's name holds this; user=ann for the whole name", IS, text_term(_users)),
     Term("model", "model:h100", "with a GPU whose product name holds this", IS, text_term(_models)),
     Term("state", "state:lost", "that are live, connecting, silent or down, or where the state of a GPU holds this", IS, text_term(_states)),

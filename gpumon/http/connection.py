@@ -25,28 +25,21 @@ _PIECE = 2**18
 
 
 class HttpError(Exception):
-    """There is no answer.
+    """There is no answer; the message says why, and what to do, without a full stop.
+
+    It is safe to print, and without any secret.
 
     Attributes:
-        sentence: Why, and what to do, without a full stop. Safe to print; without any secret.
         lasting: Whether the same request will fail again until somebody changes something.
     """
 
     def __init__(self, sentence: str, *, lasting: bool = False) -> None:
         super().__init__(sentence)
-        self.sentence = sentence
         self.lasting = lasting
 
 
 class HttpRequest(NamedTuple):
-    """A request.
-
-    Attributes:
-        method: ``GET`` or ``POST``.
-        target: The path with the query.
-        headers: Its headers.
-        body: Its body.
-    """
+    """A request; the target is the path with the query."""
 
     method: str
     target: str

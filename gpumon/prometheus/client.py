@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 from msgspec import DecodeError
 from msgspec.json import Decoder
 
+from gpumon.fleet.fleet import FleetError
 from gpumon.http.connection import HttpConnection, HttpError, HttpRequest
-from gpumon.prometheus.endpoint import SecretError
 from gpumon.prometheus.series import QueryResponse, TimeSeries
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from gpumon.http.connection import HttpAnswer
@@ -28,15 +28,10 @@ _decode = Decoder(QueryResponse).decode
 
 
 class QueryError(Exception):
-    """There is no answer.
+    """There is no answer; the message says why, and what to do, without a full stop.
 
-    Attributes:
-        sentence: Why, and what to do, without a full stop. Safe to print; without any secret.
+    It is safe to print, and without any secret.
     """
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
 
 
 class PrometheusClient:
@@ -89,14 +84,14 @@ class PrometheusClient:
         try:
             answer = self._connection.ask(HttpRequest("GET", target, self._headers()), MOST_BYTES)
         except HttpError as error:
-            raise QueryError(error.sentence) from None
+            raise QueryError(str(error)) from None
         return self._result(answer)
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         try:
             authorization = self.endpoint.authorization()
-        except SecretError as error:
+        except FleetError as error:
             raise QueryError(str(error)) from None
         if authorization is not None:
             headers["Authorization"] = authorization
@@ -146,5 +141,4 @@ class PrometheusClient:
 
 
 def _short(error: str) -> str:
-    text = printable(" ".join(error[: 4 * _SHOWN].split()))
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return shortened(printable(" ".join(error[: 4 * _SHOWN].split())), _SHOWN)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import os
 import ssl
-import stat
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from gpumon.fleet.fleet import FleetError
+from gpumon.http.listening import authority
+from gpumon.system.regular_files import read_regular
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 _MOST_SECRET = 2**16
 _PORTS = {"http": 80, "https": 443}
 _EXAMPLE = "such as http://prometheus:9090"
-
-
-class SecretError(Exception):
-    """A password or a token cannot be read; the message is a sentence without the secret."""
 
 
 class Endpoint:
@@ -57,17 +54,13 @@ class Endpoint:
     @property
     def address(self) -> str:
         """Its host and port, safe to print."""
-        return printable(f"[{self.host}]:{self.port}" if ":" in self.host else self._plain_address)
-
-    @property
-    def _plain_address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return printable(authority(self.host, self.port))
 
     def authorization(self) -> str | None:
         """The header ``Authorization``; ``None`` if none is sent. Files may change meanwhile.
 
         Raises:
-            SecretError: The file of the password or the token cannot be used.
+            FleetError: The file of the password or the token cannot be used; without the secret.
         """
         settings = self._settings
         if settings is None:
@@ -76,7 +69,7 @@ class Endpoint:
             token = _secret(settings.token_file).decode("latin-1").strip()
             # http.client would quote another value in its error.
             if not token or not token.isascii() or not token.isprintable() or " " in token:
-                raise SecretError(f"{_shown(settings.token_file)} has no token on one line")
+                raise FleetError(f"{printable(settings.token_file)} has no token on one line")
             return f"Bearer {token}"
         if settings.user:
             password = _secret(settings.password_file).removesuffix(b"\n").removesuffix(b"\r")
@@ -117,10 +110,7 @@ def read_endpoint(text: str, settings: Prometheus) -> Endpoint:
     if known is not None:
         _check_secrets(known)
     endpoint = Endpoint(url, known, _context(url, settings))
-    try:
-        endpoint.authorization()
-    except SecretError as error:
-        raise FleetError(str(error)) from None
+    endpoint.authorization()
     return endpoint
 
 
@@ -169,26 +159,24 @@ def _context(url: SplitResult, settings: Prometheus) -> ssl.SSLContext | None:
             cafile=os.path.expanduser(settings.ca_file) if settings.ca_file else None  # noqa: PTH111 - the file functions here take texts
         )
     except ssl.SSLError:
-        raise FleetError(f"ca_file {_shown(settings.ca_file)} has no certificates in PEM") from None
+        raise FleetError(
+            f"ca_file {printable(settings.ca_file)} has no certificates in PEM"
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "this is not the name of a file"
-        raise FleetError(f"ca_file {_shown(settings.ca_file)} cannot be read: {reason}") from None
+        raise FleetError(
+            f"ca_file {printable(settings.ca_file)} cannot be read: {reason}"
+        ) from None
 
 
 def _secret(name: str) -> bytes:
     path = os.path.expanduser(name)  # noqa: PTH111 - os.open takes a text
     try:
-        # A pipe would be waited for, without end.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - pathlib takes no descriptor
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise SecretError(f"{_shown(name)} is not a regular file")
-            content = file.read(_MOST_SECRET + 1)
+        content = read_regular(path, _MOST_SECRET)
     except OSError as error:
-        raise SecretError(f"{_shown(name)} cannot be read: {error.strerror}") from None
+        raise FleetError(f"{printable(name)} cannot be read: {error.strerror}") from None
+    if content is None:
+        raise FleetError(f"{printable(name)} is not a regular file")
     if len(content) > _MOST_SECRET:
-        raise SecretError(f"{_shown(name)} is larger than 64 KiB, which no password or token is")
+        raise FleetError(f"{printable(name)} is larger than 64 KiB, which no password or token is")
     return content
-
-
-def _shown(name: str) -> str:
-    return printable(name)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.fleet import FleetSnapshot, HostState, HostStatus
 from gpumon.fleet.listeners import Listeners
 from gpumon.prometheus.client import PATIENCE, PrometheusClient, QueryError
 from gpumon.prometheus.no_processes import NoProcesses
-from gpumon.prometheus.past import PastReader
+from gpumon.prometheus.past import read_past
 from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
 from gpumon.prometheus.source import PrometheusSource
@@ -44,6 +45,9 @@ class PrometheusFleet:
     that do not answer of jobs whose targets mostly are such hosts. A host that is gone stays, with
     its last values.
 
+    Attributes:
+        interval: Seconds between two readings of a host that is open.
+
     Args:
         endpoint: The server.
         match: More matchers of PromQL for the metrics; empty for all.
@@ -57,7 +61,7 @@ class PrometheusFleet:
     ) -> None:
         self._endpoint = endpoint
         self._patience = patience
-        self._interval = max(interval, OPEN_INTERVAL)
+        self.interval = max(interval, OPEN_INTERVAL)
         self._queries = Queries(match)
         self._client = PrometheusClient(endpoint, patience)
         self._poller = PrometheusPoller(self._client, self._queries)
@@ -96,11 +100,6 @@ class PrometheusFleet:
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
         """See ``Fleet.subscribe``."""
         return self._listeners.add(listener)
-
-    @property
-    def interval(self) -> float:
-        """See ``Fleet.interval``: that of a host which is open."""
-        return self._interval
 
     def source(self, name: str) -> PrometheusSource:
         """See ``Fleet.source``. While it is open, every metric of the host is read."""
@@ -154,10 +153,9 @@ class PrometheusFleet:
         host = self._poller.hosts.get(name)
         if host is None:
             return []
-        client = PrometheusClient(self._endpoint, self._patience)
         series = self._queries.host(host.label, host.texts)
-        reader = PastReader(client, host.name, series, host.period, self._poller.clock.shift)
-        return reader.read(before)
+        with closing(PrometheusClient(self._endpoint, self._patience)) as client:
+            return read_past(client, host, series, self._poller.clock.shift, before)
 
     def _run(self) -> None:
         due = 0.0
@@ -168,11 +166,11 @@ class PrometheusFleet:
                 if is_round:
                     self._poller.read_all(self._opened, self._read_open)
                 self._read_open()
-                self._failures, trouble, pause = 0, "", max(self._interval, LEAST_INTERVAL)
+                self._failures, trouble, pause = 0, "", max(self.interval, LEAST_INTERVAL)
             except QueryError as error:
                 self._failures += 1
                 pause = min(_FIRST_PAUSE * 2 ** min(self._failures - 1, 5), _LONGEST_PAUSE)
-                trouble = f"Prometheus at {self._endpoint.address}: {error.sentence}"
+                trouble = f"Prometheus at {self._endpoint.address}: {error}"
                 is_round = True
             now = time.monotonic()
             if is_round:
@@ -209,7 +207,7 @@ class PrometheusFleet:
         with self._lock:
             names = [name for name, due in self._open_due.items() if due <= now]
             for name in names:
-                self._open_due[name] = now + self._interval
+                self._open_due[name] = now + self.interval
         for name in names:
             if name in self._poller.hosts:
                 self._poller.read_host(name)

@@ -38,12 +38,6 @@ class KnownHost:
         state: What is known of it now.
         sampled_at: When its newest values were scraped, by the clock of Prometheus.
         is_whole: Whether the newest snapshot has every metric.
-
-    Args:
-        name: Its name.
-        label: The label that names it.
-        text: The value of that label.
-        targets: The targets.
     """
 
     def __init__(self, name: str, label: str, text: str, targets: Collection[Target] = ()) -> None:

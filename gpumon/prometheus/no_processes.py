@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 class NoProcesses(RecordedHost):
-    """See ``ProcessHost``: nothing can be looked up, and no signal is sent.
-
-    Args:
-        name: The host.
-    """
+    """See ``ProcessHost``: nothing can be looked up, and no signal is sent."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -96,15 +96,9 @@ class Queries:
         """Whether the targets of these jobs answer Prometheus."""
         return f"up{{{_one_of('job', jobs)}}}"
 
-    def host(self, label: str, texts: Collection[str], names: str = ALL_NAMES) -> str:
-        """Series of one host.
-
-        Args:
-            label: The label that names it.
-            texts: The values of that label.
-            names: A pattern for the metrics.
-        """
-        return self._select(names, [_one_of(label, texts)])
+    def host(self, label: str, texts: Collection[str]) -> str:
+        """All series of one host."""
+        return self._select(ALL_NAMES, [_one_of(label, texts)])
 
     def _select(self, names: str, more: Iterable[str] = ()) -> str:
         matchers = [f"__name__=~{_quoted(names)}", *more, *filter(None, [self._match])]

@@ -40,7 +40,7 @@ class PrometheusSource(HostSource):
     def open(self) -> None:
         """See ``Source.open``; never fails."""
         super().open()
-        self._end = self._prometheus.keep_open(self._name)
+        self._end = self._prometheus.keep_open(self.hostname)
 
     def sample(self, *, closely: bool = True) -> Snapshot:
         """See ``HostSource.sample``.
@@ -49,7 +49,7 @@ class PrometheusSource(HostSource):
         values were already given with later times. ``Gpu.sampled_at`` has the time of the scrape.
         """
         deadline = time.monotonic() + _WHOLE_SECONDS
-        while not self._prometheus.has_whole(self._name) and time.monotonic() < deadline:
+        while not self._prometheus.has_whole(self.hostname) and time.monotonic() < deadline:
             time.sleep(_POLL)
         snapshot = super().sample(closely=closely)
         # Only up to now, in case that the clock of this machine was set back.
@@ -60,7 +60,7 @@ class PrometheusSource(HostSource):
         return replace(snapshot, time=at)
 
     def _state(self) -> HostState:
-        return self._prometheus.state(self._name)
+        return self._prometheus.state(self.hostname)
 
     def past(self) -> Iterable[Snapshot]:
         """See ``Source.past``: the last day as Prometheus has it, coarser the longer ago.
@@ -69,9 +69,9 @@ class PrometheusSource(HostSource):
         """
         first = self._first
         if first is None:
-            shown = self._prometheus.state(self._name).snapshot
+            shown = self._prometheus.state(self.hostname).snapshot
             first = time.time() if shown is None else shown.time
-        return self._prometheus.past(self._name, first)
+        return self._prometheus.past(self.hostname, first)
 
     def close(self) -> None:
         """Read only a few metrics of the host again."""

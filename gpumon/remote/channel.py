@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from gpumon.remote.piped import PipedProgram
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,8 +27,6 @@ _LEAVE_SECONDS = 1.0
 class Channel:
     """Runs a program, and reads and writes its pipes without blocking for ever.
 
-    The program has a session of its own, so that Ctrl+C in the terminal does not end it.
-
     Args:
         command: The program with its arguments.
 
@@ -35,27 +35,13 @@ class Channel:
     """
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._program = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
-        assert self._program.stdin is not None  # noqa: S101 - for mypy: all three are pipes
-        assert self._program.stdout is not None  # noqa: S101 - the same
-        assert self._program.stderr is not None  # noqa: S101 - the same
-        self._in = self._program.stdin.fileno()
-        self._out = self._program.stdout.fileno()
-        self._err = self._program.stderr.fileno()
+        self._pipes = PipedProgram(command)
+        self._program = self._pipes.process
         self._leaving, self._leave = os.pipe()
         self._last_words = b""
         # A descriptor that is closed during a write may get the number of another file.
         self._writing = threading.Lock()
         self._closed = False
-        for descriptor in (self._in, self._out, self._err):
-            os.set_blocking(descriptor, False)
 
     @property
     def last_words(self) -> str:
@@ -66,18 +52,18 @@ class Channel:
     def read(self) -> bytes:
         """Wait for bytes; empty at the end, and once ``leave`` was called. For one thread."""
         poll = select.poll()
-        for descriptor in (self._out, self._err, self._leaving):
+        for descriptor in (self._pipes.output, self._pipes.errors, self._leaving):
             poll.register(descriptor, select.POLLIN)
         while True:
             ready = {descriptor for descriptor, _ in poll.poll()}
             if self._leaving in ready:
                 return b""
-            if self._err in ready and not self._read_error():
-                poll.unregister(self._err)
-            if self._out not in ready:
+            if self._pipes.errors in ready and not self._read_error():
+                poll.unregister(self._pipes.errors)
+            if self._pipes.output not in ready:
                 continue
             with contextlib.suppress(BlockingIOError):
-                data = os.read(self._out, _CHUNK)
+                data = os.read(self._pipes.output, _CHUNK)
                 if not data:
                     self._read_last_words()
                 return data
@@ -99,12 +85,12 @@ class Channel:
             if self._closed:
                 raise BrokenPipeError
             poll = select.poll()
-            poll.register(self._in, select.POLLOUT)
+            poll.register(self._pipes.input, select.POLLOUT)
             while data:
                 if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
                     raise TimeoutError
                 with contextlib.suppress(BlockingIOError):
-                    data = data[os.write(self._in, data) :]
+                    data = data[os.write(self._pipes.input, data) :]
         finally:
             self._writing.release()
 
@@ -119,9 +105,7 @@ class Channel:
         program = self._program
         with self._writing:
             self._closed = True
-            for stream in (program.stdin, program.stdout, program.stderr):
-                if stream is not None:
-                    stream.close()
+            self._pipes.close()
             os.close(self._leaving)
             os.close(self._leave)
         try:
@@ -133,7 +117,7 @@ class Channel:
     def _read_error(self) -> bool:
         """Read standard error; False at its end."""
         try:
-            data = os.read(self._err, _CHUNK)
+            data = os.read(self._pipes.errors, _CHUNK)
         except BlockingIOError:
             return True
         self._last_words = (self._last_words + data)[-_LAST_WORDS:]
@@ -143,6 +127,6 @@ class Channel:
         """Read what is written on standard error at the end."""
         deadline = time.monotonic() + _LAST_WORDS_SECONDS
         poll = select.poll()
-        poll.register(self._err, select.POLLIN)
+        poll.register(self._pipes.errors, select.POLLIN)
         while poll.poll(max(0.0, deadline - time.monotonic()) * 1000) and self._read_error():
             pass

@@ -5,36 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gpumon.host.process_host import Details, ProcessStatus, Refusal, Refused, RelatedProcess
 from gpumon.kill.signals import signal_name
 from gpumon.remote import protocol
 from gpumon.remote.channel import Channel
-from gpumon.remote.connection import ANSWER_SECONDS, READ_SECONDS, LostError, RemoteConnection
+from gpumon.remote.connection import ANSWER_SECONDS, LostError, RemoteConnection
 from gpumon.remote.plausible import plausible_details, plausible_family, plausible_status
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpumon.host.process_host import ProcessHandle, Target
     from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
     from gpumon.model.snapshot import Snapshot
 
+T = TypeVar("T")
+
 _RETRY_SECONDS = 5.0
 """Seconds after a failure in which nothing tries to connect: a termination has many processes."""
 _CLOSE_SECONDS = 2.0
-
-
-def server_command(gpumon: str, *, readonly: bool) -> str:
-    """The command line that starts the server on the other machine.
-
-    Args:
-        gpumon: How gpumon is called there, for a shell.
-        readonly: Whether it refuses every signal, too.
-    """
-    return f"{gpumon} remote --readonly" if readonly else f"{gpumon} remote"
 
 
 class RemoteHost:
@@ -47,7 +39,7 @@ class RemoteHost:
     Args:
         name: The machine, for sentences.
         command: The program that carries the connection, such as ssh, with its arguments, which end
-            with ``server_command``.
+            with ``gpumon remote``.
         readonly: Whether every signal is refused, here and there.
     """
 
@@ -114,35 +106,32 @@ class RemoteHost:
     def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         """See ``ProcessHost.families``."""
         asked = tuple(roots)
-        try:
-            connection = self._connected()
-            found = connection.ask(
-                lambda number: protocol.Families(number, asked),
-                tuple[RelatedProcess, ...],
-                READ_SECONDS,
-                patient=True,
-            )
-        except LostError as lost:
-            raise Refused(Refusal.UNREACHABLE, lost.sentence) from None
-        except OSError as error:
-            raise Refused(Refusal.UNREACHABLE, error.strerror or str(error)) from None
-        return plausible_family(found, connection.time_offset)
+        found, time_offset = self._read(
+            lambda number: protocol.Families(number, asked), tuple[RelatedProcess, ...]
+        )
+        return plausible_family(found, time_offset)
 
     def details(self, process: ProcessId) -> Details | None:
         """See ``ProcessHost.details``."""
+        found, time_offset = self._read(
+            lambda number: protocol.ReadDetails(number, process),
+            Details | None,  # type: ignore[arg-type]  # a union is no type for mypy
+        )
+        return None if found is None else plausible_details(found, process, time_offset)
+
+    def _read(self, make: Callable[[int], protocol.Request], result: type[T]) -> tuple[T, float]:
+        """What was read there, and what to add to its times.
+
+        Raises:
+            Refused: There is no answer.
+        """
         try:
             connection = self._connected()
-            found = connection.ask(
-                lambda number: protocol.ReadDetails(number, process),
-                Details | None,  # type: ignore[arg-type]  # a union is no type for mypy
-                READ_SECONDS,
-                patient=True,
-            )
+            return connection.ask(make, result, patient=True), connection.time_offset
         except LostError as lost:
-            raise Refused(Refusal.UNREACHABLE, lost.sentence) from None
+            raise Refused(Refusal.UNREACHABLE, str(lost)) from None
         except OSError as error:
             raise Refused(Refusal.UNREACHABLE, error.strerror or str(error)) from None
-        return None if found is None else plausible_details(found, process, connection.time_offset)
 
     def open_handle(self, target: Target) -> ProcessHandle:
         """See ``ProcessHost.open_handle``."""
@@ -152,7 +141,7 @@ class RemoteHost:
             connection = self._connected()
             opened = connection.ask(lambda number: protocol.Open(number, target), protocol.Opened)
         except LostError as lost:
-            sentence = f"{target.id.pid} got no signal: {lost.sentence}"
+            sentence = f"{target.id.pid} got no signal: {lost}"
             raise Refused(Refusal.UNREACHABLE, sentence) from None
         return _RemoteHandle(connection, target, opened.handle)
 
@@ -188,7 +177,7 @@ class RemoteHost:
                     channel.leave()
                 self._connection = RemoteConnection(self._name, channel)
             except LostError as lost:
-                self._fail(lost.sentence)
+                self._fail(str(lost))
                 raise
             except OSError as error:
                 self._fail(f"{printable(self._command[0])} cannot be started: {error.strerror}")
@@ -208,18 +197,13 @@ class _RemoteHandle:
     def __init__(self, connection: RemoteConnection, target: Target, number: int) -> None:
         self.connection = connection
         self.number = number
-        self._target = target
+        self.target = target
         self._ended = False
         self._closed = False
 
-    @property
-    def target(self) -> Target:
-        """See ``ProcessHandle.target``."""
-        return self._target
-
     def send(self, number: int) -> None:
         """See ``ProcessHandle.send``."""
-        pid, name = self._target.id.pid, signal_name(number)
+        pid, name = self.target.id.pid, signal_name(number)
         before = self.connection.their_monotonic(time.monotonic() + ANSWER_SECONDS)
         try:
             self.connection.ask(
@@ -228,9 +212,9 @@ class _RemoteHandle:
             )
         except LostError as lost:
             if lost.asked:
-                sentence = f"{pid} may have got {name}: {lost.sentence}"
+                sentence = f"{pid} may have got {name}: {lost}"
                 raise Refused(Refusal.UNANSWERED, sentence) from None
-            sentence = f"{pid} got no {name}: {lost.sentence}"
+            sentence = f"{pid} got no {name}: {lost}"
             raise Refused(Refusal.UNREACHABLE, sentence) from None
 
     def ended(self) -> bool:
@@ -246,7 +230,7 @@ class _RemoteHandle:
                 ProcessStatus | None,  # type: ignore[arg-type]  # a union is no type for mypy
             )
         except LostError as lost:
-            sentence = f"{self._target.id.pid} may live on: {lost.sentence}"
+            sentence = f"{self.target.id.pid} may live on: {lost}"
             raise Refused(Refusal.UNREACHABLE, sentence) from None
         return None if status is None else plausible_status(status)
 

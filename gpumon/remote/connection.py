@@ -25,7 +25,7 @@ from gpumon.remote.protocol import (
     Message,
     Opened,
 )
-from gpumon.text.formatting import ELLIPSIS, printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,16 +50,16 @@ _MOST_CHARACTERS = 300
 
 
 class LostError(Exception):
-    """The connection has ended, or is not answered in time.
+    """The connection has ended, or is not answered in time; the message says why.
+
+    It names the machine, and is safe to print.
 
     Attributes:
-        sentence: Why, naming the machine; safe to print.
         asked: Whether the request may have been received.
     """
 
     def __init__(self, sentence: str, *, asked: bool) -> None:
         super().__init__(sentence)
-        self.sentence = sentence
         self.asked = asked
 
 
@@ -67,6 +67,12 @@ class RemoteConnection:
     """A connection that has said hello.
 
     Thread-safe. It never comes back once it is lost.
+
+    Attributes:
+        hello: What the other machine has said of itself.
+        lost: Why the connection is lost, naming the machine; ``None`` while it is not.
+        lost_at: When it was lost, on the monotonic clock.
+        time_offset: Seconds to add to a time of the other machine for a time of this one.
 
     Args:
         name: The machine, for sentences; safe to print.
@@ -82,20 +88,20 @@ class RemoteConnection:
         self._channel = channel
         self._changed = threading.Condition()
         self._hello: Hello | None = None
-        self._lost: str | None = None
-        self._lost_at: float | None = None
+        self.lost: str | None = None
+        self.lost_at: float | None = None
         self._newest_id = 0
         self._answers: dict[int, Message | None] = {}
         """The answers to the requests that somebody waits for; ``None`` until they come."""
         self._held: dict[int, bool] = {}
         """The open handles, and whether their process has ended."""
         self._noise = 0
-        self._offsets = (0.0, 0.0)
+        self.time_offset = self._monotonic_offset = 0.0
         self._reader = threading.Thread(target=self._read_on, name="gpumon-remote", daemon=True)
         self._reader.start()
         with self._changed:
-            self._changed.wait_for(lambda: self._hello or self._lost, CONNECT_SECONDS)
-            hello, lost = self._hello, self._lost
+            self._changed.wait_for(lambda: self._hello or self.lost, CONNECT_SECONDS)
+            hello, lost = self._hello, self.lost
         if hello is None:
             sentence = lost or f"{name} has not answered for {CONNECT_SECONDS:.0f} s"
             self.abandon(sentence)
@@ -103,62 +109,41 @@ class RemoteConnection:
             raise LostError(sentence, asked=False)
         self.hello = hello
 
-    @property
-    def lost(self) -> str | None:
-        """Why the connection is lost, naming the machine; ``None`` while it is not."""
-        return self._lost
-
-    @property
-    def lost_at(self) -> float | None:
-        """When it was lost, on the monotonic clock."""
-        return self._lost_at
-
-    @property
-    def time_offset(self) -> float:
-        """Seconds to add to a time of the other machine for a time of this one."""
-        return self._offsets[0]
-
     def their_monotonic(self, ours: float) -> float:
         """A time of this machine's monotonic clock on that of the other one."""
-        return ours + self._offsets[1]
+        return ours + self._monotonic_offset
 
     def ended(self, handle: int) -> bool:
         """Whether the process of a handle is known to have ended."""
         return self._held.get(handle, False)
 
-    def ask(
-        self,
-        make: Callable[[int], Request],
-        result: type[T],
-        seconds: float = ANSWER_SECONDS,
-        *,
-        patient: bool = False,
-    ) -> T:
+    def ask(self, make: Callable[[int], Request], result: type[T], *, patient: bool = False) -> T:
         """Ask, and wait for the answer.
 
         Args:
             make: Makes the request with its number.
             result: The type of the answer; ``Opened`` or that of its result.
-            seconds: Maximum seconds.
-            patient: Whether a late answer does not mean that the connection is lost.
+            patient: Whether the answer may take ``READ_SECONDS``, and a late one does not mean that
+                the connection is lost.
 
         Raises:
             LostError: The connection is lost, or the answer is late.
             Refused: The other machine refuses.
             OSError: It could not do it for lack of a resource.
         """
+        seconds = READ_SECONDS if patient else ANSWER_SECONDS
         deadline = time.monotonic() + seconds
         with self._changed:
-            if self._lost is not None:
-                raise LostError(self._lost, asked=False)
+            if self.lost is not None:
+                raise LostError(self.lost, asked=False)
             self._newest_id += 1
             number = self._newest_id
             self._answers[number] = None
         try:
             self._write(make(number), deadline)
             with self._changed:
-                self._changed.wait_for(lambda: self._answers[number] or self._lost, seconds)
-                message, lost = self._answers[number], self._lost
+                self._changed.wait_for(lambda: self._answers[number] or self.lost, seconds)
+                message, lost = self._answers[number], self.lost
         finally:
             with self._changed:
                 del self._answers[number]
@@ -175,7 +160,7 @@ class RemoteConnection:
         Raises:
             LostError: It cannot be written.
         """
-        if self._lost is None:
+        if self.lost is None:
             self._write(request, time.monotonic() + ANSWER_SECONDS)
 
     def forget(self, handle: int) -> None:
@@ -207,8 +192,8 @@ class RemoteConnection:
         except OSError:
             # The reader knows better why, and is told at the same time.
             with self._changed:
-                self._changed.wait_for(lambda: self._lost, max(0.0, deadline - time.monotonic()))
-            raise LostError(self._lost or self._ended(), asked=True) from None
+                self._changed.wait_for(lambda: self.lost, max(0.0, deadline - time.monotonic()))
+            raise LostError(self.lost or self._ended(), asked=True) from None
 
     def _unpacked(self, message: Message, result: type[T]) -> T:
         match message:
@@ -232,7 +217,7 @@ class RemoteConnection:
     def _read_on(self) -> None:
         lines = Lines(MOST_ANSWER)
         try:
-            while (data := self._channel.read()) and self._lost is None:
+            while (data := self._channel.read()) and self.lost is None:
                 for line in lines.feed(data):
                     self._take(line)
                 if lines.too_long:
@@ -247,7 +232,7 @@ class RemoteConnection:
             self._greet(message, 0 if line is None else len(line) + 1)
         elif message is None or isinstance(message, _OtherHello):
             self._lose(f"what gpumon on {self._name} sent cannot be read")
-        elif self._lost is None:
+        elif self.lost is None:
             with self._changed:
                 self._keep(message)
                 self._changed.notify_all()
@@ -256,7 +241,8 @@ class RemoteConnection:
         """Take the first line of the server, after what a login shell has printed."""
         if isinstance(message, Hello) and message.schema == SCHEMA:
             with self._changed:
-                self._offsets = (time.time() - message.time, message.monotonic - time.monotonic())
+                self.time_offset = time.time() - message.time
+                self._monotonic_offset = message.monotonic - time.monotonic()
                 self._hello = message
                 self._changed.notify_all()
             return
@@ -275,26 +261,22 @@ class RemoteConnection:
             case Exited(handle=handle):
                 if handle in self._held:
                     self._held[handle] = True
-            case Opened(id=number) | Answer(id=number) | Declined(id=number):
-                self._keep_answer(number, message)
-            case Failed(id=number):
-                # Without a number it is about a request that is not ours, and is waited for.
-                if number is not None:
-                    self._keep_answer(number, message)
+            case Opened() | Answer() | Declined() | Failed():
+                self._keep_answer(message.id, message)
 
-    def _keep_answer(self, number: int, message: Message) -> None:
-        # A late answer has nobody who waits for it.
-        if number not in self._answers or self._answers[number] is not None:
+    def _keep_answer(self, number: int | None, message: Message) -> None:
+        # A late answer has nobody who waits for it; one without a number is not to our request.
+        if number is None or self._answers.get(number, message) is not None:
             return
         self._answers[number] = message
         if isinstance(message, Opened):
             self._held[message.handle] = False
-            self._offsets = (self._offsets[0], message.monotonic - time.monotonic())
+            self._monotonic_offset = message.monotonic - time.monotonic()
 
     def _lose(self, sentence: str) -> None:
         with self._changed:
-            if self._lost is None:
-                self._lost, self._lost_at = sentence, time.monotonic()
+            if self.lost is None:
+                self.lost, self.lost_at = sentence, time.monotonic()
             self._changed.notify_all()
 
     def _ended(self) -> str:
@@ -304,8 +286,7 @@ class RemoteConnection:
         )
 
     def _safe(self, text: str) -> str:
-        safe = printable(text)
-        return safe if len(safe) <= _MOST_CHARACTERS else safe[: _MOST_CHARACTERS - 1] + ELLIPSIS
+        return shortened(printable(text), _MOST_CHARACTERS)
 
 
 class _OtherHello(msgspec.Struct, frozen=True, tag_field="say", tag="hello"):

@@ -37,12 +37,7 @@ def plausible_status(status: ProcessStatus) -> ProcessStatus:
 def plausible_family(
     family: Iterable[RelatedProcess], time_offset: float
 ) -> tuple[RelatedProcess, ...]:
-    """These processes, each PID once and none before its parent, in this machine's time.
-
-    Args:
-        family: The processes.
-        time_offset: Seconds to add to their times.
-    """
+    """These processes, each PID once and none before its parent, in this machine's time."""
     listed = tuple(family)
     pids = {kin.id.pid for kin in listed}
     kept: dict[int, RelatedProcess] = {}

@@ -55,10 +55,6 @@ _LOOK_SECONDS = 0.05
 _LEAVE_SECONDS = 5.0
 """Seconds after the client has gone until this process ends, whatever hangs."""
 _CHUNK = 65536
-_RDHUP = getattr(select, "POLLRDHUP", 0)
-"""A socket whose other end is closed; a pipe reports that unasked."""
-
-
 _DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 
 
@@ -79,12 +75,7 @@ class _Held(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What a reading thread has found.
-
-    Attributes:
-        request: The request.
-        message: Its answer.
-    """
+    """What a reading thread has found."""
 
     request: Families | ReadDetails
     message: Message
@@ -286,7 +277,8 @@ class Server:
     def _client_has_left(self) -> bool:
         """Whether the pipe is closed at the other end, even if requests in it are not read yet."""
         poll = select.poll()
-        poll.register(self._read, _RDHUP)
+        # A pipe reports it unasked, a socket does not.
+        poll.register(self._read, select.POLLRDHUP)
         return bool(poll.poll(0))
 
     def _say(self, message: Message) -> None:

@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gpumon.report.figures import KWH, SCHEMA, ReportRow, UsageReport, figures_of
+from gpumon.text.csv_cells import csv_text
 from gpumon.text.formatting import printable, spreadsheet_safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_ENERGY = ("energy_kwh", "energy_known", "energy_source", "energy_estimated")
-_WASTED = ("empty_kwh", "starved_kwh", "idle_kwh", "slowed_kwh")
-TOTALS: dict[str, tuple[str, ...]] = {
-    "gpu": (
-        "covered_hours",
-        "gaps",
-        "gap_hours",
-        "gpu_hours",
-        "gpu_hours_known",
-        "utilization_mean_percent",
-        "utilization_median_percent",
-        "utilization_p95_percent",
-        "utilization_known",
-        "busy_hours",
-        "idle_hours",
-        "idle_known",
-        *_ENERGY,
-        "heat_hours",
-        "power_brake_hours",
-        "hw_slowdown_hours",
-        "power_cap_hours",
-        "slowdown_known",
-        "empty_hours",
-        "empty_known",
-        "starved_hours",
-        *_WASTED,
-        "ecc_uncorrected",
-        "lost_hours",
-    ),
-    "user": (*_ENERGY, *_WASTED),
-    **dict.fromkeys(("process", "job"), (*_ENERGY, *_WASTED, "left_out_kwh")),
-}
-TOTALS["host"] = tuple(key for key in TOTALS["gpu"] if key != "covered_hours")
-"""The figures that can be added up over rows: subjects on one GPU share its energy, but each has
-the full hours."""
 
 
 def to_json(report: UsageReport, notes: Sequence[str]) -> str:
@@ -59,7 +22,7 @@ def to_json(report: UsageReport, notes: Sequence[str]) -> str:
         "schema": SCHEMA,
         "by": report.by,
         "lines": [{one.key: _harmless(one.read(line)) for one in figures} for line in report.lines],
-        "total": {one.key: one.read(total) for one in figures if one.key in TOTALS[report.by]},
+        "total": {one.key: one.read(total) for one in figures if report.by in one.adds_up},
         "energy_without_process_kwh": round(report.alone / KWH, 6),
         "notes": list(notes),
     }
@@ -69,12 +32,8 @@ def to_json(report: UsageReport, notes: Sequence[str]) -> str:
 def to_csv(report: UsageReport) -> str:
     """One row per line under a header; an unknown value is an empty cell."""
     figures = figures_of(report.by)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([one.key for one in figures])
-    for line in report.lines:
-        writer.writerow([_cell(one.read(line)) for one in figures])
-    return text.getvalue()
+    rows = [[_cell(one.read(line)) for one in figures] for line in report.lines]
+    return csv_text([[one.key for one in figures], *rows])
 
 
 def _harmless(value: object) -> object:

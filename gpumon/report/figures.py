@@ -101,13 +101,7 @@ def make_report(tally: UsageTotals) -> UsageReport:
 
 
 def _of_host(name: str | None, whole: Sums, gpus: Sequence[GpuTotals]) -> ReportRow:
-    """The row of a host.
-
-    Args:
-        name: Its name.
-        whole: Its presence and memory.
-        gpus: Its GPUs.
-    """
+    """The row of a host, of which ``whole`` has the presence and the memory."""
     sums = Sums()
     for gpu in gpus:
         sums.join(gpu.sums)
@@ -128,6 +122,8 @@ class Figure(Struct, frozen=True):
         read: Reads it from a row; ``None`` is unknown.
         about: What it means, in a sentence.
         heading: Its column header in the table.
+        adds_up: Groupings in which it can be added up over rows: subjects on one GPU share its
+            energy, but each has the full hours.
     """
 
     key: str
@@ -135,6 +131,7 @@ class Figure(Struct, frozen=True):
     read: Callable[[ReportRow], object]
     about: str
     heading: str = ""
+    adds_up: tuple[str, ...] = ()
 
 
 def hours(seconds: float, known: float) -> float | None:
@@ -220,43 +217,43 @@ FIGURES: tuple[Figure, ...] = (
     Figure("command", ("process", "job"), _subject(lambda one: one.command), "Command line of the process, or of the first process of the job.", "COMMAND"),
     Figure("first", BY, lambda line: moment(line.sums.first) or None, "First time it was seen, in ISO 8601.", "FIRST"),
     Figure("last", BY, lambda line: moment(line.sums.last) or None, "Last time it was seen.", "LAST"),
-    Figure("covered_hours", _GPU, lambda line: round(line.sums.seconds / 3600, 6), "Hours covered by samples; all other figures are for this time.", "COVERED"),
-    Figure("gaps", _GPUS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals; of a host that of its GPU with the longest.", "GAPS"),
-    Figure("gap_hours", _GPUS, lambda line: round(line.sums.missing / 3600, 6), "Total length of the gaps, which are not counted.", "GAPS"),
+    Figure("covered_hours", _GPU, lambda line: round(line.sums.seconds / 3600, 6), "Hours covered by samples; all other figures are for this time.", "COVERED", adds_up=_GPU),
+    Figure("gaps", _GPUS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals; of a host that of its GPU with the longest.", "GAPS", adds_up=_GPUS),
+    Figure("gap_hours", _GPUS, lambda line: round(line.sums.missing / 3600, 6), "Total length of the gaps, which are not counted.", "GAPS", adds_up=_GPUS),
     Figure("present_hours", ("host", *_OTHERS), lambda line: round(line.sums.present / 3600, 6), "Hours on any GPU; of a host, hours covered by samples of any of its GPUs.", "COVERED"),
-    Figure("gpu_hours", BY, lambda line: hours(line.sums.computing, line.sums.listed), "Hours times GPUs with a compute process (of a GPU or host: of any user). Processes that only draw do not count; several on one GPU count once.", "GPU-H"),
-    Figure("gpu_hours_known", _GPUS, lambda line: share(line.sums.listed, line.sums.seconds), "Share of the time for which the processes were known, 0 to 1."),
-    Figure("utilization_mean_percent", BY, lambda line: _rounded(line.sums.utilization.mean, 3), "GPU utilisation; for a process its SM share, for a user or job the SM share of all its processes on a GPU. Weighted by time and GPU.", "UTIL%, SM%"),
-    Figure("utilization_median_percent", BY, lambda line: line.sums.utilization.quantile(0.5), "Median: not exceeded for half of the time.", "MED"),
-    Figure("utilization_p95_percent", BY, lambda line: line.sums.utilization.quantile(0.95), "95th percentile: not exceeded for 95 % of the time.", "P95"),
-    Figure("utilization_known", BY, lambda line: share(line.sums.utilization.seconds, line.sums.seconds), "Share of the time for which it was known, 0 to 1."),
+    Figure("gpu_hours", BY, lambda line: hours(line.sums.computing, line.sums.listed), "Hours times GPUs with a compute process (of a GPU or host: of any user). Processes that only draw do not count; several on one GPU count once.", "GPU-H", adds_up=_GPUS),
+    Figure("gpu_hours_known", _GPUS, lambda line: share(line.sums.listed, line.sums.seconds), "Share of the time for which the processes were known, 0 to 1.", adds_up=_GPUS),
+    Figure("utilization_mean_percent", BY, lambda line: _rounded(line.sums.utilization.mean, 3), "GPU utilisation; for a process its SM share, for a user or job the SM share of all its processes on a GPU. Weighted by time and GPU.", "UTIL%, SM%", adds_up=_GPUS),
+    Figure("utilization_median_percent", BY, lambda line: line.sums.utilization.quantile(0.5), "Median: not exceeded for half of the time.", "MED", adds_up=_GPUS),
+    Figure("utilization_p95_percent", BY, lambda line: line.sums.utilization.quantile(0.95), "95th percentile: not exceeded for 95 % of the time.", "P95", adds_up=_GPUS),
+    Figure("utilization_known", BY, lambda line: share(line.sums.utilization.seconds, line.sums.seconds), "Share of the time for which it was known, 0 to 1.", adds_up=_GPUS),
     Figure("memory_mean_bytes", BY, lambda line: _rounded(line.sums.memory.mean), "GPU memory in use, mean over time; of a host or subject on all its GPUs together.", "MEAN-GiB"),
     Figure("memory_peak_bytes", BY, lambda line: _rounded(line.sums.memory.peak), "The maximum of it in any sample.", "PEAK-GiB"),
     Figure("memory_known", BY, lambda line: share(line.sums.memory.seconds, line.sums.present), "Share of the time for which it was known, 0 to 1."),
-    Figure("busy_hours", BY, lambda line: hours(line.sums.busy, line.sums.utilization.seconds), "Hours times GPUs with a utilisation above 0.", "BUSY"),
-    Figure("idle_hours", BY, lambda line: hours(line.sums.idle, line.sums.idle_known), "Hours times GPUs with a utilisation of 0 and a compute process; if the log lists no processes, with more memory in use than an unused GPU needs.", "IDLE"),
-    Figure("idle_known", BY, lambda line: share(line.sums.idle_known, line.sums.seconds), "Share of the time for which that was known, 0 to 1."),
-    Figure("energy_kwh", BY, lambda line: kilowatt_hours(line.sums), "Energy used; for a subject its share, see `energy_estimated`.", "kWh, Wh"),
-    Figure("energy_known", BY, lambda line: share(line.sums.energy.counted + line.sums.energy.integrated, line.sums.seconds), "Share of the time for which it was known, 0 to 1."),
-    Figure("energy_source", BY, lambda line: energy_source(line.sums), "`counter`: the GPU's energy counter; `power`: power draw integrated over time; `counter+power`: both."),
-    Figure("energy_estimated", BY, lambda line: line.by in BY_PROCESSES, "true for subjects: a GPU's energy is split among its processes by SM share, or equally if any share is unknown or all are 0."),
-    Figure("heat_hours", BY, lambda line: hours(line.sums.slowed.heat, line.sums.slowed.known), "Hours times GPUs slowed down by heat (SW thermal, HW thermal).", "HEAT"),
-    Figure("power_brake_hours", BY, lambda line: hours(line.sums.slowed.brake, line.sums.slowed.known), "The same by HW power brake, which the machine's power supply requests.", "BRAKE"),
-    Figure("hw_slowdown_hours", BY, lambda line: hours(line.sums.slowed.hardware, line.sums.slowed.known), "The same by HW slowdown for neither of these reasons.", "HW-SLOW"),
-    Figure("power_cap_hours", BY, lambda line: hours(line.sums.slowed.capped, line.sums.slowed.known), "Hours times GPUs at their power limit (SW power cap), which is normal for a busy GPU.", "CAPPED"),
-    Figure("slowdown_known", BY, lambda line: share(line.sums.slowed.known, line.sums.seconds), "Share of the time for which these four were known, 0 to 1."),
-    Figure("empty_hours", BY, lambda line: hours(line.sums.wasted.empty, line.sums.wasted.empty_known), "Hours times GPUs that were busy but empty: a utilisation of at least 90 %, and at most 20 % of the multiprocessors active. Unknown if the log has no `sm_active`.", "EMPTY"),
-    Figure("empty_known", BY, lambda line: share(line.sums.wasted.empty_known, line.sums.seconds), "Share of the time for which that was known, 0 to 1."),
-    Figure("empty_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.empty_joules, line.sums.wasted.empty_known), "Energy used in these hours; for a subject its share."),
-    Figure("starved_hours", BY, lambda line: hours(line.sums.wasted.starved, line.sums.wasted.starved_known), "Hours times GPUs that waited for up to 30 s between two spells of load while a computing process on them was at one full CPU core or waited inside the kernel: perhaps for data, perhaps for a checkpoint. Unknown if the log has no CPU use of processes.", "STARVED"),
-    Figure("starved_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.starved_joules, line.sums.wasted.starved_known), "Energy used in these hours; for a subject its share."),
-    Figure("left_out_hours", _GROUPS, lambda line: hours(line.sums.wasted.left_out, line.sums.wasted.left_out_known), "Hours times GPUs on which it ran no kernel while it did on most of its other GPUs; part of `idle_hours`. Unknown on a single GPU.", "LEFT-OUT"),
-    Figure("left_out_kwh", _GROUPS, lambda line: spent(line.sums, line.sums.wasted.left_out_joules, line.sums.wasted.left_out_known), "Its share of the energy used in these hours."),
-    Figure("idle_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.idle_joules, line.sums.idle_known), "Energy used in the hours of `idle_hours`; for a subject its share."),
-    Figure("slowed_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.slowed_joules, line.sums.slowed.known), "Energy used while slowed down by heat, power brake or HW slowdown; for a subject its share."),
+    Figure("busy_hours", BY, lambda line: hours(line.sums.busy, line.sums.utilization.seconds), "Hours times GPUs with a utilisation above 0.", "BUSY", adds_up=_GPUS),
+    Figure("idle_hours", BY, lambda line: hours(line.sums.idle, line.sums.idle_known), "Hours times GPUs with a utilisation of 0 and a compute process; if the log lists no processes, with more memory in use than an unused GPU needs.", "IDLE", adds_up=_GPUS),
+    Figure("idle_known", BY, lambda line: share(line.sums.idle_known, line.sums.seconds), "Share of the time for which that was known, 0 to 1.", adds_up=_GPUS),
+    Figure("energy_kwh", BY, lambda line: kilowatt_hours(line.sums), "Energy used; for a subject its share, see `energy_estimated`.", "kWh, Wh", adds_up=BY),
+    Figure("energy_known", BY, lambda line: share(line.sums.energy.counted + line.sums.energy.integrated, line.sums.seconds), "Share of the time for which it was known, 0 to 1.", adds_up=BY),
+    Figure("energy_source", BY, lambda line: energy_source(line.sums), "`counter`: the GPU's energy counter; `power`: power draw integrated over time; `counter+power`: both.", adds_up=BY),
+    Figure("energy_estimated", BY, lambda line: line.by in BY_PROCESSES, "true for subjects: a GPU's energy is split among its processes by SM share, or equally if any share is unknown or all are 0.", adds_up=BY),
+    Figure("heat_hours", BY, lambda line: hours(line.sums.slowed.heat, line.sums.slowed.known), "Hours times GPUs slowed down by heat (SW thermal, HW thermal).", "HEAT", adds_up=_GPUS),
+    Figure("power_brake_hours", BY, lambda line: hours(line.sums.slowed.brake, line.sums.slowed.known), "The same by HW power brake, which the machine's power supply requests.", "BRAKE", adds_up=_GPUS),
+    Figure("hw_slowdown_hours", BY, lambda line: hours(line.sums.slowed.hardware, line.sums.slowed.known), "The same by HW slowdown for neither of these reasons.", "HW-SLOW", adds_up=_GPUS),
+    Figure("power_cap_hours", BY, lambda line: hours(line.sums.slowed.capped, line.sums.slowed.known), "Hours times GPUs at their power limit (SW power cap), which is normal for a busy GPU.", "CAPPED", adds_up=_GPUS),
+    Figure("slowdown_known", BY, lambda line: share(line.sums.slowed.known, line.sums.seconds), "Share of the time for which these four were known, 0 to 1.", adds_up=_GPUS),
+    Figure("empty_hours", BY, lambda line: hours(line.sums.wasted.empty.seconds, line.sums.wasted.empty.known), "Hours times GPUs that were busy but empty: a utilisation of at least 90 %, and at most 20 % of the multiprocessors active. Unknown if the log has no `sm_active`.", "EMPTY", adds_up=_GPUS),
+    Figure("empty_known", BY, lambda line: share(line.sums.wasted.empty.known, line.sums.seconds), "Share of the time for which that was known, 0 to 1.", adds_up=_GPUS),
+    Figure("empty_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.empty.joules, line.sums.wasted.empty.known), "Energy used in these hours; for a subject its share.", adds_up=BY),
+    Figure("starved_hours", BY, lambda line: hours(line.sums.wasted.starved.seconds, line.sums.wasted.starved.known), "Hours times GPUs that waited for up to 30 s between two spells of load while a computing process on them was at one full CPU core or waited inside the kernel: perhaps for data, perhaps for a checkpoint. Unknown if the log has no CPU use of processes.", "STARVED", adds_up=_GPUS),
+    Figure("starved_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.starved.joules, line.sums.wasted.starved.known), "Energy used in these hours; for a subject its share.", adds_up=BY),
+    Figure("left_out_hours", _GROUPS, lambda line: hours(line.sums.wasted.left_out.seconds, line.sums.wasted.left_out.known), "Hours times GPUs on which it ran no kernel while it did on most of its other GPUs; part of `idle_hours`. Unknown on a single GPU.", "LEFT-OUT"),
+    Figure("left_out_kwh", _GROUPS, lambda line: spent(line.sums, line.sums.wasted.left_out.joules, line.sums.wasted.left_out.known), "Its share of the energy used in these hours.", adds_up=_GROUPS),
+    Figure("idle_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.idle_joules, line.sums.idle_known), "Energy used in the hours of `idle_hours`; for a subject its share.", adds_up=BY),
+    Figure("slowed_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.slowed_joules, line.sums.slowed.known), "Energy used while slowed down by heat, power brake or HW slowdown; for a subject its share.", adds_up=BY),
     Figure("xids", BY, lambda line: xids(line.sums), "XID errors of the GPU, or of a subject's GPUs while it used them: number and count; in CSV `79:1 31:2`.", "ERRORS"),
-    Figure("ecc_uncorrected", BY, lambda line: line.sums.faults.ecc, "New uncorrected memory errors, of the same GPUs as `xids`.", "ERRORS"),
-    Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.watched), "Hours times GPUs that were lost or required a reset.", "ERRORS"),
+    Figure("ecc_uncorrected", BY, lambda line: line.sums.faults.ecc, "New uncorrected memory errors, of the same GPUs as `xids`.", "ERRORS", adds_up=_GPUS),
+    Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.watched), "Hours times GPUs that were lost or required a reset.", "ERRORS", adds_up=_GPUS),
 )
 # fmt: on
 

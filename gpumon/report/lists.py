@@ -75,13 +75,3 @@ def prepares(listed: Iterable[ListedUse]) -> bool | None:
     if not used:
         return None if computing else False
     return _CORE <= max(used) <= _CORE_MOST
-
-
-def known_sum(values: Iterable[float | None]) -> float | None:
-    """The sum; ``None`` if any value is unknown."""
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -18,13 +19,13 @@ from gpumon.report.notes import notes, wrapped
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.parallel import PART_BYTES, tally_parts
 from gpumon.report.reading import HostChoice, find_logs, merged_samples, span_of
-from gpumon.report.span import SpanError, parse_span
+from gpumon.report.span import parse_span
 from gpumon.report.table import heading, left_out, to_table
 from gpumon.report.tally import UsageTotals
 from gpumon.report.window import TimeWindow
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
-from gpumon.text.time_parsing import day_and_time
+from gpumon.text.time_parsing import MomentError, day_and_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,12 +78,9 @@ def print_report(
             f"--plot needs --format table: it cannot be used with --format {form}.", EXIT_USAGE
         )
     try:
-        began, ended = parse_span(first, last, time.time() if now is None else now)
-    except SpanError as error:
-        return _fail(error.sentence, EXIT_USAGE)
-    window = TimeWindow(
-        float("-inf") if began is None else began, float("inf") if ended is None else ended
-    )
+        window = parse_span(first, last, time.time() if now is None else now)
+    except MomentError as error:
+        return _fail(str(error), EXIT_USAGE)
     try:
         logs = find_logs(paths)
         without_processes = [
@@ -97,7 +95,7 @@ def print_report(
         return _fail(error.sentence)
     damaged = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
     if not report.lines:
-        nothing = _no_host(choice) or _nothing(report, by, logs, began, ended)
+        nothing = _no_host(choice) or _nothing(report, by, logs, window)
         return _fail(" ".join([nothing, *damaged]))
     said = [*damaged, *notes(report, without_processes)]
     if form == "json":
@@ -119,9 +117,7 @@ def _read(
         return make_report(in_parts), None
     tally = UsageTotals(by, window)
     curves = Curves(window) if plot else None
-    first = None if window.first == float("-inf") else window.first
-    last = None if window.last == float("inf") else window.last
-    for moment in merged_samples(logs, first, last, hosts, owners=by in BY_PROCESSES):
+    for moment in merged_samples(logs, window, hosts, owners=by in BY_PROCESSES):
         tally.add(moment)
         if curves is not None:
             curves.add(moment)
@@ -166,19 +162,19 @@ def _no_host(choice: HostChoice) -> str | None:
     return f"There is no sample of {asked} in that time, only of {in_words(choice.seen)}."
 
 
-def _nothing(
-    report: UsageReport, by: str, logs: Sequence[Log], first: float | None, last: float | None
-) -> str:
+def _nothing(report: UsageReport, by: str, logs: Sequence[Log], window: TimeWindow) -> str:
     if report.gpus.first is not None:
         return f"No process used a GPU in that time, so there is no {by} to list."
     there = span_of(logs)
     if there is None:
         return NO_SAMPLES
-    if first is None and last is None:
+    if window == TimeWindow():
         return "No sample of the log can be read."
     when = "between --from and --to"
-    if first is None or last is None:
-        when = "before --to" if first is None else "after --from"
+    if math.isinf(window.first):
+        when = "before --to"
+    elif math.isinf(window.last):
+        when = "after --from"
     began, ended = map(day_and_time, there)
     return f"The log has no sample {when}: it goes from {began} to {ended}."
 

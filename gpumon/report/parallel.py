@@ -60,7 +60,9 @@ def tally_parts(
     (log,) = logs
     if any(is_packed(part.gpus) or has_several(part.gpus) for part in log.parts):
         return None
-    count = min(_usable_cores(), _MOST_PARTS, int(_bytes_within(log, window) // part_bytes))
+    count = min(
+        len(os.sched_getaffinity(0)), _MOST_PARTS, int(_bytes_within(log, window) // part_bytes)
+    )
     cuts = [] if count < 2 else _cuts(log, window, count)
     if not cuts:
         return None
@@ -174,21 +176,12 @@ def _tally(work: _Work) -> UsageTotals | None:
     window = work.window
     tally = UsageTotals(work.by, window)
     log = Log(work.log.path, work.log.parts, {})
-    first = None if window.first == float("-inf") else window.first
-    last = None if window.last == float("inf") else window.last
-    if last is not None and not work.is_last:
-        last += _READ_AHEAD_SECONDS
-    for moment in merged_samples([log], first, last, work.hosts, owners=False):
+    ahead = 0.0 if work.is_last else _READ_AHEAD_SECONDS
+    read = TimeWindow(window.first, window.last + ahead)
+    for moment in merged_samples([log], read, work.hosts, owners=False):
         tally.add(moment)
     tally.close()
     return None if any(damage.lines for damage in log.damage.values()) else tally
-
-
-def _usable_cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return 1
 
 
 _Cut = tuple[float, dict[str | None, frozenset[str]]]
@@ -218,9 +211,8 @@ def _cuts(log: Log, window: TimeWindow, count: int) -> list[_Cut]:
 
 def _cut_at(log: Log, time: float) -> _Cut | None:
     """A time between two samples that is not before this one, if the samples around are regular."""
-    around = list(
-        merged_samples([log], time, time + _READ_AHEAD_SECONDS, HostChoice(), owners=False)
-    )
+    read = TimeWindow(time, time + _READ_AHEAD_SECONDS)
+    around = list(merged_samples([log], read, HostChoice(), owners=False))
     after = [moment for moment in around if moment.time > time]
     if len(after) < 2 or not around[0].time < time - _LEAST_BEFORE:
         return None

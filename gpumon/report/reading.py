@@ -24,6 +24,7 @@ from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.csv.tables import Damage, samples
 from gpumon.report.pacing import paced
+from gpumon.report.window import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -212,46 +213,42 @@ def span_of(logs: Iterable[Log]) -> tuple[float, float] | None:
 
 
 def merged_samples(
-    logs: Sequence[Log],
-    first: float | None,
-    last: float | None,
-    hosts: HostChoice,
-    *,
-    owners: bool,
+    logs: Sequence[Log], window: TimeWindow, hosts: HostChoice, *, owners: bool
 ) -> Iterator[MergedSample]:
     """The samples of the logs in time order; each log in its own order, even if its clock was set.
 
     Args:
         logs: The logs.
-        first: Start; some samples before it are included.
-        last: End.
+        window: The time range; some samples before it are included.
         hosts: The hosts to read.
         owners: Whether to read the owners of processes.
 
     Raises:
         RecordingError: A file cannot be read, or is not a log.
     """
-    began = None if first is None else first - _WARM_UP
-    each = [
-        paced(_of_log(number, log, began, last, owners=owners)) for number, log in enumerate(logs)
-    ]
+    read = TimeWindow(window.first - _WARM_UP, window.last)
+    each = [paced(_of_log(number, log, read, owners=owners)) for number, log in enumerate(logs)]
     ordered = [_never_back(log) for log in _with_hosts(each)]
     for _, _, moment in heapq.merge(*ordered, key=lambda one: one[:2]):
         if hosts.takes(moment.host):
             yield moment
 
 
-def _of_log(
-    number: int, log: Log, first: float | None, last: float | None, *, owners: bool
-) -> Iterator[MergedSample]:
+def _of_log(number: int, log: Log, window: TimeWindow, *, owners: bool) -> Iterator[MergedSample]:
     columns = columns_of(GpuSample.__struct_fields__[1:], processes=False)
     for part in log.parts:
         damage, lists_damage = log.damage_of(part.gpus), log.damage_of(part.processes)
         several = has_several(part.gpus)
-        lists = _Lists(part, first, last, lists_damage, owners=owners)
+        lists = _Lists(part, window, lists_damage, owners=owners)
         moment: MergedSample | None = None
         for rows in samples(
-            part.gpus, columns, GpuSample, processes=False, first=first, last=last, damage=damage
+            part.gpus,
+            columns,
+            GpuSample,
+            processes=False,
+            first=window.first,
+            last=window.last,
+            damage=damage,
         ):
             for sample in rows:
                 host = sample.host_name
@@ -284,15 +281,7 @@ def _belongs(sample: GpuSample, gpu: str, moment: MergedSample) -> bool:
 class _Lists:
     """The process lists of a part, each returned when the GPU rows of its time are reached."""
 
-    def __init__(
-        self,
-        part: LogFiles,
-        first: float | None,
-        last: float | None,
-        damage: Damage,
-        *,
-        owners: bool,
-    ) -> None:
+    def __init__(self, part: LogFiles, window: TimeWindow, damage: Damage, *, owners: bool) -> None:
         self._rows: Iterator[ListedUse] = iter(())
         if exists(part.processes):
             columns = columns_of(_LIST_FIELDS[: None if owners else _OWNERS_FROM], processes=True)
@@ -301,8 +290,8 @@ class _Lists:
                 columns,
                 ListedUse,
                 processes=True,
-                first=first,
-                last=last,
+                first=window.first,
+                last=window.last,
                 damage=damage,
             )
             # A damaged row may have no process.

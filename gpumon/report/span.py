@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 
+from gpumon.report.window import TimeWindow
 from gpumon.text.time_parsing import MomentError, on_day, parse_moment, time_of_day
 
 
-class SpanError(ValueError):
-    """A time cannot be parsed, or the range is empty.
-
-    Attributes:
-        sentence: The reason, for the user.
-    """
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
-
-
-def parse_span(
-    first: str | None, last: str | None, now: float
-) -> tuple[float | None, float | None]:
-    """``--from`` and ``--to`` in seconds since the epoch; ``None`` if not given.
+def parse_span(first: str | None, last: str | None, now: float) -> TimeWindow:
+    """The time range of ``--from`` and ``--to``.
 
     A time of day without a date is its last occurrence before now. With a ``first``, ``last`` is on
     the day of ``first``, or on the next day if that is already past: ``22:00`` to ``03:00`` is one
     night.
 
     Raises:
-        SpanError: A time cannot be parsed, or the end is not after the start.
+        MomentError: A time cannot be parsed, or the end is not after the start.
     """
-    began = None if first is None else _moment("--from", first, now)
-    ended = None if last is None else _moment("--to", last, now)
-    if began is None or ended is None or last is None:
-        return began, ended
+    began = -math.inf if first is None else _moment("--from", first, now)
+    ended = math.inf if last is None else _moment("--to", last, now)
+    if first is None or last is None:
+        return TimeWindow(began, ended)
     if (clock := time_of_day(last)) is not None:
         day = datetime.fromtimestamp(began).date()
         ended = on_day(day, clock)
@@ -42,12 +30,12 @@ def parse_span(
         if ended <= began and following <= now:
             ended = following
     if ended <= began:
-        raise SpanError(f"--to {last} is not after --from {first}: nothing lies between them.")
-    return began, ended
+        raise MomentError(f"--to {last} is not after --from {first}: nothing lies between them.")
+    return TimeWindow(began, ended)
 
 
 def _moment(option: str, text: str, now: float) -> float:
     try:
         return parse_moment(text, now)
     except MomentError as error:
-        raise SpanError(f"{option} {error}") from None
+        raise MomentError(f"{option} {error}") from None

@@ -156,48 +156,49 @@ _POWER_CAP, _HW_SLOWDOWN, _THERMAL, _POWER_BRAKE = 0x04, 0x08, 0x20 | 0x40, 0x80
 _REDUCED = _HW_SLOWDOWN | _THERMAL | _POWER_BRAKE
 
 
+class WastedTime(Struct):
+    """Time with little or no work of one kind.
+
+    Attributes:
+        seconds: Its length.
+        known: Seconds for which it is known whether they are such time.
+        joules: Energy used in it.
+    """
+
+    seconds: float = 0.0
+    known: float = 0.0
+    joules: float = 0.0
+
+    def join(self, other: WastedTime, share: float) -> None:
+        """Add all of another, with a share of its energy."""
+        self.seconds += other.seconds
+        self.known += other.known
+        self.joules += other.joules * share
+
+
 class Wasted(Struct):
     """What a GPU spent on little or no work.
 
     Attributes:
-        empty: Seconds for which it was busy but empty.
-        empty_known: Seconds for which that was known.
-        empty_joules: Energy used meanwhile.
-        starved: Seconds for which it waited between two spells of load while one of its processes
-            was at one full CPU core or waited inside the kernel.
-        starved_known: Seconds for which that was known.
-        starved_joules: Energy used meanwhile.
-        left_out: Seconds of a subject on a GPU that it did not use while it worked on most of its
-            others.
-        left_out_known: Seconds for which that was known.
-        left_out_joules: Energy used meanwhile.
+        empty: It was busy but empty.
+        starved: It waited between two spells of load while one of its processes was at one full CPU
+            core or waited inside the kernel.
+        left_out: A subject did not use it while it worked on most of its other GPUs.
         idle_joules: Energy used while it was idle, see ``Sums.idle``.
         slowed_joules: Energy used while it was slowed down, other than by its power limit.
     """
 
-    empty: float = 0.0
-    empty_known: float = 0.0
-    empty_joules: float = 0.0
-    starved: float = 0.0
-    starved_known: float = 0.0
-    starved_joules: float = 0.0
-    left_out: float = 0.0
-    left_out_known: float = 0.0
-    left_out_joules: float = 0.0
+    empty: WastedTime = field(default_factory=WastedTime)
+    starved: WastedTime = field(default_factory=WastedTime)
+    left_out: WastedTime = field(default_factory=WastedTime)
     idle_joules: float = 0.0
     slowed_joules: float = 0.0
 
     def join(self, other: Wasted, share: float = 1.0) -> None:
         """Add all of another, with a share of its energy."""
-        self.empty += other.empty
-        self.empty_known += other.empty_known
-        self.empty_joules += other.empty_joules * share
-        self.starved += other.starved
-        self.starved_known += other.starved_known
-        self.starved_joules += other.starved_joules * share
-        self.left_out += other.left_out
-        self.left_out_known += other.left_out_known
-        self.left_out_joules += other.left_out_joules * share
+        self.empty.join(other.empty, share)
+        self.starved.join(other.starved, share)
+        self.left_out.join(other.left_out, share)
         self.idle_joules += other.idle_joules * share
         self.slowed_joules += other.slowed_joules * share
 

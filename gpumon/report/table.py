@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gpumon.recording.csv.parsers import arguments
 from gpumon.report.figures import (
+    BY,
     ReportRow,
     UsageReport,
     gpu_indices,
@@ -42,7 +43,7 @@ from gpumon.text.formatting import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.report.sums import Sums
+    from gpumon.report.sums import Sums, WastedTime
 
 _BETWEEN = "  "
 _MOST_TEXT = 60
@@ -57,6 +58,7 @@ class _Column(Struct, frozen=True):
 
     Attributes:
         heading: Its header.
+        by: Groupings that have it.
         show: Formats the cell of a row.
         drop: Drop order if room is short: the highest goes first; 0 always stays.
         total: Whether the row of totals has it.
@@ -69,6 +71,7 @@ class _Column(Struct, frozen=True):
     """
 
     heading: str
+    by: tuple[str, ...]
     show: Callable[[ReportRow], str]
     drop: int = 0
     total: bool = False
@@ -117,6 +120,14 @@ def _energy(unit: EnergyUnit) -> Callable[[ReportRow], str]:
 
 def _slowed(value: Callable[[Sums], float]) -> Callable[[ReportRow], str]:
     return lambda line: _time(value(line.sums), line.sums.slowed.known, line.sums.seconds)
+
+
+def _wasted(value: Callable[[Sums], WastedTime]) -> Callable[[ReportRow], str]:
+    def show(line: ReportRow) -> str:
+        wasted = value(line.sums)
+        return _time(wasted.seconds, wasted.known, line.sums.seconds)
+
+    return show
 
 
 def _gaps(line: ReportRow) -> str:
@@ -173,86 +184,51 @@ def _gpus(line: ReportRow) -> str:
     return gpu_indices(line) or UNKNOWN
 
 
+_GPU, _GPUS = ("gpu",), ("gpu", "host")
+_GROUPS = ("process", "job")
+
 # One line per column is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
-_HOST = _Column("HOST", lambda line: printable(line.host or UNKNOWN), text=True, least=8)
-_ENERGY = _Column(KILOWATT_HOURS.name, _energy(KILOWATT_HOURS), total=True, each=True)
-_FIRST = _Column("FIRST", _seen(lambda sums: sums.first, _DAY_AND_TIME), drop=30)
-_LAST = _Column("LAST", _seen(lambda sums: sums.last, _DAY_AND_TIME), drop=31)
-_FIGURES = (
-    _Column("MED", _utilization(lambda s: s.utilization.quantile(0.5)), drop=22),
-    _Column("P95", _utilization(lambda s: s.utilization.quantile(0.95)), drop=24),
-    _Column("MEAN-GiB", _memory(lambda s: s.memory.mean), drop=8),
-    _Column("PEAK-GiB", _memory(lambda s: s.memory.peak), drop=3),
-    _Column("BUSY", lambda one: _time(one.sums.busy, one.sums.utilization.seconds, one.sums.seconds), drop=7, total=True),
-    _Column("IDLE", lambda one: _time(one.sums.idle, one.sums.idle_known, one.sums.seconds), drop=2, total=True),
-    _Column("GPU-H", lambda one: _time(one.sums.computing, one.sums.listed, one.sums.seconds), total=True),
+_HOST = _Column("HOST", ("host",), lambda line: printable(line.host or UNKNOWN), text=True, least=8)
+_ENERGY = _Column(KILOWATT_HOURS.name, BY, _energy(KILOWATT_HOURS), total=True, each=True)
+_FIRST = _Column("FIRST", BY, _seen(lambda sums: sums.first, _DAY_AND_TIME), drop=30)
+_LAST = _Column("LAST", BY, _seen(lambda sums: sums.last, _DAY_AND_TIME), drop=31)
+_COLUMNS = (
+    _HOST,
+    _Column("GPU", _GPU, _label),
+    _Column("USER", ("user",), _label, text=True, least=14),
+    _Column("PID", ("process",), _label),
+    _Column("JOB", ("job",), _label, text=True, least=14),
+    _Column("NAME", _GPU, _name, drop=25, text=True, least=9),
+    _Column("USER", ("process",), _user, text=True, least=8),
+    _Column("USER", ("job",), _user, drop=5, text=True, least=8),
+    _Column("GPU", ("host", *BY_PROCESSES), _gpus, drop=1, text=True),
+    _Column("COVERED", _GPU, lambda one: length(one.sums.seconds), drop=23, total=True),
+    _Column("COVERED", ("host",), lambda one: length(one.sums.present), drop=23),
+    _Column("UTIL%", _GPUS, _utilization(lambda s: s.utilization.mean), total=True),
+    _Column("SM%", BY_PROCESSES, _utilization(lambda s: s.utilization.mean)),
+    _Column("MED", BY, _utilization(lambda s: s.utilization.quantile(0.5)), drop=22),
+    _Column("P95", BY, _utilization(lambda s: s.utilization.quantile(0.95)), drop=24),
+    _Column("MEAN-GiB", BY, _memory(lambda s: s.memory.mean), drop=8),
+    _Column("PEAK-GiB", BY, _memory(lambda s: s.memory.peak), drop=3),
+    _Column("BUSY", BY, lambda one: _time(one.sums.busy, one.sums.utilization.seconds, one.sums.seconds), drop=7, total=True),
+    _Column("IDLE", BY, lambda one: _time(one.sums.idle, one.sums.idle_known, one.sums.seconds), drop=2, total=True),
+    _Column("GPU-H", BY, lambda one: _time(one.sums.computing, one.sums.listed, one.sums.seconds), total=True),
     _ENERGY,
-    _Column("HEAT", _slowed(lambda s: s.slowed.heat), drop=16, total=True, quiet=("0s", UNKNOWN)),
-    _Column("BRAKE", _slowed(lambda s: s.slowed.brake), drop=26, total=True, quiet=("0s", UNKNOWN)),
-    _Column("HW-SLOW", _slowed(lambda s: s.slowed.hardware), drop=27, total=True, quiet=("0s", UNKNOWN)),
-    _Column("CAPPED", _slowed(lambda s: s.slowed.capped), drop=28, total=True, quiet=(UNKNOWN,)),
-    _Column("EMPTY", lambda one: _time(one.sums.wasted.empty, one.sums.wasted.empty_known, one.sums.seconds), drop=9, total=True, quiet=("0s", UNKNOWN)),
-    _Column("STARVED", lambda one: _time(one.sums.wasted.starved, one.sums.wasted.starved_known, one.sums.seconds), drop=11, total=True, quiet=("0s", UNKNOWN)),
-    _Column("ERRORS", _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
+    _Column("HEAT", BY, _slowed(lambda s: s.slowed.heat), drop=16, total=True, quiet=("0s", UNKNOWN)),
+    _Column("BRAKE", BY, _slowed(lambda s: s.slowed.brake), drop=26, total=True, quiet=("0s", UNKNOWN)),
+    _Column("HW-SLOW", BY, _slowed(lambda s: s.slowed.hardware), drop=27, total=True, quiet=("0s", UNKNOWN)),
+    _Column("CAPPED", BY, _slowed(lambda s: s.slowed.capped), drop=28, total=True, quiet=(UNKNOWN,)),
+    _Column("EMPTY", BY, _wasted(lambda s: s.wasted.empty), drop=9, total=True, quiet=("0s", UNKNOWN)),
+    _Column("STARVED", BY, _wasted(lambda s: s.wasted.starved), drop=11, total=True, quiet=("0s", UNKNOWN)),
+    _Column("ERRORS", BY, _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
+    _Column("LEFT-OUT", _GROUPS, _wasted(lambda s: s.wasted.left_out), drop=10, quiet=("0s", UNKNOWN)),
+    _Column("GAPS", _GPUS, _gaps, drop=18, text=True, quiet=("none",)),
+    _FIRST,
+    _LAST,
+    _Column("COMMAND", _GROUPS, _command, drop=1, text=True, least=12, cut=_cut_command),
 )
-_LEFT_OUT = _Column("LEFT-OUT", lambda one: _time(one.sums.wasted.left_out, one.sums.wasted.left_out_known, one.sums.seconds), drop=10, quiet=("0s", UNKNOWN))
-_GPUS = _Column("GPU", _gpus, drop=1, text=True)
-_GAPS = _Column("GAPS", _gaps, drop=18, text=True, quiet=("none",))
-_COMMAND = _Column("COMMAND", _command, drop=1, text=True, least=12, cut=_cut_command)
-_COLUMNS: dict[str, tuple[_Column, ...]] = {
-    "gpu": (
-        _Column("GPU", _label),
-        _Column("NAME", _name, drop=25, text=True, least=9),
-        _Column("COVERED", lambda one: length(one.sums.seconds), drop=23, total=True),
-        _Column("UTIL%", _utilization(lambda s: s.utilization.mean), total=True),
-        *_FIGURES,
-        _GAPS,
-        _FIRST,
-        _LAST,
-    ),
-    "host": (
-        _HOST,
-        _GPUS,
-        _Column("COVERED", lambda one: length(one.sums.present), drop=23),
-        _Column("UTIL%", _utilization(lambda s: s.utilization.mean), total=True),
-        *_FIGURES,
-        _GAPS,
-        _FIRST,
-        _LAST,
-    ),
-    "user": (
-        _Column("USER", _label, text=True, least=14),
-        _GPUS,
-        _Column("SM%", _utilization(lambda s: s.utilization.mean)),
-        *_FIGURES,
-        _FIRST,
-        _LAST,
-    ),
-    "process": (
-        _Column("PID", _label),
-        _Column("USER", _user, text=True, least=8),
-        _GPUS,
-        _Column("SM%", _utilization(lambda s: s.utilization.mean)),
-        *_FIGURES,
-        _LEFT_OUT,
-        _FIRST,
-        _LAST,
-        _COMMAND,
-    ),
-    "job": (
-        _Column("JOB", _label, text=True, least=14),
-        _Column("USER", _user, drop=5, text=True, least=8),
-        _GPUS,
-        _Column("SM%", _utilization(lambda s: s.utilization.mean)),
-        *_FIGURES,
-        _LEFT_OUT,
-        _FIRST,
-        _LAST,
-        _COMMAND,
-    ),
-}
 # fmt: on
 
 
@@ -293,7 +269,7 @@ def _columns(report: UsageReport) -> list[_Column]:
     if _is_short(report):
         of[_FIRST] = replace(_FIRST, show=_seen(lambda sums: sums.first, _TIME_OF_DAY))
         of[_LAST] = replace(_LAST, show=_seen(lambda sums: sums.last, _TIME_OF_DAY))
-    shown = [(column, of.get(column, column)) for column in _COLUMNS[report.by]]
+    shown = [(one, of.get(one, one)) for one in _COLUMNS if report.by in one.by]
     whole = ReportRow(report.by, None, report.gpus)
     columns = []
     for plain, column in shown:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from gpumon.findings.conditions import TURN
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, energy_used, holds_memory
-from gpumon.report.lists import GpuProcessList, SubjectShare, by_gpu, known_sum, prepares
+from gpumon.report.lists import GpuProcessList, SubjectShare, by_gpu, prepares
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
 from gpumon.report.reading import PATIENCE, GpuSample, ListedUse, MergedSample
@@ -180,10 +181,7 @@ class HostTotals:
     def join(self, later: HostTotals) -> None:
         """Add what was counted later. Not for subjects: their keys may depend on the past."""
         for key, gpu in later.gpus.items():
-            known = self.gpus.get(key)
-            if known is None:
-                self.gpus[key] = gpu
-            else:
+            if (known := self.gpus.setdefault(key, gpu)) is not gpu:
                 known.join(gpu)
         if self.whole is not None and later.whole is not None:
             self.whole.join(later.whole)
@@ -227,10 +225,10 @@ class HostTotals:
             if slows(sample.clock_event_reasons):
                 period.wasted.slowed_joules += energy.joules
         if is_fresh and sample.sm_active is not None and sample.utilization_gpu is not None:
-            period.wasted.empty_known += seconds
+            period.wasted.empty.known += seconds
             if sample.utilization_gpu >= _BUSY and sample.sm_active <= _EMPTY:
-                period.wasted.empty += seconds
-                period.wasted.empty_joules += energy.joules
+                period.wasted.empty.seconds += seconds
+                period.wasted.empty.joules += energy.joules
         if is_fresh and sample.utilization_gpu is not None:
             self._count_waiting(gpu, sample.utilization_gpu, seconds, energy.joules)
         if sample.status is not None:
@@ -250,11 +248,11 @@ class HostTotals:
         wasted = gpu.period.wasted
         preparing = None if gpu.list is None else gpu.list.preparing
         if preparing is not None:
-            wasted.starved_known += seconds
+            wasted.starved.known += seconds
         if utilization >= _HIGH:
             if gpu.loaded_until is not None and gpu.since - gpu.loaded_until <= TURN:
-                wasted.starved += gpu.waited
-                wasted.starved_joules += gpu.waited_joules
+                wasted.starved.seconds += gpu.waited
+                wasted.starved.joules += gpu.waited_joules
             gpu.loaded_until = self._now
             gpu.waited = gpu.waited_joules = 0.0
         elif preparing and utilization <= _LOW:
@@ -311,14 +309,7 @@ class HostTotals:
     def _replace_list(
         self, gpu: GpuTotals, sample: GpuSample, written: list[ListedUse] | None, usual: float
     ) -> None:
-        """Make the list of this sample the current one.
-
-        Args:
-            gpu: The GPU.
-            sample: Its newest.
-            written: The rows of its list; ``None`` if no lists were written.
-            usual: The usual interval.
-        """
+        """Make the list of this sample the current one; ``None`` if no lists were written."""
         count = sample.processes
         standing = gpu.list
         if count is None:
@@ -440,10 +431,10 @@ def _count_share(share: SubjectShare, period: Period) -> None:
         return
     sums.utilization.add(share.sm, seconds)
     if share.left_out is not None:
-        sums.wasted.left_out_known += seconds
+        sums.wasted.left_out.known += seconds
         if share.left_out:
-            sums.wasted.left_out += seconds
-            sums.wasted.left_out_joules += period.energy.joules * share.part
+            sums.wasted.left_out.seconds += seconds
+            sums.wasted.left_out.joules += period.energy.joules * share.part
     sums.idle_known += seconds
     if share.sm > 0:
         sums.busy += seconds
@@ -475,10 +466,7 @@ class UsageTotals:
     def join(self, later: UsageTotals) -> None:
         """Add what was counted in a later part of the time; see ``HostTotals.join``."""
         for name, host in later.hosts.items():
-            known = self.hosts.get(name)
-            if known is None:
-                self.hosts[name] = host
-            else:
+            if (known := self.hosts.setdefault(name, host)) is not host:
                 known.join(host)
 
     def close(self) -> None:

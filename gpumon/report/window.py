@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
 
 
 class TimeWindow(Struct, frozen=True):
     """The time range that counts, in seconds since the epoch; an open end is infinite."""
 
-    first: float = float("-inf")
-    last: float = float("inf")
+    first: float = -math.inf
+    last: float = math.inf
 
     def holds(self, time: float) -> bool:
         """Whether a time is in it."""

@@ -16,13 +16,12 @@ from msgspec.structs import fields
 from gpumon.export.as_json import identity_keys, json_keys
 from gpumon.model.processes import HolderScan, Place
 from gpumon.model.snapshot import Host, OwnCost, Trouble
-from gpumon.stream.sample import MOST_EVENTS
+from gpumon.stream.sample import MOST, MOST_EVENTS, Heartbeat
 from gpumon.stream.tables import (
     GPUS,
     IDENTITIES,
     LATEST,
     MIG,
-    MOST,
     PROCESSES,
     RESERVED,
     STATES,
@@ -125,13 +124,6 @@ class EventLine(Struct, gc=False):
     start_time_ticks: Annotated[int, Meta(ge=0, le=MOST)] | None = None
 
 
-class HeartbeatLine(Struct, gc=False):
-    """A heartbeat in a line."""
-
-    reason: str = ""
-    age_seconds: Annotated[float, Meta(ge=0, le=MOST)] | None = None
-
-
 class Line(Struct, gc=False):
     """A whole line."""
 
@@ -141,7 +133,7 @@ class Line(Struct, gc=False):
     gpumon: str = ""
     interval_seconds: Annotated[float, Meta(gt=0, le=MOST)] = 1.0
     dropped: Annotated[int, Meta(ge=0, le=MOST)] = 0
-    heartbeat: HeartbeatLine | None = None
+    heartbeat: Heartbeat | None = None
     events: Annotated[tuple[EventLine, ...], Meta(max_length=MOST_EVENTS)] = ()
     snapshot: _SNAPSHOT | UnsetType = UNSET  # type: ignore[valid-type]  # as in _either
     states: _STATES | UnsetType = UNSET  # type: ignore[valid-type]  # as in _either

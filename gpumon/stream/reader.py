@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 import gpumon
 from gpumon.model.processes import ProcessId
 from gpumon.recording.recording import Event, EventKind
-from gpumon.stream.sample import (
-    MOST_LINE,
-    VERSION,
-    Heartbeat,
-    StreamedSample,
-    StreamError,
-)
+from gpumon.stream.sample import MOST_LINE, VERSION, StreamedSample, StreamError
 from gpumon.stream.state import StreamState
 from gpumon.text.formatting import printable
 
@@ -156,16 +150,10 @@ class StreamReader:
             interval=told.interval_seconds if told.full or last is None else last.interval,
             full=told.full,
             dropped=told.dropped,
-            heartbeat=_heartbeat(told),
+            heartbeat=told.heartbeat,
             events=tuple(_event(event) for event in told.events if event.kind in _EVENTS),
             states=self._state.states,
         )
-
-
-def _heartbeat(told: Line) -> Heartbeat | None:
-    if told.heartbeat is None:
-        return None
-    return Heartbeat(told.heartbeat.reason, told.heartbeat.age_seconds)
 
 
 _EVENTS = {kind.value: kind for kind in EventKind}

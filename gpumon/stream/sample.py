@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from gpumon.findings.finding import FindingKind, Severity  # noqa: TC001 - msgspec resolves annotations
 from gpumon.model.snapshot import Snapshot  # noqa: TC001 - at run time
@@ -16,6 +18,8 @@ MOST_LINE = 4 * 2**20
 """Bytes in the longest line, without its line break."""
 MOST_EVENTS = 256
 """Events in one line."""
+MOST = 10**18
+"""Larger numbers are damage. Sums of as many as fit in a line still are finite."""
 
 
 class StreamError(Exception):
@@ -30,7 +34,7 @@ class StreamError(Exception):
         self.sentence = sentence
 
 
-class Heartbeat(Struct, frozen=True, gc=False):
+class Heartbeat(Struct, frozen=True, gc=False, rename={"age": "age_seconds"}):
     """Why a line has no fresh values.
 
     Attributes:
@@ -40,8 +44,8 @@ class Heartbeat(Struct, frozen=True, gc=False):
             yet.
     """
 
-    reason: str
-    age: float | None = None
+    reason: str = ""
+    age: Annotated[float, Meta(ge=0, le=MOST)] | None = None
 
 
 class GpuState(Struct, frozen=True, gc=False):

@@ -71,7 +71,7 @@ def stream(
 
 
 class _Sample(NamedTuple):
-    """What the next line is made of."""
+    """What the next line is made of: see ``StreamWriter.line``."""
 
     snapshot: Snapshot
     states: tuple[GpuState, ...] = ()
@@ -159,23 +159,14 @@ class _Session:
         sample: _Sample | None = None
         try:
             while (sample := self._next(sample)) is not None:
-                line = memoryview(self._line(sample))
+                text = self._writer.line(written_at=time.time(), **sample._asdict())
+                line = memoryview(text)
                 while line:
                     line = line[os.write(_OUTPUT, line) :]
         except ConnectionError:
             self._news.put(None)
         except BaseException as failure:  # noqa: BLE001 - a thread has nobody above it to see this
             self._news.put(failure)
-
-    def _line(self, sample: _Sample) -> bytes:
-        return self._writer.line(
-            sample.snapshot,
-            time.time(),
-            events=sample.events,
-            states=sample.states,
-            heartbeat=sample.heartbeat,
-            dropped=sample.dropped,
-        )
 
     def _next(self, last: _Sample | None) -> _Sample | None:
         """Wait for the next sample, or until a heartbeat is due; ``None`` after the last one."""

@@ -122,12 +122,7 @@ def _holders(told: Any, before: HolderScan | None, suspects: tuple[Any, ...]) ->
 
 
 class _Rows:
-    """The rows of a table.
-
-    Args:
-        table: The table.
-        below: The rows below these ones.
-    """
+    """The rows of a table."""
 
     def __init__(self, table: Table, below: _Rows | None = None) -> None:
         self.table = table

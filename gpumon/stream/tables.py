@@ -21,21 +21,20 @@ from gpumon.export.as_json import (
     json_key,
     json_keys,
     place_json,
+    unknown_json,
 )
 from gpumon.model.metrics import GPU_METRIC
 from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId, Suspect
-from gpumon.model.snapshot import Gpu, MigInstance, Reserved, Unknown
-from gpumon.stream.sample import GpuState
+from gpumon.model.snapshot import Gpu, MigInstance, Reserved
+from gpumon.stream.sample import MOST, GpuState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Iterable
 
     from msgspec import Struct
 
 LATEST = 2e11
 """The latest time, in seconds since the epoch: in the year 8307. Python's calendar ends in 9999."""
-MOST = 10**18
-"""Larger numbers are damage. Sums of as many as fit in a line still are finite."""
 
 IDENTITIES = {"id": "", "parent": "parent", "launcher": "launcher"}
 """Fields that hold a ``ProcessId``, and whose PID their keys name."""
@@ -157,11 +156,6 @@ def _instance(parts: tuple[int, int] | None) -> tuple[int | None, int | None]:
 
 def _count(rows: tuple[Struct, ...] | None) -> tuple[int]:
     return (len(rows or ()),)
-
-
-def unknown_json(unknown: Mapping[str, Unknown]) -> dict[str, Unknown]:
-    """The reasons why values are unknown, by JSON key."""
-    return {json_key(field): why for field, why in unknown.items()}
 
 
 def _place(place: Place | None) -> dict[str, Any] | None:

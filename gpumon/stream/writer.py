@@ -199,12 +199,7 @@ class _Rows:
         self._cells: list[list[Any]] = []
 
     def changes(self, rows: Sequence[Struct], keys: Sequence[Hashable]) -> dict[str, Any]:
-        """What changed in the rows, by key of JSON.
-
-        Args:
-            rows: The rows now.
-            keys: The identity of each.
-        """
+        """What changed in the rows, by key of JSON."""
         told: dict[str, Any] = {}
         before: list[int | None] = list(range(len(rows)))
         if keys != self._keys:

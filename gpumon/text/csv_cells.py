@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,7 +12,14 @@ from gpumon.model.metrics import Unit
 from gpumon.text.formatting import spreadsheet_safe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Rows of cells as lines."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def csv_heading(name: str, unit: Unit) -> str:

@@ -144,6 +144,11 @@ def _cut(text: str, width: int) -> str:
     return "".join(kept) + ELLIPSIS + " " * (width - 1 - used)
 
 
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters, with an ellipsis in place of the rest."""
+    return text if len(text) <= most else text[: most - 1] + ELLIPSIS
+
+
 def counted(count: int, noun: str, plural: str = "s") -> str:
     """``1 sample``, ``86,400 samples``."""
     return f"{count:,} {noun}{'' if count == 1 else plural}"

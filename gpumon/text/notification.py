@@ -20,7 +20,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from gpumon.text.formatting import ELLIPSIS, printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,8 +73,7 @@ def _sequence(title: str, text: str, environment: Mapping[str, str]) -> str:
 
 def _safe(text: str, most: int) -> str:
     # A semicolon separates the parts of these sequences.
-    shown = printable(text).replace(";", ",")
-    return shown if len(shown) <= most else shown[: most - 1] + ELLIPSIS
+    return shortened(printable(text).replace(";", ","), most)
 
 
 def _pieces(sequence: str) -> Iterator[str]:

@@ -75,7 +75,7 @@ class Logbook:
         try:
             self.start()
         except LogError as error:
-            return error.sentence
+            return str(error)
         return None
 
     def start(self) -> str:
@@ -122,7 +122,7 @@ class Logbook:
             try:
                 return self.start()
             except LogError as error:
-                return error.sentence
+                return str(error)
 
     def close(self) -> list[str]:
         """Stop the log. Returns a summary of each log, to be printed after the screen is gone."""

@@ -97,8 +97,8 @@ class ViewedTime:
             from gpumon.recording.playback import Player
 
             self.player = Player(self.session.recording, self.session.history)
-            self.player.subscribe(lambda _: self._wake(), lambda _: self._wake())
-            self.player.start()
+            self.player.collector.subscribe(lambda _: self._wake(), lambda _: self._wake())
+            self.player.collector.start()
         return self.player
 
     @property
@@ -110,9 +110,9 @@ class ViewedTime:
         """Return to the present, if there is one."""
         if self.is_live and self.player is not None:
             player, self.player = self.player, None
-            player.stop()
+            player.collector.stop()
 
     def close(self) -> None:
         """Stop playback."""
         if self.player is not None:
-            self.player.stop()
+            self.player.collector.stop()

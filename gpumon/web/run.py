@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.http.listening import is_loopback, listen, listen_fault
+from gpumon.http.listening import authority, is_loopback, listen, listen_fault
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine, tell
@@ -48,15 +48,7 @@ class ServeOptions(NamedTuple):
 
 
 class ServeError(Exception):
-    """It cannot be served.
-
-    Attributes:
-        sentence: What is wrong and what to do, for a person.
-    """
-
-    def __init__(self, sentence: str) -> None:
-        self.sentence = sentence
-        super().__init__(sentence)
+    """It cannot be served; the message says why and what to do."""
 
 
 def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
@@ -99,7 +91,6 @@ def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
             say,
         )
         shown = machine if options.address in _EVERYWHERE else options.address
-        place = f"[{shown}]" if ":" in shown else shown
         port = listeners[0].getsockname()[1]
         tunnel = f"ssh -L {port}:localhost:{port} {machine}"
         if all(is_loopback(listener) for listener in listeners):
@@ -108,7 +99,7 @@ def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
             tell(_WARNING.format(tunnel=printable(tunnel)))
         # Not by the status line's thread: the address comes after it.
         tell("the dashboard, for looking only, until Ctrl+C:")
-        sys.stdout.write(f"http://{place}:{port}/{server.access.token}/\n")
+        sys.stdout.write(f"http://{authority(shown, port)}/{server.access.token}/\n")
         sys.stdout.flush()
         asyncio.run(_serve(server, listeners, news))
     return 0

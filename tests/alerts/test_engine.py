@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import TYPE_CHECKING
 
@@ -491,3 +492,18 @@ def test_memory_is_bounded_where_thousands_of_processes_come_and_go(tmp_path: Pa
     machine.restart()
     for left in json.loads(state.read_bytes())["alerts"].values():
         assert (left["episodes"], left["processes"]) == ({}, {})
+
+
+def test_a_check_does_not_keep_its_snapshot() -> None:
+    machine = Machine(
+        alert("hot and user:me"), alert("idle>2h"), alert("xid"), alert("ends user:me")
+    )
+    machine.see(10, hot(), processes=(working(),))
+    gc.collect()
+    gc.disable()
+    try:
+        machine.see(10, hot(), processes=(working(),))
+        left = gc.collect()
+    finally:
+        gc.enable()
+    assert left == 0, "what refers to itself stays for minutes, and keeps its snapshot"

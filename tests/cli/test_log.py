@@ -23,7 +23,7 @@ from tests.command import run_here
 from tests.recording.csv.command import logging, rows, run_log, wait_until
 from tests.screen import PATIENCE
 
-GOES = LogStatus(Path("/data/run.csv"), NOON, 724.9, 724, 3_355_443, 0)
+GOES = LogStatus(Path("/data/run.csv"), 724.9, 724, 3_355_443, 0)
 FULL = replace(GOES, lost=12, trouble="run.csv is not written: the disk is full.")
 
 
@@ -202,21 +202,20 @@ def test_the_end_of_a_bar_is_full() -> None:
     assert words.progress(17_000, 28_800) == "█████████▍░░░░░░  59 %  3h16m40s left"
 
 
-def test_what_cannot_be_written_comes_before_what_cannot_be_read() -> None:
+def test_what_is_lost_comes_before_what_cannot_be_read() -> None:
     gone = replace(snapshot(NOON), trouble=Trouble("The driver was unloaded.", "Load it."))
-    assert words.trouble_of(GOES, snapshot(NOON, gpu(sampled_at=NOON)), 1.0) is None
-    assert words.trouble_of(GOES, gone, 1.0) == "The driver was unloaded."
-    assert words.trouble_of(FULL, gone, 1.0) == "run.csv is not written: the disk is full."
+    assert words.trouble_of(snapshot(NOON, gpu(sampled_at=NOON)), 1.0) is None
+    assert words.trouble_of(gone, 1.0) == "The driver was unloaded."
     assert words.with_loss("it goes on", FULL) == "12 samples lost · it goes on"
     assert words.with_loss("it goes on", GOES) == "it goes on"
 
 
 def test_a_machine_that_stands_still_is_told() -> None:
     stale = snapshot(NOON, gpu(sampled_at=NOON - 8), gpu(index=1, sampled_at=NOON - 9))
-    assert words.trouble_of(GOES, stale, 1.0) == "No GPU has been read for 8s."
-    assert words.trouble_of(GOES, stale, 10.0) is None
+    assert words.trouble_of(stale, 1.0) == "No GPU has been read for 8s."
+    assert words.trouble_of(stale, 10.0) is None
     asleep = snapshot(NOON, gpu(sampled_at=NOON - 900, status=GpuStatus.ASLEEP))
-    assert words.trouble_of(GOES, asleep, 1.0) is None
+    assert words.trouble_of(asleep, 1.0) is None
 
 
 def test_a_trouble_that_lasts_is_one_trouble() -> None:
@@ -233,8 +232,7 @@ def test_what_others_chose_is_safe_to_print() -> None:
     said = [
         *words.summary(replace(FULL, trouble=hostile, path=Path(f"run{hostile}.csv"))),
         words.beginning(f"run{hostile}.csv", 1.0, None),
-        words.trouble_of(replace(FULL, trouble=hostile), None, 1.0) or "",
-        words.trouble_of(None, replace(snapshot(), trouble=Trouble(hostile, "")), 1.0) or "",
+        words.trouble_of(replace(snapshot(), trouble=Trouble(hostile, "")), 1.0) or "",
     ]
     assert all(sentence.isprintable() for sentence in said)
 

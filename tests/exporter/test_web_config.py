@@ -375,7 +375,7 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(tmp_path: Path, text: 
     path = write(tmp_path, text)
     with pytest.raises(WebConfigError) as refused:
         Rules(read_web_config(str(path)))
-    sentence = refused.value.sentence
+    sentence = str(refused.value)
     assert REFUSED[text] in sentence
     assert "secret-word" not in sentence
     assert "\n" not in sentence

@@ -132,8 +132,8 @@ class Machine:
             history = History(conditions())
             tape.read_into(history)
             player = Player(tape, history, position=tape.first, playing=True)
-            player.start()
-            stack.callback(player.stop)
+            player.collector.start()
+            stack.callback(player.collector.stop)
             host = RecordedHost()
             yield Session(
                 *(player.collector, player.history, host, Lookup(host)),

@@ -92,7 +92,7 @@ def test_no_text_has_it(server: HostileServer, tmp_path: Path) -> None:
     server.answer = _REFUSED
     with pytest.raises(QueryError) as refused:
         ask("", settings)
-    assert "refuses the password or the token" in refused.value.sentence
+    assert "refuses the password or the token" in str(refused.value)
     texts = [repr(refused.value), repr(read_endpoint("", settings)), repr(refused.getrepr())]
     for broken in (f"{SECRET}\r\nX-Other: 1", f"{SECRET} more", f"{SECRET}\x1b"):
         file.write_bytes(broken.encode())

@@ -36,7 +36,7 @@ class Deck:
         self.clock = CreepingClock(0.0, epoch=0.0)
         self.player = Player(tape, history, position=position, clock=self.clock)
         self.seen: list[Snapshot] = []
-        self.player.subscribe(self.seen.append)
+        self.player.collector.subscribe(self.seen.append)
 
     def sample(self, seconds: float = 0.1) -> Snapshot:
         """Let so much time pass, and take a sample."""
@@ -46,7 +46,7 @@ class Deck:
 
     def go(self, time: float) -> tuple[Snapshot, History]:
         """Go to a moment and stay until nothing about it becomes better."""
-        self.player.seek(time)
+        self.player.source.seek(time)
         return self.settle()
 
     def settle(self) -> tuple[Snapshot, History]:

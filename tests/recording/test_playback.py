@@ -142,11 +142,11 @@ def test_a_moment_reached_by_playing_is_the_same(speed: float) -> None:
     moment = MOMENTS[5]
     deck = Deck(ListTape(demo()), demo_history(), moment + 0.5 - 15 * speed)
     deck.settle()
-    deck.player.speed = speed
-    deck.player.play()
+    deck.player.source.speed = speed
+    deck.player.source.play()
     for _ in range(150):
         deck.sample()
-    deck.player.pause()
+    deck.player.source.pause()
     shown, history = deck.settle()
     assert shown.time == moment
     assert told(shown, history) == live()[moment][0]
@@ -157,8 +157,8 @@ def test_nothing_that_lasts_breaks_off_while_it_is_played(speed: float) -> None:
     """GPUs 2, 3 and 5 are hot, idle and stuck for hours."""
     deck = Deck(ListTape(demo()), demo_history(), NOON + 600)
     deck.settle()
-    deck.player.speed = speed
-    deck.player.play()
+    deck.player.source.speed = speed
+    deck.player.source.play()
     for _ in range(60):
         shown = deck.sample()
         states = {card.index: gpu_state(deck.player.history, card) for card in shown.gpus}
@@ -299,7 +299,7 @@ def test_the_speeds_to_choose_from_can_be_chosen() -> None:
     player = Player(ListTape(demo()), demo_history())
     assert list(SPEEDS) == sorted(SPEEDS)
     for speed in SPEEDS:
-        player.speed = speed
+        player.source.speed = speed
         assert player.playing.speed == speed
 
 
@@ -340,7 +340,7 @@ def test_a_disk_that_hangs_is_no_fault_of_the_cards() -> None:
         waited.append(deck.player.playing.waiting)
 
     tape.on_read = hang
-    deck.player.jump(-300)
+    deck.player.source.jump(-300)
     deck.sample()
     assert waited[0] is not None
     assert waited[0] >= 4.0
@@ -371,30 +371,30 @@ def test_a_log_that_gives_not_even_a_first_sample_is_told_as_that() -> None:
 def test_an_empty_tape_fails_with_what_to_do() -> None:
     player = Player(ListTape(), History(conditions()))
     failed = threading.Event()
-    player.subscribe(lambda _: None, lambda _: failed.set())
-    player.start()
+    player.collector.subscribe(lambda _: None, lambda _: failed.set())
+    player.collector.start()
     assert failed.wait(PATIENCE)
     assert isinstance(player.collector.failure, SourceError)
     assert player.moment is None
-    player.stop()
+    player.collector.stop()
 
 
 def test_a_log_that_breaks_off_being_readable_ends_the_sampling_with_why() -> None:
     tape = StuckTape(demo()[-600:])
     failed = threading.Event()
     player = Player(tape, demo_history())
-    player.subscribe(lambda _: None, lambda _: failed.set())
+    player.collector.subscribe(lambda _: None, lambda _: failed.set())
 
     def refuse() -> None:
         raise RecordingError("The log cannot be read: its disk is gone.")
 
-    player.start()
+    player.collector.start()
     assert player.collector.wait_open(PATIENCE)
     tape.on_read = refuse
-    player.jump(-200)
+    player.source.jump(-200)
     assert failed.wait(PATIENCE)
     assert "its disk is gone" in str(player.collector.failure)
-    player.stop()
+    player.collector.stop()
 
 
 def test_a_control_is_sampled_at_once() -> None:
@@ -413,14 +413,14 @@ def test_a_control_is_sampled_at_once() -> None:
         with shown:
             return shown.wait_for(lambda: time in times and player.settled, PATIENCE)
 
-    player.subscribe(take)
-    player.start()
+    player.collector.subscribe(take)
+    player.collector.start()
     last = NOON + 7199
     assert comes(last)
-    player.step(-1)
+    player.source.step(-1)
     assert comes(last - 1)
-    player.jump(-100)
+    player.source.jump(-100)
     assert comes(last - 101)
-    player.seek(last - 300)
+    player.source.seek(last - 300)
     assert comes(last - 300)
-    player.stop()
+    player.collector.stop()

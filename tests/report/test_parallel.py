@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -142,7 +143,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_usable_cores", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
 
 
 def test_the_parts_say_what_the_whole_says(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +236,7 @@ PROGRAM = """
 import os, sys, time
 from gpumon.report import output, parallel
 output.PART_BYTES = 1
-parallel._usable_cores = lambda: 4
+os.sched_getaffinity = lambda _: range(4)
 tally, parent = parallel._tally, os.getpid()
 def slow(work):
     # The others are never ready.

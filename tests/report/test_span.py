@@ -6,8 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from gpumon.report.span import SpanError, parse_span
-from gpumon.text.time_parsing import bind_moments
+from gpumon.report.span import parse_span
+from gpumon.report.window import TimeWindow
+from gpumon.text.time_parsing import MomentError, bind_moments
 
 
 def local(text: str) -> float:
@@ -40,14 +41,14 @@ NOW = local("2025-03-10 10:00")
     ],
 )
 def test_a_time_is_read_as_a_person_means_it(text: str, expected: float) -> None:
-    assert parse_span(text, None, NOW) == (expected, None)
-    assert parse_span(None, text, NOW) == (None, expected)
+    assert parse_span(text, None, NOW) == TimeWindow(first=expected)
+    assert parse_span(None, text, NOW) == TimeWindow(last=expected)
 
 
 def test_a_bare_time_of_the_end_is_the_next_one_after_the_beginning() -> None:
     night = parse_span("yesterday 22:00", "03:00", NOW)
-    assert night == (local("2025-03-09 22:00"), local("2025-03-10 03:00"))
-    assert parse_span("2025-03-01 03:00", "05:00", NOW)[1] == local("2025-03-01 05:00")
+    assert night == TimeWindow(local("2025-03-09 22:00"), local("2025-03-10 03:00"))
+    assert parse_span("2025-03-01 03:00", "05:00", NOW).last == local("2025-03-01 05:00")
     assert parse_span("22:00", "03:00", NOW) == night
 
 
@@ -56,22 +57,22 @@ def test_a_bare_time_of_the_end_is_the_next_one_after_the_beginning() -> None:
     ["", "tomorrow", "yesterday noon", "25:00", "3", "-8", "-8x", "2025-13-01", "1e99d", "\x1b[2J"],
 )
 def test_what_is_no_time_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(SpanError, match="such as") as refused:
+    with pytest.raises(MomentError, match="such as") as refused:
         parse_span(text, None, NOW)
-    assert "--from" in refused.value.sentence
+    assert "--from" in str(refused.value)
 
 
 def test_an_end_before_its_beginning_is_refused() -> None:
-    with pytest.raises(SpanError, match="nothing lies between"):
+    with pytest.raises(MomentError, match="nothing lies between"):
         parse_span("-1h", "-2h", NOW)
 
 
 @pytest.mark.parametrize("first", ["09:34", "11:34"])
 def test_an_end_that_is_still_to_come_on_the_next_day_is_refused(first: str) -> None:
-    with pytest.raises(SpanError, match=f"--to {first[:4]}3 is not after --from {first}"):
+    with pytest.raises(MomentError, match=f"--to {first[:4]}3 is not after --from {first}"):
         parse_span(first, f"{first[:4]}3", NOW)
     # A time that is still to come on the same day ends the day so far.
-    assert parse_span("09:00", "18:00", NOW) == (
+    assert parse_span("09:00", "18:00", NOW) == TimeWindow(
         local("2025-03-10 09:00"),
         local("2025-03-10 18:00"),
     )

@@ -34,9 +34,10 @@ def test_no_event_is_qualified_while_the_log_is_still_searched(
     direction: int, where: str, complete: bool
 ) -> None:
     tape = ListTape([snapshot(NOON)])
-    player = SimpleNamespace(
+    source = SimpleNamespace(
         to_event=lambda *, forward, **_: tape.next_event(NOON, forward=forward)
     )
+    player = SimpleNamespace(source=source)
     session = SimpleNamespace(recording=SimpleNamespace(events_complete=complete))
     viewed_time = SimpleNamespace(player=player, rewind=lambda: player, session=session)
     screen = Heard(viewed_time)  # type: ignore[abstract]  # it draws nothing

@@ -62,7 +62,7 @@ def post(
     except HttpError as error:
         if attempt.is_cut:
             raise DeliveryError(CUT) from None
-        raise DeliveryError(error.sentence, again=not error.lasting) from None
+        raise DeliveryError(str(error), again=not error.lasting) from None
     finally:
         connection.close()
     if not answer.is_success:

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.model.snapshot import Unknown
-from gpumon.recording.csv.columns import readable_column
 from gpumon.recording.csv.nvidia_smi import unknown_word
 from gpumon.recording.csv.parsers import parse_time
 
@@ -68,12 +67,6 @@ class Cells(dict[str, object]):
                 value = None
         self[text] = value
         return value
-
-
-def column_cells(name: str, *, processes: bool, reasons: bool, damaged: object = None) -> Cells:
-    """The values of a column by its name in ``columns``; other arguments as for ``Cells``."""
-    column = readable_column(name, processes=processes)
-    return Cells(column.parse, reasons=reasons, damaged=damaged)
 
 
 def read_moment(text: str) -> float | None:

@@ -10,7 +10,6 @@ import gzip
 import os
 import sys
 import tempfile
-import threading
 import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
@@ -33,21 +32,6 @@ FREE_SHARE = 4
 def is_packed(path: Path) -> bool:
     """Whether a file is compressed, by its name."""
     return path.suffix in (".gz", ".zst")
-
-
-class Opener:
-    """Opens files until it is stopped; ``stop`` may be called on another thread."""
-
-    def __init__(self) -> None:
-        self._stopping = threading.Event()
-
-    def stop(self) -> None:
-        """Stop decompressing, including what is in progress."""
-        self._stopping.set()
-
-    def open(self, path: Path) -> BinaryIO:
-        """See ``open_file``."""
-        return open_file(path, self._stopping.is_set)
 
 
 def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> BinaryIO:

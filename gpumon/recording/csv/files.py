@@ -94,10 +94,7 @@ def parts(files: LogFiles) -> list[LogFiles]:
 def numbered(files: LogFiles, number: int) -> LogFiles:
     """The names that rotation gives to the part with a number."""
     stem, _ = _parsed(files.gpus.name)
-    return LogFiles(
-        files.gpus.with_name(f"{stem}{_middle(number)}.csv"),
-        files.gpus.with_name(f"{stem}{_middle(number)}.processes.csv"),
-    )
+    return log_files(files.gpus.with_name(f"{stem}{_middle(number)}.csv"))
 
 
 def part_numbers(files: LogFiles) -> list[int]:

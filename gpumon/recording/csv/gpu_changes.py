@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import Unknown
+from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.gpus import GpuReader, ParsedGpu
 
 if TYPE_CHECKING:
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.cells import Cells
     from gpumon.recording.csv.headings import Header
 
-_LIMITS = {metric.field: metric.at_most for metric in GPU_METRICS if metric.at_most is not None}
 _INDEPENDENT = {
     metric.field
     for metric in GPU_METRICS
     if metric.unit not in (Unit.TEXT, Unit.TIME)
-    and metric.field not in ("index", *_LIMITS.values())
+    and metric.field not in ("index", *(whole for _, whole in LIMITS))
 }
-"""Fields whose cell alone gives their value, apart from ``_LIMITS``."""
+"""Fields whose cell alone gives their value, apart from ``LIMITS``."""
 _STEADY = 1e-6
 """Seconds by which a difference of times may vary because times are floats."""
 
@@ -151,7 +151,7 @@ class SequentialGpuReader(GpuReader):
             if value is None or value.__class__ is Unknown or values[field] is None:
                 return None
             changes[field] = value
-        for field, whole in _LIMITS.items():
+        for field, whole in LIMITS:
             most = values.get(whole)
             if field in changes and most is not None and changes[field] > most:
                 return None

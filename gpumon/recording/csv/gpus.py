@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Unknown
-from gpumon.recording.csv.cells import Cells, column_cells, read_moment
-from gpumon.recording.csv.columns import GPU_COLUMNS, LIMITS, readable_columns
+from gpumon.recording.csv.cells import Cells, read_moment
+from gpumon.recording.csv.columns import (
+    GPU_COLUMNS,
+    LIMITS,
+    readable_column,
+    readable_columns,
+)
 from gpumon.recording.csv.headings import row_of, whole_lines
 
 if TYPE_CHECKING:
@@ -68,7 +73,7 @@ class GpuReader:
             _FieldCells(
                 column.field,
                 header.places[column.name],
-                column_cells(column.name, processes=False, reasons=not self._is_ours),
+                Cells(column.parse, reasons=not self._is_ours),
             )
             for column in _METRIC_COLUMNS
             if column.name in header.places
@@ -130,9 +135,9 @@ class GpuReader:
 
     def _column(self, name: str) -> tuple[int, Cells] | None:
         place = self._header.places.get(name)
-        return (
-            None if place is None else (place, column_cells(name, processes=False, reasons=False))
-        )
+        if place is None:
+            return None
+        return place, Cells(readable_column(name, processes=False).parse)
 
     def _gpu(self, cells: list[str], number: int, time: float, wall: float) -> ParsedGpu:
         width = len(cells)

@@ -23,11 +23,7 @@ _MOST_PIECES = 128
 
 
 class HostFilter:
-    """Tells the rows of one host from all others.
-
-    Args:
-        host: The name of the host.
-    """
+    """Tells the rows of one host from all others."""
 
     def __init__(self, host: str) -> None:
         self._text = cell(host, Unit.TEXT)
@@ -65,8 +61,7 @@ def hosts_in(parts: Sequence[LogFiles]) -> set[str]:
     found: set[str] = set()
     each = max(1, _MOST_PIECES // max(1, len(parts)))
     for part in parts:
-        block = head(part.gpus, LONGEST_LINE)
-        header = first_header(block, str(part.gpus), processes=False)[1]
+        header = _header(part.gpus)
         place = header.places.get("host")
         if place is None:
             continue
@@ -100,8 +95,11 @@ def has_several(path: Path) -> bool:
     Raises:
         RecordingError: It is no log.
     """
-    block = head(path, LONGEST_LINE)
-    return first_header(block, str(path), processes=False)[1].several
+    return _header(path).several
+
+
+def _header(path: Path) -> Header:
+    return first_header(head(path, LONGEST_LINE), str(path), processes=False)[1]
 
 
 def in_words(hosts: Iterable[str | None]) -> str:

@@ -17,7 +17,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from itertools import pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.csv.clocks import APART, STEADY, Clocks, clocks_at, held_below, onward_step
@@ -27,7 +26,7 @@ from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import BinaryIO
 
     from gpumon.recording.csv.hosts import HostFilter
@@ -47,14 +46,7 @@ _HEADINGS_KEPT = 1000
 
 
 class SampleSpan(NamedTuple):
-    """The lines of one sample in a chunk.
-
-    Attributes:
-        first: Its first line.
-        stop: The line after its last line.
-        onward: Its onward time.
-        wall: Its wall-clock time.
-    """
+    """The lines of one sample in a chunk, from ``first`` to before ``stop``, and its times."""
 
     first: int
     stop: int
@@ -77,7 +69,7 @@ class Chunk(NamedTuple):
     header: Header
     lines: list[bytes]
     runs: list[SampleSpan]
-    passed: Mapping[int, int] = MappingProxyType({})
+    passed: dict[int, int]
 
 
 class _Entry(NamedTuple):

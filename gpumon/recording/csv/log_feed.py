@@ -27,15 +27,8 @@ class LogFeed(Protocol):
         several: Whether it is several machines.
     """
 
-    @property
-    def name(self) -> str:
-        """See above."""
-        ...
-
-    @property
-    def several(self) -> bool:
-        """See above."""
-        ...
+    name: str
+    several: bool
 
     def start(self, take: Take, failed: Callable[[BaseException], None]) -> None:
         """Begin to sample. Returns at once.
@@ -84,16 +77,11 @@ class MachineFeed:
     several = False
 
     def __init__(self, source: Source, host: ProcessHost, interval: float) -> None:
-        self._source = source
+        self.name = source.hostname
         self._interval = interval
         self._lookup = Lookup(host)
         self._collector = Collector(source, interval, annotate=self._lookup.annotate)
         self._silent = ""
-
-    @property
-    def name(self) -> str:
-        """See ``LogFeed.name``."""
-        return self._source.hostname
 
     def start(self, take: Take, failed: Callable[[BaseException], None]) -> None:
         """See ``LogFeed.start``.
@@ -113,7 +101,8 @@ class MachineFeed:
 
     def trouble(self) -> str | None:
         """See ``LogFeed.trouble``."""
-        return words.trouble_of(None, self._collector.latest, self._interval)
+        latest = self._collector.latest
+        return None if latest is None else words.trouble_of(latest, self._interval)
 
     def changes(self) -> Sequence[str]:
         """See ``LogFeed.changes``."""

@@ -31,18 +31,13 @@ _OLD_SECONDS = 3.0
 _NUMBER = re.compile(r"\d+\w*")
 
 
-def trouble_of(status: LogStatus | None, latest: Snapshot | None, interval: float) -> str | None:
-    """The current problem with sampling or writing, safe to print.
+def trouble_of(latest: Snapshot, interval: float) -> str | None:
+    """The current problem with sampling, safe to print.
 
     Args:
-        status: The status of the log; ``None`` before it has begun.
         latest: The newest snapshot.
         interval: Seconds between samples.
     """
-    if status is not None and status.trouble is not None:
-        return printable(status.trouble)
-    if latest is None:
-        return None
     if latest.trouble is not None:
         return printable(latest.trouble.sentence)
     age = _age(latest)

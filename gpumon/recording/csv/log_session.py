@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.csv import log_messages as words
 from gpumon.recording.csv.naming import log_path
-from gpumon.recording.csv.recorder import LogError, Recorder
+from gpumon.recording.csv.opening import LogError
+from gpumon.recording.csv.recorder import Recorder
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine
@@ -54,10 +55,6 @@ class LogOptions(NamedTuple):
 
 def log(feed: LogFeed, terms: LogOptions) -> int:
     """Log until the end, with progress on standard error and nothing on standard output.
-
-    Args:
-        feed: What is logged.
-        terms: How.
 
     Returns:
         The exit status: 0, or 1 when nothing was logged or the last samples were lost.
@@ -115,14 +112,7 @@ class _LogReporter:
 
 
 class _Run:
-    """One log from its first to its last sample.
-
-    Args:
-        feed: What is logged.
-        terms: The options.
-        news: ``None`` when told to end, or why it has to.
-        teller: Shows the progress.
-    """
+    """One log from its first to its last sample."""
 
     def __init__(
         self,
@@ -205,7 +195,9 @@ class _Run:
 
     def _tell(self) -> None:
         status = self._recorder.status if self._begun else None
-        trouble = words.trouble_of(status, None, self._terms.interval) or self._feed.trouble()
+        trouble = self._feed.trouble()
+        if status is not None and status.trouble is not None:
+            trouble = printable(status.trouble)
         if self._teller.rewrites:
             self._teller.show(self._line(status, trouble))
         else:

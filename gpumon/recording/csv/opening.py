@@ -31,15 +31,7 @@ _KINDS = {
 
 
 class LogError(Exception):
-    """A log cannot be written.
-
-    Attributes:
-        sentence: What failed, why, and what to do, for the user.
-    """
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+    """A log cannot be written; the message says what failed, why, and what to do."""
 
 
 def refuse_no_file(asked: Path) -> None:

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from gpumon.model.snapshot import Snapshot
 from gpumon.recording.csv.clocks import Clocks, clocks_of
-from gpumon.recording.csv.compression import Opener, head, is_packed
+from gpumon.recording.csv.compression import head, is_packed, open_file
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
 from gpumon.recording.csv.headings import LONGEST_LINE, first_header
 from gpumon.recording.csv.index import CsvFile
@@ -25,7 +25,7 @@ from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from gpumon.model.processes import GpuProcess
@@ -49,11 +49,10 @@ class Part:
 
     Args:
         files: Its files; the process file may be missing.
-        opener: Opens the files.
+        stop: Whether to stop decompressing them.
         host: Read only the rows of this host; ``None`` reads all.
 
     Attributes:
-        files: The same.
         shift: Seconds by which its onward times are ahead of the recording's times.
         first: The clock readings at its first sample, before it is open that of any host; ``None``
             while there is none.
@@ -63,9 +62,9 @@ class Part:
         RecordingError: There is no such log.
     """
 
-    def __init__(self, files: LogFiles, opener: Opener, host: HostFilter | None = None) -> None:
+    def __init__(self, files: LogFiles, stop: Callable[[], bool], host: HostFilter | None) -> None:
         self.files = files
-        self._opener = opener
+        self._stop = stop
         self._host = host
         self.shift = 0.0
         self.set_back = 0.0
@@ -227,7 +226,7 @@ class Part:
             self._lists = self._sheet(self.files.processes, processes=True)
 
     def _sheet(self, path: Path, *, processes: bool) -> CsvFile:
-        file = self._opener.open(path)
+        file = open_file(path, self._stop)
         try:
             return CsvFile(file, str(path), processes=processes, host=self._host)
         except BaseException:

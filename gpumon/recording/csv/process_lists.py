@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
-from gpumon.recording.csv.cells import Cells, column_cells
+from gpumon.recording.csv.cells import Cells
 from gpumon.recording.csv.columns import PROCESS_COLUMNS
 from gpumon.recording.csv.headings import row_of, whole_lines
 from gpumon.recording.csv.parsers import arguments
@@ -42,11 +42,7 @@ class ListReader:
     def __init__(self, header: Header) -> None:
         self._header = header
         self._columns = [
-            (
-                column.field,
-                header.places[column.name],
-                column_cells(column.name, processes=True, reasons=False),
-            )
+            (column.field, header.places[column.name], Cells(column.parse))
             for column in PROCESS_COLUMNS
             if column.name in header.places
         ]

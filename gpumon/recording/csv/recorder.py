@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
 
-__all__ = ["QUEUED", "LogError", "LogStatus", "Recorder"]
-
 QUEUED = 100
 """Snapshots that wait to be written, at most: ten seconds at 10 Hz."""
 _FEWEST_QUEUED = 10
@@ -73,7 +71,6 @@ class LogStatus(Struct, frozen=True):
 
     Attributes:
         path: The GPUs' file.
-        since: When this run started to write it; seconds since the epoch.
         seconds: Duration of this run, including suspends.
         samples: Written in this run.
         bytes: Bytes written in this run, to both files of all parts.
@@ -82,7 +79,6 @@ class LogStatus(Struct, frozen=True):
     """
 
     path: Path
-    since: float
     seconds: float
     samples: int
     bytes: int
@@ -133,7 +129,7 @@ class Recorder:
         self._changed = threading.Condition()
         self._queue: deque[tuple[Mapping[str | None, Snapshot], float]] = deque()
         self._open = False
-        self._began = self._since = 0.0
+        self._began = 0.0
         self._ended: float | None = 0.0
         self._dropped = 0
 
@@ -172,8 +168,7 @@ class Recorder:
             raise LogError(
                 lack_behind(error) or f"{shown(path)} cannot be written: {reason}."
             ) from error
-        self._since, self._began = self._clock.time(), self._clock.monotonic()
-        self._synced_at = self._began
+        self._began = self._synced_at = self._clock.monotonic()
         self._ended = None
         self._open = True
         self._thread.start()
@@ -235,7 +230,6 @@ class Recorder:
         now = self._clock.monotonic() if self._ended is None else self._ended
         return LogStatus(
             path=self._files.gpus,
-            since=self._since,
             seconds=now - self._began,
             samples=self._samples,
             bytes=self._writer.bytes,
@@ -330,15 +324,13 @@ class Recorder:
 
     def _sentence(self, error: OSError | LogError) -> str:
         if isinstance(error, LogError):
-            return error.sentence
+            return str(error)
         reason = _REASONS.get(error.errno or 0, error.strerror or repr(error))
         return f"{shown(self._files.gpus)} is not written: {reason}."
 
 
 class _WakefulClock(SystemClock):
-    """A clock that also counts while the machine is suspended, if the system has one."""
+    """A clock that also counts while the machine is suspended."""
 
     def monotonic(self) -> float:
-        if hasattr(time, "CLOCK_BOOTTIME"):
-            return time.clock_gettime(time.CLOCK_BOOTTIME)
-        return time.monotonic()
+        return time.clock_gettime(time.CLOCK_BOOTTIME)

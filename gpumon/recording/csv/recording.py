@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gpumon.recording.csv.compression import Opener
 from gpumon.recording.csv.files import log_to_read, parts
 from gpumon.recording.csv.hosts import HostFilter, has_several, hosts_in, in_words
 from gpumon.recording.csv.log_reader import LogReader
@@ -78,8 +78,8 @@ class CsvRecording:
     def __init__(self, files: LogFiles, host: HostFilter | None = None) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._opener = Opener()
-        self._shelf = RotatedLog(files, self._opener, host)
+        self._stopping = threading.Event()
+        self._shelf = RotatedLog(files, self._stopping.is_set, host)
         self._reader: LogReader | None = None
 
     @property
@@ -103,7 +103,7 @@ class CsvRecording:
 
     def close(self) -> None:
         """Close its files; no queries may follow. May be called more than once."""
-        self._opener.stop()
+        self._stopping.set()
         if self._reader is not None:
             self._reader.stop()
         if self._lock.acquire(timeout=_CLOSING):
@@ -112,32 +112,35 @@ class CsvRecording:
             finally:
                 self._lock.release()
 
+    @contextmanager
+    def _refreshed(self) -> Iterator[RotatedLog]:
+        """The log as it is now, for one thread at a time."""
+        with self._lock:
+            self._shelf.refresh()
+            yield self._shelf
+
     @property
     def first(self) -> float | None:
         """See ``Recording.first``."""
-        with self._lock:
-            self._shelf.refresh()
-            return self._shelf.first
+        with self._refreshed() as shelf:
+            return shelf.first
 
     @property
     def last(self) -> float | None:
         """See ``Recording.last``."""
-        with self._lock:
-            self._shelf.refresh()
-            return self._shelf.last
+        with self._refreshed() as shelf:
+            return shelf.last
 
     def at(self, time: float) -> Snapshot | None:
         """See ``Recording.at``."""
-        with self._lock:
-            self._shelf.refresh()
-            spot = self._shelf.find(time)
-            return None if spot is None else self._shelf.snapshot(spot)
+        with self._refreshed() as shelf:
+            spot = shelf.find(time)
+            return None if spot is None else shelf.snapshot(spot)
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
         """See ``Recording.between``. Reads only some samples if there are many more."""
-        with self._lock:
-            self._shelf.refresh()
-            times = self._shelf.times_between(first, last, most)
+        with self._refreshed() as shelf:
+            times = shelf.times_between(first, last, most)
         before = -math.inf
         for time in times:
             snapshot = self.at(time)
@@ -147,10 +150,9 @@ class CsvRecording:
 
     def step(self, time: float, samples: int) -> float:
         """See ``Recording.step``."""
-        with self._lock:
-            self._shelf.refresh()
-            spot = self._shelf.find(time)
-            return time if spot is None else self._shelf.move(spot, samples).time
+        with self._refreshed() as shelf:
+            spot = shelf.find(time)
+            return time if spot is None else shelf.move(spot, samples).time
 
     def events(self, first: float, last: float) -> Sequence[Event]:
         """See ``Recording.events``."""

@@ -13,14 +13,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.csv.clocks import onward_step
-from gpumon.recording.csv.compression import Opener
 from gpumon.recording.csv.files import parts
 from gpumon.recording.csv.part import GRAIN, Part
 from gpumon.recording.memory.ordering import evenly
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.files import LogFiles
@@ -59,7 +58,7 @@ class RotatedLog:
 
     Args:
         files: The log.
-        opener: Opens its files; a new one by default.
+        stop: Whether to stop decompressing its files.
         host: Read only the rows of this host; ``None`` reads all.
 
     Raises:
@@ -67,21 +66,45 @@ class RotatedLog:
     """
 
     def __init__(
-        self, files: LogFiles, opener: Opener | None = None, host: HostFilter | None = None
+        self,
+        files: LogFiles,
+        stop: Callable[[], bool] = lambda: False,
+        host: HostFilter | None = None,
     ) -> None:
         self._files = files
         self._host = host
-        self._opener = opener or Opener()
+        self._stop = stop
         self._failure: RecordingError | None = None
         self._snapshots: OrderedDict[tuple[Part, float], Snapshot] = OrderedDict()
         self._opened: OrderedDict[Part, None] = OrderedDict()
-        self._parts = _all_parts(files, self._opener, host)
+        self._parts = self._all_parts()
         self._begins: list[float] = []
         self._known: list[object] = []
         self._is_closed = False
         self.refresh()
         if not self._parts and self._failure is not None:
             raise self._failure
+
+    def _all_parts(self) -> list[Part]:
+        """The existing parts, oldest first.
+
+        Raises:
+            RecordingError: No part can be read, or the log's own file is not a log.
+        """
+        found = {each: self._part(each) for each in parts(self._files) or [self._files]}
+        # A broken rotated part does not affect the others.
+        whole = [part for part in found.values() if isinstance(part, Part)]
+        for each, part in found.items():
+            is_own = each == self._files
+            if isinstance(part, RecordingError) and (not whole or (is_own and _has_begun(each))):
+                raise part
+        return whole
+
+    def _part(self, files: LogFiles) -> Part | RecordingError:
+        try:
+            return Part(files, self._stop, self._host)
+        except RecordingError as error:
+            return error
 
     def close(self) -> None:
         """Close all files."""
@@ -119,7 +142,7 @@ class RotatedLog:
         # The old file has another name by now, or is gone.
         places = [place for place, files in enumerate(there) if newest.is_at(files.gpus)]
         for files in there[places[-1] + 1 if places else len(there) - 1 :]:
-            part = _part(files, self._opener, self._host)
+            part = self._part(files)
             if isinstance(part, RecordingError):
                 # The file has no header yet; the next call tries again.
                 return
@@ -285,32 +308,9 @@ class RotatedLog:
         return snapshot
 
 
-def _all_parts(files: LogFiles, opener: Opener, host: HostFilter | None) -> list[Part]:
-    """The existing parts of a log, oldest first.
-
-    Raises:
-        RecordingError: No part can be read, or the log's own file is not a log.
-    """
-    there = parts(files) or [files]
-    found = {each: _part(each, opener, host) for each in there}
-    # A broken rotated part does not affect the others.
-    whole = [part for part in found.values() if isinstance(part, Part)]
-    for each, part in found.items():
-        if isinstance(part, RecordingError) and (not whole or (each == files and _has_begun(each))):
-            raise part
-    return whole
-
-
 def _has_begun(files: LogFiles) -> bool:
     """Whether the GPU file has any content; rotation creates it empty."""
     try:
         return files.gpus.stat().st_size > 0
     except OSError:
         return False
-
-
-def _part(files: LogFiles, opener: Opener, host: HostFilter | None) -> Part | RecordingError:
-    try:
-        return Part(files, opener, host)
-    except RecordingError as error:
-        return error

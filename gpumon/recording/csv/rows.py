@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,6 +14,7 @@ from gpumon.recording.csv.columns import (
     GpuRow,
     ProcessRow,
 )
+from gpumon.text.csv_cells import csv_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,18 +34,11 @@ _OWN = [(place, column) for place, column in enumerate(GPU_COLUMNS) if column.pa
 
 def as_csv(rows: Iterable[Iterable[str]]) -> bytes:
     """Rows of cells as lines of a file; no cell contains a line break."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+    return csv_text(rows).encode()
 
 
 class LogColumns(Struct, frozen=True):
-    """The columns of the two files of a log.
-
-    Attributes:
-        gpus: Those of the GPU file.
-        processes: Those of the process file.
-    """
+    """The columns of the two files of a log."""
 
     gpus: tuple[CsvColumn, ...]
     processes: tuple[CsvColumn, ...]
@@ -83,12 +75,7 @@ class GpuRows:
         self._gpus: dict[str, _Gpu] = {}
 
     def of(self, snapshot: Snapshot, elapsed: float) -> bytes:
-        """One row per GPU.
-
-        Args:
-            snapshot: The sample.
-            elapsed: Seconds since the log began to be written.
-        """
+        """One row per GPU; ``elapsed`` are the seconds since the log began to be written."""
         count = len(self._columns)
         gpus = {gpu.uuid: self._gpus.get(gpu.uuid) or _Gpu(count) for gpu in snapshot.gpus}
         self._gpus = gpus
@@ -142,12 +129,7 @@ class ProcessRows:
         self._written_at = 0.0
 
     def of(self, snapshot: Snapshot, elapsed: float) -> bytes:
-        """The complete list, or nothing if the previous list is still valid.
-
-        Args:
-            snapshot: The sample.
-            elapsed: Seconds since the log began to be written.
-        """
+        """The complete list, or nothing if the previous list is still valid; see ``GpuRows.of``."""
         uses = list(self._uses(snapshot))
         holdings = {
             (one.id, use.gpu_uuid, use.instance, one.place is None): use.memory_used

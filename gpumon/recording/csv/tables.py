@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from gpumon.recording.csv.cells import DAMAGED, Cells, column_cells, read_moment
+from gpumon.recording.csv.cells import DAMAGED, Cells, read_moment
 from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.compression import open_file
 from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
@@ -44,8 +44,8 @@ def samples(
     make: Callable[..., RowT],
     *,
     processes: bool,
-    first: float | None = None,
-    last: float | None = None,
+    first: float = -math.inf,
+    last: float = math.inf,
     damage: Damage | None = None,
 ) -> Iterator[list[RowT]]:
     """The rows of one file in order, one list per sample.
@@ -66,20 +66,15 @@ def samples(
     Raises:
         RecordingError: It is not a log file, or cannot be opened.
     """
-    begin = -math.inf if first is None else first
-    end = math.inf if last is None else last
-    readers = [
-        column_cells(column.name, processes=processes, reasons=False, damaged=DAMAGED)
-        for column in wanted
-    ]
+    readers = [Cells(column.parse, damaged=DAMAGED) for column in wanted]
     file = open_file(path)
     with contextlib.closing(file):
         sheet = CsvFile(file, str(path), processes=processes)
         seen = _Seen(sheet, Damage() if damage is None else damage, processes=processes)
         set_back = sheet.set_back
         plan: _Plan | None = None
-        chunk = sheet.at(begin + set_back)
-        if begin == -math.inf:
+        chunk = sheet.at(first + set_back)
+        if first == -math.inf:
             seen.begin(sheet.before_first())
         while chunk is not None:
             if plan is None or plan.header is not chunk.header:
@@ -89,9 +84,9 @@ def samples(
             table = plan.table(chunk, times)
             rows = None if table is None else list(map(make, *table))
             for run, time in zip(chunk.runs, times, strict=True):
-                if time > end:
+                if time > last:
                     return
-                if time < begin:
+                if time < first:
                     continue
                 if rows is not None:
                     yield rows[run.first : run.stop]
@@ -101,13 +96,7 @@ def samples(
 
 
 class _Seen:
-    """Counts the damaged lines of a file, and keeps the number of the first one.
-
-    Args:
-        sheet: The file.
-        damage: The counter.
-        processes: Whether it is the process file.
-    """
+    """Counts the damaged lines of a file, and keeps the number of the first one."""
 
     def __init__(self, sheet: CsvFile, damage: Damage, *, processes: bool) -> None:
         self._sheet = sheet
@@ -179,11 +168,8 @@ class _Plan:
         """The time and the values of each line of a chunk, by column.
 
         ``None`` if its lines must be read one by one: some are damaged, or are not of the sample
-        that they are in, or have times of their own as nvidia-smi's rows do.
-
-        Args:
-            chunk: The chunk.
-            times: The times of its samples.
+        that they are in, or have times of their own as nvidia-smi's rows do. The times are those
+        of the samples.
         """
         header, lines = self.header, chunk.lines
         if header.key is not None or header.time != 0 or chunk.passed:

@@ -48,13 +48,7 @@ class _Sample(Struct):
 def whole_gpus(
     descriptor: int, begin: int, end: int, columns: Sequence[CsvColumn]
 ) -> tuple[int, _Moment | None]:
-    """How much of a GPU file consists of complete samples.
-
-    Args:
-        descriptor: The file.
-        begin: Offset of its first row.
-        end: Its size.
-        columns: Its columns.
+    """How much of a GPU file, from its first row to its end, consists of complete samples.
 
     Returns:
         The size to truncate it to, and the time of its last sample, if there is one.
@@ -82,13 +76,8 @@ def whole_lists(
 ) -> int:
     """The size to truncate a process file to, so that it has only complete lists.
 
-    Args:
-        descriptor: The file.
-        begin: Offset of its first row.
-        end: Its size.
-        columns: Its columns.
-        gpus: When the last sample in the GPUs' file was taken. A list is written before the GPUs
-            of its sample, so a newer list may lack rows and has no GPUs.
+    A list is written before the GPUs of its sample: one that is newer than the last sample in the
+    GPUs' file may lack rows, and has no GPUs.
     """
     names = [column.name for column in columns]
     _, at = _torn(descriptor, begin, end)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.files import MOST_PARTS, LogFiles, forms, numbered, part_numbers
 from gpumon.recording.csv.opening import LogError, being_written, holder, lock, open_file, shown
-from gpumon.recording.csv.rows import ONE_MACHINE
 from gpumon.recording.csv.tails import whole_gpus, whole_lists
 from gpumon.recording.recording import RecordingError
 
@@ -47,9 +46,9 @@ class LogWriter:
     def __init__(
         self,
         files: LogFiles,
-        rotate: int | None = None,
-        keep: int | None = None,
-        columns: LogColumns = ONE_MACHINE,
+        rotate: int | None,
+        keep: int | None,
+        columns: LogColumns,
     ) -> None:
         self._files = files
         self._columns = columns

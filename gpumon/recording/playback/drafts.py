@@ -24,11 +24,7 @@ _NEAR = 60.0
 
 
 class Draft:
-    """A history of few samples that follows the displayed moment.
-
-    Args:
-        recording: The recording.
-    """
+    """A history of few samples that follows the displayed moment."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.model.snapshot import Trouble
-from gpumon.recording.playback.moments import Moments
+from gpumon.recording.history import HistoryAsOf
+from gpumon.recording.playback.drafts import Draft
 from gpumon.recording.playback.replay import Playing, ReplaySource
+from gpumon.recording.series import RECENT_SPAN
 from gpumon.sampling.collector import Collector
 from gpumon.system.clock import SystemClock
 from gpumon.text.formatting import duration
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History
-    from gpumon.recording.recording import Event, Recording
+    from gpumon.recording.recording import Recording
     from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
@@ -32,15 +34,15 @@ SPEEDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1
 class Player:
     """Plays a recording.
 
-    Snapshots come from ``subscribe``, on the sampling thread, as they do from a collector. The
-    controls may be used from any thread and cause a sample at once.
-
     Attributes:
+        source: Has the controls, each of which causes a sample at once.
         collector: Samples the recording; its interval is the time between two frames.
+        moment: The newest snapshot and its history; ``None`` before the first snapshot.
+        settled: Whether the history has reached the moment: it may be that of a log still being
+            read.
 
     Args:
-        recording: What to play; queried on the sampling thread, and by ``to_event`` on the caller's
-            thread.
+        recording: What to play.
         history: The history of its snapshots, which may receive more.
         position: The start position; by default the newest moment.
         playing: Whether to start playing instead of paused.
@@ -61,119 +63,56 @@ class Player:
         self._recording = recording
         self._whole = history
         self._clock = clock or SystemClock()
-        self._source = ReplaySource(recording, position, playing=playing, clock=self._clock)
+        self.source = ReplaySource(recording, position, playing=playing, clock=self._clock)
         self.collector = Collector(
-            self._source,
+            self.source,
             interval,
-            _PlaybackClock(self._clock, self._source),
+            _PlaybackClock(self._clock, self.source),
             annotate=self._keep_up,
             silence=_silence,
         )
-        self._moments = Moments(recording, history)
-        self._moment: tuple[Snapshot, History] | None = None
+        self.source.moved = self.collector.sample_now
+        self.settled = True
+        self.moment: tuple[Snapshot, History] | None = None
+        self._draft = Draft(recording)
+        self._as_of: HistoryAsOf | None = None
+        self._is_complete = False
         self.collector.subscribe(self._show)
 
     @property
-    def moment(self) -> tuple[Snapshot, History] | None:
-        """The newest snapshot and its history; ``None`` before the first snapshot."""
-        return self._moment
-
-    @property
     def history(self) -> History:
-        """The history up to the displayed moment; another object after a jump."""
-        moment = self._moment
-        return self._moments.history if moment is None else moment[1]
+        """The history up to the displayed moment.
 
-    @property
-    def settled(self) -> bool:
-        """Whether the history has reached the moment: it may be that of a log still being read."""
-        return self._moments.settled
+        Another object after a jump, and when more has become known of the moment.
+        """
+        moment = self.moment
+        return (self._as_of or self._whole) if moment is None else moment[1]
 
     @property
     def playing(self) -> Playing:
         """The displayed moment and the state of playback."""
         read_until = math.inf if self._recording.events_complete else self._whole.now
-        return replace(self._source.state, waiting=self.collector.overdue, read_until=read_until)
-
-    def start(self) -> None:
-        """Start sampling; if playing fails, the collector's ``failure`` says why."""
-        self.collector.start()
-
-    def stop(self, timeout: float = 1.0) -> None:
-        """Stop sampling, see ``Collector.stop``."""
-        self.collector.stop(timeout)
-
-    def subscribe(
-        self,
-        listener: Callable[[Snapshot], None],
-        failed: Callable[[BaseException], None] | None = None,
-    ) -> Callable[[], None]:
-        """Pass every snapshot to a listener, see ``Collector.subscribe``; ``moment`` has it too."""
-        return self.collector.subscribe(listener, failed)
-
-    def play(self) -> None:
-        """Start playing."""
-        self._source.play()
-        self.collector.sample_now()
-
-    def pause(self) -> None:
-        """Pause."""
-        self._source.pause()
-        self.collector.sample_now()
-
-    @property
-    def speed(self) -> float:
-        """Playback speed: seconds of the recording per second.
-
-        Raises:
-            ValueError: When set to less than 0.1 or more than 1000.
-        """
-        return self._source.speed
-
-    @speed.setter
-    def speed(self, speed: float) -> None:
-        self._source.speed = speed
-        self.collector.sample_now()
-
-    def seek(self, time: float) -> None:
-        """Go to a moment, within the ends of the recording."""
-        self._source.seek(time)
-        self.collector.sample_now()
-
-    def reaches_end(self, seconds: float) -> bool:
-        """Whether at most the newest sample is that far on from the requested position."""
-        return self._source.reaches_end(seconds)
-
-    def jump(self, seconds: float) -> None:
-        """Go forward or back by a time."""
-        self._source.jump(seconds)
-        self.collector.sample_now()
-
-    def step(self, samples: int) -> None:
-        """Go forward or back by a number of samples, and each time by at least about a second."""
-        self._source.step(samples)
-        self.collector.sample_now()
-
-    def to_event(self, *, forward: bool, or_here: bool = False) -> Event | None:
-        """Go to the next or previous event; returns ``None`` if none is known.
-
-        Args:
-            forward: Whether to go forward instead of back.
-            or_here: Whether going back may stay at an event of the current moment.
-
-        Raises:
-            RecordingError: The recording cannot be read any more.
-        """
-        mark = self._source.to_event(forward=forward, or_here=or_here)
-        self.collector.sample_now()
-        return mark
+        return replace(self.source.state, waiting=self.collector.overdue, read_until=read_until)
 
     def _show(self, snapshot: Snapshot) -> None:
-        self._moment = snapshot, self._moments.history
+        self.moment = snapshot, self._as_of or self._whole
 
     def _keep_up(self, snapshot: Snapshot) -> Snapshot:
-        """Bring the history up to a snapshot before any listener gets it."""
-        self._moments.show(snapshot)
+        """Bring the history up to a snapshot, also to the same again, before a listener gets it."""
+        shown, is_complete = self._as_of, self._whole.now >= snapshot.time
+        is_new = is_complete and not self._is_complete
+        if shown is not None and shown.latest is snapshot and not is_new:
+            return snapshot
+        follows = shown is not None and 0 <= snapshot.time - shown.now <= RECENT_SPAN
+        # At the end of a log that grows, the history is a moment behind.
+        is_near = self._recording.events_complete and self._whole.reaches(snapshot.time)
+        self._is_complete, self.settled = is_complete, is_complete or is_near
+        if shown is None or is_new or not follows:
+            shown = self._as_of = HistoryAsOf(self._whole, snapshot)
+        else:
+            shown.show(snapshot)
+        if shown.lacks_values():
+            shown.drawn = self._draft.of(snapshot)
         return snapshot
 
 

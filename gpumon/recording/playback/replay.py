@@ -10,15 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
+from gpumon.sources.driverless import DriverlessSource
 from gpumon.sources.source import SourceError
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Event, Recording
-    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
 SLOWEST, FASTEST = 0.1, 1000.0
@@ -60,12 +60,16 @@ class Playing(Struct, frozen=True):
     read_until: float = math.inf
 
 
-class ReplaySource:
+class ReplaySource(DriverlessSource):
     """A recording as a ``Source``.
 
     The controls and the state may be used from any thread at any time. They do not wait for the
     recording, which may be on a disk that hangs: each sample updates its start and end. The next
-    sample shows the effect of a control.
+    sample shows the effect of a control. Only ``to_event`` and ``reaches_end`` ask the recording.
+
+    Attributes:
+        moved: Called after each control, on its thread.
+        position: The moment of the newest sample.
 
     Args:
         recording: What to play.
@@ -82,6 +86,7 @@ class ReplaySource:
         playing: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        self.moved: Callable[[], None] = lambda: None
         self._recording = recording
         self._clock: Clock = clock or SystemClock()
         self._lock = Lock()
@@ -93,7 +98,7 @@ class ReplaySource:
         self._since = self._clock.monotonic()
         self._moves = 0
         self._first, self._last = recording.first, recording.last
-        self._sampled = self._within(self._from)
+        self.position = self._within(self._from)
         self._shown: Snapshot | None = None
         self._shown_until = -math.inf
         self._in_gap = False
@@ -105,7 +110,7 @@ class ReplaySource:
             SourceError: The recording cannot be read, or is empty.
         """
         try:
-            found = self._recording.at(self._sampled)
+            found = self._recording.at(self.position)
         except RecordingError as error:
             raise _unreadable(error) from error
         if found is None:
@@ -116,35 +121,16 @@ class ReplaySource:
     def close(self) -> None:
         """Does nothing: the caller owns the recording."""
 
-    def give_up(self, _call: Call) -> bool:
-        """Does nothing: no driver is called."""
-        return False
-
     @property
     def hostname(self) -> str:
         """See ``Source.hostname``; a recording names its machine only in each sample."""
         return "" if self._shown is None else self._shown.host.name
 
     @property
-    def current_call(self) -> Call | None:
-        """Always ``None``: no driver is called."""
-        return None
-
-    @property
-    def driver_seconds(self) -> float:
-        """Always 0: no driver is called."""
-        return 0.0
-
-    @property
-    def position(self) -> float:
-        """The moment of the newest sample."""
-        return self._sampled
-
-    @property
     def state(self) -> Playing:
         """The state of playback."""
         with self._lock:
-            position, last = self._sampled, self._last
+            position, last = self.position, self._last
             return Playing(
                 position=position,
                 first=_or(self._first, position),
@@ -184,7 +170,7 @@ class ReplaySource:
             raise _unreadable(error) from error
         now = self._clock.monotonic()
         with self._lock:
-            self._sampled, self._in_gap = position, in_gap
+            self.position, self._in_gap = position, in_gap
             if moves == self._moves:
                 if steps:
                     self._put(position)
@@ -193,10 +179,6 @@ class ReplaySource:
                 elif now - began > _HICCUP:
                     self._since = now
         return shown
-
-    def past(self) -> Iterator[Snapshot]:
-        """Nothing: the history of the whole recording answers for every position."""
-        return iter(())
 
     def play(self) -> None:
         """Start playing."""
@@ -225,6 +207,7 @@ class ReplaySource:
         """Go to a moment, within the ends of the recording."""
         with self._lock:
             self._move(time)
+        self.moved()
 
     def jump(self, seconds: float) -> None:
         """Go forward or back by a time."""
@@ -232,11 +215,13 @@ class ReplaySource:
             steps = self._steps
             self._move(self._now() + seconds)
             self._steps = steps
+        self.moved()
 
     def step(self, samples: int) -> None:
         """Go forward or back by a number of samples, and each time by at least ``STEP_SECONDS``."""
         with self._lock:
             self._steps += samples
+        self.moved()
 
     def reaches_end(self, seconds: float) -> bool:
         """Whether at most the newest sample is that far on from the requested position."""
@@ -254,6 +239,9 @@ class ReplaySource:
 
         Returns:
             The event; ``None`` if none is known, and the position stays.
+
+        Raises:
+            RecordingError: The recording cannot be read any more.
         """
         with self._lock:
             here = self._now()
@@ -269,6 +257,7 @@ class ReplaySource:
             self._put(self._now())
             self._playing = self._playing if playing is None else playing
             self._speed = self._speed if speed is None else speed
+        self.moved()
 
     def _move(self, position: float) -> None:
         self._moves += 1

@@ -467,7 +467,7 @@ class DashboardScreen(TimedScreen):
             return
         time = time_at(x, drawn, self.size.width)
         if time is not None:
-            player.seek(time)
+            player.source.seek(time)
             self._moved()
 
     def _click_line(self, x: int, line: int) -> None:

@@ -48,13 +48,13 @@ class TimedScreen(ListScreen[View, Layout]):
     def action_step(self, samples: int) -> None:
         """Move by samples."""
         if not self._reach_now(samples * STEP_SECONDS) and (player := self._rewind()) is not None:
-            player.step(samples)
+            player.source.step(samples)
             self._moved()
 
     def action_jump(self, seconds: int) -> None:
         """Move by seconds."""
         if not self._reach_now(seconds) and (player := self._rewind()) is not None:
-            player.jump(seconds)
+            player.source.jump(seconds)
             self._moved()
 
     def _reach_now(self, seconds: float) -> bool:
@@ -65,7 +65,7 @@ class TimedScreen(ListScreen[View, Layout]):
         if player is None:
             self.say(f"this is now: {keycap('step_back')} goes back in time")
             return True
-        return player.reaches_end(seconds) and self.return_to_present()
+        return player.source.reaches_end(seconds) and self.return_to_present()
 
     def _moved(self) -> None:
         """Show another moment, without the message about the previous one."""
@@ -80,7 +80,7 @@ class TimedScreen(ListScreen[View, Layout]):
         if player is None:
             return
         try:
-            mark = player.to_event(forward=direction > 0, or_here=from_now)
+            mark = player.source.to_event(forward=direction > 0, or_here=from_now)
         except RecordingError as error:
             self.say(error.sentence)
             return
@@ -104,7 +104,7 @@ class TimedScreen(ListScreen[View, Layout]):
 
         def go(time: float | None) -> None:
             if time is not None:
-                player.seek(time)
+                player.source.seek(time)
             self._moved()
 
         self.app.push_screen(MomentDialog(player.playing), go)
@@ -122,9 +122,9 @@ class TimedScreen(ListScreen[View, Layout]):
             return False
         playing = player.playing
         if playing.playing:
-            player.pause()
+            player.source.pause()
         else:
-            player.play()
+            player.source.play()
         self.take()
         return True
 
@@ -136,7 +136,7 @@ class TimedScreen(ListScreen[View, Layout]):
         # Imported here, because most runs never play anything.
         from gpumon.recording.playback import SPEEDS
 
-        player.speed = next_of(SPEEDS, player.playing.speed, step)
+        player.source.speed = next_of(SPEEDS, player.playing.speed, step)
         self.say(f"playback speed {player.playing.speed:g}×")
         return True
 
@@ -145,7 +145,7 @@ class TimedScreen(ListScreen[View, Layout]):
         player = self._viewed_time.player
         if player is None or edge > 0:
             return self.return_to_present()
-        player.seek(player.playing.first)
+        player.source.seek(player.playing.first)
         self._moved()
         return True
 
@@ -157,6 +157,6 @@ class TimedScreen(ListScreen[View, Layout]):
         if self._viewed_time.is_live:
             self._viewed_time.return_to_present()
         elif (last := player.playing.last) is not None:
-            player.seek(last)
+            player.source.seek(last)
         self._moved()
         return True

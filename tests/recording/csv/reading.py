@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -56,8 +57,8 @@ def rows(
     wanted: Sequence[str],
     *,
     processes: bool,
-    first: float | None = None,
-    last: float | None = None,
+    first: float = -math.inf,
+    last: float = math.inf,
     damage: Damage | None = None,
 ) -> Iterator[tuple[object, ...]]:
     """The rows of a file as a report reads them: the time, then the values of the columns."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.recording.csv import compression as packed
-from gpumon.recording.csv.compression import MOST_UNPACKED, Opener, open_file
+from gpumon.recording.csv.compression import MOST_UNPACKED, open_file
 from gpumon.recording.recording import RecordingError
 from tests.recording.csv.reading import busy, opened, write_log
 
@@ -72,8 +72,3 @@ def test_unpacking_ends_when_the_log_is_closed(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="no longer wanted"):
         open_file(path, stop)
     assert asked == [False, False, True]
-
-    opener = Opener()
-    opener.stop()
-    with pytest.raises(RecordingError, match="no longer wanted"):
-        opener.open(path)

@@ -159,7 +159,7 @@ def test_a_moment_that_is_not_read_yet_is_shown_at_once_and_told_as_far_as_it_is
         history = History(conditions())
         log.read_into(history)
         deck = Deck(log, history)
-        deck.player.seek(NOON + 2000)
+        deck.player.source.seek(NOON + 2000)
         shown = deck.sample()
         then = deck.player.history
         assert shown.time == then.now == NOON + 2000

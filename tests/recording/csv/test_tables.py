@@ -18,7 +18,6 @@ from gpumon.model.metrics import Unit
 from gpumon.model.processes import Container
 from gpumon.model.snapshot import MigInstance
 from gpumon.recording.csv import file_lines, index, sample_finder, tables
-from gpumon.recording.csv.cells import column_cells
 from gpumon.recording.csv.columns import (
     GPU_COLUMNS,
     PROCESS_COLUMNS,
@@ -28,6 +27,7 @@ from gpumon.recording.csv.columns import (
     columns_of,
     command_cell,
     mig_cell,
+    readable_column,
 )
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.parsers import arguments, container, mig_devices
@@ -226,17 +226,16 @@ def test_every_column_of_the_log_is_known_and_reads_what_was_written() -> None:
             assert column_name(column.name, processes=processes) == column.name
     for column in GPU_COLUMNS:
         if column.metric is not None and column.metric.unit is not Unit.TEXT:
-            read = column_cells(column.name, processes=False, reasons=False)
             unit = column.metric.unit
             value = True if unit in {Unit.ENABLED, Unit.YES_NO} else 7 * unit.per_csv
-            assert read[cell(value, unit)] == value
+            assert column.parse(cell(value, unit)) == value
 
 
 @given(command=st.lists(st.text(st.characters(exclude_categories=["C", "M", "Z"])), max_size=6))
 def test_a_command_comes_back_as_its_arguments(command: list[str]) -> None:
     written = command_cell(command)
-    read = column_cells("command", processes=True, reasons=False)[written]
-    assert arguments(str(read or "")) == tuple(map(printable, command))
+    read = written and readable_column("command", processes=True).parse(written)
+    assert arguments(str(read)) == tuple(map(printable, command))
 
 
 def test_a_command_that_was_cut_ends_where_it_was_cut() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.opening import LogError
-from gpumon.recording.csv.rows import GpuRows, ProcessRows
+from gpumon.recording.csv.rows import ONE_MACHINE, GpuRows, ProcessRows
 from gpumon.recording.csv.writer import LogWriter
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 from tests.recording.csv.reading import cuts
@@ -40,7 +40,7 @@ class Log:
         self._writers: list[LogWriter] = []
 
     def writer(self, rotate: int | None = None, keep: int | None = None) -> LogWriter:
-        writer = LogWriter(self.files, rotate, keep)
+        writer = LogWriter(self.files, rotate, keep, ONE_MACHINE)
         self._writers.append(writer)
         return writer
 
@@ -67,7 +67,7 @@ class Log:
         with pytest.raises(LogError) as refused:
             writer.ready()
         writer.close()
-        return refused.value.sentence
+        return str(refused.value)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 import threading
 import tracemalloc
 from itertools import pairwise
@@ -394,12 +395,16 @@ def test_one_may_fill_it_while_others_ask() -> None:
             failures.append(repr(bug))
 
     asking = [threading.Thread(target=guarded) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    # With Python's own 5 ms the threads hardly ever meet in the middle of a change.
+    sys.setswitchinterval(1e-5)
     for thread in asking:
         thread.start()
     try:
         for one in given[100:]:
             tape.add(one)
     finally:
+        sys.setswitchinterval(interval)
         full.set()
         for thread in asking:
             thread.join()

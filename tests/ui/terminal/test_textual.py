@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import textual
 from textual import _styles_cache, _xterm_parser, app, dom, driver
 from textual.drivers import _writer_thread, linux_driver
 from textual.widgets import _toast
@@ -48,6 +49,7 @@ USED: dict[str, tuple[type | ModuleType, str]] = {
     "_sigcont_application": (linux_driver.LinuxDriver, "after SIGSTOP two threads read keys"),
     "_sigtstp_application": (linux_driver.LinuxDriver, "Ctrl+Z stops without a shell"),
     "_timeout_time": (_xterm_parser.XTermParser, "Escape has no effect until the next key"),
+    "_types": (textual, "the screen does not start"),
     "_writer_thread": (linux_driver.LinuxDriver, "a slow line delays keys"),
 }
 """Each name, where Textual has it, and what a user would notice without it."""

@@ -1,0 +1,62 @@
+"""Sampling for services, which also goes on after times without a driver."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from queue import Empty
+from typing import TYPE_CHECKING
+
+from gpumon.sampling.collector import Collector
+from gpumon.sources.source import NoSuchGpuError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from queue import SimpleQueue
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.sampling.enrichment import Lookup
+    from gpumon.sources.source import Source
+
+_RETRY_SECONDS = 5.0
+"""Seconds after which a driver that could not be used is tried again."""
+
+
+def sample_for_good(
+    source: Source,
+    interval: float,
+    new_lookup: Callable[[], Lookup],
+    news: SimpleQueue[BaseException | None],
+    take: Callable[[Snapshot], None],
+    say_failure: Callable[[str], None],
+) -> None:
+    """Sample until told to end.
+
+    Args:
+        source: The source of samples.
+        interval: Seconds between samples.
+        new_lookup: Makes what is looked up beside, for each time that the source is opened.
+        news: ``None`` when told to end, or why sampling ended.
+        take: Takes each sample. Runs on the sampling thread, or on its watchdog.
+        say_failure: Says that the driver cannot be used, and is tried again.
+
+    Raises:
+        BaseException: A bug, or the selection names GPUs that are not there.
+    """
+    while True:
+        lookup = new_lookup()
+        collector = Collector(source, interval, annotate=lookup.annotate)
+        collector.subscribe(take, news.put)
+        with ExitStack() as ending:
+            ending.callback(lookup.stop)
+            ending.callback(collector.stop)
+            collector.start()
+            lookup.start()
+            ended_by = news.get()
+        if ended_by is None:
+            return
+        if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchGpuError):
+            raise ended_by
+        say_failure(f"{ended_by.sentence} {ended_by.advice} Trying again.")
+        with suppress(Empty):
+            if news.get(timeout=_RETRY_SECONDS) is None:
+                return

@@ -5,20 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.ui.base_app import BaseApp
-from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.table_entries import ProcessFilter
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual.driver import Driver
 
-    from gpumon.config.key_action import KeyAction
     from gpumon.ui.screens.dashboard import DashboardScreen
     from gpumon.ui.session import Session
-    from gpumon.ui.view.help_page import HelpSection
 
 EXIT_NO_SOURCE = 1
 
@@ -47,7 +42,6 @@ class GpumonApp(BaseApp):
         self.workspace = Workspace(
             self,
             session,
-            self._renderer,
             narrowing or ProcessFilter(),
             options,
             lambda: self.leave(EXIT_NO_SOURCE),
@@ -66,11 +60,3 @@ class GpumonApp(BaseApp):
         """Stop everything that calls this application."""
         self.workspace.stop()
         self.workspace.close()
-
-    def explained(self) -> list[tuple[KeyAction, str]]:
-        """See ``BaseApp.explained``."""
-        return self.workspace_actions(self.workspace)
-
-    def help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
-        """See ``BaseApp.help_screen``."""
-        return HelpScreen(self.explained(), self.workspace.session.history, first)

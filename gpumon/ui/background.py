@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def call_soon(app: App[Any], call: Callable[..., None], *args: object) -> None:
+    """Run a call on the application's thread, from any thread; not after the end."""
+    # The event loop may close after Textual has checked it.
+    with contextlib.suppress(RuntimeError):
+        app.call_later(call, *args)
+
+
 def run_in_thread(
     app: App[Any],
     work: Callable[[], T],
@@ -42,13 +49,8 @@ def run_in_thread(
         try:
             result = work()
         except Exception as error:  # noqa: BLE001 - passed to the application's thread
-            deliver(failed or fail, error)
+            call_soon(app, failed or fail, error)
         else:
-            deliver(done, result)
-
-    def deliver(take: Callable[[Any], None], result: object) -> None:
-        # The event loop may close after Textual has checked it.
-        with contextlib.suppress(RuntimeError):
-            app.call_later(take, result)
+            call_soon(app, done, result)
 
     Thread(target=run, name=name, daemon=True).start()

@@ -7,8 +7,7 @@ import os
 import shutil
 import threading
 from abc import abstractmethod
-from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -37,13 +36,12 @@ from gpumon.ui.screens.painted import PaintedScreen
 from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
-from gpumon.ui.view.cell_writer import CellWriter
 from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
 from gpumon.ui.widgets.cell_view import CellView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from textual.actions import ActionParseResult
     from textual.binding import BindingType
@@ -86,7 +84,7 @@ class BaseApp(App[int]):
     COMMANDS: ClassVar = {KeyCommands}
 
     workspace: Workspace | None = None
-    """The session whose screens are shown."""
+    """The session whose screens are shown; ``None`` while those of a fleet are."""
 
     def __init__(
         self,
@@ -113,25 +111,16 @@ class BaseApp(App[int]):
         self._themes = ThemeController(self, self._warn)
         self._choice = options.theme or ThemeChoice(DEFAULT, ThemeLibrary().default())
         self._themes.start(self._choice)
-        self._renderer = TerminalRenderer(self, self.palette().sgr_styles)
+        self.renderer = TerminalRenderer(self, self._palette())
+        """Writes the changed cells of its screens."""
         self.set_keymap(textual_keymap(options.keys))
         use_keys(options.keys, visitor=options.visitor)
         self._saves_theme = not options.visitor
-
-    # -- provided by subclasses ------------------------------------------------------------------
 
     @property
     @abstractmethod
     def main_screen(self) -> PaintedScreen:
         """The screen under all pages and dialogs that are open now."""
-
-    @abstractmethod
-    def explained(self) -> list[tuple[KeyAction, str]]:
-        """The key actions of the application and the main screen, with descriptions."""
-
-    @abstractmethod
-    def help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
-        """The help page, beginning with sections about what it is opened from."""
 
     def get_default_screen(self) -> PaintedScreen:
         """The main screen, because Textual's own first screen would be visible as a blank frame."""
@@ -143,8 +132,6 @@ class BaseApp(App[int]):
         self.set_interval(LOOK_SECONDS, self._themes.reload_if_changed)
         for sentence in self._choice.sentences:
             self._warn(sentence)
-        # Textual finds the active application in the context of the running code.
-        self._running_context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._started.set()
 
@@ -197,14 +184,14 @@ class BaseApp(App[int]):
         self, _: TerminalSupportsSynchronizedOutput
     ) -> None:
         """The terminal has answered a query of Textual's or of the renderer's."""
-        self._renderer.answered()
-        with self._renderer.in_background():
+        self.renderer.answered()
+        with self.renderer.in_background():
             views = self.screen.walk_children(CellView)
             for view in sorted(views, key=lambda it: it.id not in _FEEDBACK_PARTS):
                 view.send_on()
-            self._renderer.flush()
+            self.renderer.flush()
 
-    def palette(self) -> Palette:
+    def _palette(self) -> Palette:
         """The colours of the current theme."""
         return Palette(self.get_css_variables(), self._system)
 
@@ -215,24 +202,16 @@ class BaseApp(App[int]):
         return filters if self._colour_filter is None else [*filters, self._colour_filter]
 
     def _take_theme(self, _: Theme) -> None:
-        palette = self.palette()
-        self._renderer.writer = CellWriter(palette.sgr_styles)
+        self.renderer.use(self._palette())
         # The theme dialog is on top: the screens beneath it change too.
         for screen in self.screen_stack:
             if isinstance(screen, PaintedScreen):
-                screen.repaint(palette)
+                screen.repaint()
 
     def say(self, sentence: str, *, lasting: bool = False) -> None:
         """Show a message on the current screen for a few seconds, or longer."""
         if isinstance(self.screen, PaintedScreen):
             self.screen.say(sentence, lasting=lasting)
-
-    def run_soon(self, call: Callable[[], None]) -> None:
-        """Run a call on the application's thread, from any thread; not after the end."""
-        if self._loop is not None:
-            # Another thread may have closed the loop meanwhile.
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(call, context=self._running_context)
 
     def write_to_terminal(self, sequence: str) -> None:
         """Write a control sequence that draws nothing, such as a notification."""
@@ -355,23 +334,24 @@ class BaseApp(App[int]):
             first += screen.state_help()
         if isinstance(screen, PageScreen):
             first += page_keys(screen.heading, screen.explained())
-        self.push_screen(self.help_screen(first))
+        self.push_screen(self._help_screen(first))
 
-    def actions_on(self, *places: Place) -> list[tuple[KeyAction, str]]:
-        """The key actions in these places that work in this terminal, with descriptions."""
+    def _help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
+        if self.workspace is not None:
+            return HelpScreen(self.explained(), self.workspace.session.history, first)
+        from gpumon.ui.view.fleet_help import fleet_sections
+
+        return HelpScreen(self.explained(), None, first, fleet_sections())
+
+    def explained(self) -> list[tuple[KeyAction, str]]:
+        """The key actions of the application and the main screen that work, with descriptions."""
+        place: Place = "fleet" if self.workspace is None else "dashboard"
+        readonly = self.workspace is not None and self.workspace.session.host.readonly
         return [
             (action, about)
-            for action, about in explained(*places)
+            for action, about in explained("app", place)
             if not (action.action == "suspend_process" and not self._can_suspend())
-        ]
-
-    def workspace_actions(self, workspace: Workspace) -> list[tuple[KeyAction, str]]:
-        """The key actions of the application and of a dashboard."""
-        readonly = workspace.session.host.readonly
-        return [
-            (action, about)
-            for action, about in self.actions_on("app", "dashboard")
-            if not (readonly and action.name == "end")
+            and not (readonly and action.name == "end")
         ]
 
     def _can_suspend(self) -> bool:

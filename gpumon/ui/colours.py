@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
+from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
@@ -15,11 +16,6 @@ from textual.filter import LineFilter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SYSTEMS = {
-    "standard": ColorSystem.STANDARD,
-    "256": ColorSystem.EIGHT_BIT,
-    "truecolor": ColorSystem.TRUECOLOR,
-}
 _HUES = (1, 3, 2, 6, 4, 5)
 """The six hues among the sixteen colours, in order from red."""
 _BRIGHT, _BLACK, _GREY, _WHITE = 8, 0, 7, 15
@@ -45,7 +41,7 @@ def colour_system(environ: Mapping[str, str], detected: str | None) -> ColorSyst
         environ: The environment.
         detected: The system that Rich has detected.
     """
-    return None if refuses_colour(environ) else _SYSTEMS.get(str(detected))
+    return None if refuses_colour(environ) else COLOR_SYSTEMS.get(str(detected))
 
 
 @lru_cache(maxsize=1024)

@@ -16,27 +16,23 @@ from gpumon.system.folders import state_folder
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.base_app import BaseApp
 from gpumon.ui.screens.fleet import FleetScreen
-from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
-from gpumon.ui.view.fleet_help import fleet_sections
 from gpumon.ui.view.fleet_view import FleetView
 from gpumon.ui.view.table_entries import ProcessFilter
 from gpumon.ui.wakeup import Wakeup
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from textual.driver import Driver
 
-    from gpumon.config.key_action import KeyAction
     from gpumon.fleet.fleet import Fleet, HostState
     from gpumon.fleet.summaries import FleetSummaries
     from gpumon.model.processes import ProcessId
     from gpumon.ui.screens.fleet import HostRequested
     from gpumon.ui.screens.painted import PaintedScreen
     from gpumon.ui.session import Session
-    from gpumon.ui.view.help_page import HelpSection
 
 _CLOSE_SECONDS = 3.0
 """Maximum seconds to wait at exit for hosts that are being closed: signals may be on their way."""
@@ -91,12 +87,10 @@ class FleetApp(BaseApp):
         self._hosts_closing: list[Event] = []
         self.fleet_screen = FleetScreen(
             summaries,
-            FleetView(fleet.interval, columns=options.columns),
-            self._renderer,
-            self.palette(),
+            FleetView(fleet.interval, columns=options.columns, message=options.config_error),
+            self.renderer,
             clock or SystemClock(),
             source,
-            options.config_error,
         )
         self._wakeup = Wakeup(self, self.fleet_screen.look)
 
@@ -123,18 +117,6 @@ class FleetApp(BaseApp):
         for closed in self._hosts_closing:
             closed.wait(_CLOSE_SECONDS)
 
-    def explained(self) -> list[tuple[KeyAction, str]]:
-        """See ``BaseApp.explained``."""
-        if self.workspace is not None:
-            return self.workspace_actions(self.workspace)
-        return self.actions_on("app", "fleet")
-
-    def help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
-        """See ``BaseApp.help_screen``."""
-        if self.workspace is not None:
-            return HelpScreen(self.explained(), self.workspace.session.history, first)
-        return HelpScreen(self.explained(), None, first, fleet_sections())
-
     def on_host_requested(self, event: HostRequested) -> None:
         """Open a host; its connection exists already, but its past may have to be read."""
         if self.workspace is not None or self._is_opening:
@@ -150,12 +132,7 @@ class FleetApp(BaseApp):
     def _show_host(self, opened: OpenHost, process: ProcessId | None) -> None:
         self._is_opening = False
         workspace = Workspace(
-            self,
-            opened.session,
-            self._renderer,
-            ProcessFilter(),
-            self._options,
-            self._close_host,
+            self, opened.session, ProcessFilter(), self._options, self._close_host
         )
         self._open, self.workspace, self._told = opened, workspace, HostStatus.LIVE
         workspace.dashboard.remember_in(state_folder(), save=not self._options.visitor)

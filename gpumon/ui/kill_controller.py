@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.kill.descendants import descendants
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
-from gpumon.ui.background import run_in_thread
+from gpumon.ui.background import call_soon, run_in_thread
 from gpumon.ui.dialogs.end import EndDialog
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class KillController:
             session.host,
             choice.targets,
             audit_log=session.audit_log,
-            changed=self._notify_changed,
+            changed=partial(call_soon, self._app, self._changed),
             name=choice.name,
         )
         latest = self._newest_listed or session.history.latest
@@ -205,12 +205,6 @@ class KillController:
         self._closing = [one for one in (*self._closing, termination) if not one.join(0)]
         self._open.remove(termination)
         self._done_at.pop(id(termination), None)
-
-    def _notify_changed(self) -> None:
-        """Announce a new report; called on the termination's thread."""
-        # The event loop may close after Textual has checked it.
-        with contextlib.suppress(RuntimeError):
-            self._app.call_later(self._changed)
 
 
 def _waiting(report: TerminationReport) -> set[ProcessId]:

@@ -32,10 +32,6 @@ class SessionAlerts(NamedTuple):
     state: str | None = None
 
 
-def _no_damage() -> str:
-    return ""
-
-
 class Session(NamedTuple):
     """One run of the dashboard.
 
@@ -63,4 +59,4 @@ class Session(NamedTuple):
     player: Player | None = None
     machine: str | None = None
     alerts: SessionAlerts = SessionAlerts()
-    damage: Callable[[], str] = _no_damage
+    damage: Callable[[], str] = lambda: ""

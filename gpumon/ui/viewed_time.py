@@ -31,7 +31,7 @@ class ViewedTime:
     """
 
     def __init__(self, session: Session, wake: Callable[[], None]) -> None:
-        self._session = session
+        self.session = session
         self._wake = wake
         self.player: Player | None = session.player
         """The player in the past; ``None`` in the present."""
@@ -41,7 +41,7 @@ class ViewedTime:
     @property
     def is_live(self) -> bool:
         """Whether there is a present to return to."""
-        return self._session.player is None
+        return self.session.player is None
 
     @property
     def is_past(self) -> bool:
@@ -49,19 +49,9 @@ class ViewedTime:
         return self.player is not None
 
     @property
-    def events_complete(self) -> bool:
-        """Whether all events of the past are known by now."""
-        return self._session.recording.events_complete
-
-    @property
-    def machine(self) -> str | None:
-        """The machine of the processes as the user named it, if it is another one."""
-        return self._session.machine
-
-    @property
     def history(self) -> History:
         """The history up to the viewed moment; another object after a jump."""
-        return self._session.history if self._shown is None else self._shown.history
+        return self.session.history if self._shown is None else self._shown.history
 
     @property
     def _shown(self) -> Player | None:
@@ -85,12 +75,8 @@ class ViewedTime:
         now = time.monotonic()
         if now - self._marked_at >= _MARKS_SECONDS:
             self._marked_at = now
-            self._marks = self._session.recording.events(playing.first, playing.last)
+            self._marks = self.session.recording.events(playing.first, playing.last)
         return Timeline(playing, self._marks, self.is_live, player.settled)
-
-    def events(self, first: float, last: float) -> Sequence[Event]:
-        """The events from one moment to another, oldest first."""
-        return self._session.recording.events(first, last)
 
     def follow(self) -> None:
         """Return to the present once playback has caught up with it."""
@@ -106,11 +92,11 @@ class ViewedTime:
             The player; ``None`` while nothing is recorded.
         """
         if self.player is None:
-            if self._session.recording.first is None:
+            if self.session.recording.first is None:
                 return None
             from gpumon.recording.playback import Player
 
-            self.player = Player(self._session.recording, self._session.history)
+            self.player = Player(self.session.recording, self.session.history)
             self.player.collector.subscribe(lambda _: self._wake(), lambda _: self._wake())
             self.player.collector.start()
         return self.player

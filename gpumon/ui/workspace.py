@@ -8,6 +8,7 @@ from gpumon.alerts.delivery import Deliveries
 from gpumon.findings.groups import JobGroup
 from gpumon.sources.source import SourceError
 from gpumon.ui.alert_controller import AlertController
+from gpumon.ui.background import call_soon
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.page import PageScreen
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from gpumon.ui.base_app import BaseApp
     from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions
-    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.table_entries import ProcessFilter
 
 
@@ -47,7 +47,6 @@ class Workspace:
     Args:
         app: The application.
         session: The data sources; the collector may be started later.
-        renderer: Writes changed cells.
         narrowing: The initial process filter.
         options: Columns, order, keys.
         failed: Called when there is nothing to show any more.
@@ -57,13 +56,11 @@ class Workspace:
         self,
         app: BaseApp,
         session: Session,
-        renderer: TerminalRenderer,
         narrowing: ProcessFilter,
         options: StartupOptions,
         failed: Callable[[], None],
     ) -> None:
         self._app = app
-        self._renderer = renderer
         self._failed = failed
         self._wakeup = Wakeup(app, self._take_snapshots)
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -71,18 +68,11 @@ class Workspace:
         self.viewed_time = ViewedTime(session, self._wakeup.wake)
         self.kill_controller = KillController(app, session, self._show_reports, app.say)
         self.dashboard = DashboardScreen(
-            session,
-            self.viewed_time,
-            self.kill_controller,
-            renderer,
-            app.palette(),
-            narrowing,
-            options,
+            self.viewed_time, self.kill_controller, app.renderer, narrowing, options
         )
 
-        terminal = ScreenTerminal(app.run_soon, app.bell, app.write_to_terminal)
         self._deliveries = Deliveries(
-            terminal, lambda said: app.run_soon(lambda: self.alerts.say(said))
+            ScreenTerminal(app), lambda said: call_soon(app, self.alerts.say, said)
         )
         self.alerts = AlertController(
             session.alerts,
@@ -133,7 +123,7 @@ class Workspace:
             self.kill_controller.take(collector.latest)
             if self.viewed_time.is_live:
                 self.alerts.check()
-            with self._renderer.in_background():
+            with self._app.renderer.in_background():
                 dashboard.take()
 
     def _show_reports(self) -> None:
@@ -152,7 +142,7 @@ class Workspace:
         """The page of what alerts have told."""
         from gpumon.ui.screens.told import ToldScreen
 
-        return ToldScreen(self.viewed_time, self._renderer, self._app.palette(), self.alerts)
+        return ToldScreen(self.viewed_time, self._app.renderer, self.alerts)
 
     def _show_told(self, notice: Notice, others: int) -> None:
         """Show what was told, on any screen."""
@@ -167,12 +157,11 @@ class Workspace:
         from gpumon.ui.screens.gpu import GpuScreen
         from gpumon.ui.screens.process import ProcessScreen
 
-        host = self.session.host
-        shown = self.viewed_time, self._renderer, self._app.palette()
+        shown = self.viewed_time, self._app.renderer
         if isinstance(subject, JobGroup):
             from gpumon.ui.screens.job import JobScreen
 
-            return JobScreen(*shown, subject, readonly=host.readonly)
+            return JobScreen(*shown, subject)
         if isinstance(subject, str):
-            return GpuScreen(*shown, subject, readonly=host.readonly)
-        return ProcessScreen(self.viewed_time, host, *shown[1:], subject)
+            return GpuScreen(*shown, subject)
+        return ProcessScreen(*shown, subject)

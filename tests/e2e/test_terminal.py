@@ -299,8 +299,8 @@ def test_keys_for_a_table_that_is_not_there_do_nothing_but_say_why() -> None:
 def test_a_key_for_a_process_says_what_helps_while_a_card_has_the_cursor() -> None:
     # What is said does not go by itself.
     lasting = (
-        "import gpumon.ui.screens.drawing as drawing\n"
-        "drawing._MESSAGE_SECONDS = 3600\n"
+        "import gpumon.ui.screens.list_screen as screens\n"
+        "screens.MESSAGE_SECONDS = 3600\n"
         "from tests.demo import main\n"
         "raise SystemExit(main())\n"
     )
@@ -550,16 +550,6 @@ def assert_keys_are_read(program: str) -> None:
         screen.type("q")
         assert screen.wait_end() == 0
         assert left_clean(screen)
-
-
-def test_keys_are_read_where_textual_keeps_its_parser_elsewhere() -> None:
-    moved = (
-        "import gpumon.ui.terminal.driver as driver\n"
-        "driver.LenientParser = None\n"
-        "from tests.demo import main\n"
-        "raise SystemExit(main())\n"
-    )
-    assert_keys_are_read(moved)
 
 
 @pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2048, reason="too few files")

@@ -54,13 +54,13 @@ class Shown:
 
     def __init__(self) -> None:
         self.renderer = Pen()
-        self.view = CellView(cast("Any", self.renderer), cast("Any", None))
+        self.view = CellView(cast("Any", self.renderer))
         self.view._painted = [None] * LINES
 
     def frame(self, rows: list[Row]) -> list[int]:
         """The lines that are written of a frame, in their order."""
         self.renderer.written.clear()
-        self.view._rows = rows
+        self.view.rows = rows
         self.view._write(PLACE)
         return list(self.renderer.written)
 

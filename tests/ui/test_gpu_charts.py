@@ -17,7 +17,7 @@ from tests.ui.test_pages import Pages, at, history_of, shown, stage_of, text, un
 def page_of(app: Pages, history: History, happened: tuple[Event, ...] = ()) -> GpuScreen:
     viewed_time = stage_of(history)
     viewed_time.happened = list(happened)
-    return GpuScreen(viewed_time, app.renderer, app.palette, "GPU-1")
+    return GpuScreen(viewed_time, app.renderer, "GPU-1")
 
 
 async def test_the_keys_choose_how_much_of_the_past_is_shown() -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,8 +56,8 @@ class Pages(App[int]):
         super().__init__()
         self.register_theme(to_textual(ThemeLibrary().read("gpumon")))
         self.theme = "gpumon"
-        self.palette = Palette(self.get_css_variables(), ColorSystem.TRUECOLOR)
-        self.renderer = TerminalRenderer(self, self.palette.sgr_styles)
+        palette = Palette(self.get_css_variables(), ColorSystem.TRUECOLOR)
+        self.renderer = TerminalRenderer(self, palette)
         self.asked: list[EndRequested] = []
 
     def on_end_requested(self, event: EndRequested) -> None:
@@ -69,14 +70,12 @@ class Present:
     is_past = False
     is_live = True
     settled = True
-    machine = None
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, host: Any) -> None:
         self.history = history
         self.happened: list[Event] = []
-
-    def events(self, _: float, __: float) -> list[Event]:
-        return self.happened
+        recording = SimpleNamespace(events=lambda _, __: self.happened)
+        self.session = SimpleNamespace(host=host, machine=None, recording=recording)
 
 
 class Told:
@@ -112,8 +111,8 @@ def at(seconds: float, *processes: GpuProcess) -> Snapshot:
     return snapshot(NOON + seconds, gpu(), gpu(index=1), processes=processes)
 
 
-def stage_of(history: History) -> Any:
-    return Present(history)
+def stage_of(history: History, host: Any = None) -> Any:
+    return Present(history, host or Told())
 
 
 def text(app: App[Any]) -> str:
@@ -141,7 +140,7 @@ async def opened(size: tuple[int, int] = (80, 24)) -> AsyncIterator[tuple[Pages,
 
 
 def process_page(app: Pages, history: History, host: Any, who: GpuProcess = ANN) -> ProcessScreen:
-    return ProcessScreen(stage_of(history), host, app.renderer, app.palette, who.id)
+    return ProcessScreen(stage_of(history, host), app.renderer, who.id)
 
 
 async def test_a_page_opens_at_once_and_shows_the_details_later() -> None:
@@ -173,7 +172,7 @@ async def test_a_past_moment_is_redrawn_when_more_data_arrives(
 
     monkeypatch.setattr(GpuScreen, "page", counted)
     async with opened() as (app, pilot):
-        app.push_screen(GpuScreen(viewed_time, app.renderer, app.palette, "GPU-0"))
+        app.push_screen(GpuScreen(viewed_time, app.renderer, "GPU-0"))
         await shown(pilot, "H100")
         viewed_time.settled = True
         await until(pilot, lambda: made[-1], "the page anew")
@@ -432,7 +431,7 @@ class Counted(PageScreen):
 async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
     async with opened() as (app, pilot):
         history = history_of(ANN)
-        screen = Counted(stage_of(history), app.renderer, app.palette)
+        screen = Counted(stage_of(history), app.renderer)
         app.push_screen(screen)
         await until(pilot, lambda: screen.made > 0, "waiting for the page")
         await pilot.pause()
@@ -455,7 +454,7 @@ async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
 async def test_a_card_that_vanishes_is_shown_as_it_was_and_comes_back() -> None:
     async with opened((100, 60)) as (app, pilot):
         history = history_of(ANN)
-        app.push_screen(GpuScreen(stage_of(history), app.renderer, app.palette, "GPU-1"))
+        app.push_screen(GpuScreen(stage_of(history), app.renderer, "GPU-1"))
         await shown(pilot, "Memory ─")
         await pilot.press("y")
         await shown(pilot, "CUDA_VISIBLE_DEVICES=GPU-1   copied")
@@ -485,9 +484,8 @@ async def asked_to_end(*holders: Suspect, readonly: bool = False) -> list[Target
     history = History(conditions())
     history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, holders)))
     async with opened((100, 60)) as (app, pilot):
-        app.push_screen(
-            GpuScreen(stage_of(history), app.renderer, app.palette, "GPU-1", readonly=readonly)
-        )
+        stage = stage_of(history, Told(readonly=readonly))
+        app.push_screen(GpuScreen(stage, app.renderer, "GPU-1"))
         await shown(pilot, "Memory ─")
         await pilot.press("k")
         await pilot.pause()
@@ -512,7 +510,7 @@ async def test_a_listed_process_is_no_unlisted_holder() -> None:
     history = History(conditions())
     history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, (came,))))
     async with opened((100, 60)) as (app, pilot):
-        app.push_screen(GpuScreen(stage_of(history), app.renderer, app.palette, "GPU-0"))
+        app.push_screen(GpuScreen(stage_of(history), app.renderer, "GPU-0"))
         await shown(pilot, "Memory ─")
         assert "unlisted holders" not in text(app)
 
@@ -529,8 +527,8 @@ async def test_new_colours_are_applied() -> None:
         screen = process_page(app, history_of(ANN), Told(looked()))
         app.push_screen(screen)
         await shown(pilot, "74.0 GiB")
-        plain = Palette(app.get_css_variables(), None)
-        screen.repaint(plain)
+        app.renderer.use(Palette(app.get_css_variables(), None))
+        screen.repaint()
         strip = screen.query_one("#header", CellView).render_line(0)
         assert all(segment.style.color is None for segment in strip if segment.style)
 
@@ -548,8 +546,8 @@ class Program(Pages):
     def on_mount(self):
         self.history, self.ticks = history_of(ANN), 0
         host = Told(looked(*("value",) * 60))
-        stage = stage_of(self.history)
-        self.push_screen(ProcessScreen(stage, host, self.renderer, self.palette, ANN.id))
+        stage = stage_of(self.history, host)
+        self.push_screen(ProcessScreen(stage, self.renderer, ANN.id))
         run_in_thread(self, threading.Event().wait, print)
 
     def action_whole(self):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpumon.ui.screens.timed import TimedScreen
+from gpumon.ui.view.view import View
 from tests.build import NOON, snapshot
 from tests.recordings import ListTape
 
@@ -17,19 +18,13 @@ class Heard(TimedScreen):
 
     def __init__(self, viewed_time: Any) -> None:
         drawn_with: Any = None
-        super().__init__(viewed_time, drawn_with, drawn_with)
+        super().__init__(viewed_time, drawn_with, View(1.0))
         self.said: list[str] = []
 
     def say(self, message: str, *, lasting: bool = False) -> None:  # noqa: ARG002 - see PaintedScreen
         self.said.append(message)
 
     def take(self) -> None:
-        pass
-
-    def _clear_message(self) -> None:
-        pass
-
-    def _expire_message(self) -> None:
         pass
 
 
@@ -43,8 +38,9 @@ def test_no_event_is_qualified_while_the_log_is_still_searched(
         to_event=lambda *, forward, **_: tape.next_event(NOON, forward=forward)
     )
     player = SimpleNamespace(source=source)
-    viewed_time = SimpleNamespace(player=player, rewind=lambda: player, events_complete=complete)
-    screen = Heard(viewed_time)
+    session = SimpleNamespace(recording=SimpleNamespace(events_complete=complete))
+    viewed_time = SimpleNamespace(player=player, rewind=lambda: player, session=session)
+    screen = Heard(viewed_time)  # type: ignore[abstract]  # it draws nothing
 
     screen.action_event(direction)
 

@@ -1,10 +1,10 @@
-"""The dashboard: the actions of its keys and of the mouse."""
+"""The dashboard: what it shows, and the actions of its keys and of the mouse."""
 
 from __future__ import annotations
 
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 from textual.message import Message
@@ -19,10 +19,13 @@ from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of, click_key
-from gpumon.ui.screens.drawing import DrawingScreen
+from gpumon.ui.screens.list_screen import updating
 from gpumon.ui.screens.painted import TellRequested
+from gpumon.ui.screens.timed import TimedScreen, next_of
+from gpumon.ui.startup_options import first_view
 from gpumon.ui.view import update
-from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, Layout, is_tiny
+from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, is_tiny
+from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.footer_keys import footer_keys
 from gpumon.ui.view.gpu_graphs import tile_at
 from gpumon.ui.view.gpu_table_layout import gpu_at
@@ -34,28 +37,28 @@ from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.timeline import time_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from textual import events
     from textual.binding import BindingType
 
+    from gpumon.filters.language import Filter
     from gpumon.findings.groups import JobGroup
     from gpumon.host.process_host import Target
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Gpu
     from gpumon.system.folders import Folder
+    from gpumon.ui.kill_controller import KillController
+    from gpumon.ui.startup_options import StartupOptions
+    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
-    from gpumon.ui.view.table_entries import TableEntry
-    from gpumon.ui.view.update import ViewUpdate
+    from gpumon.ui.view.table_entries import ProcessFilter
     from gpumon.ui.view.view import View, Watched
-    from gpumon.ui.widgets.filter_bar import FilterBar
-
-_P = ParamSpec("_P")
+    from gpumon.ui.viewed_time import ViewedTime
 
 INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """The steps of ``+`` and ``-``, seconds."""
 
-_WHEEL_ROWS = 3
 _WITHOUT_TABLE = {
     *("release", "pause", "pace", "own_cost", "log"),
     *("step", "jump", "event", "go_to", "edge"),
@@ -83,34 +86,93 @@ class ToldRequested(Message):
     """The user opens the page of what alerts have told."""
 
 
-def _updating(
-    change: Callable[Concatenate[View, Layout, _P], View | ViewUpdate],
-) -> Callable[Concatenate[DashboardScreen, _P], None]:
-    """Make an action from a function of ``update``; it shows the next view."""
-
-    def action(self: DashboardScreen, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        self._show(change(self._view, self._layout, *args, **kwargs))
-
-    return action
-
-
-class DashboardScreen(DrawingScreen):
+class DashboardScreen(TimedScreen):
     """The screen of ``gpumon``."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("dashboard")
 
-    CSS_PATH = "dashboard.tcss"
-
     _state_folder: Folder | None = None
     _remembering: ClassVar = Lock()
 
+    parts = Parts.__struct_fields__[1:]
+
+    def __init__(
+        self,
+        viewed_time: ViewedTime,
+        kill_controller: KillController,
+        renderer: TerminalRenderer,
+        narrowing: ProcessFilter,
+        options: StartupOptions,
+    ) -> None:
+        """Make the screen.
+
+        Args:
+            viewed_time: The session, and the source of snapshots and history.
+            kill_controller: Ends processes.
+            renderer: Writes changed cells.
+            narrowing: The initial process filter.
+            options: Columns, order, keys.
+        """
+        session = viewed_time.session
+        view = first_view(
+            session.collector.interval, narrowing, options, readonly=session.host.readonly
+        )
+        super().__init__(viewed_time, renderer, replace(view, message=options.config_error))
+        self._session = session
+        self._kill_controller = kill_controller
+        self._dashboard = Dashboard(viewed_time.history)
+        self._snapshot = viewed_time.history.latest
+        self._shown_trouble = ""
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def take(self) -> None:
+        """Show the newest snapshot, unless the view is paused or the terminal is slow."""
+        self._viewed_time.follow()
+        was_past = self._view.timeline is not None
+        if self._view.paused and self._viewed_time.player is None and not was_past:
+            return
+        # A new player has no snapshot yet: keep the current one until then.
+        self._snapshot = self._viewed_time.history.latest or self._snapshot
+        self._show_log_trouble()
+        self.draw()
+
+    def _show_log_trouble(self) -> None:
+        """Show why a log loses samples, or what is damaged of a replayed one: once for each."""
+        note = self._session.logbook.note
+        trouble = self._session.damage() if note is None else note.trouble
+        if trouble and trouble != self._shown_trouble:
+            self.say(trouble, lasting=True)
+        self._shown_trouble = trouble
+
+    @property
+    def _urgent(self) -> tuple[str, ...]:
+        in_table = ("processes", "footer")
+        return in_table if self._view.gpu is None else ("gpus", *in_table)
+
+    def _draw_rows(self, view: View, width: int, height: int) -> Parts:
+        # Relatives are visible, and can be tagged, only in the tree.
+        in_tree = view.listing is Listing.TREE and self._viewed_time.player is None
+        view = replace(
+            view,
+            reports=self._kill_controller.reports,
+            relatives=self._session.lookup.kin if in_tree else (),
+            timeline=self._viewed_time.timeline,
+            log=self._session.logbook.note,
+        )
+        if self._viewed_time.history.latest is not None:
+            self._dashboard.use_history(self._viewed_time.history)
+        parts = self._dashboard.rows(self._snapshot, view, width, height)
+        self._layout, self._view = parts.layout, parts.layout.view
+        return parts
+
     # -- movement --------------------------------------------------------------------------------
 
-    action_move = _updating(update.move)
-    action_page = _updating(update.page)
-    action_aside = _updating(update.fold_or_scroll)
-    action_change_side = _updating(update.change_side)
-    action_gpus = _updating(update.scroll_gpus)
+    action_move = updating(update.move)
+    action_page = updating(update.page)
+    action_aside = updating(update.fold_or_scroll)
+    action_change_side = updating(update.change_side)
+    action_gpus = updating(update.scroll_gpus)
 
     def action_edge(self, end: int) -> None:
         """Move the cursor to the first or last line; in the past move to its start or end."""
@@ -128,25 +190,15 @@ class DashboardScreen(DrawingScreen):
             returns = self._viewed_time.is_live and self._view is view
             if returns and not self.return_to_present():
                 self.post_message(LeaveRequested())
-        self._clear_message()
-        self.draw()
-
-    @property
-    def _gpus(self) -> Sequence[Gpu]:
-        return () if self._snapshot is None else self._snapshot.gpus
-
-    @property
-    def _entry(self) -> TableEntry | None:
-        """The line under the cursor."""
-        return self._layout.entry
+        self._show(update.clear_message(self._view))
 
     # -- the table -------------------------------------------------------------------------------
 
-    action_only_gpu = _updating(update.toggle_only_gpu)
-    action_kind = _updating(update.cycle_kind)
-    action_sort = _updating(update.sort)
-    action_sort_step = _updating(update.sort_step)
-    action_reverse = _updating(update.reverse)
+    action_only_gpu = updating(update.toggle_only_gpu)
+    action_kind = updating(update.cycle_kind)
+    action_sort = updating(update.sort)
+    action_sort_step = updating(update.sort_step)
+    action_reverse = updating(update.reverse)
 
     def action_listing(self, name: str) -> None:
         """List the tree, users or jobs; pressed again: processes."""
@@ -176,14 +228,12 @@ class DashboardScreen(DrawingScreen):
         self._bar.open("" if known is None else known.text)
         self.draw()
 
-    def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
-        """Apply the typed filter; after an error the last valid filter stays."""
-        if not self._view.editing:
-            return
-        view = replace(self._view, message=event.wrong)
-        if event.filter is not None:
-            view = update.narrow(view, replace(view.narrowing, filter=event.filter))
-        self._show(view)
+    def _narrowed(self, chosen: Filter) -> View:
+        return update.narrow(self._view, replace(self._view.narrowing, filter=chosen))
+
+    def _point_at_visible(self) -> None:
+        if self._layout.entry is None and self._view.gpu is None:
+            self._view = update.move_to(self._view, self._layout, self._view.top)
 
     def take_key(self, event: events.Key) -> bool:
         """Handle a key that is no command now: a letter of the filter, or one that needs more room.
@@ -192,10 +242,7 @@ class DashboardScreen(DrawingScreen):
             False when it may be a command.
         """
         if self._view.editing:
-            if event.is_printable and event.character:
-                self._bar.insert(event.character)
-                return True
-            return False
+            return super().take_key(event)
         bindings = self._bindings.key_to_bindings.get(event.key, ())
         actions = [binding.action.partition("(")[0] for binding in bindings]
         refused = not all(self.check_action(action, ()) for action in actions)
@@ -205,23 +252,8 @@ class DashboardScreen(DrawingScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
         """Disable keys for the table if the terminal is too small for it."""
-        width, height = self._room()
+        width, height = self._room
         return self._view.editing or not is_tiny(width, height) or action in _WITHOUT_TABLE
-
-    def _keep_filter(self) -> None:
-        """Close the filter line, and move the cursor to a visible line; stay after an error."""
-        read = self._bar.read()
-        self.on_filter_bar_changed(read)
-        if read.wrong:
-            return
-        self._close_bar()
-        if self._entry is None and self._view.gpu is None:
-            self._view = update.move_to(self._view, self._layout, self._view.top)
-        self.draw()
-
-    def _close_bar(self) -> None:
-        self._bar.close()
-        self._view = replace(self._view, editing=False, message="")
 
     def action_columns(self) -> None:
         """Open the dialog for columns."""
@@ -235,18 +267,18 @@ class DashboardScreen(DrawingScreen):
 
     # -- actions on processes and GPUs -----------------------------------------------------------
 
-    action_tag = _updating(update.tag)
-    action_tag_all = _updating(update.tag_all)
+    action_tag = updating(update.tag)
+    action_tag_all = updating(update.tag_all)
 
     def action_open(self) -> None:
         """Open the line under the cursor; while a filter is typed, keep the filter."""
-        entry = self._entry
+        entry = self._layout.entry
         if self._view.editing:
             self._keep_filter()
         elif self._view.gpu is not None:
             self.post_message(PageRequested(self._view.gpu))
         elif entry is None:
-            self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
+            self.say(update.choose_any())
         elif entry.user is not None:
             self._show(update.open_user(self._view, entry.user.user))
         elif entry.job is not None:
@@ -257,17 +289,17 @@ class DashboardScreen(DrawingScreen):
     def action_copy(self) -> None:
         """Copy a line to the clipboard, and show it."""
         if self._view.gpu is not None:
-            self.say(copy(self.app, assignment_line([self._view.gpu], self._gpus)))
+            self.say(copy(self.app, assignment_line([self._view.gpu], self._layout.gpus)))
         elif self._viewed_time.is_past:
             self.say(PAST_NUMBER)
-        elif (entry := self._entry) is not None and entry.process is not None:
-            self.say(copy_kill(self.app, entry.process.id, self._viewed_time.machine))
+        elif (entry := self._layout.entry) is not None and entry.process is not None:
+            self.say(copy_kill(self.app, entry.process.id, self._session.machine))
         else:
-            self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
+            self.say(update.choose_any())
 
     def action_tell(self) -> None:
         """Notify when the GPU under the cursor is free, or the process or job ends (toggle)."""
-        gpu, entry = self._layout.gpu, self._entry
+        gpu, entry = self._layout.gpu, self._layout.entry
         subject: Gpu | GpuProcess | JobGroup | None = gpu
         if gpu is None and entry is not None:
             subject = entry.job or (entry.process if entry.processes else None)
@@ -278,7 +310,7 @@ class DashboardScreen(DrawingScreen):
         elif entry is not None and entry.user is not None:
             self.say("choose a process first: Enter shows this user's")
         else:
-            self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
+            self.say(update.choose_any())
 
     def action_told(self) -> None:
         """Open the page of what alerts have told."""
@@ -307,7 +339,7 @@ class DashboardScreen(DrawingScreen):
 
     def _chosen(self) -> tuple[Sequence[Target], str]:
         """The tagged processes, or without any those under the cursor, and a job's name."""
-        entry, snapshot = self._entry, self._snapshot
+        entry, snapshot = self._layout.entry, self._snapshot
         if snapshot is None:
             return (), ""
         if self._view.tags:
@@ -334,13 +366,7 @@ class DashboardScreen(DrawingScreen):
         if self.change_speed(step):
             return
         collector = self._session.collector
-        now = collector.interval
-        longer = [value for value in INTERVALS if value > now + 1e-9]
-        shorter = [value for value in INTERVALS if value < now - 1e-9]
-        if step > 0 and longer:
-            collector.interval = longer[0]
-        elif step < 0 and shorter:
-            collector.interval = shorter[-1]
+        collector.interval = next_of(INTERVALS, collector.interval, step)
         self._view = replace(self._view, interval=collector.interval)
         self.say(f"a sample every {interval_text(self._view.interval)}")
 
@@ -357,8 +383,8 @@ class DashboardScreen(DrawingScreen):
         told = partial(self.say, lasting=True)
         run_in_thread(self.app, turn, told, failed, name="gpumon-logbook")
 
-    action_next_graph = _updating(update.show_next_graph)
-    action_own_cost = _updating(update.show_cost)
+    action_next_graph = updating(update.show_next_graph)
+    action_own_cost = updating(update.show_cost)
 
     def action_host_strip(self) -> None:
         """Show or hide the host line, and save that for the next start."""
@@ -382,7 +408,7 @@ class DashboardScreen(DrawingScreen):
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
-        gpu, entry = self._layout.gpu, self._entry
+        gpu, entry = self._layout.gpu, self._layout.entry
         if self._snapshot is None or (gpu is None and entry is None):
             return []
         # A paused screen shows an earlier moment than the history's.
@@ -432,14 +458,14 @@ class DashboardScreen(DrawingScreen):
 
     def _click_key(self, x: int) -> None:
         if not self._view.message:
-            keys = footer_keys(self._view, self._entry)
+            keys = footer_keys(self._view, self._layout.entry)
             click_key(self, key_at(keys, self.size.width, x))
 
     def _click_time(self, x: int) -> None:
         player, drawn = self._viewed_time.player, self._view.timeline
         if player is None or drawn is None:
             return
-        time = time_at(x, drawn.playing, drawn.events, self.size.width)
+        time = time_at(x, drawn, self.size.width)
         if time is not None:
             player.source.seek(time)
             self._moved()
@@ -459,15 +485,8 @@ class DashboardScreen(DrawingScreen):
             if view is self._views["timeline"]:
                 self._click_time(event.screen_x)
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll the part under the pointer."""
-        self._scroll(event, _WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll the part under the pointer."""
-        self._scroll(event, -_WHEEL_ROWS)
-
     def _scroll(self, event: events.MouseEvent, rows: int) -> None:
+        """See ``PaintedScreen``."""
         view, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if view is self._views["gpus"]:
             self.action_gpus(rows)

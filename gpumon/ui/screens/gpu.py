@@ -15,7 +15,7 @@ from gpumon.ui.clipboard import copy
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
 from gpumon.ui.screens.painted import TellRequested
-from gpumon.ui.view.gpu_charts import chart_rows, least_rows, window_title
+from gpumon.ui.view.gpu_charts import chart_rows, window_title
 from gpumon.ui.view.gpu_page import Charts, GpuView, gpu_rows, last_values
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.memo import Memo
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.recording import Event
     from gpumon.text.cells import Row
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
@@ -49,23 +48,10 @@ class GpuScreen(PageScreen):
         self,
         viewed_time: ViewedTime,
         renderer: TerminalRenderer,
-        palette: Palette,
         uuid: str,
-        *,
-        readonly: bool = False,
     ) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The data source.
-            renderer: Writes changed cells.
-            palette: The colours.
-            uuid: UUID of the GPU.
-            readonly: Whether every signal is refused.
-        """
-        super().__init__(viewed_time, renderer, palette)
+        super().__init__(viewed_time, renderer)
         self._uuid = uuid
-        self._readonly = readonly
         self._window = DEFAULT_WINDOW
         self._charts = Memo()
         self._gpu: Gpu | None = None
@@ -79,7 +65,7 @@ class GpuScreen(PageScreen):
     @property
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
-        offered = not self._readonly and self._blamed()
+        offered = self._can_end and self._blamed()
         end = [footer_key("end", label="end unlisted holders…")] if offered else []
         windows = [footer_key(f"chart_{one.label}", on=one is self._window) for one in WINDOWS]
         maker = Maker.NVIDIA if self._gpu is None else maker_of(self._gpu.name)
@@ -111,7 +97,7 @@ class GpuScreen(PageScreen):
         key = (history, gpu.status, gpu.status_since)
         before = self._charts.by(key, last_values, history, gpu)
         title = window_title(self._window, history)
-        charts = Charts(title, partial(self._chart_rows, gpu), least_rows)
+        charts = Charts(title, partial(self._chart_rows, gpu))
         view = GpuView(gpu, gone, before)
         return gpu_rows(view, history, snapshot, width, self.body_height, charts)
 
@@ -121,7 +107,8 @@ class GpuScreen(PageScreen):
 
     def _marks(self, first: float, last: float) -> list[Event]:
         """The events of this GPU."""
-        return [mark for mark in self._viewed_time.events(first, last) if self._uuid in mark.gpus]
+        recording = self._viewed_time.session.recording
+        return [mark for mark in recording.events(first, last) if self._uuid in mark.gpus]
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
@@ -140,10 +127,6 @@ class GpuScreen(PageScreen):
         if self._gpu is None or self._viewed_time.is_past:
             return ()
         return blamed(memory_account(self._history, self._gpu).suspects)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
-        """Disable ``end`` where no signal may be sent."""
-        return not (action == "end" and (self._readonly or self._viewed_time.is_past))
 
     def action_end(self) -> None:
         """Request the end of the unlisted holders."""

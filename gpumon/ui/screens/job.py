@@ -10,7 +10,7 @@ from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
 from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.view.gpu_text import mig_indices
-from gpumon.ui.view.job_page import JobView, job_rows
+from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.process_table import RowContext
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpumon.config.key_action import Place
     from gpumon.findings.groups import JobGroup
     from gpumon.text.cells import Row
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
@@ -40,34 +39,22 @@ class JobScreen(PageScreen):
         self,
         viewed_time: ViewedTime,
         renderer: TerminalRenderer,
-        palette: Palette,
         job: JobGroup,
-        *,
-        readonly: bool = False,
     ) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The data source.
-            renderer: Writes changed cells.
-            palette: The colours.
-            job: The job as it was listed.
-            readonly: Whether every signal is refused.
-        """
-        super().__init__(viewed_time, renderer, palette)
-        self._view = JobView(job)
-        self._readonly = readonly
+        super().__init__(viewed_time, renderer)
+        self._job = job
+        self._gone = ""
         self._left_at: float | None = None
 
     @property
     def heading(self) -> str:
         """The job's name."""
-        return f"job {self._view.job.label}"
+        return f"job {self._job.label}"
 
     @property
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
-        end = [footer_key("end")] if self._can_end() and not self._view.gone else []
+        end = [footer_key("end")] if self._can_end and not self._gone else []
         return (footer_key("back"), *end, footer_key("notify", label="tell when ended"), SCROLL)
 
     def page(self, width: int) -> list[Row]:
@@ -78,44 +65,36 @@ class JobScreen(PageScreen):
         context = RowContext(
             now, history.process_idle, history.thresholds.idle_after, mig=mig_indices(gpus)
         )
-        return job_rows(self._view, gpus, context, width)
+        return job_rows(self._job, self._gone, gpus, context, width)
 
     def follow(self) -> None:
         """Find the job in the newest snapshot, or record that it is missing."""
         latest = self._history.latest
         if latest is None:
             return
-        found = job_with_key(latest.processes, self._view.job.key)
+        found = job_with_key(latest.processes, self._job.key)
         if found is not None:
-            self._left_at, self._view = None, JobView(found)
+            self._left_at, self._job, self._gone = None, found, ""
             return
         self._left_at = latest.time if self._left_at is None else self._left_at
         at = moment_text(self._left_at, latest.time)
-        gone = f"None of its processes is on a GPU since {at}; these are its last values."
-        self._view = JobView(self._view.job, gone)
+        self._gone = f"None of its processes is on a GPU since {at}; these are its last values."
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
-        return process_sections(self._history, self._view.job.processes)
-
-    def _can_end(self) -> bool:
-        return not self._readonly and not self._viewed_time.is_past
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
-        """Disable ``end`` where no signal may be sent."""
-        return action != "end" or self._can_end()
+        return process_sections(self._history, self._job.processes)
 
     def action_tell(self) -> None:
         """Notify when it ends (toggle)."""
         if self._viewed_time.is_past:
             self.say("this is the past: nothing ends in it")
         else:
-            self.post_message(TellRequested(self._view.job))
+            self.post_message(TellRequested(self._job))
 
     def action_end(self) -> None:
         """Request its end."""
-        job = self._view.job
-        if self._view.gone:
+        job = self._job
+        if self._gone:
             self.say(f"{job.label} is on no GPU any more")
         else:
             self.post_message(EndRequested(targets_of_job(job), f"job {job.label}"))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.message import Message
 
 from gpumon.text.cells import fill
 from gpumon.ui.keys import bindings_of, click_key
-from gpumon.ui.screens.painted import PaintedScreen
+from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
 from gpumon.ui.view.header_footer import footer_row, key_at
 from gpumon.ui.view.key_names import FooterKey, explained, footer_key
 from gpumon.ui.view.page_layout import page_header
@@ -26,15 +25,12 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import Target
     from gpumon.recording.history import History
     from gpumon.text.cells import Row
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.viewed_time import ViewedTime
 
 SCROLL = footer_key("scroll up", "scroll down", label="scroll")
 REBUILD_SECONDS = 0.5
 """Minimum seconds between two updates: a page is read, not watched."""
-_MESSAGE_SECONDS = 3.0
-_WHEEL_ROWS = 3
 _CHROME = 2
 _NOTHING: tuple[object, object, object] = (None, None, None)
 
@@ -59,20 +55,12 @@ class PageScreen(PaintedScreen):
     place: ClassVar[Place] = "page"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
-    # Textual resolves a relative path beside the file of each subclass.
-    CSS_PATH = Path(__file__).with_name("page.tcss")
+    DEFAULT_CSS = """
+    PageScreen #body { height: 1fr; }
+    """
 
-    def __init__(
-        self, viewed_time: ViewedTime, renderer: TerminalRenderer, palette: Palette
-    ) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The data source.
-            renderer: Writes changed cells.
-            palette: The colours.
-        """
-        super().__init__(renderer, palette)
+    def __init__(self, viewed_time: ViewedTime, renderer: TerminalRenderer) -> None:
+        super().__init__(renderer)
         self._viewed_time = viewed_time
         self._rows: list[Row] = []
         self._rows_width = 0
@@ -100,6 +88,15 @@ class PageScreen(PaintedScreen):
     def page(self, width: int) -> list[Row]:
         """All rows of the page."""
 
+    @property
+    def _can_end(self) -> bool:
+        """Whether a signal may be sent to what the page shows."""
+        return not (self._viewed_time.session.host.readonly or self._viewed_time.is_past)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
+        """Disable ``end`` where no signal may be sent."""
+        return action != "end" or self._can_end
+
     def explained(self) -> list[tuple[KeyAction, str]]:
         """The page's active keys, with descriptions."""
         return [
@@ -114,13 +111,6 @@ class PageScreen(PaintedScreen):
     def _history(self) -> History:
         return self._viewed_time.history
 
-    @property
-    def in_sight(self) -> bool:
-        """Whether the page is visible: on top, or under a dialog."""
-        # Textual also treats the screen right under a page as current.
-        top = self.app.screen
-        return self.is_attached and self.is_current and (top is self or top.is_modal)
-
     def compose(self) -> ComposeResult:
         """Compose header, body and footer."""
         self._make_views(("header", "body", "footer"))
@@ -130,18 +120,6 @@ class PageScreen(PaintedScreen):
         """Show it at once, then update it repeatedly."""
         self.renew()
         self.set_interval(REBUILD_SECONDS, self._refresh_page)
-
-    def on_resize(self) -> None:
-        """Rebuild the rows for the new width."""
-        self.renew()
-
-    def on_screen_resume(self) -> None:
-        """Redraw: nothing was drawn while another screen was on top."""
-        self.renew()
-
-    def on_screen_suspend(self) -> None:
-        """Redraw without the footer's keys, which do not work under a dialog."""
-        self.draw()
 
     def _refresh_page(self) -> None:
         """Rebuild the rows if their data has changed."""
@@ -159,8 +137,7 @@ class PageScreen(PaintedScreen):
         if not self.in_sight:
             return
         self._drawn_from = self._told()
-        # The screen has no size before its first layout; the terminal has.
-        self._rows_width = (self.size if self.size.width else self.app.size).width
+        self._rows_width = self._room.width
         self.follow()
         self._rows = self.page(self._rows_width)
         self.draw()
@@ -190,8 +167,7 @@ class PageScreen(PaintedScreen):
     @property
     def body_height(self) -> int:
         """Number of visible rows."""
-        height = (self.size if self.size.height else self.app.size).height
-        return max(0, height - _CHROME)
+        return max(0, self._room.height - _CHROME)
 
     def _place(self, height: int) -> str:
         """The range of the visible rows; empty if all are visible."""
@@ -203,16 +179,13 @@ class PageScreen(PaintedScreen):
     def say(self, message: str, *, lasting: bool = False) -> None:
         """Show a message in place of the footer: for a few seconds, or until the next key."""
         self._message = message
-        self._expire_after(_MESSAGE_SECONDS if message and not lasting else None)
+        self._expire_after(MESSAGE_SECONDS if message and not lasting else None)
         self.draw()
-
-    def _expire_message(self) -> None:
-        self.say("")
 
     def on_key(self) -> None:
         """Remove a message that stays until a key is pressed."""
         if self._message and self._message_timer is None:
-            self._expire_message()
+            self.say("")
 
     # -- keys and mouse --------------------------------------------------------------------------
 
@@ -240,10 +213,5 @@ class PageScreen(PaintedScreen):
         if view is self._views["footer"] and not self._message:
             click_key(self, key_at(self.keys, self.size.width, event.screen_x))
 
-    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        """Scroll down."""
-        self.action_scroll_rows(_WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        """Scroll up."""
-        self.action_scroll_rows(-_WHEEL_ROWS)
+    def _scroll(self, _: events.MouseEvent, rows: int) -> None:
+        self.action_scroll_rows(rows)

@@ -14,22 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from textual import events
+    from textual.geometry import Size
     from textual.timer import Timer
 
     from gpumon.findings.groups import JobGroup
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
 
+MESSAGE_SECONDS = 3.0
+_WHEEL_ROWS = 3
+
 
 class TellRequested(Message):
-    """The user wants to be told when a GPU is free, or a process or job has ended, or no longer.
-
-    Attributes:
-        subject: The GPU, process or job.
-    """
+    """The user wants to be told when a GPU is free, or a process or job has ended, or no longer."""
 
     def __init__(self, subject: Gpu | GpuProcess | JobGroup) -> None:
         super().__init__()
@@ -37,41 +36,74 @@ class TellRequested(Message):
 
 
 class PaintedScreen(Screen[None]):
-    """A screen with colours of its own and a line for messages.
+    """A screen of rows of cells with a line for messages.
 
     Args:
         renderer: Writes changed cells.
-        palette: The colours.
     """
 
-    def __init__(self, renderer: TerminalRenderer, palette: Palette) -> None:
+    CSS = """
+    PaintedScreen { layout: vertical; overflow: hidden; background: $background; }
+    """
+
+    def __init__(self, renderer: TerminalRenderer) -> None:
         super().__init__()
         self._renderer = renderer
-        self._palette = palette
         self._views: dict[str, CellView] = {}
         self._message_timer: Timer | None = None
 
+    @property
+    def in_sight(self) -> bool:
+        """Whether the screen is visible: on top, or under a dialog."""
+        if not self.is_attached:
+            return False
+        # Textual also treats the screen right under a page as current.
+        top = self.app.screen
+        return top is self or (top.is_modal and self.is_current)
+
+    @property
+    def _room(self) -> Size:
+        """The size in cells."""
+        size = self.size
+        # The screen has no size before its first layout; the terminal has.
+        return size if size.width else self.app.size
+
     def _make_views(self, names: Iterable[str]) -> None:
         """Make the parts of the screen."""
-        self._views = {name: CellView(self._renderer, self._palette, id=name) for name in names}
+        self._views = {name: CellView(self._renderer, id=name) for name in names}
 
-    def repaint(self, palette: Palette) -> None:
-        """Apply other colours."""
-        self._palette = palette
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self.renew()
+
+    def on_screen_resume(self) -> None:
+        """Redraw: nothing was drawn while another screen was on top."""
+        self.renew()
+
+    def on_screen_suspend(self) -> None:
+        """Redraw without the footer's keys, which do not work under a dialog."""
+        self.draw()
+
+    @abstractmethod
+    def draw(self) -> None:
+        """Update all parts; unchanged cells are not sent."""
+
+    def renew(self) -> None:
+        """Draw also what does not change with every key."""
+        self.draw()
+
+    def repaint(self) -> None:
+        """Draw everything again, in the colours of now."""
         for view in self._views.values():
-            view.repaint(palette)
+            view.repaint()
 
     def _expire_after(self, seconds: float | None) -> None:
         """Remove the message after these seconds; ``None`` leaves it."""
         if self._message_timer is not None:
             self._message_timer.stop()
         self._message_timer = (
-            None if seconds is None else self.set_timer(seconds, self._expire_message)
+            None if seconds is None else self.set_timer(seconds, lambda: self.say(""))
         )
-
-    @abstractmethod
-    def _expire_message(self) -> None:
-        """Remove the message."""
 
     @abstractmethod
     def say(self, message: str, *, lasting: bool = False) -> None:
@@ -88,3 +120,15 @@ class PaintedScreen(Screen[None]):
             False when it may be a command.
         """
         return False
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down."""
+        self._scroll(event, _WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up."""
+        self._scroll(event, -_WHEEL_ROWS)
+
+    @abstractmethod
+    def _scroll(self, event: events.MouseEvent, rows: int) -> None:
+        """Scroll what is under the pointer."""

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.config.key_action import Place
-    from gpumon.host.process_host import ProcessHost
     from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
@@ -47,22 +45,10 @@ class ProcessScreen(PageScreen):
     def __init__(
         self,
         viewed_time: ViewedTime,
-        host: ProcessHost,
         renderer: TerminalRenderer,
-        palette: Palette,
         process: ProcessId,
     ) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The source of snapshots.
-            host: The source of details.
-            renderer: Writes changed cells.
-            palette: The colours.
-            process: The process.
-        """
-        super().__init__(viewed_time, renderer, palette)
-        self._host = host
+        super().__init__(viewed_time, renderer)
         self._who = process
         self._view = ProcessView(GpuProcess(id=process, type="", uses=()))
         self._looking = False
@@ -86,8 +72,7 @@ class ProcessScreen(PageScreen):
     @property
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
-        cannot = self._host.readonly or self._viewed_time.is_past or self._ended_at is not None
-        end = [] if cannot else [footer_key("end")]
+        end = [footer_key("end")] if self._can_end and self._ended_at is None else []
         reveal = "hide secrets" if self._view.revealed else "show secrets"
         copied, secrets = footer_key("copy", label="copy kill"), footer_key("secrets", label=reveal)
         tell = footer_key("notify", label="tell when ended")
@@ -151,7 +136,7 @@ class ProcessScreen(PageScreen):
         self._looking = True
         run_in_thread(
             self.app,
-            lambda: self._host.details(self._who),
+            lambda: self._viewed_time.session.host.details(self._who),
             self._take,
             self._take_failure,
             name="gpumon-details",
@@ -184,10 +169,6 @@ class ProcessScreen(PageScreen):
 
     # -- keys ------------------------------------------------------------------------------------
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
-        """Disable ``end`` where no signal may be sent."""
-        return not (action == "end" and (self._host.readonly or self._viewed_time.is_past))
-
     def action_end(self) -> None:
         """Request its end."""
         if self._ended_at is not None:
@@ -206,7 +187,7 @@ class ProcessScreen(PageScreen):
         """Copy the kill command, and show it."""
         said = PAST_NUMBER
         if not self._viewed_time.is_past:
-            said = copy_kill(self.app, self._who, self._viewed_time.machine)
+            said = copy_kill(self.app, self._who, self._viewed_time.session.machine)
         self.say(said, lasting=True)
 
     def action_reveal(self) -> None:

@@ -7,34 +7,39 @@ from typing import TYPE_CHECKING
 
 from gpumon.recording.playback.replay import STEP_SECONDS
 from gpumon.recording.recording import RecordingError
-from gpumon.ui.screens.painted import PaintedScreen
+from gpumon.ui.screens.list_screen import ListScreen
+from gpumon.ui.view import update
+from gpumon.ui.view.dashboard_layout import Layout
 from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpumon.recording.playback import Player
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.viewed_time import ViewedTime
 
 
-class TimedScreen(PaintedScreen):
+def next_of(values: Sequence[float], now: float, step: int) -> float:
+    """The next larger or smaller of ascending values; the value of now after the last one."""
+    if step > 0:
+        return next((value for value in values if value > now + 1e-9), now)
+    return next((value for value in reversed(values) if value < now - 1e-9), now)
+
+
+class TimedScreen(ListScreen[View, Layout]):
     """The key actions that move through the past and back to the present.
 
     Args:
         viewed_time: The source of snapshots and history.
         renderer: Writes changed cells.
-        palette: The colours.
+        view: The initial view.
     """
 
-    def __init__(
-        self, viewed_time: ViewedTime, renderer: TerminalRenderer, palette: Palette
-    ) -> None:
-        super().__init__(renderer, palette)
+    def __init__(self, viewed_time: ViewedTime, renderer: TerminalRenderer, view: View) -> None:
+        super().__init__(renderer, view, Layout(view))
         self._viewed_time = viewed_time
-
-    @abstractmethod
-    def _clear_message(self) -> None:
-        """Remove the message."""
 
     @abstractmethod
     def take(self) -> None:
@@ -64,7 +69,7 @@ class TimedScreen(PaintedScreen):
 
     def _moved(self) -> None:
         """Show another moment, without the message about the previous one."""
-        self._clear_message()
+        self._view = update.clear_message(self._view)
         self.take()
 
     def action_event(self, direction: int) -> None:
@@ -83,7 +88,7 @@ class TimedScreen(PaintedScreen):
         if mark is None:
             where = "after" if direction > 0 else "before"
             known = f"no event is known {where} this moment"
-            if not self._viewed_time.events_complete:
+            if not self._viewed_time.session.recording.events_complete:
                 known += ": the log has not been searched completely yet"
             self.say(known)
         else:
@@ -131,13 +136,7 @@ class TimedScreen(PaintedScreen):
         # Imported here, because most runs never play anything.
         from gpumon.recording.playback import SPEEDS
 
-        now = player.playing.speed
-        faster = [speed for speed in SPEEDS if speed > now * 1.001]
-        slower = [speed for speed in SPEEDS if speed < now * 0.999]
-        if step > 0 and faster:
-            player.source.speed = faster[0]
-        elif step < 0 and slower:
-            player.source.speed = slower[-1]
+        player.source.speed = next_of(SPEEDS, player.playing.speed, step)
         self.say(f"playback speed {player.playing.speed:g}×")
         return True
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
     from gpumon.ui.alert_controller import AlertController
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.viewed_time import ViewedTime
 
@@ -38,18 +37,9 @@ class ToldScreen(PageScreen):
         self,
         viewed_time: ViewedTime,
         renderer: TerminalRenderer,
-        palette: Palette,
         alerts: AlertController,
     ) -> None:
-        """Make the screen.
-
-        Args:
-            viewed_time: The data source.
-            renderer: Writes changed cells.
-            palette: The colours.
-            alerts: Has told it.
-        """
-        super().__init__(viewed_time, renderer, palette)
+        super().__init__(viewed_time, renderer)
         self._alerts = alerts
         self._notices: tuple[Notice, ...] = ()
         self._cursor: Notice | None = None

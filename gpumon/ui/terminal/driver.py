@@ -1,33 +1,23 @@
 """Textual's terminal driver, with fixes for cases that it does not handle or handles slowly.
 
-It uses private parts of Textual, so ``pyproject.toml`` limits the versions of Textual. If the key
-parser is no longer in its place, Textual's own loop reads the keys.
+It uses private parts of Textual, so ``pyproject.toml`` limits the versions of Textual.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import suppress
-from selectors import EVENT_READ, PollSelector, SelectSelector
+from selectors import EVENT_READ, PollSelector
 from threading import Event
 from typing import TYPE_CHECKING
 
+from textual.drivers import linux_driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 
 from gpumon.host.job_control import is_orphaned
-
-try:
-    from textual.drivers import linux_driver
-    from textual.drivers.linux_driver import LinuxDriver
-except ImportError:
-    # A system other than Unix.
-    from textual.driver import Driver as LinuxDriver  # type: ignore[assignment]  # nor has it this
-try:
-    from gpumon.ui.terminal.parser import LenientParser
-except ImportError:
-    LenientParser = None  # type: ignore[assignment,misc]  # see above
+from gpumon.ui.terminal.parser import LenientParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,15 +82,12 @@ class TerminalDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """See Textual's: read keys until ``exit_event``."""
         over = self.exit_event
-        if LenientParser is None or not isinstance(over, _Waking):
-            super().run_input_thread()
-            return
+        assert isinstance(over, _Waking)  # noqa: S101 - it was when this thread was started
         parser = LenientParser(self._debug)
         # Not the codec's own decoder: ``terminal`` installs one there for the terminal's encoding.
         decode = linux_driver.getincrementaldecoder("utf-8")().decode  # type: ignore[attr-defined]  # not in its stub
-        # select() fails for file descriptors above 1023, and poll() for terminals on some other
-        # systems.
-        files = PollSelector() if sys.platform == "linux" else SelectSelector()
+        # select() fails for file descriptors above 1023.
+        files = PollSelector()
         for descriptor in (self.fileno, over.reader):
             files.register(descriptor, EVENT_READ)
         while not over.is_set():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
-    from gpumon.ui.view.cell_writer import SgrStyles
+    from gpumon.ui.palette import Palette
 
 _OVER_ALL = (ToastRack, Tooltip)
 """What Textual lays over a screen."""
@@ -45,20 +45,24 @@ class TerminalRenderer:
 
     Args:
         app: The application whose terminal is written to.
-        sgr_styles: The looks of the styles.
+        palette: The colours.
 
     Attributes:
+        palette: The colours.
         writer: Receives the cells.
-        synchronized: Whether the terminal shows only complete frames (DEC mode 2026).
         interactive: Whether the current drawing is the effect of a key; see ``in_background``.
     """
 
-    def __init__(self, app: App[int], sgr_styles: SgrStyles) -> None:
+    def __init__(self, app: App[int], palette: Palette) -> None:
         self._app = app
-        self.writer = CellWriter(sgr_styles)
-        self.synchronized = False
+        self.use(palette)
         self._pacing = Pacing()
         self.interactive = True
+
+    def use(self, palette: Palette) -> None:
+        """Write in other colours from now on."""
+        self.palette = palette
+        self.writer = CellWriter(palette.sgr_styles)
 
     def ready(self, screen: Screen[object]) -> bool:
         """Whether cells may be written past the compositor right now."""
@@ -102,7 +106,6 @@ class TerminalRenderer:
 
     def answered(self) -> None:
         """The terminal has shown everything written before its query."""
-        self.synchronized = True
         self._pacing.answered(time.monotonic())
 
     def flush(self) -> None:
@@ -111,7 +114,8 @@ class TerminalRenderer:
         driver = self._app._driver  # noqa: SLF001 - see above
         # Once the app ends, the terminal is restored while screens may still be drawn.
         if frame and driver is not None and self._app.is_running:
-            if self.synchronized:
+            # It knows the mode, and so shows only complete frames (DEC mode 2026).
+            if self._pacing.heard:
                 frame = f"{_SYNC_START}{frame}{_SYNC_END}"
             if self._pacing.wrote(len(frame), time.monotonic()):
                 frame += QUESTION

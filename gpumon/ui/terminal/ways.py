@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from gpumon.text.notification import notification
+from gpumon.ui.background import call_soon
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from gpumon.ui.base_app import BaseApp
 
 _BELL_SECONDS = 1.0
 """Seconds in which the bell rings once, however many alerts ring it."""
@@ -22,41 +23,32 @@ class ScreenTerminal:
     """Rings and notifies while Textual has the terminal; implements ``TerminalWays``.
 
     Args:
-        run_soon: Runs a call on the application's thread, which writes to the terminal.
-        bell: Rings the terminal's bell.
-        write: Writes a control sequence to the terminal.
+        app: The application, whose thread writes to the terminal.
     """
 
-    def __init__(
-        self,
-        run_soon: Callable[[Callable[[], None]], None],
-        bell: Callable[[], None],
-        write: Callable[[str], None],
-    ) -> None:
-        self._run_soon = run_soon
-        self._bell = bell
-        self._write = write
+    def __init__(self, app: BaseApp) -> None:
+        self._app = app
         self._rung_at = -_BELL_SECONDS
         self._shown_at: list[float] = []
 
     def bell(self) -> None:
         """Ring the bell."""
-        self._run_soon(self._ring)
+        call_soon(self._app, self._ring)
 
     def notify(self, title: str, text: str) -> None:
         """Show a notification."""
         sequence = notification(title, text, os.environ)
-        self._run_soon(lambda: self._show(sequence))
+        call_soon(self._app, self._show, sequence)
 
     def _ring(self) -> None:
         now = time.monotonic()
         if now - self._rung_at >= _BELL_SECONDS:
             self._rung_at = now
-            self._bell()
+            self._app.bell()
 
     def _show(self, sequence: str) -> None:
         now = time.monotonic()
         self._shown_at = [at for at in self._shown_at if now - at < _MINUTE]
         if len(self._shown_at) < _MOST_SHOWN:
             self._shown_at.append(now)
-            self._write(sequence)
+            self._app.write_to_terminal(sequence)

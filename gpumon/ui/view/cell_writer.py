@@ -83,13 +83,7 @@ class SgrStyles:
         return known
 
     def looks_same(self, text: str, style: str, other: str) -> bool:
-        """Whether a text looks the same in another style; blanks show only the background.
-
-        Args:
-            text: The text.
-            style: Its style.
-            other: A canonical style.
-        """
+        """Whether a text looks the same in another, canonical style; blanks show the background."""
         if self.canonical[style] == other:
             return True
         if text and not text.isspace():

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.recording.recording import EventKind
 from gpumon.text.cells import Field, Row, braille, fill
 from gpumon.text.formatting import cell_width, fit, fit_right
 from gpumon.text.units import memory_units
-from gpumon.ui.view.event_glyphs import EVENT_BITS, PROCESS_BITS, event_field
+from gpumon.ui.view.event_glyphs import EVENT_BITS, EVENT_SIGNS, PROCESS_BITS, event_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,13 +50,6 @@ _UPSIDE_DOWN = {
 }
 
 _PROCESS_STYLE = "narrowing"
-_LEGEND = {
-    EventKind.CAME: "a process came",
-    EventKind.WENT: "one went",
-    EventKind.FULL: "memory full",
-    EventKind.THROTTLED: "slowed down",
-    EventKind.ERROR: "an error",
-}
 
 
 class Scale(Struct, frozen=True):
@@ -91,6 +83,12 @@ class Span(Struct, frozen=True):
         """The cell of a moment; ``None`` if it is not shown."""
         place = math.floor((moment - self.start) / self.seconds * width)
         return place if 0 <= place < width else None
+
+
+def span_until(now: float, seconds: float, dots: int) -> Span:
+    """The time up to now, in whole steps of a dot, so that a chart does not flicker."""
+    step = seconds / dots
+    return Span((math.floor(now / step) - dots + 1) * step, seconds)
 
 
 def plot(
@@ -284,7 +282,7 @@ def legend(events: Iterable[int], width: int) -> Row:
     for bits in events:
         shown |= bits
     parts = [
-        (*event_field(bit, _PROCESS_STYLE), _LEGEND[kind])
+        (*event_field(bit, _PROCESS_STYLE), EVENT_SIGNS[kind].short)
         for kind, bit in EVENT_BITS.items()
         if bit & shown
     ]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from gpumon.config.columns import Column
     from gpumon.filters.language import Facts
-    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.gpu_table_layout import LineColumns
@@ -192,10 +192,7 @@ class Layout(Struct, frozen=True):
         """The index of a line in the table."""
         if key is None:
             return None
-        for index, entry in enumerate(self.entries):
-            if entry.key == key:
-                return index
-        return None
+        return next((at for at, entry in enumerate(self.entries) if entry.key == key), None)
 
     @property
     def entry(self) -> TableEntry | None:
@@ -292,11 +289,7 @@ def _depends_on_time(view: View) -> bool:
 def _facts(row: RowContext) -> Facts:
     from gpumon.filters.language import Facts
 
-    def idle(process: ProcessId) -> float | None:
-        interval = row.idle(process)
-        return None if interval is None else interval.seconds
-
-    return Facts(row.now, idle, row.idle_after)
+    return Facts(row.now, row.idle_seconds, row.idle_after)
 
 
 def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:

@@ -21,6 +21,7 @@ from gpumon.ui.view.dashboard_layout import (
     table_context,
 )
 from gpumon.ui.view.footer_keys import ALWAYS, footer_keys
+from gpumon.ui.view.frame import Frame
 from gpumon.ui.view.gpu_graphs import graph_rows
 from gpumon.ui.view.gpu_panels import panel_rows
 from gpumon.ui.view.gpu_table import gpu_rows
@@ -29,12 +30,12 @@ from gpumon.ui.view.gpu_text import (
     STATE_STYLES,
     load_word,
 )
-from gpumon.ui.view.graph_choices import GRAPH
 from gpumon.ui.view.group_rows import job_row, user_columns, user_row
 from gpumon.ui.view.header_footer import (
     Moment,
     Scrolled,
     empty_rows,
+    exactly,
     footer_row,
     header_row,
     rule_facts,
@@ -48,15 +49,12 @@ from gpumon.ui.view.process_table import RowMarks, heading_row, process_row
 from gpumon.ui.view.table_entries import Listing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from gpumon.config.columns import Column
-    from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.dashboard_layout import TableContext
-    from gpumon.ui.view.process_table import ColumnHeader, RowContext, Sort
-    from gpumon.ui.view.table_entries import Key, TableEntry
+    from gpumon.ui.view.gpu_table_layout import GpusShape
+    from gpumon.ui.view.process_table import RowContext
+    from gpumon.ui.view.table_entries import Key
     from gpumon.ui.view.view import View
 
 _MOST_REPORT_ROWS = 8
@@ -84,18 +82,7 @@ class Parts(Struct, frozen=True):
 
     def all(self) -> list[Row]:
         """All rows of the screen."""
-        return [
-            *self.header,
-            *self.host,
-            *self.gpus,
-            *self.graphs,
-            *self.rule,
-            *self.processes,
-            *self.report,
-            *self.timeline,
-            *self.footer,
-            *self.tiny,
-        ]
+        return [row for name in self.__struct_fields__[1:] for row in getattr(self, name)]
 
 
 class Dashboard:
@@ -141,23 +128,24 @@ class Dashboard:
         timeline = _timeline_rows(snapshot, view, width)
         table = shape.table - len(report) - len(timeline) - view.editing
         layout = lay_out(memo, context, snapshot, view, width, shape, max(0, table - 1))
-        listed = _processes(memo, snapshot, layout, context.row, width)
-        room = table - len(listed)
-        about_user = _user_rows(memo, snapshot, context, layout, width, room)
-        graphs = graph_rows(memo, snapshot, history, states, width, shape.tiles, GRAPH[view.graph])
+        frame = Frame(memo, snapshot, history, states, layout.view, width)
+        listed = _processes(frame, layout, context.row)
+        if layout.line_columns is None:
+            drawn = panel_rows(frame, shape.gpus.panels)
+        else:
+            drawn = gpu_rows(frame, layout.line_columns, shape.gpus)
+        about_user = _user_rows(frame, layout, context, table - len(listed))
         return Parts(
             layout,
-            header=[_header(memo, snapshot, view, width)],
+            header=[_header(frame)],
             host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
-            gpus=_filled(
-                _gpus(memo, snapshot, history, states, layout, width), width, shape.gpus.rows
-            ),
-            graphs=graphs,
-            rule=[_rule(memo, snapshot, history, states, layout, width)],
-            processes=_filled([*listed, *about_user], width, table),
+            gpus=exactly(drawn, width, shape.gpus.rows),
+            graphs=graph_rows(frame, shape.tiles),
+            rule=[_rule(frame, shape.gpus, layout)],
+            processes=exactly([*listed, *about_user], width, table),
             report=report,
             timeline=timeline,
-            footer=[_footer_of(memo, layout, width)],
+            footer=[memo(footer_row, footer_keys(frame.view, layout.entry), view.message, width)],
         )
 
 
@@ -212,56 +200,18 @@ def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, second: f
     return memo.by(key, gpu_state, history, gpu)
 
 
-def _header(memo: Memo, snapshot: Snapshot, view: View, width: int) -> Row:
-    moment = _moment(snapshot, view)
+def _header(frame: Frame) -> Row:
+    snapshot, width = frame.snapshot, frame.width
+    moment = _moment(snapshot, frame.view)
     # The header depends on the GPUs only through ``moment.age``.
     key = (int(snapshot.time), snapshot.host, snapshot.source, moment, width)
-    return memo.by(key, header_row, snapshot, moment, width)
+    return frame.memo.by(key, header_row, snapshot, moment, width)
 
 
-def _gpus(
-    memo: Memo,
-    snapshot: Snapshot,
-    history: History,
-    states: Mapping[str, Finding],
-    layout: Layout,
-    width: int,
-) -> list[Row]:
-    view, shape, columns = layout.view, layout.shape, layout.line_columns
-    assert shape is not None  # noqa: S101 - there are GPUs
-    graph = GRAPH[view.graph]
-    if columns is None:
-        height = shape.gpus.panels
-        return panel_rows(
-            memo, snapshot, history, states, width, height, view.gpu, graph, view.watched.gpus
-        )
-    top = view.gpus_top
-    return gpu_rows(
-        memo,
-        snapshot,
-        history,
-        states,
-        columns,
-        width,
-        shape.gpus,
-        top,
-        view.gpu,
-        graph,
-        view.watched.gpus,
-    )
-
-
-def _rule(
-    memo: Memo,
-    snapshot: Snapshot,
-    history: History,
-    states: Mapping[str, Finding],
-    layout: Layout,
-    width: int,
-) -> Row:
+def _rule(frame: Frame, shape: GpusShape, layout: Layout) -> Row:
     """The line between GPUs and processes."""
-    view, hidden = layout.view, layout.hidden_gpus
-    notes = (_on_gpu(layout), _counted_since(snapshot, history, view))
+    snapshot, view, hidden = frame.snapshot, frame.view, layout.hidden_gpus
+    notes = (_on_gpu(layout), _counted_since(snapshot, frame.history, view))
     scrolled = Scrolled(
         _narrowing_words(snapshot, view),
         len(layout.entries),
@@ -269,12 +219,12 @@ def _rule(
         layout.room,
         view.gpus_top,
         hidden - view.gpus_top,
-        _worst_hidden(snapshot, states, layout) if hidden else None,
+        _worst_hidden(frame, shape.in_sight) if hidden else None,
         tuple(filter(None, notes)),
         _narrowed_to(layout),
     )
-    key = (scrolled, width, rule_facts(snapshot), layout.shown, snapshot.processes)
-    return memo.by(key, rule_row, snapshot, layout.shown, scrolled, width)
+    key = (scrolled, frame.width, rule_facts(snapshot), layout.shown, snapshot.processes)
+    return frame.memo.by(key, rule_row, snapshot, layout.shown, scrolled, frame.width)
 
 
 def _narrowed_to(layout: Layout) -> str:
@@ -304,16 +254,13 @@ def _counted_since(snapshot: Snapshot, history: History, view: View) -> str:
     return f"GPU-HOURS since {moment_text(history.started, snapshot.time)}"
 
 
-def _worst_hidden(
-    snapshot: Snapshot, states: Mapping[str, Finding], layout: Layout
-) -> Field | None:
+def _worst_hidden(frame: Frame, shown: int) -> Field | None:
     """The state of the worst hidden GPU, if it is a warning or worse."""
-    assert layout.shape is not None  # noqa: S101 - there are GPUs
-    above, shown = layout.view.gpus_top, layout.shape.gpus.in_sight
+    above = frame.view.gpus_top
     worst: Finding | None = None
     index = line = 0
-    for gpu in snapshot.gpus:
-        state = states[gpu.uuid]
+    for gpu in frame.snapshot.gpus:
+        state = frame.states[gpu.uuid]
         in_sight = above <= line < above + shown
         if not in_sight and (worst is None or state.severity > worst.severity):
             worst, index = state, gpu.index
@@ -323,31 +270,21 @@ def _worst_hidden(
     return f"GPU {index}: {printable(worst.brief)}", STATE_STYLES[worst.severity]
 
 
-def _processes(
-    memo: Memo, snapshot: Snapshot, layout: Layout, context: RowContext, width: int
-) -> list[Row]:
+def _processes(frame: Frame, layout: Layout, context: RowContext) -> list[Row]:
     """The heading and the visible lines of the table."""
-    view = layout.view
-    return memo(
-        _table,
-        memo.part(process_row),
-        context,
-        view.order,
-        # The cursor may be on a GPU instead.
-        view.cursor if view.gpu is None else None,
-        None if layout.gpu is None else layout.gpu.index,
-        view.tags,
-        view.watched.processes,
-        view.shift,
-        width,
-        _empty_text(snapshot, layout, width),
-        load_word(snapshot.gpus),
-        layout.columns,
-        layout.headers,
-        view.table_top,
-        layout.room,
+    memo, snapshot, _, _, view, width = frame
+    gpu = layout.gpu
+    # The cursor may be on a GPU instead.
+    cursor = view.cursor if view.gpu is None else None
+    first_gpu = None if gpu is None else gpu.index
+    texts = load_word(snapshot.gpus), _empty_text(snapshot, layout, width)
+    key = (
+        *(context, view.order, cursor, first_gpu, view.tags, view.watched.processes, view.shift),
+        *(width, texts, layout.columns, layout.headers, view.table_top, layout.room),
         layout.entries,
     )
+    part = memo.part(process_row)
+    return memo.by(key, _table, part, layout, context, cursor, first_gpu, width, *texts)
 
 
 def _empty_text(snapshot: Snapshot, layout: Layout, width: int) -> str:
@@ -361,32 +298,26 @@ def _empty_text(snapshot: Snapshot, layout: Layout, width: int) -> str:
 
 def _table(
     memo: Memo,
+    layout: Layout,
     context: RowContext,
-    order: Sort,
     cursor: Key | None,
     first_gpu: int | None,
-    tags: frozenset[ProcessId],
-    watched: frozenset[ProcessId],
-    shift: int,
     width: int,
-    empty: str,
     load: str,
-    columns: tuple[Column, ...],
-    headers: Sequence[ColumnHeader],
-    top: int,
-    room: int,
-    entries: Sequence[TableEntry],
+    empty: str,
 ) -> list[Row]:
-    rows = [heading_row(headers, order, width, load)]
+    view, columns = layout.view, layout.columns
+    tags, watched = view.tags, view.watched.processes
+    rows = [heading_row(layout.headers, view.order, width, load)]
     if empty:
         return [*rows, fill([(f"  {empty}", "dim")], width)]
-    shown = entries[top : top + room]
+    shown = layout.entries[view.table_top : view.table_top + layout.room]
     for entry in shown:
         members = entry.processes
         tagged = bool(members) and all(process.id in tags for process in members)
         dimmed = first_gpu is not None and first_gpu not in entry.gpus
         awaited = bool(watched) and any(process.id in watched for process in members)
-        marks = RowMarks(entry.key == cursor, tagged, entry.branch, shift, dimmed, awaited)
+        marks = RowMarks(entry.key == cursor, tagged, entry.branch, view.shift, dimmed, awaited)
         if entry.user is not None:
             rows.append(user_row(entry.user, user_columns(width), width, marks))
         elif entry.job is not None:
@@ -396,11 +327,6 @@ def _table(
             rows.append(part(process_row, entry.process, columns, context, width, marks))
     memo.keep([entry.key for entry in shown])
     return rows
-
-
-def _footer_of(memo: Memo, layout: Layout, width: int) -> Row:
-    view = layout.view
-    return memo(footer_row, footer_keys(view, layout.entry), view.message, width)
 
 
 def _unless_well(state: Finding) -> Finding:
@@ -431,14 +357,7 @@ def _report_rows(view: View, width: int, room: int) -> list[Row]:
     return report_rows(view.reports, width, max(1, min(_MOST_REPORT_ROWS, room)))
 
 
-def _user_rows(
-    memo: Memo,
-    snapshot: Snapshot,
-    context: TableContext,
-    layout: Layout,
-    width: int,
-    height: int,
-) -> list[Row]:
+def _user_rows(frame: Frame, layout: Layout, context: TableContext, height: int) -> list[Row]:
     """The user under the cursor, or the first, in the rows that the list of users leaves."""
     if layout.view.listing is not Listing.USERS or not layout.entries:
         return []
@@ -447,7 +366,7 @@ def _user_rows(
         return []
     from gpumon.ui.view.user_charts import user_rows
 
-    return user_rows(memo, entry.user, snapshot, context, width, height)
+    return user_rows(frame.memo, entry.user, frame.snapshot, context, frame.width, height)
 
 
 def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:
@@ -456,8 +375,7 @@ def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:
         return []
     from gpumon.ui.view.timeline import timeline_row
 
-    playing, events, live = view.timeline.playing, view.timeline.events, view.timeline.live
-    return [timeline_row(playing, snapshot.time, events, width, live=live)]
+    return [timeline_row(view.timeline, snapshot.time, width)]
 
 
 def _moment(snapshot: Snapshot, view: View) -> Moment:
@@ -486,9 +404,3 @@ def _silence(snapshot: Snapshot) -> float | None:
         and (since := gpu.sampled_at or gpu.status_since) is not None
     ]
     return max(ages, default=None)
-
-
-def _filled(rows: list[Row], width: int, height: int) -> list[Row]:
-    """Append blank rows up to the height."""
-    blank = fill((), width)
-    return rows + [blank] * (height - len(rows))

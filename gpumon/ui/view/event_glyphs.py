@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.recording import EventKind
 
 if TYPE_CHECKING:
     from gpumon.text.cells import Field
 
-EVENT_GLYPHS = {
-    EventKind.CAME: "+",
-    EventKind.WENT: "-",
-    EventKind.FULL: "■",
-    EventKind.THROTTLED: "▼",
-    EventKind.ERROR: "✖",
+
+class EventSign(NamedTuple):
+    """How a kind of event is shown.
+
+    Attributes:
+        glyph: Its glyph.
+        style: Its style; that of processes is another one in each place, and empty here.
+        about: What has happened.
+        short: The same in a legend.
+    """
+
+    glyph: str
+    style: str
+    about: str
+    short: str
+
+
+EVENT_SIGNS = {
+    EventKind.CAME: EventSign("+", "", "a process came", "a process came"),
+    EventKind.WENT: EventSign("-", "", "a process went", "one went"),
+    EventKind.FULL: EventSign("■", "state.note", "a GPU's memory became full", "memory full"),
+    EventKind.THROTTLED: EventSign("▼", "state.warning", "a GPU was slowed down", "slowed down"),
+    EventKind.ERROR: EventSign(
+        "✖", "state.critical", "an error: an XID, a GPU lost or silent", "an error"
+    ),
 }
 """By increasing severity."""
 
 CAME_AND_WENT = "±"
 """The glyph of a cell in which processes came and others went."""
 
-EVENT_BITS = {kind: 1 << place for place, kind in enumerate(EVENT_GLYPHS)}
+EVENT_BITS = {kind: 1 << place for place, kind in enumerate(EVENT_SIGNS)}
 PROCESS_BITS = EVENT_BITS[EventKind.CAME] | EVENT_BITS[EventKind.WENT]
 
-_KINDS = tuple(EVENT_GLYPHS)
-_STYLES = {
-    EventKind.FULL: "state.note",
-    EventKind.THROTTLED: "state.warning",
-    EventKind.ERROR: "state.critical",
-}
+_BY_BIT = tuple(EVENT_SIGNS.values())
 
 
 def event_field(bits: int, process_style: str, prefix: str = "") -> Field:
@@ -42,6 +56,5 @@ def event_field(bits: int, process_style: str, prefix: str = "") -> Field:
     """
     if bits == PROCESS_BITS:
         return CAME_AND_WENT, process_style
-    kind = _KINDS[bits.bit_length() - 1]
-    style = _STYLES.get(kind)
-    return EVENT_GLYPHS[kind], process_style if style is None else f"{prefix}{style}"
+    sign = _BY_BIT[bits.bit_length() - 1]
+    return sign.glyph, f"{prefix}{sign.style}" if sign.style else process_style

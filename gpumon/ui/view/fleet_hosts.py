@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gpumon.findings import FindingKind, Severity
+from gpumon.findings import Severity
 from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle
 from gpumon.text.formatting import (
@@ -20,7 +21,7 @@ from gpumon.text.formatting import (
     memory_size,
     printable,
 )
-from gpumon.ui.view.gpu_text import GLYPHS, STATE_STYLES, state_glyph
+from gpumon.ui.view.gpu_text import GLYPHS, MORE_THAN_MEMORY, STATE_STYLES, state_glyph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,7 +115,6 @@ HOST_COLUMNS: tuple[HostColumn, ...] = (
         "GPU memory in use, of all there is.",
         lambda host: host.memory_used,
         11,
-        descends=True,
     ),
     HostColumn(
         "user",
@@ -161,19 +161,7 @@ def host_columns(hosts: Sequence[HostSummary], width: int) -> tuple[HostColumn, 
             left -= max(0, more)
     if "memory_used" in kept and left > _BAR:
         kept["memory_used"] += _BAR + 1
-    return tuple(_sized(one, kept[one.key]) for one in HOST_COLUMNS if one.key in kept)
-
-
-def _sized(column: HostColumn, width: int) -> HostColumn:
-    return HostColumn(
-        column.key,
-        column.label,
-        column.about,
-        column.value,
-        width,
-        column.left,
-        column.descends,
-    )
+    return tuple(replace(one, width=kept[one.key]) for one in HOST_COLUMNS if one.key in kept)
 
 
 def age_text(host: HostSummary, now: float, interval: float) -> str:
@@ -204,7 +192,6 @@ def host_row(
     age: str,
     status: str,
     width: int,
-    *,
     cursor: bool,
 ) -> Row:
     """One host.
@@ -265,7 +252,7 @@ def _cells(host: HostSummary, width: int) -> list[Field]:
 def _cell(gpu: GpuSummary) -> Field:
     """One GPU in one cell: a sign if something is wrong, else its memory and its load."""
     severity = gpu.state.severity
-    if severity >= Severity.WARNING or gpu.state.kind in _SIGNED:
+    if severity >= Severity.WARNING or gpu.state.kind in MORE_THAN_MEMORY:
         return state_glyph(gpu.state), STATE_STYLES[severity]
     if gpu.free:
         return GLYPHS[Severity.GOOD], STATE_STYLES[Severity.GOOD]
@@ -276,16 +263,6 @@ def _cell(gpu: GpuSummary) -> Field:
         return level, "bar.stale" if gpu.load is None else "state.note"
     # In the hue of memory: that of utilisation is the one of free GPUs in most themes.
     return level, bar_style("bar.memory", gpu.load)
-
-
-_SIGNED = (
-    FindingKind.RESERVED,
-    FindingKind.UNATTRIBUTED,
-    FindingKind.ASLEEP,
-    FindingKind.NO_PERMISSION,
-    FindingKind.OLD,
-)
-"""States below a warning that say more than the memory does."""
 
 
 def _state_field(host: HostSummary, status: str, width: int) -> Field:
@@ -338,14 +315,23 @@ def _users(host: HostSummary, width: int) -> str:
     ]
     if not texts or not host.is_live:
         return " " * width
-    for shown in range(len(texts), 0, -1):
-        rest = len(texts) - shown
-        text = ", ".join(texts[:shown]) + (f" +{rest}" if rest else "")
-        if cell_width(text) <= width:
-            return fit(text, width)
+    text = names_within(texts, width)
+    if cell_width(text) <= width:
+        return fit(text, width)
     name = _user_name(host.users[0].user)
     rest_text = f" +{len(texts) - 1}" if len(texts) > 1 else ""
     return fit(fit(name, min(cell_width(name), width - len(rest_text))) + rest_text, width)
+
+
+def names_within(names: Sequence[str], width: int) -> str:
+    """The names that fit, but at least one, and how many others there are."""
+    text = ""
+    for shown in range(len(names), 0, -1):
+        rest = len(names) - shown
+        text = ", ".join(names[:shown]) + (f" +{rest}" if rest else "")
+        if cell_width(text) <= width:
+            break
+    return text
 
 
 def _size(size: int | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.ui.view.fleet_hosts import host_columns
+from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, host_columns
 from gpumon.ui.view.fleet_lists import entries_of, user_columns
 from gpumon.ui.view.fleet_view import FleetListing, with_list
 from gpumon.ui.view.process_table import visible_columns
@@ -33,14 +33,8 @@ HOST_WIDTH = 12
 """Cells of the host in the list of processes."""
 
 
-class HostHeader(Struct, frozen=True):
-    """The column of the host before those of a process; see ``ColumnHeader``."""
-
-    key: str = "host"
-    label: str = "HOST"
-    width: int = HOST_WIDTH
-    left: bool = True
-    descends: bool = False
+HOST_HEADER = replace(HOST_COLUMNS[0], width=HOST_WIDTH)
+"""The column of the host before those of a process."""
 
 
 class FleetLayout(Struct, frozen=True):
@@ -110,16 +104,7 @@ def lay_out(
     width: int,
     height: int,
 ) -> FleetLayout:
-    """List the lines, and bring the view within bounds.
-
-    Args:
-        memo: Caches the list.
-        hosts: The hosts.
-        view: The view.
-        now: The current time.
-        width: Cells.
-        height: Rows.
-    """
+    """List the lines, and bring the view within bounds; the memo keeps the list."""
     room = max(1, height - _CHROME - view.editing)
     listed = view.current
     by_host = view.listing is FleetListing.HOSTS
@@ -132,7 +117,7 @@ def lay_out(
         most = max(1, (width + GUTTER) // (_LEAST_HOST + GUTTER))
         beside = min(most, -(-len(entries) // room))
     columns = visible_columns(max(1, width - HOST_WIDTH - 1), view.columns)
-    headers: Sequence[ColumnHeader] = (HostHeader(), *columns)
+    headers: Sequence[ColumnHeader] = (HOST_HEADER, *columns)
     of_hosts: tuple[HostColumn, ...] = ()
     if by_host:
         line_width = (width - GUTTER * (beside - 1)) // beside

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.filters.language import Facts
+from gpumon.filters.language import Facts, parse
 from gpumon.fleet.fleet import Owner
+from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.text.cells import Field, Row, fill, restyle
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -20,17 +21,17 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
-from gpumon.ui.view.fleet_hosts import HOST_COLUMNS
-from gpumon.ui.view.fleet_view import FleetListing, host_filter, process_filter
-from gpumon.ui.view.group_rows import USER_COLUMNS
-from gpumon.ui.view.process_table import RowContext, in_order, sort_processes
+from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, names_within
+from gpumon.ui.view.fleet_view import FleetListing
+from gpumon.ui.view.group_rows import USER_COLUMNS, UserColumn, fitting_columns
+from gpumon.ui.view.process_table import RowContext, by_pid, in_order, sort_value, whole_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.findings.groups import UserUse
     from gpumon.fleet.summary import HostSummary
-    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess
     from gpumon.ui.view.fleet_view import FleetKey, FleetView
     from gpumon.ui.view.process_table import Sort
 
@@ -73,23 +74,9 @@ class FleetEntry(Struct, frozen=True):
     process: GpuProcess | None = None
 
 
-class FleetUserColumn(Struct, frozen=True):
-    """A column of the list of users; see ``UserColumn``."""
-
-    key: str
-    label: str
-    width: int
-    about: str
-    text: Callable[[FleetUser], str]
-    value: Callable[[FleetUser], object]
-    style: str = ""
-    left: bool = False
-    descends: bool = True
-
-
 _ABOUT = {column.key: column.about for column in USER_COLUMNS}
-FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
-    FleetUserColumn(
+FLEET_USER_COLUMNS: tuple[UserColumn[FleetUser], ...] = (
+    UserColumn(
         "user",
         "USER",
         14,
@@ -100,7 +87,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         left=True,
         descends=False,
     ),
-    FleetUserColumn(
+    UserColumn(
         "gpu",
         "GPUS",
         5,
@@ -108,7 +95,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: number(use.gpus),
         lambda use: use.gpus,
     ),
-    FleetUserColumn(
+    UserColumn(
         "memory_used",
         "GPU-MEM",
         8,
@@ -117,7 +104,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: use.memory,
         "strong",
     ),
-    FleetUserColumn(
+    UserColumn(
         "idle",
         "IDLE-MEM",
         9,
@@ -126,7 +113,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: use.idle_memory,
         "state.note",
     ),
-    FleetUserColumn(
+    UserColumn(
         "processes",
         "PROCS",
         6,
@@ -135,7 +122,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: use.processes,
         "dim",
     ),
-    FleetUserColumn(
+    UserColumn(
         "age",
         "LONGEST",
         8,
@@ -144,7 +131,7 @@ FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
         lambda use: use.longest,
         "dim",
     ),
-    FleetUserColumn(
+    UserColumn(
         "host",
         "HOSTS",
         0,
@@ -161,7 +148,7 @@ def entries_of(hosts: Sequence[HostSummary], view: FleetView, now: float) -> lis
     """The lines of the current list that pass its filter, sorted."""
     listed = view.current
     if view.listing is FleetListing.HOSTS:
-        selection = host_filter(listed.filter)
+        selection = parse(listed.filter, HOSTS)
         shown = [host for host in hosts if selection.matches(host, now)]
         return [FleetEntry(host.name, host) for host in _sorted_hosts(shown, listed.sort)]
     if view.listing is FleetListing.USERS:
@@ -192,65 +179,37 @@ def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> Flee
     ages = [use.longest for use in seen if use.longest is not None]
     return FleetUser(
         user,
-        _sum(use.gpus if isinstance(use, Owner) else len(use.gpus) for _, use in uses),
+        whole_sum(use.gpus if isinstance(use, Owner) else len(use.gpus) for _, use in uses),
         sum(use.processes for use in seen) if seen else None,
-        _sum(use.memory for _, use in uses),
-        _sum(use.idle_memory for _, use in uses),
+        whole_sum(use.memory for _, use in uses),
+        whole_sum(use.idle_memory for _, use in uses),
         tuple(name for name, _ in by_memory),
         max(ages, default=None),
     )
 
 
-def _sum(amounts: Iterable[int | None]) -> int | None:
-    """The sum; ``None`` if any amount is unknown."""
-    total = 0
-    for amount in amounts:
-        if amount is None:
-            return None
-        total += amount
-    return total
-
-
 def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[FleetEntry]:
     """The processes of all live hosts: sorted on each, then all together."""
-    selection = process_filter(text) if text.strip() else None
-    found: list[tuple[HostSummary, RowContext, GpuProcess]] = []
+    selection = parse(text, FLEET_PROCESSES) if text.strip() else None
+    # The process, its host, and the value that it is sorted by, with the facts of its host.
+    found: list[tuple[GpuProcess, HostSummary, object]] = []
     for host in hosts:
         snapshot = host.state.snapshot
         if not host.is_live or snapshot is None:
             continue
         context = row_context(host)
-        facts = Facts(context.now, _seconds(context), context.idle_after, host.name)
+        facts = Facts(context.now, context.idle_seconds, context.idle_after, host.name)
+        value_of = None if sort.column == "host" else sort_value(sort.column, context)
         found += [
-            (host, context, process)
+            (process, host, host.place if value_of is None else value_of(process))
             for process in snapshot.processes
             if selection is None or selection.matches(process, facts)
         ]
-    if sort.column == "host":
-        found.sort(key=lambda one: one[0].place, reverse=sort.descending)
-    else:
-        found = _sorted_processes(found, sort)
-    return [FleetEntry((host.name, one.id), host, process=one) for host, _, one in found]
-
-
-def _sorted_processes(
-    found: Sequence[tuple[HostSummary, RowContext, GpuProcess]], sort: Sort
-) -> list[tuple[HostSummary, RowContext, GpuProcess]]:
-    """Sort by a column of processes, each with the facts of its host."""
-    owner = {id(process): (host, context) for host, context, process in found}
-
-    def idle(process: GpuProcess) -> float | None:
-        interval = owner[id(process)][1].idle(process.id)
-        return None if interval is None else interval.seconds
-
-    processes = [process for _, _, process in found]
-    if sort.column == "idle":
-        ranked = in_order(processes, idle, descending=sort.descending)
-    else:
-        # The clocks of hosts agree, so one moment serves for the ages of all.
-        now = max((context.now for _, context, _ in found), default=0.0)
-        ranked = sort_processes(processes, sort, RowContext(now))
-    return [(*owner[id(process)], process) for process in ranked]
+    # Rows alike in these two stay with their host.
+    if sort.column not in {"host", "idle"}:
+        found.sort(key=lambda one: by_pid(one[0]))
+    ranked = in_order(found, lambda one: one[2], descending=sort.descending)
+    return [FleetEntry((host.name, one.id), host, process=one) for one, host, _ in ranked]
 
 
 def row_context(host: HostSummary) -> RowContext:
@@ -266,32 +225,16 @@ def row_context(host: HostSummary) -> RowContext:
     )
 
 
-def _seconds(context: RowContext) -> Callable[[ProcessId], float | None]:
-    def idle(process: ProcessId) -> float | None:
-        interval = context.idle(process)
-        return None if interval is None else interval.seconds
-
-    return idle
-
-
-def user_columns(width: int) -> tuple[FleetUserColumn, ...]:
+def user_columns(width: int) -> tuple[UserColumn[FleetUser], ...]:
     """The columns that fit; the last one is always there."""
-    left = width - 10
-    columns = []
-    for column in FLEET_USER_COLUMNS:
-        left -= column.width + 1
-        if left >= 0 or not column.width:
-            columns.append(column)
-    return tuple(columns)
+    return fitting_columns(FLEET_USER_COLUMNS, width - 10)
 
 
-def user_row(
-    use: FleetUser, columns: Sequence[FleetUserColumn], width: int, *, cursor: bool
-) -> Row:
+def user_row(use: FleetUser, width: int, cursor: bool) -> Row:
     """One user."""
     fields: list[Field] = [("▸" if cursor else " ", "")]
     left = width - 1
-    for column in columns:
+    for column in user_columns(width):
         size = column.width or max(0, left)
         text = _host_names(use.hosts, size) if not column.width else column.text(use)
         fields += [((fit if column.left else fit_right)(text, size), column.style), (" ", "")]
@@ -301,10 +244,6 @@ def user_row(
 
 
 def _host_names(hosts: Sequence[str], width: int) -> str:
-    """The names that fit, and how many others there are."""
-    for shown in range(len(hosts), 0, -1):
-        rest = len(hosts) - shown
-        text = ", ".join(map(printable, hosts[:shown])) + (f" +{rest}" if rest else "")
-        if cell_width(text) <= width or shown == 1:
-            return f"{len(hosts)}: {text}" if cell_width(text) + 5 <= width else text
-    return ""
+    """How many hosts there are, and the names that fit."""
+    text = names_within([printable(host) for host in hosts], width)
+    return f"{len(hosts)}: {text}" if text and cell_width(text) + 5 <= width else text

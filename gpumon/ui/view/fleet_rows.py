@@ -13,10 +13,10 @@ from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import cell_width, counted, fit, memory_size, printable
 from gpumon.ui.view.fleet_hosts import age_text, host_row, host_sentence, status_text
 from gpumon.ui.view.fleet_layout import GUTTER, HOST_WIDTH, FleetLayout, lay_out
-from gpumon.ui.view.fleet_lists import row_context, user_columns, user_row
+from gpumon.ui.view.fleet_lists import row_context, user_row
 from gpumon.ui.view.fleet_view import FleetListing
-from gpumon.ui.view.footer_keys import ALWAYS
-from gpumon.ui.view.header_footer import footer_row, interval_text
+from gpumon.ui.view.footer_keys import ALWAYS, COMMANDS, FILTERING, SELECT, SORT
+from gpumon.ui.view.header_footer import first_fitting, footer_row, interval_text
 from gpumon.ui.view.key_names import footer_key, keycap
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.process_table import heading_row, process_row
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.fleet.summary import HostSummary
-    from gpumon.ui.view.fleet_hosts import HostColumn
-    from gpumon.ui.view.fleet_lists import FleetEntry, FleetUser
+    from gpumon.ui.view.fleet_lists import FleetEntry
     from gpumon.ui.view.fleet_view import FleetView
     from gpumon.ui.view.key_names import FooterKey
     from gpumon.ui.view.process_table import ColumnHeader, Sort
@@ -44,10 +43,6 @@ class FleetParts(Struct, frozen=True):
     lines: list[Row]
     rule: list[Row]
     footer: list[Row]
-
-    def all(self) -> list[Row]:
-        """All rows of the screen."""
-        return [*self.header, *self.lines, *self.rule, *self.footer]
 
 
 class FleetPicture:
@@ -117,13 +112,9 @@ def header_row(sums: FleetTotals, source: str, second: int, interval: float, wid
     ]
     room = width - row_width(left) - row_width(right)
     # Without a live host nothing is known of their GPUs.
-    for line in _SUMS if sums.live else ("hosts",):
-        fields = [field for name in line.split() for field in parts[name]]
-        if row_width(fields) <= room:
-            left += fields
-            room -= row_width(fields)
-            break
-    return fill([*left, (" " * max(0, room), "header"), *right], width, "header")
+    middle = first_fitting(_SUMS if sums.live else ("hosts",), parts, room)
+    gap = (" " * max(0, room - row_width(middle)), "header")
+    return fill([*left, *middle, gap, *right], width, "header")
 
 
 def _lines(memo: Memo, layout: FleetLayout, now: float) -> list[Row]:
@@ -175,29 +166,14 @@ def _line(memo: Memo, layout: FleetLayout, entry: FleetEntry, now: float) -> Row
     view = layout.view
     cursor = entry.key == view.current.cursor
     if entry.user is not None:
-        return memo(_user_line, entry.user, layout.width, cursor)
+        return memo(user_row, entry.user, layout.width, cursor)
     assert entry.host is not None  # noqa: S101 - lines of hosts and processes have one
     if entry.process is not None:
         # The texts of a process change with its host's samples.
         key = (entry.host, entry.process, layout.columns, layout.width, cursor)
         return memo.by(key, _process_line, layout, entry, cursor)
     texts = age_text(entry.host, now, view.interval), status_text(entry.host, now)
-    return memo(_host_line, entry.host, layout.host_columns, *texts, layout.line_width, cursor)
-
-
-def _host_line(
-    host: HostSummary,
-    headers: Sequence[HostColumn],
-    age: str,
-    status: str,
-    width: int,
-    cursor: bool,
-) -> Row:
-    return host_row(host, headers, age, status, width, cursor=cursor)
-
-
-def _user_line(use: FleetUser, width: int, cursor: bool) -> Row:
-    return user_row(use, user_columns(width), width, cursor=cursor)
+    return memo(host_row, entry.host, layout.host_columns, *texts, layout.line_width, cursor)
 
 
 def _process_line(layout: FleetLayout, entry: FleetEntry, cursor: bool) -> Row:
@@ -258,8 +234,6 @@ def _rule(text: str, about: str, shown: str, width: int) -> Row:
     return fill([*fields, (line, "rule"), (shown, "dim")], width, "rule")
 
 
-_SELECT = footer_key("previous_line", "next_line")
-_SORT = footer_key("sort_before", "sort_next", label="sort")
 _FIRST = (
     footer_key("sort_free", label="free first"),
     footer_key("sort_state", label="sick first"),
@@ -272,9 +246,9 @@ def fleet_keys(layout: FleetLayout) -> tuple[FooterKey, ...]:
     if view.dialog_open:
         return ()
     if view.editing:
-        return (footer_key("open", label="keep"), footer_key("clear", label="drop"), _SELECT)
+        return FILTERING
     users, processes = FleetListing.USERS, FleetListing.PROCESSES
-    chosen = [_SELECT] if layout.entry is None else [footer_key("open")]
+    chosen = [SELECT] if layout.entry is None else [footer_key("open")]
     found = [] if view.listing is users else [footer_key("filter")]
     return (
         *ALWAYS,
@@ -283,7 +257,7 @@ def fleet_keys(layout: FleetLayout) -> tuple[FooterKey, ...]:
         footer_key("users", on=view.listing is users),
         footer_key("change_side", label="processes", on=view.listing is processes),
         *(_FIRST if view.listing is FleetListing.HOSTS else ()),
-        _SORT,
+        SORT,
         footer_key("theme"),
-        footer_key("palette", label="commands"),
+        COMMANDS,
     )

@@ -1,20 +1,21 @@
 """Pure functions that return the next view of a fleet, one for each key or click that changes it.
 
-Each takes the view and the layout of the last drawing, which the key refers to.
+Each takes the view and the layout of the last drawing, which the key refers to. Some also return a
+message for the footer, shown for a few seconds; the empty message removes the one before.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS
-from gpumon.ui.view.fleet_layout import HostHeader
+from gpumon.ui.view.fleet_layout import HOST_HEADER
 from gpumon.ui.view.fleet_lists import FLEET_USER_COLUMNS
 from gpumon.ui.view.fleet_view import FleetListing, with_list
-from gpumon.ui.view.process_table import Sort
+from gpumon.ui.view.process_table import column_beside, next_sort
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,18 +23,6 @@ if TYPE_CHECKING:
     from gpumon.ui.view.fleet_layout import FleetLayout
     from gpumon.ui.view.fleet_view import FleetView
     from gpumon.ui.view.process_table import ColumnHeader
-
-
-class FleetUpdate(NamedTuple):
-    """The next view, and a message for the footer.
-
-    Attributes:
-        view: The view.
-        message: Shown for a few seconds; empty removes the message.
-    """
-
-    view: FleetView
-    message: str
 
 
 def move(view: FleetView, layout: FleetLayout, step: int) -> FleetView:
@@ -99,10 +88,10 @@ def narrow(view: FleetView, text: str) -> FleetView:
     return with_list(view, replace(view.current, filter=text, top=0, follows_cursor=True))
 
 
-def narrow_to_user(view: FleetView, user: str | None) -> FleetView | FleetUpdate:
+def narrow_to_user(view: FleetView, user: str | None) -> FleetView | tuple[FleetView, str]:
     """Show the processes of a user; ``None`` is an unknown user."""
     if user is None:
-        return FleetUpdate(view, "whose these are is not visible there")
+        return view, "whose these are is not visible there"
     quoted = user.replace('"', '""')
     text = f"user={user}" if user.isalnum() else f'user="{quoted}"'
     return narrow(replace(view, listing=FleetListing.PROCESSES, message=""), text)
@@ -125,34 +114,26 @@ def _headers(listing: FleetListing) -> Sequence[ColumnHeader]:
         return HOST_COLUMNS
     if listing is FleetListing.USERS:
         return FLEET_USER_COLUMNS
-    return (HostHeader(), *COLUMN.values())
+    return HOST_HEADER, *COLUMN.values()
 
 
-def sort(view: FleetView, _: FleetLayout, column: str) -> FleetUpdate:
+def sort(view: FleetView, _: FleetLayout, column: str) -> tuple[FleetView, str]:
     """Sort by a column; if the list is sorted by it already, reverse the order."""
     listed = view.current
     chosen = next((one for one in _headers(view.listing) if one.key == column), None)
     if chosen is None:
         label = COLUMN[column].label if column in COLUMN else column.upper()
-        return FleetUpdate(view, f"{label} is no column of {view.listing.value}")
-    same = column == listed.sort.column
-    descending = not listed.sort.descending if same else chosen.descends
-    order = Sort(column, descending)
-    words = "descending" if descending else "ascending"
-    after = with_list(view, replace(listed, sort=order, follows_cursor=True))
-    return FleetUpdate(after, f"sorted by {chosen.label}, {words}")
+        return view, f"{label} is no column of {view.listing.value}"
+    order, message = next_sort(listed.sort, chosen)
+    return with_list(view, replace(listed, sort=order, follows_cursor=True)), message
 
 
-def sort_step(view: FleetView, layout: FleetLayout, step: int) -> FleetView | FleetUpdate:
+def sort_step(view: FleetView, layout: FleetLayout, step: int) -> FleetView | tuple[FleetView, str]:
     """Sort by the next visible column, or by the one before."""
-    keys = [column.key for column in layout.headers]
-    if not keys:
-        return view
-    column = view.current.sort.column
-    at = keys.index(column) if column in keys else -1
-    return sort(view, layout, keys[(at + step) % len(keys)])
+    column = column_beside(layout.headers, view.current.sort, step)
+    return view if column is None else sort(view, layout, column)
 
 
-def reverse(view: FleetView, layout: FleetLayout) -> FleetUpdate:
+def reverse(view: FleetView, layout: FleetLayout) -> tuple[FleetView, str]:
     """Reverse the order."""
     return sort(view, layout, view.current.sort.column)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.config.columns import DEFAULT_COLUMNS
-from gpumon.filters.language import parse
-from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.model.processes import ProcessId
 from gpumon.ui.view.process_table import Sort
-
-if TYPE_CHECKING:
-    from gpumon.fleet.terms import FleetProcessFilter, HostFilter
+from gpumon.ui.view.view import ScreenView
 
 FleetKey: TypeAlias = str | tuple[str, ProcessId]
 """Identifies a line: the name of a host or of a user, or a process with its host."""
@@ -48,7 +43,7 @@ class ListView(Struct, frozen=True):
     follows_cursor: bool = True
 
 
-class FleetView(Struct, frozen=True):
+class FleetView(ScreenView, frozen=True):
     """What the user has chosen to see; the functions of ``fleet_update`` return the next view.
 
     Attributes:
@@ -58,9 +53,6 @@ class FleetView(Struct, frozen=True):
         users: That of the list of users.
         processes: That of the list of processes.
         columns: Keys of the columns of processes.
-        editing: Whether the filter line is open.
-        dialog_open: Whether a dialog, with keys of its own, is on top.
-        message: Replaces the keys in the footer.
     """
 
     interval: float
@@ -69,32 +61,14 @@ class FleetView(Struct, frozen=True):
     users: ListView = ListView(Sort("memory_used"))
     processes: ListView = ListView(Sort("memory_used"))
     columns: tuple[str, ...] = DEFAULT_COLUMNS
-    editing: bool = False
-    dialog_open: bool = False
-    message: str = ""
 
     @property
     def current(self) -> ListView:
         """The state of the current list."""
-        return {
-            FleetListing.HOSTS: self.hosts,
-            FleetListing.USERS: self.users,
-            FleetListing.PROCESSES: self.processes,
-        }[self.listing]
+        listed: ListView = getattr(self, self.listing.value)
+        return listed
 
 
 def with_list(view: FleetView, listed: ListView) -> FleetView:
     """The view with another state of the current list."""
     return replace(view, **{view.listing.value: listed})
-
-
-@lru_cache(maxsize=4)
-def host_filter(text: str) -> HostFilter:
-    """The filter of hosts with a valid text."""
-    return parse(text, HOSTS)
-
-
-@lru_cache(maxsize=4)
-def process_filter(text: str) -> FleetProcessFilter:
-    """The filter of processes with a valid text."""
-    return parse(text, FLEET_PROCESSES)

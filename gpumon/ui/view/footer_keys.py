@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpumon.ui.view.table_entries import TableEntry
     from gpumon.ui.view.view import View
 
-_SELECT = footer_key("previous_line", "next_line")
+SELECT = footer_key("previous_line", "next_line")
 _TIME_KEYS = (
     footer_key("step_back", "step_on", label="step"),
     footer_key("back_10s", "on_10s", label="10s"),
@@ -24,12 +24,12 @@ _TIME_KEYS = (
 )
 ALWAYS = (footer_key("quit"), footer_key("help"))
 _ON_GPU = (footer_key("quit"), footer_key("help", label="why"))
-_FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), _SELECT)
+FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), SELECT)
 _DETAILS = footer_key("open", label="details")
 _WHEN_ENDED = "tell when ended"
 _SIDE = footer_key("change_side", label="processes")
-_SORT = footer_key("sort_before", "sort_next", label="sort")
-_COMMANDS = footer_key("palette", label="commands")
+SORT = footer_key("sort_before", "sort_next", label="sort")
+COMMANDS = footer_key("palette", label="commands")
 _LISTINGS = (Listing.USERS, Listing.TREE, Listing.JOBS)
 
 
@@ -38,14 +38,14 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     if view.dialog_open:
         return ()
     if view.editing:
-        return _FILTERING
+        return FILTERING
     if view.timeline is not None:
         play = footer_key("pause", label="hold" if view.timeline.playing.playing else "play")
         end = footer_key("last_line", label="now" if view.timeline.live else "last")
         return (*ALWAYS, play, footer_key("first_line"), end, *_TIME_KEYS)
     gpu, listing = view.gpu, view.listing
     entry = entry if gpu is None else None
-    keys = [] if entry is not None or gpu is not None else [_SELECT]
+    keys = [] if entry is not None or gpu is not None else [SELECT]
     if not view.readonly and (view.tags or (entry is not None and entry.processes)):
         keys.append(footer_key("end"))
     narrowed = view.narrowing.gpu is not None
@@ -75,12 +75,12 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     else:
         more += [*lists[:2], *past, *lists[2:]]
         more += [only_user] if gpu is None and only_user.on else []
-    more += [footer_key("mine", on=view.narrowing.mine is not None), _SORT]
+    more += [footer_key("mine", on=view.narrowing.mine is not None), SORT]
     more += [footer_key("pause", on=view.paused)]
     more += [] if entry is None else [footer_key("copy")]
     more += [footer_key("graph")] if view.graph_fits else []
     more += [footer_key("alerts", on=view.unread > 0)]
-    more += [footer_key("host_strip", on=view.host_strip), footer_key("theme"), _COMMANDS]
+    more += [footer_key("host_strip", on=view.host_strip), footer_key("theme"), COMMANDS]
     # What is on is in sight on a narrow terminal too.
     always = ALWAYS if gpu is None else _ON_GPU
     return (*always, *keys, *sorted(more, key=lambda one: not one.on))

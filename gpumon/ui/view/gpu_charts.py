@@ -6,7 +6,6 @@ They are drawn with ``braille`` of ``text.cells``: a chart of 98 by 11 cells tak
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -26,7 +25,7 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.units import degree, degrees, memory_units
-from gpumon.ui.view.chart_plot import EDGE, Scale, Span, event_bits, legend, plot
+from gpumon.ui.view.chart_plot import EDGE, Scale, event_bits, legend, plot, span_until
 from gpumon.ui.view.gpu_text import rate
 
 if TYPE_CHECKING:
@@ -97,24 +96,38 @@ def _of(value: str, whole: str, unit: str) -> tuple[str, ...]:
     return value, "" if value == UNKNOWN else f"/{whole}{unit}" if whole != UNKNOWN else unit
 
 
-def _links(received: float | None, sent: float | None) -> tuple[str, ...]:
-    return f"▲ in {rate(received):>4}", f"  ▼ out {rate(sent):>4}", "  a second"
-
-
-def _rate_label(value: float) -> str:
-    return rate(value).replace(".0", "")
-
-
-_CHARTS = (
-    _Chart(
-        "utilisation",
-        ("utilization_gpu",),
-        ("graph.util",),
-        lambda gpu: _of(number(gpu.utilization_gpu), UNKNOWN, " %"),
+def _percent_chart(label: str, field: str, style: str, *, optional: bool = False) -> _Chart:
+    return _Chart(
+        label,
+        (field,),
+        (style,),
+        lambda gpu: _of(number(getattr(gpu, field)), UNKNOWN, " %"),
         lambda value: f"{value:.0f}%",
         top=lambda _: 100.0,
         zero=" %",
-    ),
+        optional=optional,
+    )
+
+
+def _traffic_chart(label: str, received: str, sent: str) -> _Chart:
+    return _Chart(
+        label,
+        (received, sent),
+        ("graph.memory", "graph.util"),
+        lambda gpu: (
+            f"▲ in {rate(getattr(gpu, received)):>4}",
+            f"  ▼ out {rate(getattr(gpu, sent)):>4}",
+            "  a second",
+        ),
+        lambda value: rate(value).replace(".0", ""),
+        peak=rate,
+        unit=None,
+        zero=" a second",
+    )
+
+
+_CHARTS = (
+    _percent_chart("utilisation", "utilization_gpu", "graph.util"),
     _Chart(
         "memory",
         ("memory_used",),
@@ -144,26 +157,8 @@ _CHARTS = (
         limit=lambda gpu: gpu.temperature_slowdown,
         convert=degrees,
     ),
-    _Chart(
-        "SMs active",
-        ("sm_active",),
-        ("graph.util",),
-        lambda gpu: _of(number(gpu.sm_active), UNKNOWN, " %"),
-        lambda value: f"{value:.0f}%",
-        top=lambda _: 100.0,
-        zero=" %",
-        optional=True,
-    ),
-    _Chart(
-        "DRAM",
-        ("dram_active",),
-        ("graph.memory",),
-        lambda gpu: _of(number(gpu.dram_active), UNKNOWN, " %"),
-        lambda value: f"{value:.0f}%",
-        top=lambda _: 100.0,
-        zero=" %",
-        optional=True,
-    ),
+    _percent_chart("SMs active", "sm_active", "graph.util", optional=True),
+    _percent_chart("DRAM", "dram_active", "graph.memory", optional=True),
     _Chart(
         "SM clock",
         ("clock_sm",),
@@ -172,26 +167,8 @@ _CHARTS = (
         lambda value: f"{value:.0f}",
         top=lambda gpu: gpu.clock_sm_max,
     ),
-    _Chart(
-        "PCIe",
-        ("pcie_rx", "pcie_tx"),
-        ("graph.memory", "graph.util"),
-        lambda gpu: _links(gpu.pcie_rx, gpu.pcie_tx),
-        _rate_label,
-        peak=rate,
-        unit=None,
-        zero=" a second",
-    ),
-    _Chart(
-        "NVLink",
-        ("nvlink_rx", "nvlink_tx"),
-        ("graph.memory", "graph.util"),
-        lambda gpu: _links(gpu.nvlink_rx, gpu.nvlink_tx),
-        _rate_label,
-        peak=rate,
-        unit=None,
-        zero=" a second",
-    ),
+    _traffic_chart("PCIe", "pcie_rx", "pcie_tx"),
+    _traffic_chart("NVLink", "nvlink_rx", "nvlink_tx"),
 )
 
 
@@ -426,8 +403,7 @@ def _drawn(
 def _draw(chart: _Chart, source: _ChartSource, width: int, height: int, times: bool) -> _DrawnChart:
     gpu, history, seconds, events = source
     dots = _dots(width)
-    bucket = seconds / dots
-    span = Span((math.floor(history.now / bucket) - dots + 1) * bucket, seconds)
+    span = span_until(history.now, seconds, dots)
     curves = [
         [
             _converted(chart, value)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from gpumon.text.cells import Field, Row, braille, fill, row_width
+from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import fit_right
 from gpumon.ui.view.gpu_text import STATE_STYLES, is_stale, state_glyph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpumon.findings import Finding
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
+    from gpumon.ui.view.frame import Frame
     from gpumon.ui.view.graph_choices import Graph
-    from gpumon.ui.view.memo import Memo
 
 _LEAST_WIDTH = 140
 """A narrower terminal has only the small graphs in the table."""
@@ -26,13 +23,7 @@ _GAP = 2
 
 
 def tile_height(gpus: int, width: int, room: int) -> int:
-    """Height of each graph with its title; 0 if the graphs do not fit.
-
-    Args:
-        gpus: Number of GPUs.
-        width: Cells of the terminal.
-        room: Rows for all graphs.
-    """
+    """Height of each graph with its title, if all have that many rows; 0 if they do not fit."""
     if width < _LEAST_WIDTH or not _LEAST_GPUS <= gpus <= _MOST_GPUS:
         return 0
     height = room // -(-gpus // _ACROSS)
@@ -44,28 +35,17 @@ def tiles_rows(gpus: int, height: int) -> int:
     return height * -(-gpus // _ACROSS)
 
 
-def graph_rows(
-    memo: Memo,
-    snapshot: Snapshot,
-    history: History,
-    states: Mapping[str, Finding],
-    width: int,
-    height: int,
-    graph: Graph,
-) -> list[Row]:
+def graph_rows(frame: Frame, height: int) -> list[Row]:
     """The graphs of all GPUs; empty if their height is 0.
 
     Args:
-        memo: Caches drawn parts.
-        snapshot: The snapshot.
-        history: The values of the graphs.
-        states: The state of each GPU, by UUID.
-        width: Cells.
+        frame: What is drawn.
         height: Height of each graph, from ``tile_height``.
-        graph: What the graphs show.
     """
     if not height:
         return []
+    memo, snapshot, history, states, _, width = frame
+    graph = frame.graph
     across, each = _grid(snapshot, width)
     uuids = tuple(gpu.uuid for gpu in snapshot.gpus)
     # The graphs change once a second.
@@ -74,10 +54,13 @@ def graph_rows(
     rows: list[Row] = []
     for place, graphs in enumerate(drawn):
         beside = snapshot.gpus[place * across : (place + 1) * across]
-        titles = [
-            memo.part(gpu.uuid)(_title, _title_values(gpu, states[gpu.uuid], graph), each)
-            for gpu in beside
-        ]
+        titles = []
+        for gpu in beside:
+            state = states[gpu.uuid]
+            sign, style = state_glyph(state), STATE_STYLES[state.severity]
+            stale = "stale" if is_stale(gpu, state) else ""
+            texts = (gpu.index, graph.key, *graph.now(gpu), sign, style, stale)
+            titles.append(memo.part(gpu.uuid)(_title, *texts, each))
         rest = width - len(titles) * (_GAP + each)
         rows += [memo.part(place)(_join_titles, rest, *titles), *graphs]
     return rows
@@ -94,11 +77,8 @@ def _graphs(
 ) -> list[list[Row]]:
     """The graphs without titles: for each line of graphs, its rows."""
     across, each = _grid(snapshot, width)
-    span = 2 * each
-    drawn = [
-        braille(graph.values(history, gpu, span, span, int(snapshot.time)), 1.0, each, height - 1)
-        for gpu in snapshot.gpus
-    ]
+    second = int(snapshot.time)
+    drawn = [graph.lines(history, gpu, each, height - 1, second) for gpu in snapshot.gpus]
     parts: list[list[Row]] = []
     for first in range(0, len(drawn), across):
         rows: list[Row] = []
@@ -118,45 +98,22 @@ def tile_at(snapshot: Snapshot, width: int, height: int, x: int, y: int) -> Gpu 
     return snapshot.gpus[place] if place < len(snapshot.gpus) else None
 
 
-class _TitleValues(NamedTuple):
-    """The values in a title: it is drawn again only when they change."""
-
-    gpu_index: int
-    key: str
-    value: str
-    unit: str
-    sign: str
-    style: str
-    stale: str
-
-
-def _title_values(gpu: Gpu, state: Finding, graph: Graph) -> _TitleValues:
-    stale = "stale" if is_stale(gpu, state) else ""
-    return _TitleValues(
-        gpu.index,
-        graph.key,
-        *graph.now(gpu),
-        state_glyph(state),
-        STATE_STYLES[state.severity],
-        stale,
-    )
-
-
 def _join_titles(rest: int, *titles: Row) -> Row:
     """Titles side by side, each as wide as its graph, and the cells to their right."""
     fields = [field for title in titles for field in ((" " * _GAP, ""), *title)]
     return (*fields, (" " * rest, ""))
 
 
-def _title(values: _TitleValues, width: int) -> Row:
+def _title(
+    index: int, key: str, value: str, unit: str, sign: str, style: str, stale: str, width: int
+) -> Row:
     """The GPU's index, its newest value, and the seconds that the graph shows."""
-    stale = values.stale
     fields: list[Field] = [
-        (f"{values.sign} ", values.style),
-        (f"{values.gpu_index:<2} ", stale or "strong"),
-        (f"{values.key} ", stale or "dim"),
-        (values.value, stale or "strong"),
-        (values.unit, stale or "dim"),
+        (f"{sign} ", style),
+        (f"{index:<2} ", stale or "strong"),
+        (f"{key} ", stale or "dim"),
+        (value, stale or "strong"),
+        (unit, stale or "dim"),
     ]
     room = width - row_width(fields)
     return fill([*fields, (fit_right(f"{2 * width} s", max(0, room)), "dim")], width)

@@ -20,6 +20,7 @@ from gpumon.text.formatting import (
     printable,
 )
 from gpumon.ui.view.gpu_text import load_word
+from gpumon.ui.view.process_table import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -79,8 +80,7 @@ def _held(
     for process in processes:
         sizes = [use.memory_used for use in process.uses if counts(use)]
         if sizes:
-            known = [size for size in sizes if size is not None]
-            held.append((process, sum(known) if len(known) == len(sizes) else None))
+            held.append((process, whole_sum(sizes)))
     return sorted(held, key=lambda one: (one[1] is None, -(one[1] or 0)))
 
 
@@ -134,15 +134,16 @@ def memory_rows(account: Account, holders: Sequence[Holder], width: int, most: i
     """
     shown = list(holders if len(holders) <= most else holders[: most - 1])
     hidden = holders[len(shown) :]
+    hidden_memory = whole_sum(one.memory for one in hidden)
     glyphs = [_GLYPHS[place % 2] for place in range(len(shown) + 1)]
     parts = [(glyph, one.memory) for glyph, one in zip(glyphs, shown, strict=False)]
     if hidden:
-        parts.append((glyphs[-1], _sum(hidden)))
+        parts.append((glyphs[-1], hidden_memory))
     rows = [_bar(account, parts, width)] if account.total else []
     rows += holder_rows(shown, glyphs, width)
     if hidden:
         fields = [(f"{glyphs[-1]} ", "graph.memory"), (f"+{len(hidden)} more, ", "")]
-        rows.append(fill([*fields, (memory_size(_sum(hidden)), "strong")], width))
+        rows.append(fill([*fields, (memory_size(hidden_memory), "strong")], width))
     return [*rows, *_rest(account, width)]
 
 
@@ -161,11 +162,6 @@ def holder_rows(holders: Iterable[Holder], glyphs: Iterable[str], width: int) ->
         left = max(0, width - row_width(fields))
         rows.append(fill([*fields, (fit(one.about, left), "dim")], width))
     return rows
-
-
-def _sum(holders: Iterable[Holder]) -> int | None:
-    sizes = [one.memory for one in holders]
-    return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def _bar(account: Account, parts: Sequence[tuple[str, int | None]], width: int) -> Row:

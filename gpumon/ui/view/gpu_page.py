@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -26,12 +26,12 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.units import degree, memory_units
+from gpumon.ui.view.gpu_charts import least_rows
 from gpumon.ui.view.gpu_memory import holder_rows, holders_of, memory_rows, process_holders
 from gpumon.ui.view.gpu_text import short_name
 from gpumon.ui.view.page_layout import (
     Fact,
     Section,
-    Side,
     fact_rows,
     finding_rows,
     inside_width,
@@ -117,12 +117,10 @@ class Charts(Struct, frozen=True):
     Attributes:
         title: The heading.
         draw: Draws them at a width in a number of rows; what does not fit follows below.
-        least: The least number of rows for the main charts at a width.
     """
 
     title: str
     draw: Callable[[int, int], list[Row]]
-    least: Callable[[int], int]
 
 
 def last_values(history: History, gpu: Gpu) -> Gpu | None:
@@ -166,8 +164,8 @@ def gpu_rows(
     lines = None if whole else 1 if height < _LOW else 3
     rows = page_rows(
         [
-            Section("", lambda size: _summary(view, size), Side.BOTH),
-            Section("", lambda size: finding_rows(findings, size, lines), Side.BOTH),
+            Section("", lambda size: _summary(view, size)),
+            Section("", lambda size: finding_rows(findings, size, lines)),
         ],
         width,
         airy=airy,
@@ -177,31 +175,21 @@ def gpu_rows(
     sentence = text_rows(account.sentence, inside) if unusual and account.sentence else []
     # The heading of the charts, and without a single holder the bar and the rest of the memory.
     bare = 1 + airy + len(memory_rows(account, (), inside, 1)) + len(sentence) + 1 + airy
-    left = height - len(rows) - bare - (0 if charts is None else charts.least(inside))
+    left = height - len(rows) - bare - (0 if charts is None else least_rows(inside))
     most = max(_LEAST_HOLDERS, min(_MOST_HOLDERS, left))
-    rows += page_rows(
-        [
-            Section(
-                "Memory",
-                lambda size: [*memory_rows(account, holders, size, most), *sentence],
-                Side.BOTH,
-            )
-        ],
-        width,
-        airy=airy,
-    )
+    memory = Section("Memory", lambda size: [*memory_rows(account, holders, size, most), *sentence])
+    rows += page_rows([memory], width, airy=airy)
     if charts is not None:
         room = height - len(rows) - 1 - airy
-        drawn = Section(charts.title, lambda size: charts.draw(size, room), Side.BOTH)
+        drawn = Section(charts.title, lambda size: charts.draw(size, room))
         rows += page_rows([drawn], width, airy=airy)
     processes = process_holders(gpu, snapshot, history)
     listed = len(holders) <= most and not gpu.mig
     sections = [
-        Section("Findings", lambda size: [] if whole else finding_rows(findings, size), Side.BOTH),
+        Section("Findings", lambda size: [] if whole else finding_rows(findings, size)),
         Section(
             "All processes on it",
             lambda size: [] if listed else holder_rows(processes, " " * len(processes), size),
-            Side.BOTH,
         ),
         Section(
             "Who else holds the GPU",
@@ -209,12 +197,11 @@ def gpu_rows(
                 *([] if sentence or not account.sentence else text_rows(account.sentence, size)),
                 *_suspects(account, size),
             ],
-            Side.BOTH,
         ),
-        Section("Reported errors", lambda size: _errors(gpu, history, size), Side.BOTH),
-        Section("GPU", lambda size: _identity(view, snapshot, size), Side.BOTH),
-        Section("MIG devices", lambda size: _devices(gpu, size), Side.BOTH),
-        Section("All values", lambda size: _metrics(gpu, history.now, size), Side.BOTH),
+        Section("Reported errors", lambda size: _errors(gpu, history, size)),
+        Section("GPU", lambda size: _identity(view, snapshot, size)),
+        Section("MIG devices", lambda size: _devices(gpu, size)),
+        Section("All values", lambda size: _metrics(gpu, history.now, size)),
     ]
     return rows + page_rows(sections, width)
 
@@ -395,46 +382,31 @@ def _value_or_reason(gpu: Gpu, metric: Metric, now: float) -> tuple[str, str]:
         return f"{UNKNOWN}  {reason.words}", "dim"
     if metric.unit is Unit.TIME and isinstance(value, float):
         return moment_text(value, now), ""
-    text = _TEXT.get(metric.unit)
-    return (str(value) if text is None else text(value)), ""
+    return _TEXT.get(metric.unit, str)(value), ""
 
 
-def _bytes(value: object) -> str:
+def _bytes(size: float) -> str:
     """GiB from 0.5 GiB on, otherwise MiB; GB and MB if these units are configured."""
-    size, units = _number(value), memory_units()
+    units = memory_units()
     giga = units.kilo**3
     if size >= giga / 2:
         return f"{size / giga:.2f} {units.giga}"
     return f"{size / units.kilo**2:.0f} {units.mega}"
 
 
-def _joules(value: object) -> str:
-    return f"{_number(value) / 3.6e6:.2f} kWh"
-
-
-def _bits(value: object) -> str:
-    return ", ".join(clock_event_names(int(_number(value)))) or "none"
-
-
-def _number(value: object) -> float:
-    if isinstance(value, (int, float)):
-        return value
-    raise TypeError(value)
-
-
-_TEXT: dict[Unit, Callable[[object], str]] = {
+_TEXT: dict[Unit, Callable[[Any], str]] = {
     Unit.BYTES: _bytes,
-    Unit.BYTES_PER_SECOND: lambda value: f"{memory_size(int(_number(value)))}/s",
-    Unit.JOULES: _joules,
-    Unit.BITS: _bits,
-    Unit.PERCENT: lambda value: f"{value} %",
-    Unit.SHARE: lambda value: f"{_number(value):.1f} %",
-    Unit.CELSIUS: lambda value: f"{temperature(_number(value))} {degree()}",
-    Unit.MEGAHERTZ: lambda value: f"{value} MHz",
-    Unit.RPM: lambda value: f"{value} RPM",
-    Unit.WATTS: lambda value: f"{_number(value):.0f} W",
-    Unit.SECONDS: lambda value: f"{value} s",
-    Unit.PSTATE: lambda value: f"P{value}",
+    Unit.BYTES_PER_SECOND: lambda value: f"{memory_size(int(value))}/s",
+    Unit.JOULES: lambda value: f"{value / 3.6e6:.2f} kWh",
+    Unit.BITS: lambda value: ", ".join(clock_event_names(value)) or "none",
+    Unit.PERCENT: "{} %".format,
+    Unit.SHARE: "{:.1f} %".format,
+    Unit.CELSIUS: lambda value: f"{temperature(value)} {degree()}",
+    Unit.MEGAHERTZ: "{} MHz".format,
+    Unit.RPM: "{} RPM".format,
+    Unit.WATTS: "{:.0f} W".format,
+    Unit.SECONDS: "{} s".format,
+    Unit.PSTATE: "P{}".format,
     Unit.ENABLED: lambda value: "enabled" if value else "disabled",
     Unit.YES_NO: lambda value: "yes" if value else "no",
 }

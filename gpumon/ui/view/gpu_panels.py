@@ -5,10 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-
 from gpumon.sources.maker_words import is_meant_for, words_of
-from gpumon.text.cells import Field, Row, bar, bar_style, braille, fill, restyle, row_width
+from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width
 from gpumon.text.formatting import (
     cell_width,
     fit,
@@ -33,11 +31,12 @@ from gpumon.ui.view.graph_choices import MAIN_GRAPHS, MEMORY, UTIL, top_temperat
 from gpumon.ui.view.process_table import WATCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Sequence
 
     from gpumon.findings import Finding
-    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
+    from gpumon.ui.view.frame import Frame
     from gpumon.ui.view.graph_choices import Graph
     from gpumon.ui.view.memo import Memo
 
@@ -49,48 +48,10 @@ _TALL_PANEL, _LEAST_CHARTS = 16, 11
 """Rows of a panel with two lines of charts, and with one."""
 
 
-class Meter(Struct, frozen=True):
-    """A bar with its number.
-
-    Attributes:
-        label: The name of the value.
-        fraction: Length of the bar, 0 to 1; ``None`` is unknown.
-        value: The number.
-        unit: The dimmed text after the number.
-        style: The style of the bar.
-    """
-
-    label: str
-    fraction: float | None
-    value: str
-    unit: str
-    style: str
-
-
-def panel_rows(
-    memo: Memo,
-    snapshot: Snapshot,
-    history: History,
-    states: Mapping[str, Finding],
-    width: int,
-    height: int,
-    chosen: str | None = None,
-    graph: Graph = UTIL,
-    watched: Collection[str] = (),
-) -> list[Row]:
-    """One panel per GPU.
-
-    Args:
-        memo: Caches drawn parts.
-        snapshot: The snapshot.
-        history: The values of the graphs.
-        states: The state of each GPU, by UUID.
-        width: Cells.
-        height: Rows of one panel.
-        chosen: UUID of the GPU under the cursor.
-        graph: The first graph.
-        watched: UUIDs of the GPUs with a mark.
-    """
+def panel_rows(frame: Frame, height: int) -> list[Row]:
+    """One panel per GPU, each of this height."""
+    memo, snapshot, history, states, view, width = frame
+    graph = frame.graph
     held = memo(holders, snapshot.processes)
     across = _charts_across(width, height)
     rows: list[Row] = []
@@ -98,9 +59,9 @@ def panel_rows(
         state = states[gpu.uuid]
         holder = held.get(gpu.uuid) or unlisted_holder(gpu)
         part, second = memo.part(gpu.uuid), int(snapshot.time)
-        mark = WATCHED if gpu.uuid in watched else " "
+        mark = WATCHED if gpu.uuid in view.watched.gpus else " "
         title = part(_title, gpu.index, gpu.name, state, holder, width, mark)
-        rows.append(restyle(_with_cursor(title), "cursor") if gpu.uuid == chosen else title)
+        rows.append(restyle(_with_cursor(title), "cursor") if gpu.uuid == view.gpu else title)
         stale = is_stale(gpu, state)
         if across:
             # The graphs change once a second.
@@ -149,10 +110,7 @@ def _draw_charts(
         graphs = order[line * across : (line + 1) * across]
         # A remainder of rows goes to the first line of charts.
         tall = height // lines + (line < height % lines) - 1
-        charts = [
-            braille(graph.values(history, gpu, 2 * each, 2 * each, second), 1.0, each, tall)
-            for graph in graphs
-        ]
+        charts = [graph.lines(history, gpu, each, tall, second) for graph in graphs]
         rows: list[Row] = []
         for texts in zip(*charts, strict=True):
             fields: list[Field] = []
@@ -214,8 +172,10 @@ def _meters_rows(
     left = max(_LEAST_METERS, min(_MOST_METERS, width * 2 // 5))
     key = (width - left - 1, height, second, graph)
     graphs = memo.by(key, _draw_graphs, gpu, history, *key)
-    lines = [_meter_row(meter, left - 2, stale) for meter in _meters(gpu)]
-    lines += [_fact_row(label, text, left - 2) for label, text in _facts(gpu)]
+    lines = _meters(gpu, left - 2, stale)
+    lines += [
+        fill([(fit(label, _LABEL), "dim"), (text, "")], left - 2) for label, text in _facts(gpu)
+    ]
     lines += [()] * (height - len(lines))
     return [
         fill([(" ", ""), *fill(start, left), *drawn], width)
@@ -228,44 +188,31 @@ def _with_cursor(title: Row) -> Row:
     return ("▸" + name[1:], style), *rest
 
 
-def _meters(gpu: Gpu) -> list[Meter]:
+def _meters(gpu: Gpu, width: int, stale: bool) -> list[Row]:
+    """The main values, each with a bar."""
     slowdown, cap = gpu.temperature_slowdown, gpu.power_limit
     total = gpu.memory_total
     busy, full = share(gpu.utilization_gpu, 100), memory_share(gpu.memory_used, total)
-    return [
-        Meter("util", busy, number(gpu.utilization_gpu), "%", bar_style("bar.util", busy)),
-        Meter(
-            "memory",
-            full,
-            gibibytes(gpu.memory_used),
-            "G" if total is None else f"/{gibibytes(total)}G",
-            bar_style("bar.memory", full),
-        ),
-        Meter(
-            "power",
-            share(gpu.power_draw, cap),
-            number(gpu.power_draw),
-            "W" if cap is None else f"/{cap:.0f}W",
-            "bar.other",
-        ),
-        Meter(
-            "temp",
-            share(gpu.temperature_gpu, top_temperature(gpu)),
-            temperature(gpu.temperature_gpu),
-            degree() if slowdown is None else f"/{temperature(slowdown, degree())}",
-            "bar.other",
-        ),
-    ]
-
-
-def _meter_row(meter: Meter, width: int, stale: bool) -> Row:
-    return (
-        (fit(meter.label, _LABEL), "dim"),
-        (fit_right(meter.value, _VALUE - cell_width(meter.unit)), "stale" if stale else "strong"),
-        (meter.unit, "dim"),
-        (" ", ""),
-        (bar(meter.fraction, width - _LABEL - _VALUE - 1), "bar.stale" if stale else meter.style),
+    hot = share(gpu.temperature_gpu, top_temperature(gpu))
+    memory = "G" if total is None else f"/{gibibytes(total)}G"
+    watts = "W" if cap is None else f"/{cap:.0f}W"
+    degrees = degree() if slowdown is None else f"/{temperature(slowdown, degree())}"
+    meters = (
+        ("util", busy, number(gpu.utilization_gpu), "%", bar_style("bar.util", busy)),
+        ("memory", full, gibibytes(gpu.memory_used), memory, bar_style("bar.memory", full)),
+        ("power", share(gpu.power_draw, cap), number(gpu.power_draw), watts, "bar.other"),
+        ("temp", hot, temperature(gpu.temperature_gpu), degrees, "bar.other"),
     )
+    return [
+        (
+            (fit(label, _LABEL), "dim"),
+            (fit_right(value, _VALUE - cell_width(unit)), "stale" if stale else "strong"),
+            (unit, "dim"),
+            (" ", ""),
+            (bar(fraction, width - _LABEL - _VALUE - 1), "bar.stale" if stale else style),
+        )
+        for label, fraction, value, unit, style in meters
+    ]
 
 
 def _facts(gpu: Gpu) -> list[tuple[str, str]]:
@@ -297,10 +244,6 @@ def _facts(gpu: Gpu) -> list[tuple[str, str]]:
     return facts
 
 
-def _fact_row(label: str, text: str, width: int) -> Row:
-    return fill([(fit(label, _LABEL), "dim"), (text, "")], width)
-
-
 def _draw_graphs(
     gpu: Gpu, history: History, width: int, height: int, second: int, graph: Graph
 ) -> list[list[Field]]:
@@ -309,9 +252,7 @@ def _draw_graphs(
     span = 2 * each
     tall = max(1, height - 1)
     graphs = (graph, UTIL if graph is MEMORY else MEMORY)
-    one, two = (
-        braille(which.values(history, gpu, span, span, second), 1.0, each, tall) for which in graphs
-    )
+    one, two = (which.lines(history, gpu, each, tall, second) for which in graphs)
     lines: list[list[Field]] = [
         [("   ", ""), (one[y], graphs[0].style), (" ", ""), (two[y], graphs[1].style)]
         for y in range(tall)

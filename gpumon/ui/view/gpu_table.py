@@ -35,72 +35,44 @@ from gpumon.ui.view.graph_choices import UTIL
 from gpumon.ui.view.process_table import WATCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpumon.config.columns import GpuColumn
     from gpumon.findings import Finding
-    from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
+    from gpumon.model.snapshot import Gpu, MigInstance
     from gpumon.recording.history import History
+    from gpumon.ui.view.frame import Frame
     from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
     from gpumon.ui.view.gpu_text import Place
     from gpumon.ui.view.graph_choices import Graph
     from gpumon.ui.view.memo import Memo
 
 
-def gpu_rows(
-    memo: Memo,
-    snapshot: Snapshot,
-    history: History,
-    states: Mapping[str, Finding],
-    columns: LineColumns,
-    width: int,
-    shape: GpusShape,
-    top: int = 0,
-    chosen: str | None = None,
-    graph: Graph = UTIL,
-    watched: Collection[str] = (),
-) -> list[Row]:
+def gpu_rows(frame: Frame, columns: LineColumns, shape: GpusShape) -> list[Row]:
     """The heading and the lines of the GPUs.
 
     Args:
-        memo: Caches drawn parts.
-        snapshot: The snapshot.
-        history: The values of the small graphs.
-        states: The state of each GPU and MIG device, by UUID.
+        frame: What is drawn.
         columns: From ``list_columns``.
-        width: Cells.
         shape: From ``gpus_shape``.
-        top: Number of lines scrolled away.
-        chosen: UUID of the GPU under the cursor.
-        graph: What the small graph shows.
-        watched: UUIDs of the GPUs with a mark.
     """
-    room = shape.rows - 1
-    visible = range(top, top + shape.columns * room)
-    lines = _lines(memo, snapshot, history, states, columns, visible, chosen, graph, watched)
-    heading = memo(_heading, columns, graph)
+    room, top = shape.rows - 1, frame.view.gpus_top
+    lines = _lines(frame, columns, range(top, top + shape.columns * room))
+    heading = frame.memo(_heading, columns, frame.graph)
     rows = [heading, *lines[:room]]
     if shape.columns > 1:
         right: list[Row] = [heading, *lines[room : 2 * room]]
         rows = [
-            fill([*row, (" " * GUTTER, ""), *(right[y] if y < len(right) else ())], width)
+            fill([*row, (" " * GUTTER, ""), *(right[y] if y < len(right) else ())], frame.width)
             for y, row in enumerate(rows)
         ]
     return rows
 
 
-def _lines(
-    memo: Memo,
-    snapshot: Snapshot,
-    history: History,
-    states: Mapping[str, Finding],
-    columns: LineColumns,
-    visible: range,
-    chosen: str | None,
-    graph: Graph,
-    watched: Collection[str],
-) -> list[Row]:
+def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
     """The visible lines; no others are drawn."""
+    memo, snapshot, history, states, view, _ = frame
+    graph = frame.graph
     lines: list[Row] = []
     first = 0
     held: Mapping[Place, tuple[str, ...]] = memo(holders, snapshot.processes)
@@ -117,9 +89,9 @@ def _lines(
             key = (second, columns.spark, graph)
             drawn = part.by(key, _spark, history, gpu, columns.spark - 2, second, graph)
         holder = held.get(gpu.uuid) or unlisted_holder(gpu)
-        mark = WATCHED if gpu.uuid in watched else " "
+        mark = WATCHED if gpu.uuid in view.watched.gpus else " "
         line = _line(part, gpu, states[gpu.uuid], holder, drawn, columns, mark)
-        if gpu.uuid == chosen:
+        if gpu.uuid == view.gpu:
             line = restyle(_with_cursor(gpu, line), "cursor")
         of_gpu = [line]
         for one in gpu.mig:

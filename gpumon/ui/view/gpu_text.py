@@ -26,47 +26,38 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.text.cells import Field
 
-GLYPHS = {
-    Severity.GOOD: "○",
-    Severity.QUIET: "●",
-    Severity.NOTE: "△",
-    Severity.WARNING: "▲",
-    Severity.CRITICAL: "✖",
+_SIGNS: dict[Severity | FindingKind, tuple[str, str]] = {
+    Severity.GOOD: ("○", "free"),
+    Severity.QUIET: ("●", "busy, nothing to say"),
+    FindingKind.IDLE: ("◐", "idle while a process holds memory"),
+    FindingKind.FULL: ("■", "full: no memory is left for another process"),
+    FindingKind.RESERVED: ("◆", "reserved by gpumon run for a job"),
+    FindingKind.UNATTRIBUTED: ("▚", "memory that no listed process holds, for a moment"),
+    FindingKind.BUSY_UNLISTED: ("◎", "busy, though the driver lists no process"),
+    FindingKind.ASLEEP: ("◌", "asleep: powered down while nobody uses it"),
+    FindingKind.NO_PERMISSION: ("⊘", "this user may not open the GPU"),
+    FindingKind.OLD: ("◔", "old values: the driver has not returned"),
+    FindingKind.UNKNOWN: ("?", "unknown: the driver reports nothing to judge by"),
+    Severity.NOTE: ("△", "worth knowing: why it is slow, a program's XID, memory that grows"),
+    Severity.WARNING: ("▲", "look: hot, slowed down, perhaps stuck, unattributed memory"),
+    Severity.CRITICAL: ("✖", "the GPU does not answer, or is lost"),
 }
-"""A glyph for each severity, so that colour is not the only sign of it."""
+"""The glyph of each severity with its meaning, so that colour is not the only sign of it; and those
+of kinds below a warning. A warning has the glyph of its severity, whatever it is."""
 
-_KIND_GLYPHS = {
-    FindingKind.IDLE: "◐",
-    FindingKind.IDLE_IN_JOB: "◐",
-    FindingKind.IDLE_PROCESS: "◐",
-    FindingKind.FULL: "■",
-    FindingKind.RESERVED: "◆",
-    FindingKind.UNATTRIBUTED: "▚",
-    FindingKind.BUSY_UNLISTED: "◎",
-    FindingKind.ASLEEP: "◌",
-    FindingKind.NO_PERMISSION: "⊘",
-    FindingKind.OLD: "◔",
-    FindingKind.UNKNOWN: "?",
-}
-"""Glyphs of states below a warning; a warning has the glyph of its severity, whatever it is."""
-
-STATE_SIGNS = (
-    (GLYPHS[Severity.GOOD], "free"),
-    (GLYPHS[Severity.QUIET], "busy, nothing to say"),
-    (_KIND_GLYPHS[FindingKind.IDLE], "idle while a process holds memory"),
-    (_KIND_GLYPHS[FindingKind.FULL], "full: no memory is left for another process"),
-    (_KIND_GLYPHS[FindingKind.RESERVED], "reserved by gpumon run for a job"),
-    (_KIND_GLYPHS[FindingKind.UNATTRIBUTED], "memory that no listed process holds, for a moment"),
-    (_KIND_GLYPHS[FindingKind.BUSY_UNLISTED], "busy, though the driver lists no process"),
-    (_KIND_GLYPHS[FindingKind.ASLEEP], "asleep: powered down while nobody uses it"),
-    (_KIND_GLYPHS[FindingKind.NO_PERMISSION], "this user may not open the GPU"),
-    (_KIND_GLYPHS[FindingKind.OLD], "old values: the driver has not returned"),
-    (_KIND_GLYPHS[FindingKind.UNKNOWN], "unknown: the driver reports nothing to judge by"),
-    (GLYPHS[Severity.NOTE], "worth knowing: why it is slow, a program's XID, memory that grows"),
-    (GLYPHS[Severity.WARNING], "look: hot, slowed down, perhaps stuck, unattributed memory"),
-    (GLYPHS[Severity.CRITICAL], "the GPU does not answer, or is lost"),
-)
+STATE_SIGNS = tuple(_SIGNS.values())
 """The glyphs of states with their meaning."""
+
+GLYPHS = {severity: _SIGNS[severity][0] for severity in Severity}
+
+_IDLE = (FindingKind.IDLE_IN_JOB, FindingKind.IDLE_PROCESS)
+"""The kinds that have the glyph of idle GPUs."""
+
+MORE_THAN_MEMORY = (
+    *(FindingKind.RESERVED, FindingKind.UNATTRIBUTED, FindingKind.ASLEEP),
+    *(FindingKind.NO_PERMISSION, FindingKind.OLD),
+)
+"""States below a warning that say more than the memory, where one cell has to show a GPU."""
 
 STATE_STYLES = {
     Severity.GOOD: "state.good",
@@ -105,8 +96,9 @@ def is_stale(gpu: Gpu, state: Finding) -> bool:
 
 def state_glyph(state: Finding) -> str:
     """The glyph of a state."""
-    glyph = GLYPHS[state.severity]
-    return glyph if state.severity >= Severity.WARNING else _KIND_GLYPHS.get(state.kind, glyph)
+    kind = FindingKind.IDLE if state.kind in _IDLE else state.kind
+    own = state.severity < Severity.WARNING and kind in _SIGNS
+    return _SIGNS[kind if own else state.severity][0]
 
 
 def state_field(state: Finding, width: int) -> Field:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.text.cells import braille
 from gpumon.text.formatting import UNKNOWN, gibibytes, number, temperature
 from gpumon.text.units import degree
 
@@ -54,6 +55,10 @@ class Graph(Struct, frozen=True):
         values = history.gpu_buckets(gpu.uuid, self.field, seconds, count, second + 0.999)
         return [None if value is None else value / top for value in values]
 
+    def lines(self, history: History, gpu: Gpu, width: int, height: int, second: int) -> list[str]:
+        """A graph of braille cells, a second for each column of dots."""
+        return braille(self.values(history, gpu, 2 * width, 2 * width, second), 1.0, width, height)
+
 
 def _of(value: str, whole: str, unit: str) -> tuple[str, str]:
     """A value, padded to the width of its maximum, and that maximum."""
@@ -67,15 +72,19 @@ def top_temperature(gpu: Gpu) -> int:
     return gpu.temperature_slowdown or _NO_SLOWDOWN
 
 
-UTIL = Graph(
-    "util",
-    "util",
-    "utilization_gpu",
-    "graph.util",
-    lambda _: 100,
-    "utilisation",
-    lambda gpu: _of(number(gpu.utilization_gpu), UNKNOWN, "%"),
-)
+def _percent_graph(key: str, label: str, field: str, style: str, about: str) -> Graph:
+    return Graph(
+        key,
+        label,
+        field,
+        style,
+        lambda _: 100,
+        about,
+        lambda gpu: _of(number(getattr(gpu, field)), UNKNOWN, "%"),
+    )
+
+
+UTIL = _percent_graph("util", "util", "utilization_gpu", "graph.util", "utilisation")
 MEMORY = Graph(
     "memory",
     "mem",
@@ -105,24 +114,8 @@ TEMPERATURE = Graph(
         temperature(gpu.temperature_gpu), temperature(gpu.temperature_slowdown), degree()
     ),
 )
-SMS = Graph(
-    "sm",
-    "SMs",
-    "sm_active",
-    "graph.util",
-    lambda _: 100,
-    "the SMs that have work",
-    lambda gpu: _of(number(gpu.sm_active), UNKNOWN, "%"),
-)
-DRAM = Graph(
-    "dram",
-    "DRAM",
-    "dram_active",
-    "graph.memory",
-    lambda _: 100,
-    "the traffic of GPU memory",
-    lambda gpu: _of(number(gpu.dram_active), UNKNOWN, "%"),
-)
+SMS = _percent_graph("sm", "SMs", "sm_active", "graph.util", "the SMs that have work")
+DRAM = _percent_graph("dram", "DRAM", "dram_active", "graph.memory", "the traffic of GPU memory")
 MAIN_GRAPHS = (UTIL, MEMORY, POWER, TEMPERATURE)
 """What nearly all GPUs report."""
 GRAPHS = (*MAIN_GRAPHS, SMS, DRAM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -11,20 +11,23 @@ from gpumon.text.formatting import UNKNOWN, duration, fit, fit_right, memory_siz
 from gpumon.ui.view.process_table import gpu_list, in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.config.columns import Column
     from gpumon.findings.groups import JobGroup, UserUse
     from gpumon.ui.view.process_table import RowContext, RowMarks, Sort
 
 
-class UserColumn(Struct, frozen=True):
-    """A column of the list of users.
+_Use = TypeVar("_Use")
+
+
+class UserColumn(Struct, Generic[_Use], frozen=True):
+    """A column of a list of users: of this machine, or of a fleet.
 
     Attributes:
         key: The key of the process column with the same meaning, if there is one.
         label: The heading.
-        width: Cells, without the space before it.
+        width: Cells, without the space before it; 0 takes the remaining width.
         about: One sentence on what it means.
         text: The text for a user.
         value: The value it is sorted by; ``None`` is unknown.
@@ -37,8 +40,8 @@ class UserColumn(Struct, frozen=True):
     label: str
     width: int
     about: str
-    text: Callable[[UserUse], str]
-    value: Callable[[UserUse], object]
+    text: Callable[[_Use], str]
+    value: Callable[[_Use], object]
     style: str = ""
     left: bool = False
     descends: bool = True
@@ -64,7 +67,7 @@ def _idle(use: UserUse) -> str:
     return memory_size(use.idle_memory) if use.idle_memory else ""
 
 
-USER_COLUMNS: tuple[UserColumn, ...] = (
+USER_COLUMNS: tuple[UserColumn[UserUse], ...] = (
     UserColumn(
         "user",
         "USER",
@@ -145,15 +148,22 @@ USER_COLUMNS: tuple[UserColumn, ...] = (
 _LEAST_BAR = 10
 
 
-def user_columns(width: int) -> tuple[UserColumn, ...]:
-    """The columns that fit."""
+def fitting_columns(
+    columns: Iterable[UserColumn[_Use]], width: int
+) -> tuple[UserColumn[_Use], ...]:
+    """The first columns that fit, and the one that takes the remaining width."""
     edge = 0
-    columns = []
-    for column in USER_COLUMNS:
+    fitting = []
+    for column in columns:
         edge += column.width + 1
-        if edge <= width:
-            columns.append(column)
-    return tuple(columns)
+        if edge <= width or not column.width:
+            fitting.append(column)
+    return tuple(fitting)
+
+
+def user_columns(width: int) -> tuple[UserColumn[UserUse], ...]:
+    """The columns that fit."""
+    return fitting_columns(USER_COLUMNS, width)
 
 
 def sort_users(uses: Sequence[UserUse], sort: Sort) -> list[UserUse]:
@@ -162,7 +172,9 @@ def sort_users(uses: Sequence[UserUse], sort: Sort) -> list[UserUse]:
     return in_order(uses, column.value, descending=sort.descending)
 
 
-def user_row(use: UserUse, columns: Sequence[UserColumn], width: int, marks: RowMarks) -> Row:
+def user_row(
+    use: UserUse, columns: Sequence[UserColumn[UserUse]], width: int, marks: RowMarks
+) -> Row:
     """One user, with their share of the machine's GPU memory as a bar."""
     fields: list[Field] = [(marks.sign, "")]
     used = 1

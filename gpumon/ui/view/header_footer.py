@@ -17,7 +17,7 @@ from gpumon.ui.view.key_names import is_refused, keycap
 from gpumon.ui.view.process_table import users_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.findings import Finding
     from gpumon.model.processes import GpuProcess
@@ -141,7 +141,14 @@ def _middle(host: Host, cost: OwnCost | None, room: int) -> list[Field]:
         "ram": _pair("ram", ram),
         "load": _pair("load", None if host.load is None else f"{host.load[0]:>5.2f}"),
     }
-    for line in _MIDDLE:
+    return first_fitting(_MIDDLE, parts, room)
+
+
+def first_fitting(
+    lines: Iterable[str], parts: Mapping[str, Sequence[Field]], room: int
+) -> list[Field]:
+    """The parts named in the first of the lines that fits."""
+    for line in lines:
         fields = [field for name in line.split() for field in parts[name]]
         if row_width(fields) <= room:
             return fields
@@ -366,8 +373,7 @@ def empty_rows(trouble: Trouble | None, width: int, height: int) -> list[Row]:
         shown = printable(line)
         indent = max(0, (width - cell_width(shown)) // 2)
         rows.append(fill([(" " * indent, ""), (shown, style)], width))
-    rows += [fill((), width) for _ in range(height - len(rows))]
-    return rows[: max(0, height)]
+    return exactly(rows, width, height)
 
 
 def tiny_rows(
@@ -389,7 +395,7 @@ def tiny_rows(
         trouble = None if snapshot is None else snapshot.trouble
         text = "waiting" if trouble is None else printable(trouble.sentence)
         rows = [fill([(line, "")], width) for line in textwrap.wrap(text, max(1, width))]
-        return _exactly(rows, width, height)
+        return exactly(rows, width, height)
     header = [header_row(snapshot, moment, width)] if height > 1 else []
     room = height - len(header)
     # The worst states come first, because not all lines may fit.
@@ -400,7 +406,7 @@ def tiny_rows(
     if len(rows) > room > 2:
         hidden = len(rows) - room + 1
         rows = [*rows[: room - 1], fill([(fit(f"… {hidden} more GPUs", width), "dim")], width)]
-    return _exactly([*header, *rows], width, height)
+    return exactly([*header, *rows], width, height)
 
 
 def _tiny_line(gpu: Gpu, state: Finding, width: int) -> Row:
@@ -418,9 +424,10 @@ def _tiny_line(gpu: Gpu, state: Finding, width: int) -> Row:
     return fill([*fields, (f"{memory:>{max(0, room)}}", "")], width)
 
 
-def _exactly(rows: list[Row], width: int, height: int) -> list[Row]:
-    blank = [fill((), width) for _ in range(max(0, height - len(rows)))]
-    return [*rows, *blank][: max(0, height)]
+def exactly(rows: list[Row], width: int, height: int) -> list[Row]:
+    """The rows, cut or with blank ones after them."""
+    blank = fill((), width)
+    return [*rows, *[blank] * (height - len(rows))][: max(0, height)]
 
 
 def own_cost_sentence(cost: OwnCost | None) -> str:

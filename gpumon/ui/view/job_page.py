@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from gpumon.model.processes import GpuUse
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, duration, gib, gibibytes, number, printable
@@ -29,10 +27,11 @@ from gpumon.ui.view.process_table import (
     process_row,
     sort_processes,
     visible_columns,
+    whole_sum,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.findings.groups import JobGroup
     from gpumon.model.snapshot import Gpu
@@ -40,35 +39,32 @@ if TYPE_CHECKING:
 _SORT = Sort()
 
 
-class JobView(Struct, frozen=True):
-    """The job of a page.
+def job_rows(
+    job: JobGroup, gone: str, gpus: Sequence[Gpu], context: RowContext, width: int
+) -> list[Row]:
+    """The whole page, every row exactly ``width`` cells.
 
-    Attributes:
-        job: Its newest values.
+    Args:
+        job: The newest values of the job.
         gone: A text that says that none of its processes is on a GPU; empty if one is.
+        gpus: The GPUs.
+        context: What the rows of its processes need.
+        width: Cells.
     """
-
-    job: JobGroup
-    gone: str = ""
-
-
-def job_rows(view: JobView, gpus: Sequence[Gpu], context: RowContext, width: int) -> list[Row]:
-    """The whole page, every row exactly ``width`` cells."""
-    job, now = view.job, context.now
+    now = context.now
     uses = _merged(job)
     load = load_word(gpus, uses)
     sections = [
-        Section("", lambda size: _summary(view, load, now, size), Side.BOTH),
-        Section("Job", lambda size: fact_rows(_facts(job, now), size)),
+        Section("", lambda size: _summary(job, gone, load, now, size)),
+        Section("Job", lambda size: fact_rows(_facts(job, now), size), Side.LEFT),
         Section("On the GPUs", lambda size: use_rows(uses, job.memory, gpus, size), Side.RIGHT),
-        Section("Processes", lambda size: _processes(job, load, context, size), Side.BOTH),
+        Section("Processes", lambda size: _processes(job, load, context, size)),
     ]
     return page_rows(sections, width)
 
 
-def _summary(view: JobView, load: str, now: float, width: int) -> list[Row]:
+def _summary(job: JobGroup, gone: str, load: str, now: float, width: int) -> list[Row]:
     """The name and the main values."""
-    job = view.job
     fields: list[Field] = [
         (", ".join(printable(user or UNKNOWN) for user in job.users), "user"),
         (f"   {gibibytes(job.memory)} {gib()}", "strong"),
@@ -76,10 +72,10 @@ def _summary(view: JobView, load: str, now: float, width: int) -> list[Row]:
         (f"   {load} ", "dim"),
         (number(job.sm, " %"), ""),
     ]
-    if job.started_at is not None and not view.gone:
+    if job.started_at is not None and not gone:
         fields += [("   for ", "dim"), (duration(now - job.started_at), "")]
     rows = [fill([(job.label, "strong")], width), fill(fields, width)]
-    return rows + (text_rows(view.gone, width, "state.note") if view.gone else [])
+    return rows + (text_rows(gone, width, "state.note") if gone else [])
 
 
 def _facts(job: JobGroup, now: float) -> list[Fact]:
@@ -104,21 +100,11 @@ def _merged(job: JobGroup) -> list[GpuUse]:
             uuid,
             index,
             instance,
-            memory_used=_sum(use.memory_used for use in uses),
-            sm=_sum(use.sm for use in uses),
+            memory_used=whole_sum(use.memory_used for use in uses),
+            sm=whole_sum(use.sm for use in uses),
         )
         for (index, uuid, instance), uses in sorted(on_gpu.items(), key=lambda pair: pair[0][0])
     ]
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """The sum; ``None`` if a value is unknown."""
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
 
 
 def _processes(job: JobGroup, load: str, context: RowContext, width: int) -> list[Row]:

@@ -53,7 +53,7 @@ class Section(Struct, frozen=True):
 
     title: str
     draw: Callable[[int], list[Row]]
-    side: Side = Side.LEFT
+    side: Side = Side.BOTH
 
 
 def inside_width(width: int) -> int:

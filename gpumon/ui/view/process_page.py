@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -50,13 +50,14 @@ from gpumon.ui.view.process_table import devices
 from gpumon.ui.view.trend_text import SPAN, bytes_trend, percent_trend, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess, GpuUse, Place
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.gpu_text import MigIndices
+    from gpumon.ui.view.trend_text import Points
 
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (
@@ -94,14 +95,14 @@ def process_rows(
     now = history.now if snapshot is None else snapshot.time
     gpus = () if snapshot is None else snapshot.gpus
     sections = [
-        Section("", lambda size: _summary(view, gpus, now, size), Side.BOTH),
-        Section("", lambda size: _findings(view, history, size), Side.BOTH),
-        Section("Process", lambda size: _process(view, now, size)),
+        Section("", lambda size: _summary(view, gpus, now, size)),
+        Section("", lambda size: _findings(view, history, size)),
+        Section("Process", lambda size: _process(view, now, size), Side.LEFT),
         Section("On the GPUs", lambda size: _gpus(process, gpus, size), Side.RIGHT),
         Section(
             _span_title(process, history), lambda size: _charts(process, history, size), Side.RIGHT
         ),
-        Section("Command", lambda size: _command(view, size)),
+        Section("Command", lambda size: _command(view, size), Side.LEFT),
     ]
     if details is not None:
         sections += [
@@ -110,11 +111,10 @@ def process_rows(
                 lambda size: visible_gpu_rows(details, snapshot, size),
                 Side.RIGHT,
             ),
-            Section("Family", lambda size: family_rows(details, size)),
+            Section("Family", lambda size: family_rows(details, size), Side.LEFT),
             Section(
                 environment_title(details, view.revealed),
                 lambda size: environment_rows(details, view.revealed, size),
-                Side.BOTH,
             ),
         ]
     return page_rows(sections, width)
@@ -297,42 +297,43 @@ def _span_title(process: GpuProcess, history: History) -> str:
 def _charts(process: GpuProcess, history: History, width: int) -> list[Row]:
     """Its memory and utilisation over time."""
     gpus = () if history.latest is None else history.latest.gpus
+    load = load_word(gpus, process.uses)
     charts = [
-        _bytes_chart(process, history, "memory_used", "GPU memory", process.memory_used),
-        _percent_chart(process, history, "sm", load_word(gpus, process.uses), process.sm),
-        _percent_chart(process, history, "cpu_percent", "CPU", process.cpu_percent),
-        _bytes_chart(process, history, "rss", "host memory", process.rss),
+        _chart(process, history, "memory_used", "GPU memory", _BYTES),
+        _chart(process, history, "sm", load, _PERCENT),
+        _chart(process, history, "cpu_percent", "CPU", _PERCENT),
+        _chart(process, history, "rss", "host memory", _BYTES),
     ]
     return chart_rows(charts, width)
 
 
-def _bytes_chart(
-    process: GpuProcess, history: History, field: str, label: str, now: int | None
-) -> Chart:
-    points = history.process_window(process.id, field, SPAN)
-    peak = history.process_peak(process.id, field, SPAN)
-    return Chart(
-        label,
-        "not known" if now is None else size_text(now),
-        bytes_trend(points, peak, history.process_slope(process.id, field, SPAN)),
-        "graph.memory",
-        # Room above a level that is held, so that it looks like one.
-        (peak or 1) * 1.25,
-        lambda count: history.process_buckets(process.id, field, SPAN, count, history.now),
-    )
+class _Quantity(NamedTuple):
+    """How values of one unit are drawn and told; ``top`` makes the upper edge of the peak."""
+
+    text: Callable[[float], str]
+    trend: Callable[[Points, float | None, float | None], str]
+    style: str
+    top: Callable[[float], float]
 
 
-def _percent_chart(
-    process: GpuProcess, history: History, field: str, label: str, now: float | None
+# Room above a level that is held, so that it looks like one.
+_BYTES = _Quantity(size_text, bytes_trend, "graph.memory", lambda peak: (peak or 1) * 1.25)
+_PERCENT = _Quantity("{:.0f} %".format, percent_trend, "graph.util", lambda peak: max(100.0, peak))
+
+
+def _chart(
+    process: GpuProcess, history: History, field: str, label: str, quantity: _Quantity
 ) -> Chart:
+    now: float | None = getattr(process, field)
     points = history.process_window(process.id, field, SPAN)
     peak = history.process_peak(process.id, field, SPAN)
+    slope = history.process_slope(process.id, field, SPAN)
     return Chart(
         label,
-        "not known" if now is None else f"{now:.0f} %",
-        percent_trend(points, peak, history.process_slope(process.id, field, SPAN)),
-        "graph.util",
-        max(100.0, peak or 0.0),
+        "not known" if now is None else quantity.text(now),
+        quantity.trend(points, peak, slope),
+        quantity.style,
+        quantity.top(peak or 0.0),
         lambda count: history.process_buckets(process.id, field, SPAN, count, history.now),
     )
 

@@ -55,17 +55,17 @@ class RowContext(NamedTuple):
     host_memory: int | None = None
     mig: Mapping[Place, int] = {}
 
+    def idle_seconds(self, process: ProcessId) -> float | None:
+        """How long a process has been idle; ``None`` if it is not, or this is unknown."""
+        interval = self.idle(process)
+        return None if interval is None else interval.seconds
+
 
 _Text: TypeAlias = "Callable[[GpuProcess, RowContext], str]"
 
 
 class Sort(Struct, frozen=True):
-    """How the table is sorted.
-
-    Attributes:
-        column: Key of the column.
-        descending: Largest first.
-    """
+    """How the table is sorted: by the column with this key."""
 
     column: str = "memory_used"
     descending: bool = True
@@ -187,8 +187,13 @@ def sort_processes(
     processes: Sequence[GpuProcess], sort: Sort, context: RowContext
 ) -> list[GpuProcess]:
     """Sort processes; unknown values come last, and ties are sorted by PID."""
-    by_pid = sorted(processes, key=lambda p: (p.id.pid, p.id.start_time or 0))
-    return in_order(by_pid, _order(sort.column, context), descending=sort.descending)
+    ordered = sorted(processes, key=by_pid)
+    return in_order(ordered, sort_value(sort.column, context), descending=sort.descending)
+
+
+def by_pid(process: GpuProcess) -> tuple[int, int]:
+    """The order of processes that a column does not tell apart."""
+    return process.id.pid, process.id.start_time or 0
 
 
 _Item = TypeVar("_Item")
@@ -211,7 +216,27 @@ def in_order(
     return [item for _, item in known] + unknown
 
 
-def _order(column: str, context: RowContext) -> Callable[[GpuProcess], object]:
+def whole_sum(amounts: Iterable[int | None]) -> int | None:
+    """The sum; ``None`` if any amount is unknown."""
+    listed = list(amounts)
+    return None if None in listed else sum(filter(None, listed))
+
+
+def next_sort(now: Sort, column: ColumnHeader) -> tuple[Sort, str]:
+    """The order by a column, reversed if it is the order of now, and a message about it."""
+    descending = not now.descending if column.key == now.column else column.descends
+    words = "descending" if descending else "ascending"
+    return Sort(column.key, descending), f"sorted by {column.label}, {words}"
+
+
+def column_beside(columns: Sequence[ColumnHeader], sort: Sort, step: int) -> str | None:
+    """The column so many steps from the sorted one; ``None`` if there are no columns."""
+    keys = [column.key for column in columns]
+    at = keys.index(sort.column) if sort.column in keys else -1
+    return keys[(at + step) % len(keys)] if keys else None
+
+
+def sort_value(column: str, context: RowContext) -> Callable[[GpuProcess], object]:
     """The value that a column is sorted by."""
     # The text of these columns has no metric, or sorts differently from it.
     if column == "gpu":
@@ -219,7 +244,7 @@ def _order(column: str, context: RowContext) -> Callable[[GpuProcess], object]:
     if column == "command":
         return command_line
     if column == "idle":
-        return lambda process: None if (s := context.idle(process.id)) is None else s.seconds
+        return lambda process: context.idle_seconds(process.id)
     read = PROCESS_METRIC["rss" if column == "host_memory" else column].read
     return lambda process: read(process, context.now)
 
@@ -263,7 +288,7 @@ def heading_row(columns: Sequence[ColumnHeader], sort: Sort, width: int, load: s
         name = f"{load}%" if column.key == "sm" else column.label
         label = name + (("▼" if sort.descending else "▲") if marked else "")
         size = column.width or max(0, width - _width_without_command(columns))
-        text = fit(label, size) if column.left else fit_right(label, size)
+        text = (fit if column.left else fit_right)(label, size)
         fields.append((text, "heading.sorted" if marked else "heading"))
         fields.append((" ", "heading"))
     return fill(fields[:-1], width, "heading")
@@ -339,10 +364,7 @@ def process_row(
             fields += _command_fields(process, marks, max(0, width - fixed))
             break
         text = _TEXT[column.key](process, context)
-        if column.left:
-            fields.append((fit(text, column.width), style))
-        else:
-            fields.append((fit_right(text, column.width), style))
+        fields.append(((fit if column.left else fit_right)(text, column.width), style))
         fields.append((" ", "") if len(fields) > 2 else (marks.gap, "state.note"))
     row = fill(fields, width)
     if marks.style:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.findings import conditions, gpu_state, mig_state
 from gpumon.recording.history import History
+from gpumon.ui.view.frame import Frame
 from gpumon.ui.view.gpu_table import gpu_rows
 from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_lines, line_columns
 from gpumon.ui.view.gpu_text import (
@@ -24,6 +25,7 @@ from gpumon.ui.view.process_table import (
     visible_columns,
     whole_width,
 )
+from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +67,7 @@ def table(
     states |= {one.uuid: mig_state(history, gpu, one) for gpu in snapshot.gpus for one in gpu.mig}
     shape = GpusShape(panels=0, columns=1, rows=gpu_lines(snapshot) + 1)
     parts = line_columns(width, snapshot.gpus, graphs=False)
+    frame = Frame(Memo(), snapshot, history, states, View(interval=0.0), width)
     sort = Sort()
     context = RowContext(
         snapshot.time, host_memory=snapshot.host.memory_total, mig=mig_indices(snapshot.gpus)
@@ -77,7 +80,7 @@ def table(
     table = width if bounded else max(width, whole_width(processes, columns))
     rows: list[Row] = [
         header_row(snapshot, Moment(), width),
-        *gpu_rows(Memo(), snapshot, history, states, parts, width, shape),
+        *gpu_rows(frame, parts, shape),
         rule_row(snapshot, processes, Scrolled(tuple(narrowing)), width),
         heading_row(columns, sort, width, load_word(snapshot.gpus)),
         *(process_row(process, columns, context, table) for process in processes),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.color import Color, ColorSystem
+from rich.color import Color
+from rich.console import COLOR_SYSTEMS
 
 from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes import ThemeError, ThemeLibrary, resolve_styles
@@ -29,28 +30,20 @@ _STATES = (
     ("warning", "hot: SW thermal 4m"),
     ("critical", "lost since 13:58"),
 )
-_SYSTEMS = {
-    "standard": ColorSystem.STANDARD,
-    "256": ColorSystem.EIGHT_BIT,
-    "truecolor": ColorSystem.TRUECOLOR,
-}
 
 
-def show_theme(
-    name: str, out: TextIO, system: str | None, library: ThemeLibrary | None = None
-) -> str:
+def show_theme(name: str, out: TextIO, system: str | None) -> str:
     """Print a theme: a sample in its colours, or its file if the output has no colours.
 
     Args:
         name: The theme.
         out: The output.
         system: Rich's name of the terminal's colour system; ``None`` if it has no colours.
-        library: The themes.
 
     Returns:
         An error message; empty on success.
     """
-    library = library or ThemeLibrary()
+    library = ThemeLibrary()
     if name not in library.names():
         return f"there is no theme {name!r}; {nearest_or_all(name, library.names())}."
     if library.path(name) is None:
@@ -85,7 +78,7 @@ def _table(name: str, colours: Mapping[str, str]) -> str:
 
 def _sgr_style(look: StyleColours, system: str) -> SgrStyle:
     fore, ground = (
-        Color.from_rgb(*colour).downgrade(_SYSTEMS.get(system, ColorSystem.STANDARD))
+        Color.from_rgb(*colour).downgrade(COLOR_SYSTEMS[system])
         for colour in (look.fore, look.ground)
     )
     return SgrStyle(

@@ -15,23 +15,20 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gpumon.recording.recording import EventKind
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import cell_width, duration, fit, fit_right, printable
 from gpumon.ui.view.event_glyphs import (
     CAME_AND_WENT,
     EVENT_BITS,
-    EVENT_GLYPHS,
+    EVENT_SIGNS,
     PROCESS_BITS,
     event_field,
 )
 from gpumon.ui.view.key_names import keycap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gpumon.recording.playback.replay import Playing
-    from gpumon.recording.recording import Event
+    from gpumon.ui.view.view import Timeline
 
 _STATE_WIDTH = 11
 _CLOCK_WIDTH, _SHORT_WIDTH, _WHEN_WIDTH = 10, 20, 28
@@ -50,20 +47,13 @@ _CELL_SECONDS = (
 """The possible lengths of a cell in seconds; longer cells are whole days."""
 _DAY = 86400
 
-_ABOUT = {
-    EventKind.CAME: "a process came",
-    EventKind.WENT: "a process went",
-    EventKind.FULL: "a GPU's memory became full",
-    EventKind.THROTTLED: "a GPU was slowed down",
-    EventKind.ERROR: "an error: an XID, a GPU lost or silent",
-}
 _CROWDED = 3
 """If one in this many cells has process events, these mean little and are hidden."""
 _LINE = "·"
 _CURSOR = "┃"
 
 SIGNS = (
-    *((glyph, _ABOUT[kind]) for kind, glyph in EVENT_GLYPHS.items()),
+    *((sign.glyph, sign.about) for sign in EVENT_SIGNS.values()),
     (CAME_AND_WENT, "processes came and others went"),
     (_LINE, "the log, as far as it has been read"),
     (_CURSOR, "the moment that is shown; a click or a drag moves it"),
@@ -73,9 +63,7 @@ SIGNS = (
 _event_time = attrgetter("time")
 
 
-def timeline_row(
-    playing: Playing, shown: float, events: Sequence[Event], width: int, *, live: bool
-) -> Row:
+def timeline_row(timeline: Timeline, shown: float, width: int) -> Row:
     """The row, exactly ``width`` cells.
 
     A narrow row drops the text of the last event first, then the words at the ends of the bar, then
@@ -83,29 +71,28 @@ def timeline_row(
     this and the moment.
 
     Args:
-        playing: The playback state.
+        timeline: The moment; events outside the recording are ignored.
         shown: Time of the sample that is shown, which may be a little older than the position.
-        events: The events by time; those outside the recording are ignored.
         width: Cells.
-        live: Whether the recording goes on, so that its end is now.
     """
+    playing = timeline.playing
     when, bar, text = _widths(width)
     if playing.waiting is not None:
         silence = f" the log is not read: no answer for {playing.waiting:.0f} s "
-        moment = _when(playing, shown, _CLOCK_WIDTH, live=live)
+        moment = _when(timeline, shown, _CLOCK_WIDTH)
         return fill([(silence, "header.alarm"), (" ", "header"), *moment], width, "header")
     fields: list[Field] = [
         (fit(_state(playing), _STATE_WIDTH), "header.mark"),
-        *_when(playing, shown, when, live=live),
+        *_when(timeline, shown, when),
     ]
     if bar:
-        fields += [*_bar(playing, events, bar, live=live), (" ", "header")]
+        fields += [*_bar(timeline, bar), (" ", "header")]
     if text:
-        fields += _last_event(playing, shown, events, text)
+        fields += _last_event(timeline, shown, text)
     return fill(fields, width, "header")
 
 
-def time_at(x: int, playing: Playing, events: Sequence[Event], width: int) -> float | None:
+def time_at(x: int, timeline: Timeline, width: int) -> float | None:
     """The moment at a cell of the row; ``None`` if the cell is not on the bar.
 
     This is the time of the event drawn there; without one, an end of the recording in the first and
@@ -113,19 +100,19 @@ def time_at(x: int, playing: Playing, events: Sequence[Event], width: int) -> fl
 
     Args:
         x: The cell, from 0.
-        playing: The playback state from which the row was drawn.
-        events: The events from which the row was drawn.
+        timeline: That from which the row was drawn.
         width: Cells of the row.
     """
+    playing = timeline.playing
     when, bar, _ = _widths(width)
     (margin, _), cells = _margins(bar), _Cells(playing, _inside(bar))
     place = x - _STATE_WIDTH - when - margin
     if not bar or playing.waiting is not None or not 0 <= place < cells.count:
         return None
-    bits = _event_bits(playing, events, cells)[place]
+    bits = _event_bits(timeline, cells)[place]
     times = [
         event.time
-        for event in events
+        for event in timeline.events
         if bits.bit_length() == EVENT_BITS[event.kind].bit_length()
         and playing.first <= event.time <= playing.last
         and cells.place(event.time) == place
@@ -202,8 +189,9 @@ def _state(playing: Playing) -> str:
     return f" ▶ {playing.speed:g}x"
 
 
-def _when(playing: Playing, shown: float, width: int, *, live: bool) -> list[Field]:
+def _when(timeline: Timeline, shown: float, width: int) -> list[Field]:
     """The moment, with its age if the recording goes on, otherwise with its date."""
+    playing, live = timeline.playing, timeline.live
     then = time.localtime(shown)
     clock = time.strftime("%H:%M:%S", then)
     if width < _SHORT_WIDTH:
@@ -238,18 +226,19 @@ def _ago(seconds: float, *, short: bool = False) -> str:
     return f"{text.partition(' ')[0] if short else text} ago"
 
 
-def _bar(playing: Playing, events: Sequence[Event], width: int, *, live: bool) -> list[Field]:
+def _bar(timeline: Timeline, width: int) -> list[Field]:
     """The whole recording with its events, and a cursor at the moment.
 
     The line goes as far as the log has been read.
     """
+    playing = timeline.playing
     cells = _Cells(playing, _inside(width))
     read = cells.place(min(max(playing.first, playing.read_until), playing.last))
     fields: list[Field] = [
         event_field(bits, "header.dim", "panel.")
         if bits
         else (_LINE if place <= read else " ", "header.dim")
-        for place, bits in enumerate(_event_bits(playing, events, cells))
+        for place, bits in enumerate(_event_bits(timeline, cells))
     ]
     cursor = cells.place(playing.position)
     glyph, _ = fields[cursor]
@@ -260,17 +249,17 @@ def _bar(playing: Playing, events: Sequence[Event], width: int, *, live: bool) -
         first = time.strftime(form, time.localtime(playing.first))
         last = time.strftime(form, time.localtime(playing.last))
         if begin > _END_WIDTH:
-            first, last = _BEGINS + first, last + _return_key(live=live)
+            first, last = _BEGINS + first, last + _return_key(live=timeline.live)
         fields = [(f"{first} ", "header.dim"), *fields, (fit(f" {last}", end), "header.dim")]
     return [*fields, (" " * (_inside(width) - cells.count), "header")]
 
 
-def _event_bits(playing: Playing, events: Sequence[Event], cells: _Cells) -> list[int]:
+def _event_bits(timeline: Timeline, cells: _Cells) -> list[int]:
     """The kinds of events to show in each cell, as bits."""
     # A simple loop: there may be thousands of events.
     kinds = [0] * cells.count
-    first, last = playing.first, playing.last
-    for event in events:
+    first, last = timeline.playing.first, timeline.playing.last
+    for event in timeline.events:
         if first <= event.time <= last:
             kinds[cells.place(event.time)] |= EVENT_BITS[event.kind]
     crowded = sum(bool(bits & PROCESS_BITS) for bits in kinds)
@@ -279,10 +268,11 @@ def _event_bits(playing: Playing, events: Sequence[Event], cells: _Cells) -> lis
     return kinds
 
 
-def _last_event(playing: Playing, shown: float, events: Sequence[Event], width: int) -> list[Field]:
+def _last_event(timeline: Timeline, shown: float, width: int) -> list[Field]:
     """The last event up to the moment; of several at the same time, the most severe."""
     # The position decides: the sample of the event itself may have been thinned out.
-    until = bisect_right(events, playing.position, key=_event_time)
+    events = timeline.events
+    until = bisect_right(events, timeline.playing.position, key=_event_time)
     if not until:
         return []
     newest = events[until - 1].time

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.alerts.alert import AlertCommand, Apprise, Bell, Desktop, Webhook
 from gpumon.text.cells import Field, Row, fill, restyle
@@ -29,18 +29,6 @@ _WAYS: Mapping[type, str] = {
 }
 
 
-class ToldRows(NamedTuple):
-    """The rows of the page.
-
-    Attributes:
-        rows: The rows, each as wide as asked for.
-        notices: The index of the notice of each row; ``None`` for other rows.
-    """
-
-    rows: list[Row]
-    notices: list[int | None]
-
-
 def told_rows(
     notices: Sequence[Notice],
     chosen: int | None,
@@ -48,7 +36,7 @@ def told_rows(
     notes: Sequence[str],
     now: float,
     width: int,
-) -> ToldRows:
+) -> tuple[list[Row], list[int | None]]:
     """The whole page, every row exactly ``width`` cells.
 
     Args:
@@ -58,6 +46,9 @@ def told_rows(
         notes: What is not done here, and which ways failed.
         now: The current time, in seconds since the epoch.
         width: Cells.
+
+    Returns:
+        The rows, and for each of them the index of its notice; ``None`` for other rows.
     """
     rows: list[Row] = []
     owners: list[int | None] = []
@@ -73,7 +64,7 @@ def told_rows(
         owners += [index] * len(lines)
     rest = [*_empty(width)] if not notices else [fill((), width)]
     rest += _checked(alerts, notes, width)
-    return ToldRows([*rows, *rest], [*owners, *([None] * len(rest))])
+    return [*rows, *rest], [*owners, *([None] * len(rest))]
 
 
 def _ends(notices: Sequence[Notice]) -> dict[int, float]:

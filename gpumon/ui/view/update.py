@@ -1,11 +1,12 @@
 """Pure functions that return the next view, one for each key or click that changes it.
 
-Each takes the view and the layout of the last drawing, which the key refers to.
+Each takes the view and the layout of the last drawing, which the key refers to. Some also return a
+message for the footer, shown for a few seconds; the empty message removes the one before.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,7 +15,7 @@ from gpumon.ui.view.gpu_text import users_of_gpu
 from gpumon.ui.view.graph_choices import next_graph
 from gpumon.ui.view.group_rows import USER_COLUMNS
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.process_table import Sort
+from gpumon.ui.view.process_table import column_beside, next_sort
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
 
 if TYPE_CHECKING:
@@ -25,22 +26,9 @@ if TYPE_CHECKING:
     from gpumon.ui.view.dashboard_layout import Layout
     from gpumon.ui.view.gpu_table_layout import GpusShape
     from gpumon.ui.view.process_table import ColumnHeader
-    from gpumon.ui.view.table_entries import TableEntry
     from gpumon.ui.view.view import View
 
 _SHIFT_CELLS = 8
-
-
-class ViewUpdate(NamedTuple):
-    """The next view, and a message for the footer.
-
-    Attributes:
-        view: The view.
-        message: A message for the footer, shown for a few seconds; empty removes the message.
-    """
-
-    view: View
-    message: str
 
 
 # -- the cursor and scrolling ------------------------------------------------------------------
@@ -148,7 +136,8 @@ def fold_or_scroll(view: View, layout: Layout, step: int) -> View:
         return _move_beside(view, layout.gpus, layout.shape.gpus, step)
     entry = layout.entry
     if view.listing in {Listing.TREE, Listing.JOBS} and entry is not None and entry.below:
-        return toggle_fold(view, entry) if entry.folded == (step > 0) else view
+        folds = entry.folded == (step > 0)
+        return replace(view, toggled=view.toggled ^ {entry.key}) if folds else view
     return replace(view, shift=max(0, view.shift + step * _SHIFT_CELLS))
 
 
@@ -160,11 +149,6 @@ def _move_beside(view: View, gpus: Sequence[Gpu], shape: GpusShape, step: int) -
     visible = lines[view.gpus_top : view.gpus_top + shape.in_sight]
     beside = line - view.gpus_top
     return point_at_gpu(view, visible[beside]) if 0 <= beside < len(visible) else view
-
-
-def toggle_fold(view: View, entry: TableEntry) -> View:
-    """Fold or unfold the lines below a line."""
-    return replace(view, toggled=view.toggled ^ {entry.key})
 
 
 def scroll_gpus(view: View, layout: Layout, lines: int) -> View:
@@ -210,7 +194,7 @@ def narrow(view: View, narrowing: ProcessFilter) -> View:
     return replace(view, narrowing=narrowing, top=0, top_on_gpu=0, follows_cursor=True)
 
 
-def toggle_only_gpu(view: View, layout: Layout) -> View | ViewUpdate:
+def toggle_only_gpu(view: View, layout: Layout) -> View | tuple[View, str]:
     """Show only the processes of the GPU under the cursor, or of all GPUs again.
 
     In the table it is the GPU of the process under the cursor.
@@ -219,7 +203,7 @@ def toggle_only_gpu(view: View, layout: Layout) -> View | ViewUpdate:
     if view.narrowing.gpu is None:
         gpu = view.gpu or _gpu_of_entry(layout)
         if gpu is None:
-            return ViewUpdate(view, f"choose a GPU first: {keycap('change_side')}")
+            return view, f"choose a GPU first: {keycap('change_side')}"
     return clear_message(narrow(view, replace(view.narrowing, gpu=gpu)))
 
 
@@ -237,7 +221,7 @@ def toggle_mine(view: View, user: str) -> View:
 
 def toggle_only_user(
     view: View, layout: Layout, processes: Sequence[GpuProcess]
-) -> View | ViewUpdate:
+) -> View | tuple[View, str]:
     """Show only the processes of one user, or of all users again.
 
     It is the user of the line under the cursor, or who holds most memory of the GPU under it.
@@ -255,51 +239,44 @@ def toggle_only_user(
     elif entry is not None:
         users = entry.users
     else:
-        return ViewUpdate(view, f"{choose_first()}, or a GPU: {keycap('change_side')}")
+        return view, choose_any()
     if not users:
-        return ViewUpdate(view, "no process is listed here")
+        return view, "no process is listed here"
     return narrow_to_user(view, users[0])
 
 
-def narrow_to_user(view: View, user: str | None) -> View | ViewUpdate:
+def narrow_to_user(view: View, user: str | None) -> View | tuple[View, str]:
     """Show only the processes of a user; ``None`` is an unknown user."""
     if user is None:
-        return ViewUpdate(view, "whose these are is not visible here")
+        return view, "whose these are is not visible here"
     return clear_message(narrow(view, replace(view.narrowing, mine=None, only_user=user)))
 
 
-def open_user(view: View, user: str | None) -> View | ViewUpdate:
+def open_user(view: View, user: str | None) -> View | tuple[View, str]:
     """List the processes of a user of the list of users."""
     return narrow_to_user(replace(view, listing=Listing.PROCESSES), user)
 
 
-def sort(view: View, _: Layout, column: str) -> ViewUpdate:
+def sort(view: View, _: Layout, column: str) -> tuple[View, str]:
     """Sort by a column; if the table is sorted by it already, reverse the order."""
     by_user = view.listing is Listing.USERS
     listed: Sequence[ColumnHeader] = USER_COLUMNS if by_user else COLUMNS
     chosen = next((one for one in listed if one.key == column), None)
     if chosen is None:
         label, back = COLUMN[column].label, keycap("users")
-        return ViewUpdate(view, f"{label} is no column of users; {back} goes back to processes")
-    before = view.order
-    descending = not before.descending if column == before.column else chosen.descends
-    order = Sort(column, descending)
+        return view, f"{label} is no column of users; {back} goes back to processes"
+    order, message = next_sort(view.order, chosen)
     view = replace(view, user_sort=order) if by_user else replace(view, sort=order)
-    words = "descending" if descending else "ascending"
-    return ViewUpdate(replace(view, follows_cursor=True), f"sorted by {chosen.label}, {words}")
+    return replace(view, follows_cursor=True), message
 
 
-def sort_step(view: View, layout: Layout, step: int) -> View | ViewUpdate:
+def sort_step(view: View, layout: Layout, step: int) -> View | tuple[View, str]:
     """Sort by the next visible column, or by the one before."""
-    keys = [column.key for column in layout.headers]
-    if not keys:
-        return view
-    column = view.order.column
-    at = keys.index(column) if column in keys else -1
-    return sort(view, layout, keys[(at + step) % len(keys)])
+    column = column_beside(layout.headers, view.order, step)
+    return view if column is None else sort(view, layout, column)
 
 
-def reverse(view: View, layout: Layout) -> ViewUpdate:
+def reverse(view: View, layout: Layout) -> tuple[View, str]:
     """Reverse the order."""
     return sort(view, layout, view.order.column)
 
@@ -307,11 +284,11 @@ def reverse(view: View, layout: Layout) -> ViewUpdate:
 # -- tags --------------------------------------------------------------------------------------
 
 
-def tag(view: View, layout: Layout) -> View | ViewUpdate:
+def tag(view: View, layout: Layout) -> View | tuple[View, str]:
     """Tag or untag the processes under the cursor, and move to the next line."""
     entry = layout.entry
     if entry is None or not entry.processes:
-        return ViewUpdate(view, no_process(view, layout))
+        return view, no_process(view, layout)
     members = frozenset(process.id for process in entry.processes)
     tags = view.tags - members if members <= view.tags else view.tags | members
     return move(replace(view, tags=tags), layout, 1)
@@ -342,15 +319,20 @@ def choose_first() -> str:
     return f"choose a process first: {keycap('previous_line', 'next_line')}"
 
 
+def choose_any() -> str:
+    """Explain how to select a process or a GPU."""
+    return f"{choose_first()}, or a GPU: {keycap('change_side')}"
+
+
 # -- other parts of the screen -----------------------------------------------------------------
 
 
-def show_next_graph(view: View, layout: Layout) -> ViewUpdate:
+def show_next_graph(view: View, layout: Layout) -> tuple[View, str]:
     """Show the next value in the small graphs."""
     if not view.graph_fits:
-        return ViewUpdate(view, "at this size there is no room for the small graphs")
+        return view, "at this size there is no room for the small graphs"
     graph = next_graph(view.graph, layout.gpus)
-    return ViewUpdate(replace(view, graph=graph.key), f"the small graph shows {graph.about}")
+    return replace(view, graph=graph.key), f"the small graph shows {graph.about}"
 
 
 def show_cost(view: View, _: Layout) -> View:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.config.chart_windows import WINDOWS
@@ -18,10 +17,10 @@ from gpumon.text.formatting import (
     printable,
 )
 from gpumon.text.units import memory_units
-from gpumon.ui.view.chart_plot import EDGE, Scale, Span, plot
+from gpumon.ui.view.chart_plot import EDGE, Scale, plot, span_until
 from gpumon.ui.view.gpu_charts import window_seconds
 from gpumon.ui.view.page_layout import moment_text
-from gpumon.ui.view.process_table import gpu_list
+from gpumon.ui.view.process_table import gpu_list, whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -150,8 +149,7 @@ def _chart(
     chart: _UserChart, use: UserUse, history: History, seconds: float, width: int, height: int
 ) -> list[Row]:
     dots = 2 * max(1, width - EDGE)
-    bucket = seconds / dots
-    span = Span((math.floor(history.now / bucket) - dots + 1) * bucket, seconds)
+    span = span_until(history.now, seconds, dots)
     values = _values(chart, use, history, seconds, dots)
     title = [(" " * EDGE + f"{chart.label}  ", "dim"), (chart.now(use), "strong")]
     rows = plot([values], [chart.style], chart.scale, span, {}, width, height - 1)
@@ -202,8 +200,7 @@ def _idle_rows(
         rows.append(fill([*fields, (fit(command_line(process), left), "dim")], width))
     if len(shown) < len(idle):
         hidden = idle[len(shown) :]
-        sizes = [process.memory_used for process, _ in hidden]
-        total = None if None in sizes else sum(size or 0 for size in sizes)
+        total = whole_sum(process.memory_used for process, _ in hidden)
         text = f" +{len(hidden)} more idle, {memory_size(total)}"
         rows.append(fill([(text, "state.note")], width))
     return rows

@@ -50,7 +50,21 @@ class Watched(Struct, frozen=True):
     processes: frozenset[ProcessId] = frozenset()
 
 
-class View(Struct, frozen=True):
+class ScreenView(Struct, frozen=True, kw_only=True):
+    """What the views of all screens with a list have.
+
+    Attributes:
+        editing: Whether the filter line is open; it replaces the last line of the list.
+        dialog_open: Whether a dialog, with keys of its own, is on top.
+        message: Replaces the keys in the footer.
+    """
+
+    editing: bool = False
+    dialog_open: bool = False
+    message: str = ""
+
+
+class View(ScreenView, frozen=True):
     """What the user has chosen to see; the functions of ``update`` return the next view.
 
     Attributes:
@@ -79,12 +93,9 @@ class View(Struct, frozen=True):
         host_strip: Whether CPU, memory and load of the host have a line of their own.
         show_cost: Whether the header shows gpumon's own cost.
         readonly: Whether sending signals is disabled.
-        editing: Whether the filter line is open; it replaces the last line of the table.
-        dialog_open: Whether a dialog, with keys of its own, is on top.
         reports: The progress of ending processes.
         timeline: The past moment that is shown; ``None`` is the present.
         log: The state of the log that is being written.
-        message: Replaces the keys in the footer.
     """
 
     interval: float
@@ -111,12 +122,9 @@ class View(Struct, frozen=True):
     host_strip: bool = False
     show_cost: bool = False
     readonly: bool = False
-    editing: bool = False
-    dialog_open: bool = False
     reports: tuple[TerminationReport, ...] = ()
     timeline: Timeline | None = None
     log: LogNote | None = None
-    message: str = ""
 
     @property
     def table_top(self) -> int:

@@ -56,14 +56,13 @@ class CellView(Widget):
     def __init__(
         self,
         renderer: TerminalRenderer,
-        palette: Palette,
         *,
         id: str | None = None,  # noqa: A002 - Textual's own name
     ) -> None:
         super().__init__(id=id)
         self._renderer = renderer
-        self._palette = palette
-        self._rows: Sequence[Row] = []
+        self.rows: Sequence[Row] = []
+        """The current rows."""
         # The rows that the terminal shows; None where unknown.
         self._painted: list[Row | None] = []
         # The columns at which their fields start; None where unknown.
@@ -71,14 +70,8 @@ class CellView(Widget):
         self._first = 0
         self._strips: dict[int, tuple[Row, Strip]] = {}
 
-    @property
-    def rows(self) -> Sequence[Row]:
-        """The current rows."""
-        return self._rows
-
-    def repaint(self, palette: Palette) -> None:
-        """Apply other colours."""
-        self._palette = palette
+    def repaint(self) -> None:
+        """Draw everything again, in the colours of now."""
         self._strips.clear()
         self.refresh()
 
@@ -98,18 +91,18 @@ class CellView(Widget):
             moved: Whether a pending layout may move the widget.
             ready: The result of ``TerminalRenderer.ready``, if known.
         """
-        self._rows = rows
+        self.rows = rows
         if not moved and rows == self._painted:
             return
         self._send(width, moved=moved, ready=ready)
 
     def send_on(self) -> None:
         """Send changes that earlier frames had no room for."""
-        if self._rows != self._painted:
+        if self.rows != self._painted:
             self._send(self.region.width, moved=False, ready=None)
 
     def _send(self, width: int, *, moved: bool, ready: bool | None) -> None:
-        rows, painted, region = self._rows, self._painted, self.region
+        rows, painted, region = self.rows, self._painted, self.region
         # Before the layout the widget is not yet where these rows belong.
         in_place = len(painted) == len(rows) == region.height and width == region.width
         if (
@@ -133,7 +126,7 @@ class CellView(Widget):
 
     def _write(self, region: Region) -> None:
         """Write changed rows while there is room, starting where the last frame stopped."""
-        rows, painted = self._rows, self._painted
+        rows, painted = self.rows, self._painted
         first, self._first = self._first, 0
         order = [y for y in (*range(first, len(rows)), *range(first)) if rows[y] != painted[y]]
         limited = self._renderer.limited
@@ -158,7 +151,7 @@ class CellView(Widget):
 
     def render_line(self, y: int) -> Strip:
         """One row as Textual's strip, for complete repaints."""
-        row = self._rows[y] if y < len(self._rows) else ()
+        row = self.rows[y] if y < len(self.rows) else ()
         if y < len(self._painted) and self._painted[y] != row:
             # Textual may be painting part of a pending row: its state is unknown then.
             self._painted[y] = None
@@ -166,7 +159,7 @@ class CellView(Widget):
         if known is not None and known[0] is row:
             return known[1]
         width = self.size.width
-        strip = CellStrip(fill(row, width), width, self._palette)
+        strip = CellStrip(fill(row, width), width, self._renderer.palette)
         self._strips[y] = (row, strip)
         return strip
 

@@ -11,7 +11,7 @@ from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
-from gpumon.ui.view.fleet_rows import FleetPicture
+from gpumon.ui.view.fleet_rows import FleetParts, FleetPicture
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
 from gpumon.ui.view.process_table import Sort
 from tests.build import GIB, NOON, gpu, process
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
     from gpumon.fleet.summary import HostSummary
+    from gpumon.text.cells import Row
 
 pytestmark = pytest.mark.usefixtures("utc")
 
@@ -29,8 +30,12 @@ SIZES = [(200, 50), (140, 40), (100, 24), (80, 24), (60, 15), (40, 10), (20, 5)]
 HOSTILE = "\x1b[2Jroot\x07\u202e\ufeff"
 
 
+def all_rows(parts: FleetParts) -> list[Row]:
+    return [*parts.header, *parts.lines, *parts.rule, *parts.footer]
+
+
 def picture(hosts: tuple[HostSummary, ...], width: int, height: int, view: FleetView = VIEW) -> str:
-    rows = FleetPicture().rows(hosts, view, NOON + 1, width, height, "DEMO").all()
+    rows = all_rows(FleetPicture().rows(hosts, view, NOON + 1, width, height, "DEMO"))
     assert [row_width(row) for row in rows] == [width] * height
     return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
 
@@ -91,7 +96,7 @@ def test_a_host_that_is_down_says_why_and_since_when_and_keeps_no_numbers() -> N
     line = line_of(host(live, down))
     assert "◌ down 2m: the connection was refused" in line
     assert " – " in line
-    rows = FleetPicture().rows((host(live, down),), VIEW, NOON, 100, 10).all()
+    rows = all_rows(FleetPicture().rows((host(live, down),), VIEW, NOON, 100, 10))
     assert {style for _, style in rows[2]} == {"stale"}
 
 
@@ -137,9 +142,9 @@ def test_the_host_under_the_cursor_has_its_whole_sentence() -> None:
 def test_only_rows_with_news_are_drawn_anew() -> None:
     hosts = demo_hosts(16)
     drawing = FleetPicture()
-    before = drawing.rows(hosts, VIEW, NOON, 100, 24).all()
+    before = all_rows(drawing.rows(hosts, VIEW, NOON, 100, 24))
     changed = host(host_state("gpu-02", gpu(utilization_gpu=50)), place=1)
-    after = drawing.rows((hosts[0], changed, *hosts[2:]), VIEW, NOON, 100, 24).all()
+    after = all_rows(drawing.rows((hosts[0], changed, *hosts[2:]), VIEW, NOON, 100, 24))
     same = [one is other for one, other in zip(before, after, strict=True)]
     assert [at for at, kept in enumerate(same[1:18], 1) if not kept] == [3]
 

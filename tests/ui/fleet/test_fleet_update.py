@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from gpumon.ui.view import fleet_update as update
 from gpumon.ui.view.fleet_rows import FleetPicture, fleet_keys
-from gpumon.ui.view.fleet_update import FleetUpdate
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
 from tests.build import NOON
 from tests.hosts import demo_hosts
@@ -32,9 +31,11 @@ class Hand:
         parts = self._picture.rows(self.hosts, self.view, NOON, *self.size)
         self.layout, self.view = parts.layout, parts.layout.view
 
-    def press(self, key: Callable[..., FleetView | FleetUpdate], *arguments: object) -> None:
+    def press(
+        self, key: Callable[..., FleetView | tuple[FleetView, str]], *arguments: object
+    ) -> None:
         after = key(self.view, self.layout, *arguments)
-        self.view, self.message = after if isinstance(after, FleetUpdate) else (after, "")
+        self.view, self.message = after if isinstance(after, tuple) else (after, "")
         self.draw()
 
     def filter(self, text: str) -> None:

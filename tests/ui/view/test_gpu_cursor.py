@@ -15,7 +15,6 @@ from gpumon.recording.history import History
 from gpumon.ui.view import update
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.table_entries import Listing
-from gpumon.ui.view.update import ViewUpdate
 from gpumon.ui.view.view import View
 from tests.build import NOON, gpu, process, snapshot
 from tests.ui.view.test_update import course
@@ -43,9 +42,9 @@ class Hand:
         self.view = parts.layout.view
         return parts
 
-    def press(self, key: Callable[..., View | ViewUpdate], *arguments: object) -> None:
+    def press(self, key: Callable[..., View | tuple[View, str]], *arguments: object) -> None:
         after = key(self.view, self.parts.layout, *arguments)
-        self.view = after.view if isinstance(after, ViewUpdate) else after
+        self.view = after[0] if isinstance(after, tuple) else after
         self.parts = self._draw()
 
     def down(self, lines: int = 1) -> None:
@@ -264,9 +263,10 @@ def test_a_key_that_finds_no_user_says_why() -> None:
 
     def message() -> str:
         after = update.toggle_only_user(hand.view, hand.parts.layout, hand.shown.processes)
-        assert isinstance(after, ViewUpdate)
-        assert after.view == hand.view
-        return after.message
+        assert isinstance(after, tuple)
+        view, message = after
+        assert view == hand.view
+        return message
 
     assert message() == "choose a process first: ↑↓, or a GPU: Tab"
     hand.down()

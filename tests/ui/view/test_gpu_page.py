@@ -194,7 +194,7 @@ def test_one_look_has_the_state_the_memory_and_the_charts(
         return [((" " * size, ""),)] * room
 
     crowd = [holding(200 + number, (40 - number) * 2**27) for number in range(30)]
-    charts = Charts("The last 5 minutes", draw, least_rows)
+    charts = Charts("The last 5 minutes", draw)
     history = seen(card, *crowd)
     rows = gpu_rows(GpuView(card), history, history.latest, width, height, charts)
     look = ["".join(text for text, _ in row) for row in rows[:height]]

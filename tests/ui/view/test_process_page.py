@@ -16,7 +16,7 @@ from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import cell_width, printable
 from gpumon.ui.view.gpu_text import mig_indices
-from gpumon.ui.view.job_page import JobView, job_rows
+from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.process_details import HIDDEN
 from gpumon.ui.view.process_page import ProcessView, process_rows, state_words
@@ -164,7 +164,7 @@ def test_a_mig_device_has_the_same_name_on_the_pages_of_a_process_and_of_a_job()
     assert "GPU 5 2.0 GiB " in of_process
     (job,) = jobs(now.processes)
     context = RowContext(NOON, mig=mig_indices(gpus))
-    of_job = flat(" ".join(map(text_of, job_rows(JobView(job), gpus, context, 100))))
+    of_job = flat(" ".join(map(text_of, job_rows(job, "", gpus, context, 100))))
     assert "MIG 2:3 8.0 GiB " in of_job
     assert f" 2:3,5 {CHEN.pid} chen " in of_job
     assert "2/7" not in of_process + of_job

@@ -17,6 +17,7 @@ from gpumon.recording.recording import Event, EventKind
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import cell_width
 from gpumon.ui.view import timeline
+from gpumon.ui.view.view import Timeline
 from tests.build import NOON
 
 if TYPE_CHECKING:
@@ -61,11 +62,11 @@ def timeline_row(
 ) -> Row:
     """The row where the sample that is shown is as old as the place, unless told."""
     shown = playing.position if shown is None else shown
-    return timeline.timeline_row(playing, shown, marks, width, live=live)
+    return timeline.timeline_row(Timeline(playing, marks, live), shown, width)
 
 
 def time_at(x: int, playing: Playing, width: int, marks: Sequence[Event] = ()) -> float | None:
-    return timeline.time_at(x, playing, marks, width)
+    return timeline.time_at(x, Timeline(playing, marks, live=True), width)
 
 
 def bar_of(row: Row) -> str:

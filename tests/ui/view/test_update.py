@@ -17,7 +17,6 @@ from gpumon.sources.demo import DemoSource
 from gpumon.ui.view import update
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.table_entries import Listing
-from gpumon.ui.view.update import ViewUpdate
 from gpumon.ui.view.view import View
 from tests.build import NOON
 from tests.clock import HandClock
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.ui.view.dashboard_layout import Layout
 
-    Key = Callable[[View, Layout], View | ViewUpdate]
+    Key = Callable[[View, Layout], View | tuple[View, str]]
 
 SIZES = [(200, 50), (140, 40), (100, 24), (60, 15), (50, 12)]
 
@@ -44,7 +43,7 @@ def course() -> list[Snapshot]:
     return shown
 
 
-def with_argument(change: Callable[..., View | ViewUpdate], *arguments: object) -> Key:
+def with_argument(change: Callable[..., View | tuple[View, str]], *arguments: object) -> Key:
     return lambda view, layout: change(view, layout, *arguments)
 
 
@@ -101,7 +100,7 @@ def test_drawing_twice_gives_equal_rows_and_leaves_everything_as_it_was(
             before = copy.deepcopy(view)
             after = KEYS[key](view, layout)
             assert view == before, key
-            view = after.view if isinstance(after, ViewUpdate) else after
+            view = after[0] if isinstance(after, tuple) else after
         before = copy.deepcopy(view)
         once, again = (dashboard.rows(shown, view, *size) for _ in range(2))
         assert view == before

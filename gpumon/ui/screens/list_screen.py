@@ -1,0 +1,217 @@
+"""The base of the dashboard and of the screen of a fleet: a list, its filter line, and messages."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
+from gpumon.ui.view.view import ScreenView
+from gpumon.ui.widgets.filter_bar import FilterBar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.timer import Timer
+
+    from gpumon.filters.language import Selection
+    from gpumon.ui.terminal.renderer import TerminalRenderer
+
+_P = ParamSpec("_P")
+_View = TypeVar("_View", bound=ScreenView)
+_Layout = TypeVar("_Layout")
+
+_READING_SECONDS = 10.0
+_CATCH_UP_SECONDS = 0.1
+_BENEATH_SECONDS = 0.5
+"""Seconds between two frames under a dialog: Textual draws these, which is slower."""
+_BEHIND_SECONDS = 1.0
+"""Seconds between two updates of the table while the terminal accepts no output."""
+
+
+class ListScreen(PaintedScreen, Generic[_View, _Layout]):
+    """A screen whose keys give the next view, with a filter line above the footer.
+
+    Args:
+        renderer: Writes changed cells.
+        view: The initial view; its message is shown longer than others.
+        layout: Where nothing is drawn yet.
+    """
+
+    AUTO_FOCUS = ""
+    parts: ClassVar[tuple[str, ...]]
+    """The parts from top to bottom."""
+
+    def __init__(self, renderer: TerminalRenderer, view: _View, layout: _Layout) -> None:
+        super().__init__(renderer)
+        self._view = view
+        self._layout = layout
+        self._heights: tuple[int, ...] = ()
+        self._bar = FilterBar()
+        self._drawn_beneath = 0.0
+        self._listed_behind = 0.0
+        self._catch_up_timer: Timer | None = None
+        self._key_pending = False
+
+    def compose(self) -> ComposeResult:
+        """Compose the parts from top to bottom."""
+        self._make_views(self.parts)
+        for name, view in self._views.items():
+            if name == "footer":
+                yield self._bar
+            yield view
+
+    def on_mount(self) -> None:
+        """Draw before the first layout."""
+        self.say(self._view.message, lasting=True)
+
+    def on_screen_resume(self) -> None:
+        """Draw at once, also beneath a dialog. Textual also calls the handler of the base."""
+        self._drawn_beneath = 0.0
+
+    # -- drawing ---------------------------------------------------------------------------------
+
+    @property
+    def _urgent(self) -> tuple[str, ...]:
+        """The parts that show the effect of keys: first on a slow line."""
+        return self.parts
+
+    @abstractmethod
+    def _draw_rows(self, view: _View, width: int, height: int) -> object:
+        """The rows of the parts, by name; updates the view and the layout."""
+
+    def draw(self) -> None:
+        """Update all parts; unchanged cells are not sent.
+
+        While the terminal has not accepted the previous output, the frame is dropped, and a later
+        frame contains its changes.
+        """
+        if not self._is_seen():
+            return
+        # The first frame is always drawn, because Textual draws blank rows before it.
+        behind = bool(self._heights) and self._renderer.behind()
+        if behind and not self._is_due():
+            return
+        width, height = self._room
+        view = replace(self._view, dialog_open=self.app.screen is not self)
+        # The next key may refer to these rows, even if the terminal does not show them yet.
+        rows = self._draw_rows(view, width, height)
+        if behind:
+            return
+        moved, ready = self._place(rows), self._renderer.ready(self.screen)
+        for name in dict.fromkeys((*self._urgent, *self.parts)):
+            self._views[name].show(getattr(rows, name), width, moved=moved, ready=ready)
+        self._renderer.flush()
+
+    def _place(self, rows: object) -> bool:
+        """Set the heights of the parts; returns whether one has changed, which causes a layout."""
+        heights = (*(len(getattr(rows, name)) for name in self.parts), int(self._view.editing))
+        if heights == self._heights:
+            return False
+        self._heights = heights
+        for view, height in zip(self._views.values(), heights, strict=False):
+            view.display = height > 0
+            view.styles.height = height
+        return True
+
+    def _is_seen(self) -> bool:
+        """Whether this screen is on top, or lies beneath a dialog and may be drawn."""
+        if not self.in_sight:
+            return False
+        if self.app.screen is self:
+            return True
+        now = time.monotonic()
+        if now - self._drawn_beneath < _BENEATH_SECONDS:
+            return False
+        self._drawn_beneath = now
+        return True
+
+    def _is_due(self) -> bool:
+        """Whether to update the table on a slow terminal: after a key, or once in a while."""
+        if self._catch_up_timer is None:
+            self._catch_up_timer = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+        self._key_pending |= self._renderer.interactive
+        now = time.monotonic()
+        if not self._renderer.interactive and now - self._listed_behind < _BEHIND_SECONDS:
+            return False
+        self._listed_behind = now
+        return True
+
+    def _catch_up(self) -> None:
+        self._catch_up_timer = None
+        with nullcontext() if self._key_pending else self._renderer.in_background():
+            if self._renderer.behind():
+                self._catch_up_timer = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+            else:
+                self._key_pending = False
+                self.draw()
+
+    def _show(self, after: _View | tuple[_View, str]) -> None:
+        """Draw the next view, and show its message if it has one."""
+        if isinstance(after, tuple):
+            self._view, message = after
+            self.say(message)
+        else:
+            self._view = after
+            self.draw()
+
+    def say(self, message: str, *, lasting: bool = False) -> None:
+        """Show a message in place of the footer, longer if it may contain a path."""
+        self._view = replace(self._view, message=message)
+        seconds = _READING_SECONDS if lasting else MESSAGE_SECONDS
+        self._expire_after(seconds if message else None)
+        self.draw()
+
+    # -- the filter line -------------------------------------------------------------------------
+
+    @abstractmethod
+    def _narrowed(self, chosen: Selection[Any, Any]) -> _View:
+        """The view with another filter."""
+
+    @abstractmethod
+    def _point_at_visible(self) -> None:
+        """Move the cursor to a visible line if it is on none."""
+
+    def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
+        """Apply the typed filter; after an error the last valid filter stays."""
+        if self._view.editing:
+            view = self._view if event.filter is None else self._narrowed(event.filter)
+            self._show(replace(view, message=event.wrong))
+
+    def take_key(self, event: events.Key) -> bool:
+        """Handle a letter of the filter."""
+        if self._view.editing and event.is_printable and event.character:
+            self._bar.insert(event.character)
+            return True
+        return False
+
+    def _keep_filter(self) -> None:
+        """Close the filter line, and move the cursor to a visible line; stay after an error."""
+        read = self._bar.read()
+        self.on_filter_bar_changed(read)
+        if not read.wrong:
+            self._close_bar()
+            self._point_at_visible()
+            self.draw()
+
+    def _close_bar(self) -> None:
+        self._bar.close()
+        self._view = replace(self._view, editing=False, message="")
+
+
+def updating(
+    change: Callable[Concatenate[_View, _Layout, _P], _View | tuple[_View, str]],
+) -> Callable[Concatenate[ListScreen[_View, _Layout], _P], None]:
+    """Make an action from a function that returns the next view; it shows that view."""
+
+    def action(self: ListScreen[_View, _Layout], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        self._show(change(self._view, self._layout, *args, **kwargs))
+
+    return action

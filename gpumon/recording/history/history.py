@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gpumon.model.arithmetic import fitted_line
 from gpumon.recording.history.observations import (
     CHARTED,
     HOST_CHARTED,
@@ -253,7 +254,11 @@ class History(Observations):
 
         ``None`` with fewer than two points in time.
         """
-        return _slope(self.process_window(process, field, seconds))
+        points = self.process_window(process, field, seconds)
+        if not points or points[0][0] == points[-1][0]:
+            return None
+        slope, _ = fitted_line(points)
+        return slope
 
     def gpu_series(self, uuid: str) -> Series | None:
         """The series of a GPU; read it under ``lock``, as those below."""
@@ -304,15 +309,3 @@ class History(Observations):
     def _peak(self, series: Series | None, place: int, seconds: float) -> float | None:
         points = self._window(series, place, seconds, peak=True)
         return max((value for _, value in points), default=None)
-
-
-def _slope(points: list[tuple[float, float]]) -> float | None:
-    """The rise per second of the least-squares line through points of (time, value)."""
-    if not points:
-        return None
-    time = sum(at for at, _ in points) / len(points)
-    mean = sum(value for _, value in points) / len(points)
-    spread = sum((at - time) ** 2 for at, _ in points)
-    if spread == 0:
-        return None
-    return sum((at - time) * (value - mean) for at, value in points) / spread

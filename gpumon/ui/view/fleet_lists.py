@@ -10,6 +10,7 @@ from msgspec import Struct
 from gpumon.filters.language import Facts, parse
 from gpumon.fleet.fleet import Owner
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
+from gpumon.model.arithmetic import known_sum
 from gpumon.text.cells import Field, Row, fill, restyle
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -24,7 +25,7 @@ from gpumon.text.formatting import (
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, names_within
 from gpumon.ui.view.fleet_view import FleetListing
 from gpumon.ui.view.group_rows import USER_COLUMNS, UserColumn, fitting_columns
-from gpumon.ui.view.process_table import RowContext, by_pid, in_order, sort_value, whole_sum
+from gpumon.ui.view.process_table import RowContext, by_pid, in_order, sort_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -179,10 +180,10 @@ def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> Flee
     ages = [use.longest for use in seen if use.longest is not None]
     return FleetUser(
         user,
-        whole_sum(use.gpus if isinstance(use, Owner) else len(use.gpus) for _, use in uses),
+        known_sum(use.gpus if isinstance(use, Owner) else len(use.gpus) for _, use in uses),
         sum(use.processes for use in seen) if seen else None,
-        whole_sum(use.memory for _, use in uses),
-        whole_sum(use.idle_memory for _, use in uses),
+        known_sum(use.memory for _, use in uses),
+        known_sum(use.idle_memory for _, use in uses),
         tuple(name for name, _ in by_memory),
         max(ages, default=None),
     )

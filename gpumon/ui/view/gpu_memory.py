@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
@@ -20,7 +21,6 @@ from gpumon.text.formatting import (
     printable,
 )
 from gpumon.ui.view.gpu_text import load_word
-from gpumon.ui.view.process_table import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -80,7 +80,7 @@ def _held(
     for process in processes:
         sizes = [use.memory_used for use in process.uses if counts(use)]
         if sizes:
-            held.append((process, whole_sum(sizes)))
+            held.append((process, known_sum(sizes)))
     return sorted(held, key=lambda one: (one[1] is None, -(one[1] or 0)))
 
 
@@ -134,7 +134,7 @@ def memory_rows(account: Account, holders: Sequence[Holder], width: int, most: i
     """
     shown = list(holders if len(holders) <= most else holders[: most - 1])
     hidden = holders[len(shown) :]
-    hidden_memory = whole_sum(one.memory for one in hidden)
+    hidden_memory = known_sum(one.memory for one in hidden)
     glyphs = [_GLYPHS[place % 2] for place in range(len(shown) + 1)]
     parts = [(glyph, one.memory) for glyph, one in zip(glyphs, shown, strict=False)]
     if hidden:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.processes import GpuUse
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, duration, gib, gibibytes, number, printable
@@ -27,7 +28,6 @@ from gpumon.ui.view.process_table import (
     process_row,
     sort_processes,
     visible_columns,
-    whole_sum,
 )
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def _merged(job: JobGroup) -> list[GpuUse]:
             uuid,
             index,
             instance,
-            memory_used=whole_sum(use.memory_used for use in uses),
-            sm=whole_sum(use.sm for use in uses),
+            memory_used=known_sum(use.memory_used for use in uses),
+            sm=known_sum(use.sm for use in uses),
         )
         for (index, uuid, instance), uses in sorted(on_gpu.items(), key=lambda pair: pair[0][0])
     ]

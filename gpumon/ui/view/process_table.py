@@ -216,12 +216,6 @@ def in_order(
     return [item for _, item in known] + unknown
 
 
-def whole_sum(amounts: Iterable[int | None]) -> int | None:
-    """The sum; ``None`` if any amount is unknown."""
-    listed = list(amounts)
-    return None if None in listed else sum(filter(None, listed))
-
-
 def next_sort(now: Sort, column: ColumnHeader) -> tuple[Sort, str]:
     """The order by a column, reversed if it is the order of now, and a message about it."""
     descending = not now.descending if column.key == now.column else column.descends

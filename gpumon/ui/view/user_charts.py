@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.config.chart_windows import WINDOWS
+from gpumon.model.arithmetic import known_sum
 from gpumon.text.cells import Field, Row, fill, row_width, spark
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
@@ -20,7 +21,7 @@ from gpumon.text.units import memory_units
 from gpumon.ui.view.chart_plot import EDGE, Scale, plot, span_until
 from gpumon.ui.view.gpu_charts import window_seconds
 from gpumon.ui.view.page_layout import moment_text
-from gpumon.ui.view.process_table import gpu_list, whole_sum
+from gpumon.ui.view.process_table import gpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -200,7 +201,7 @@ def _idle_rows(
         rows.append(fill([*fields, (fit(command_line(process), left), "dim")], width))
     if len(shown) < len(idle):
         hidden = idle[len(shown) :]
-        total = whole_sum(process.memory_used for process, _ in hidden)
+        total = known_sum(process.memory_used for process, _ in hidden)
         text = f" +{len(hidden)} more idle, {memory_size(total)}"
         rows.append(fill([(text, "state.note")], width))
     return rows

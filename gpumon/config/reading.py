@@ -13,6 +13,7 @@ import msgspec
 from gpumon.config.settings import AlertTable, ConfigError, Loaded, Settings
 from gpumon.config.suggestions import did_you_mean, nearest
 from gpumon.config.table import BY_VARIABLE, SETTINGS, TABLES, InvalidValue, shown
+from gpumon.text.formatting import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,8 +74,7 @@ class _Reader:
     def add_error(self, place: str, what: str) -> None:
         """Record an error; the default applies."""
         # A name in the file may be as long as the file.
-        words = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
-        self._errors.append(ConfigError(place, f"{words}."))
+        self._errors.append(ConfigError(place, f"{shortened(what, _LONGEST)}."))
 
     def take(self, name: str, value: object, place: str, origin: str) -> None:
         """Apply a setting from the file or a variable."""

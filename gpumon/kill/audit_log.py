@@ -22,7 +22,7 @@ import msgspec
 from gpumon.host.refusals import signal_name
 from gpumon.system.folders import state_folder
 from gpumon.system.users import user_name
-from gpumon.text.formatting import ELLIPSIS, printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from gpumon.host.process_host import Target
@@ -215,8 +215,6 @@ def _refuse_other_owner(found: os.stat_result) -> None:
 
 def _audit_entry(target: Target, number: int, outcome: str, machine: str | None) -> AuditEntry:
     command = printable(" ".join(target.command) or target.name or "")
-    if len(command) > COMMAND_CHARACTERS:
-        command = command[: COMMAND_CHARACTERS - 1] + ELLIPSIS
     return AuditEntry(
         time=datetime.now().astimezone().isoformat(timespec="milliseconds"),
         by=user_name(os.geteuid()),
@@ -226,7 +224,7 @@ def _audit_entry(target: Target, number: int, outcome: str, machine: str | None)
         start_time=target.id.start_time,
         user=None if target.user is None else printable(target.user),
         uid=target.uid,
-        command=command,
+        command=shortened(command, COMMAND_CHARACTERS),
         outcome=outcome,
         machine=machine,
     )

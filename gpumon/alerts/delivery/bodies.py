@@ -14,8 +14,9 @@ from urllib.parse import unquote
 import msgspec
 
 from gpumon.alerts.delivery.attempt import DeliveryError
-from gpumon.alerts.delivery.facts import bounded, facts_of
+from gpumon.alerts.delivery.facts import facts_of
 from gpumon.findings.finding import Severity
+from gpumon.text.formatting import shortened
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -83,7 +84,7 @@ def _ntfy(topic: str, notice: Notice) -> object:
     return {
         "topic": topic,
         "title": facts["title"],
-        "message": bounded(str(facts["sentence"]), _MOST_OF_NTFY),
+        "message": shortened(str(facts["sentence"]), _MOST_OF_NTFY),
         "priority": _PRIORITIES.get(notice.severity, 3),
         "tags": [] if tag is None else [tag],
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from gpumon.text.formatting import ELLIPSIS, printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from gpumon.alerts.notice import Notice
@@ -58,7 +58,7 @@ def facts_of(notice: Notice) -> Facts:
         "test": notice.is_test,
     }
     return {
-        name: bounded(printable(value)) if isinstance(value, str) else value
+        name: shortened(printable(value), _MOST_CHARACTERS) if isinstance(value, str) else value
         for name, value in facts.items()
     }
 
@@ -67,11 +67,6 @@ def as_environment(notice: Notice) -> dict[str, str | None]:
     """The variables of a notice; ``None`` for those that must not be there."""
     facts = facts_of(notice)
     return {f"GPUMON_{name}": _variable(facts[fact]) for name, fact in _VARIABLES.items()}
-
-
-def bounded(text: str, most: int = _MOST_CHARACTERS) -> str:
-    """The text, or its beginning with an ellipsis."""
-    return text if len(text) <= most else text[: most - 1] + ELLIPSIS
 
 
 def _variable(value: str | float | None) -> str | None:

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from gpumon.alerts.delivery.facts import bounded
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,4 +35,4 @@ def said_safely(text: str, secrets: Iterable[str]) -> str:
     }
     for part in sorted(parts, key=len, reverse=True):
         line = re.sub(re.escape(part), _MASK, line, flags=re.IGNORECASE)
-    return bounded(printable(line), _MOST_CHARACTERS)
+    return shortened(printable(line), _MOST_CHARACTERS)

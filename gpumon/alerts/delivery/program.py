@@ -11,8 +11,7 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.alerts.delivery.attempt import CUT, Attempt, DeliveryError
-from gpumon.alerts.delivery.facts import bounded
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,7 +130,7 @@ class _Output:
     def last_line(self) -> str:
         lines = self._tail.decode(errors="replace").split("\n")
         shown = (printable(line.strip()) for line in reversed(lines) if line.strip())
-        return bounded(next(shown, ""), _MOST_CHARACTERS)
+        return shortened(next(shown, ""), _MOST_CHARACTERS)
 
 
 def _wait(process: subprocess.Popen[bytes], given: bytes, deadline: float, output: _Output) -> bool:
@@ -177,7 +176,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _not_started(program: str, error: Exception) -> str:
-    shown = bounded(printable(program), _MOST_CHARACTERS)
+    shown = shortened(printable(program), _MOST_CHARACTERS)
     if isinstance(error, FileNotFoundError):
         return f"there is no program {shown}, or its interpreter is missing"
     if isinstance(error, PermissionError):

@@ -413,15 +413,18 @@ def test_a_hung_call_returns_when_released_and_holds_up_no_other(driver: Driver)
 def test_closing_the_driver_frees_whoever_hangs_in_it() -> None:
     with Driver([h100()]) as driver:
         driver.cards[0].hang("nvmlDeviceGetPowerUsage")
-        code = "nvmlInit(); print(nvmlDeviceGetPowerUsage(nvmlDeviceGetHandleByIndex(0)))"
+        code = "nvmlInit(); gpu = nvmlDeviceGetHandleByIndex(0); print('asks', flush=True)"
         program = subprocess.Popen(
-            [sys.executable, "-c", f"from pynvml import *\n{code}"],
+            [sys.executable, "-c", f"from pynvml import *\n{code}; nvmlDeviceGetPowerUsage(gpu)"],
             env=driver.env(),
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
         )
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"asks\n"
         with pytest.raises(subprocess.TimeoutExpired):
             program.wait(0.3)
     assert program.wait(PATIENCE) == 0
+    program.stdout.close()
 
 
 def test_latency_is_spent_in_the_call(driver: Driver) -> None:

@@ -235,7 +235,9 @@ def _arguments(value: object) -> tuple[str, ...]:
 
 
 def _url(value: object) -> str:
-    advice = "a webhook is a URL with http:// or https://"
+    advice = (
+        "a webhook is a URL with http:// or https://, a host and, if any, a port from 1 to 65535"
+    )
     if not isinstance(value, str) or not value.isascii() or not value.isprintable() or " " in value:
         raise InvalidValue(advice)
     try:

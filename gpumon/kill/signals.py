@@ -1,4 +1,6 @@
-"""Sends signals to exactly the process that the user chose. Nothing else in gpumon sends one.
+"""Sends signals to exactly the process that the user chose.
+
+Nothing else in gpumon signals a process that it did not start.
 
 A PID may name another process once the first has exited. So a process is first held by a pidfd,
 then compared with what the user saw, and then signalled through the pidfd: a process that reuses

@@ -11,6 +11,8 @@ from collections import Counter
 
 from msgspec import Struct, field
 
+from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS
+
 _PERCENT = 101
 
 
@@ -132,7 +134,7 @@ class Slowed(Struct):
     def add(self, reasons: int, seconds: float) -> None:
         """Add clock event reasons that held for that many seconds."""
         self.known += seconds
-        if reasons & _REDUCED:
+        if reasons & HARMFUL_CLOCK_EVENTS:
             # HW slowdown is also set together with the thermal bit and the power brake (nvml.h).
             if reasons & _THERMAL:
                 self.heat += seconds
@@ -152,8 +154,7 @@ class Slowed(Struct):
         self.capped += other.capped
 
 
-_POWER_CAP, _HW_SLOWDOWN, _THERMAL, _POWER_BRAKE = 0x04, 0x08, 0x20 | 0x40, 0x80
-_REDUCED = _HW_SLOWDOWN | _THERMAL | _POWER_BRAKE
+_POWER_CAP, _THERMAL, _POWER_BRAKE = 0x04, 0x20 | 0x40, 0x80
 
 
 class WastedTime(Struct):
@@ -205,7 +206,7 @@ class Wasted(Struct):
 
 def slows(reasons: int) -> bool:
     """Whether clock event reasons slow a GPU down, other than its power limit."""
-    return bool(reasons & _REDUCED)
+    return bool(reasons & HARMFUL_CLOCK_EVENTS)
 
 
 class Period(Struct):

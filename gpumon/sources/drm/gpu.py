@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from gpumon.host.power import read_word
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources.answers import DRIVER_FIELDS, REASON_OF_STATUS, Answers, GpuState
 from gpumon.sources.drm.attributes import Attributes, GpuLostError
 from gpumon.sources.drm.uses import uses_of
+from gpumon.sources.gpu_state import DRIVER_FIELDS, REASON_OF_STATUS, Answers, GpuState
 from gpumon.sources.poll_rates import EVERY_SECOND, GOLDEN, KEPT_SECONDS, PERIOD
 
 if TYPE_CHECKING:

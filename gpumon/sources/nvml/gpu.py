@@ -11,8 +11,8 @@ import pynvml
 
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources.answers import DRIVER_FIELDS, REASON_OF_STATUS, Answers, GpuState
 from gpumon.sources.backend import COMPUTE
+from gpumon.sources.gpu_state import DRIVER_FIELDS, REASON_OF_STATUS, Answers, GpuState
 from gpumon.sources.nvml.fields import FieldBatch
 from gpumon.sources.nvml.queries import (
     PASSES,

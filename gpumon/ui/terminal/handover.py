@@ -3,9 +3,9 @@
 Entering the alternate screen a second time would clear it, and the settings that Textual finds are
 not those to restore at the end. A driver class, which is a public extension point of Textual,
 handles both. Which sequence it writes and where it keeps the settings are private:
-``pyproject.toml`` pins its minor version, and ``tests/e2e/test_first_picture.py`` checks that
-nothing flashes and everything is restored. Without a first picture this driver behaves like its
-base class.
+``pyproject.toml`` has the versions that are accepted, and ``tests/e2e/test_first_picture.py``
+checks that nothing flashes and everything is restored. Without a first picture this driver behaves
+like its base class.
 """
 
 from __future__ import annotations

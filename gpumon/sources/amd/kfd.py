@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from gpumon.host.power import read_word
 from gpumon.host.procfs import read_file
+from gpumon.sources.drm.cards import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +50,7 @@ def read_nodes(sys: str = "/sys") -> list[KfdNode]:
     """
     parent = f"{sys}/class/kfd/kfd/topology/nodes"
     nodes = []
-    for name in _names(parent):
+    for name in names_in(parent):
         gpu_id = _number(f"{parent}/{name}/gpu_id")
         if not gpu_id:
             continue  # a processor, or a GPU that this cgroup may not use (EPERM)
@@ -119,7 +120,7 @@ class KfdProcesses:
     def pids(self) -> list[int]:
         """Their PIDs in the initial PID namespace, ascending: begins a scan."""
         self._scan += 1
-        pids = sorted(int(name) for name in _names(self._folder) if name.isdecimal())
+        pids = sorted(int(name) for name in names_in(self._folder) if name.isdecimal())
         self._empty = {pid: self._empty.get(pid, {}) for pid in pids}
         self._in_turn = sum(map(len, self._empty.values())) > _MOST_EMPTY
         return pids
@@ -147,13 +148,6 @@ class KfdProcesses:
                 pause = _TURNS if due is not None else 1 + (pid + len(empty)) % _TURNS
                 empty[gpu_id] = self._scan + pause
         return total
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - pathlib is not imported before the first frame
-    except OSError:
-        return []
 
 
 def _number(path: str) -> int | None:

@@ -61,7 +61,7 @@ def list_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> list[tuple[str, s
     """
     parent = f"{sys}/class/drm"
     found = []
-    for name in _names(parent):
+    for name in names_in(parent):
         if _CARD.fullmatch(name):
             device = f"{parent}/{name}/device"
             try:
@@ -82,7 +82,7 @@ def partition_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> frozenset[st
     parent = f"{sys}/class/drm"
     prefixes = tuple(f"{driver}_" for driver in drivers)
     found = set()
-    for name in _names(parent):
+    for name in names_in(parent):
         if _CARD.fullmatch(name) or _RENDER.fullmatch(name):
             folder = os.path.realpath(f"{parent}/{name}/device")
             if "/platform/" in folder and folder.rpartition("/")[2].startswith(prefixes):
@@ -118,12 +118,13 @@ def bus_order(card: DrmCard) -> tuple[int, str]:
 
 
 def _render_minor(folder: str) -> int | None:
-    names = _names(f"{folder}/drm")
+    names = names_in(f"{folder}/drm")
     minors = [int(match[1]) for name in names if (match := _RENDER.fullmatch(name))]
     return min(minors, default=None)
 
 
-def _names(folder: str) -> list[str]:
+def names_in(folder: str) -> list[str]:
+    """The names in a folder of the kernel's; none if it cannot be read."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - pathlib is not imported before the first frame
     except OSError:

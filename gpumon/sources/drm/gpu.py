@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from gpumon.host.power import read_word
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.sources.backend_gpu import DRIVER_FIELDS, REASON_OF_STATUS, Answers, BackendGpu
 from gpumon.sources.drm.attributes import Attributes, GpuLostError
 from gpumon.sources.drm.uses import uses_of
-from gpumon.sources.gpu_state import DRIVER_FIELDS, REASON_OF_STATUS, Answers, GpuState
 from gpumon.sources.poll_rates import EVERY_SECOND, GOLDEN, KEPT_SECONDS, PERIOD
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _SLEEPS = ("suspended", "suspending")
 ``Documentation/ABI/testing/sysfs-devices-power``."""
 
 
-class Facts(Answers):
+class DrmAnswers(Answers):
     """The fields of ``Gpu``; a known value outlives passing errors.
 
     Args:
@@ -77,7 +77,7 @@ class Facts(Answers):
         return self.values[field] is not None and now - since < KEPT_SECONDS
 
 
-class DrmGpu(GpuState):
+class DrmGpu(BackendGpu):
     """A GPU. A maker's subclass reads its values with ``attributes`` into ``facts``.
 
     The ``read_...`` methods run only while the GPU is awake, and may raise ``GpuLostError``. In
@@ -105,13 +105,13 @@ class DrmGpu(GpuState):
     fields: ClassVar[frozenset[str]]
     engines: Engines
     regions: tuple[str, ...] = ("vram",)
-    facts: Facts
+    facts: DrmAnswers
     processes_unknown: Unknown | None = Unknown.NOT_READ
 
     def __init__(
         self, card: DrmCard, uuid: str, calls: CallWatch, clock: Clock, *, integrated: bool
     ) -> None:
-        facts = Facts(self.fields | _COMMON, clock)
+        facts = DrmAnswers(self.fields | _COMMON, clock)
         super().__init__(uuid, 0, clock, facts)
         self.card = card
         self.integrated = integrated
@@ -196,7 +196,7 @@ class DrmGpu(GpuState):
         self.facts.put("memory_free", free)
 
     def set_status(self, status: GpuStatus) -> None:
-        """See ``GpuState.set_status``; also forget reasons that no longer apply."""
+        """See ``BackendGpu.set_status``; also forget reasons that no longer apply."""
         if status is not self.status and self.status in (GpuStatus.ASLEEP, GpuStatus.LOST):
             self.facts.forget(REASON_OF_STATUS[self.status])
         super().set_status(status)

@@ -12,7 +12,7 @@ import pynvml
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources.backend import COMPUTE
-from gpumon.sources.gpu_state import DRIVER_FIELDS, REASON_OF_STATUS, Answers, GpuState
+from gpumon.sources.backend_gpu import DRIVER_FIELDS, REASON_OF_STATUS, Answers, BackendGpu
 from gpumon.sources.nvml.fields import FieldBatch
 from gpumon.sources.nvml.queries import (
     PASSES,
@@ -82,7 +82,7 @@ class StaleHandleError(Exception):
     """A handle no longer refers to its GPU: the GPUs must be enumerated again."""
 
 
-class NvmlGpu(GpuState):
+class NvmlGpu(BackendGpu):
     """A GPU, identified by its UUID: ``index-N`` if its handle could never be obtained.
 
     Attributes:

@@ -60,7 +60,7 @@ class Answers:
             self.unknown = {name: why for name, why in self.unknown.items() if name not in names}
 
 
-class GpuState(ABC):
+class BackendGpu(ABC):
     """A GPU as its backend knows it.
 
     Attributes:

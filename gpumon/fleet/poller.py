@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.connection import HostConnection
-from gpumon.fleet.ssh_process import allow_descriptors, end_all
+from gpumon.fleet.ssh_process import FILES_EACH, end_all
+from gpumon.system.open_files import allow_open_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +66,7 @@ class FleetPoller:
 
     def start(self) -> None:
         """Begin to connect."""
-        allow_descriptors(len(self.connections))
+        allow_open_files(FILES_EACH * len(self.connections))
         self._thread.start()
 
     def close(self) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2**16
 """Bytes that are read in one turn."""
+FILES_EACH = 3
+"""Open files of one client: two pipes, and one more while it starts."""
 
 
 class SshProcess:
@@ -78,18 +80,6 @@ class SshProcess:
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
-
-
-def allow_descriptors(processes: int) -> None:
-    """Raise the limit of open files, as far as it is allowed, for so many processes."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = soft + 3 * processes
-    if soft != resource.RLIM_INFINITY:
-        allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
 
 
 def end_all(processes: Sequence[SshProcess], patience: float) -> None:

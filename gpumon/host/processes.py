@@ -28,6 +28,7 @@ from gpumon.host.procfs import (
 )
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import ProcessId
+from gpumon.system.open_files import max_open_files
 from gpumon.system.users import user_name
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class ProcessReader:
         self._proc = proc
         self._known: dict[int, _Known] = {}
         self._opened: dict[int, _Opened] = {}
-        self._most_opened = _most_files() // _OPEN_SHARE // len(_Opened._fields)
+        self._most_opened = max_open_files(_ENOUGH_FILES) // _OPEN_SHARE // len(_Opened._fields)
         self._boot = boot_time()
         self._boot_checked_at: float | None = None
 
@@ -310,11 +311,3 @@ def _exists(pid: int) -> bool:
     except OSError:
         pass  # A security module may refuse the answer.
     return True
-
-
-def _most_files() -> int:
-    """How many files this program may open."""
-    import resource
-
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return _ENOUGH_FILES if soft == resource.RLIM_INFINITY else min(soft, _ENOUGH_FILES)

@@ -39,6 +39,7 @@ from gpumon.remote.protocol import (
     Send,
     Status,
 )
+from gpumon.system.open_files import allow_open_files, max_open_files
 
 if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHandle, ProcessHost
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 MOST_HANDLES = 1024
 """Open handles at a time: each is an open file."""
+OWN_FILES = 64
+"""Files that are left for reading processes when all handles are open."""
 MOST_READERS = 8
 """Threads that read families and details at a time: a hung one stays until the end."""
 _MOST_WAITING = 64
@@ -101,6 +104,8 @@ class Server:
         self._held: dict[int, _Held] = {}
         self._exited: set[int] = set()
         self._opened = 0
+        allow_open_files(MOST_HANDLES)
+        self._most_handles = min(MOST_HANDLES, max_open_files(MOST_HANDLES + OWN_FILES) - OWN_FILES)
         self._reading: set[ProcessId | int] = set()
         """The processes whose details are being read, and the requests of families."""
 
@@ -184,8 +189,8 @@ class Server:
         return held
 
     def _open(self, request: Open) -> Opened:
-        if len(self._held) >= MOST_HANDLES:
-            raise OSError(errno.EMFILE, f"{MOST_HANDLES} processes are held already")
+        if len(self._held) >= self._most_handles:
+            raise OSError(errno.EMFILE, f"{self._most_handles} processes are held already")
         handle = self._host.open_handle(request.target)
         self._opened += 1
         self._held[self._opened] = _Held(handle)

@@ -63,6 +63,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what takes root, such as a process of another user, where this is an ordinary user."""
+    if os.geteuid() == 0:
+        return
+    for item in items:
+        if item.get_closest_marker("root") is not None:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """In a fresh clone, compile the tests once and on every core: each worker would compile all."""
     if sys.dont_write_bytecode or not config.getoption("numprocesses", None):

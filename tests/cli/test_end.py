@@ -205,7 +205,7 @@ def test_a_dry_run_says_what_is_not_permitted(machine: Machine) -> None:
         assert "TERM would reach 1 process of 2, which holds 10.0 GiB on GPU 1." in done.stdout
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
+@pytest.mark.root
 @lives.needs("setpriv")
 def test_another_users_process_is_not_permitted(machine: Machine, family: Family) -> None:
     process = family.python("import os; os.setuid(65534); print(1, flush=True); input()")

@@ -483,7 +483,7 @@ def test_without_anything_to_read_keys_from_it_says_what_to_use(closed: str) -> 
         assert screen.attributes() == screen.attributes_before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a /proc")
+@pytest.mark.root
 @needs("unshare")
 @needs("setpriv")
 def test_where_proc_hides_the_processes_of_others_their_rows_stay(driver: Driver) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 NOBODY = 65534
 FILES = build.device_files()
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
 
 AS_ANOTHER = """
 import msgspec, os, sys
@@ -181,7 +180,7 @@ def test_a_zombie_says_that_nothing_is_left() -> None:
     )
 
 
-@AS_ROOT
+@pytest.mark.root
 @lives.NEEDS_OTHERS
 def test_what_belongs_to_another_user_is_not_told_and_that_is_said(
     family: Family, card: Path
@@ -196,7 +195,7 @@ def test_what_belongs_to_another_user_is_not_told_and_that_is_said(
     )
 
 
-@AS_ROOT
+@pytest.mark.root
 @lives.NEEDS_OTHERS
 def test_who_may_read_it_is_named(family: Family) -> None:
     process = family.start("sh", "-c", "echo; read line", user=1)

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from tests.lives import Family
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
-
 
 class Time:
     """A clock that stands until it is moved."""
@@ -334,7 +332,7 @@ def test_one_in_another_pid_name_space_is_told_as_such(
     assert suspect.sentence == "it runs in another PID name space, as containers have"
 
 
-@AS_ROOT
+@pytest.mark.root
 def test_a_process_of_another_user_is_named_with_its_owner(
     family: Family, scanner: HolderScanner, cards: Path
 ) -> None:

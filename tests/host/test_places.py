@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from gpumon.host.procfs import Stat
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
 NEEDS_TMUX = lives.needs("tmux")
 
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"
@@ -335,7 +334,7 @@ def test_a_tmux_variable_from_another_machine_is_not_believed(
     assert [place.tmux for place in reader.read([job, other]).values()] == [None, None]
 
 
-@AS_ROOT
+@pytest.mark.root
 def test_root_never_speaks_to_a_socket_that_another_user_names(
     fake: FakeProc, reader: PlaceReader
 ) -> None:

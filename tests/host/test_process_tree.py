@@ -219,9 +219,8 @@ def test_without_a_process_file_system_there_are_no_families(tmp_path: Path) -> 
     assert read_families([ProcessId(1, 1)], str(tmp_path / "absent")) == ()
 
 
+@pytest.mark.root
 def test_a_process_of_another_user_is_told_too(family: Family) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can start a process of another user")
     process = identity(family.start("sh", "-c", "echo; read line", user=65534).pid)
     told = read_families([process])[-1]
     assert told.uid == 65534

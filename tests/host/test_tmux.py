@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NEEDS_TMUX = lives.needs("tmux")
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def test_a_server_that_hangs_is_asked_once_a_minute(
     assert not was_asked(silent)
 
 
-@AS_ROOT
+@pytest.mark.root
 def test_a_socket_of_another_user_is_never_spoken_to(folder: Path, silent: socket.socket) -> None:
     os.chown(folder / "s", 65534, 65534)
     assert TmuxNames().name(TmuxSession(str(folder / "s"), 1, "0"), 0.0) is None

@@ -21,7 +21,6 @@ from gpumon.kill.audit_log import AuditLog
 from gpumon.model.processes import ProcessId
 from tests import lives
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="this takes root")
 TRAINING = Target(
     ProcessId(41233, 777), 1005, user="chen", command=("python", "train.py", "--lr", "3e-4")
 )
@@ -154,7 +153,7 @@ def test_a_named_pipe_does_not_block_the_writer(folder: Path) -> None:
     assert str(folder / "signals.jsonl") in failure(AuditLog(folder))
 
 
-@AS_ROOT
+@pytest.mark.root
 def test_a_file_of_another_user_is_refused(folder: Path) -> None:
     folder.mkdir(parents=True)
     path = folder / "signals.jsonl"
@@ -164,7 +163,7 @@ def test_a_file_of_another_user_is_refused(folder: Path) -> None:
     assert path.read_bytes() == b""
 
 
-@AS_ROOT
+@pytest.mark.root
 def test_a_folder_of_another_user_is_refused(folder: Path) -> None:
     folder.mkdir(parents=True)
     os.chown(folder, 1, 1)

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from tests.lives import Family
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
-
 
 class Host:
     """This machine, with a scan of the test's own."""
@@ -602,7 +600,7 @@ assert case.join(60)
 """
 
 
-@AS_ROOT
+@pytest.mark.root
 def test_a_process_of_another_user_is_reported_with_its_owner(
     family: Family, tmp_path: Path
 ) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHandle
     from tests.lives import Family
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
 NOBODY = 65534
 
 HOLLOW = """
@@ -111,7 +110,7 @@ def test_a_process_that_changed_its_user_is_refused(family: Family) -> None:
     assert "not as ann: look at it and choose it again" in refused.sentence
 
 
-@AS_ROOT
+@pytest.mark.root
 @pytest.mark.usefixtures("means")
 def test_a_process_that_changes_its_user_while_it_is_held_is_refused(family: Family) -> None:
     change = "import os; print(1, flush=True); input(); os.setuid(1); print(2, flush=True); input()"
@@ -350,7 +349,7 @@ PLACES = {
 }
 
 
-@AS_ROOT
+@pytest.mark.root
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_not_permitted_names_the_owner_and_a_way(
     family: Family, place: Place | None, means: str

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gpumon.remote.client import RemoteHost
     from tests.lives import Family
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
 LOADERS = """
 import os, signal
 for _ in range(3):
@@ -111,7 +110,7 @@ def test_a_reused_number_gets_nothing(host: RemoteHost, family: Family) -> None:
     assert process.poll() is None
 
 
-@AS_ROOT
+@pytest.mark.root
 def test_a_process_that_changes_its_user_while_it_is_held_gets_nothing(
     host: RemoteHost, family: Family
 ) -> None:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 STRANGER = 12345
 """The number of a user who is not us."""
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-
 
 class Log:
     """A log in a folder, written without a thread."""
@@ -231,7 +229,7 @@ def test_what_is_no_file_is_refused_by_what_it_is(log: Log, name: str) -> None:
     assert f"{name} is a device" in log.refusal()
 
 
-@as_root
+@pytest.mark.root
 @pytest.mark.parametrize("name", ["run.csv", "run.processes.csv"])
 def test_a_file_of_another_user_is_refused_by_name(log: Log, name: str) -> None:
     theirs = log.gpus.with_name(name)
@@ -260,7 +258,7 @@ def test_links_that_lead_nowhere_end(log: Log) -> None:
     assert "leads from link to link" in log.refusal()
 
 
-@as_root
+@pytest.mark.root
 def test_a_symbolic_link_that_another_user_made_is_refused_by_name(log: Log) -> None:
     target = log.gpus.with_name("precious")
     log.gpus.symlink_to(target)

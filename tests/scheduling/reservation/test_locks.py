@@ -311,7 +311,7 @@ def test_inside_a_run_its_gpus_are_available(folder: Path) -> None:
     assert b"AssertionError: {'GPU-aaaa'" in refused.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+@pytest.mark.root
 def test_all_users_share_the_locks() -> None:
     with tempfile.TemporaryDirectory() as parent:
         Path(parent).chmod(0o755)

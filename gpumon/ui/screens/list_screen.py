@@ -109,6 +109,7 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
         for name in dict.fromkeys((*self._urgent, *self.parts)):
             self._views[name].show(getattr(rows, name), width, moved=moved, ready=ready)
         self._renderer.flush()
+        self._message_drawn()
 
     def _place(self, rows: object) -> bool:
         """Set the heights of the parts; returns whether one has changed, which causes a layout."""

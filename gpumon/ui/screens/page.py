@@ -163,6 +163,7 @@ class PageScreen(PaintedScreen):
         keys = self.keys if self.app.screen is self else ()
         self._views["footer"].show([footer_row(keys, self._message, width)], width)
         self._renderer.flush()
+        self._message_drawn()
 
     @property
     def body_height(self) -> int:
@@ -184,7 +185,7 @@ class PageScreen(PaintedScreen):
 
     def on_key(self) -> None:
         """Remove a message that stays until a key is pressed."""
-        if self._message and self._message_timer is None:
+        if self._message and self._message_stays:
             self.say("")
 
     # -- keys and mouse --------------------------------------------------------------------------

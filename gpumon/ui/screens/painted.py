@@ -51,6 +51,8 @@ class PaintedScreen(Screen[None]):
         self._renderer = renderer
         self._views: dict[str, CellView] = {}
         self._message_timer: Timer | None = None
+        self._message_seconds: float | None = None
+        """How long a message that has not been drawn yet will stay."""
 
     @property
     def in_sight(self) -> bool:
@@ -98,12 +100,22 @@ class PaintedScreen(Screen[None]):
             view.repaint()
 
     def _expire_after(self, seconds: float | None) -> None:
-        """Remove the message after these seconds; ``None`` leaves it."""
+        """Remove the message after these seconds on the screen; ``None`` leaves it."""
         if self._message_timer is not None:
             self._message_timer.stop()
-        self._message_timer = (
-            None if seconds is None else self.set_timer(seconds, lambda: self.say(""))
-        )
+            self._message_timer = None
+        self._message_seconds = seconds
+
+    def _message_drawn(self) -> None:
+        """Start the time of a new message: on a slow line it may be drawn much later than set."""
+        if self._message_seconds is not None:
+            self._message_timer = self.set_timer(self._message_seconds, lambda: self.say(""))
+            self._message_seconds = None
+
+    @property
+    def _message_stays(self) -> bool:
+        """Whether the message stays until something removes it."""
+        return self._message_timer is None and self._message_seconds is None
 
     @abstractmethod
     def say(self, message: str, *, lasting: bool = False) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
+from typing import TYPE_CHECKING
 
 from tests.screen import Screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROGRAM = """
 import gpumon.ui.app as app
@@ -27,15 +32,19 @@ class TestApp(app.GpumonApp):
 app.GpumonApp = TestApp
 raise SystemExit(main(["--demo", "-n", "0.1"]))
 """
+MESSAGE = b"the picture is held"
 F5, F6, F7 = "\x1b[15~", "\x1b[17~", "\x1b[18~"
 
 
 def settle(screen: Screen) -> None:
     """Hold the picture, and wait until the last of it has been drawn."""
+    seen = len(screen.output)
     screen.type("p")
     # The last line is drawn last; there a message tells of the pause, then gives way to the keys.
-    screen.wait_for("the picture is held")
-    screen.wait(lambda it: it.rows()[-1].startswith(" q quit"), "waiting for the last line")
+    screen.wait(
+        lambda it: MESSAGE in it.output[seen:] and it.rows()[-1].startswith(" q quit"),
+        "waiting for the message and then the last line",
+    )
 
 
 def hold_equal(screen: Screen, what: str) -> None:
@@ -120,3 +129,28 @@ def resizes(screen: Screen) -> None:
         screen.resize(width, height)
         wait_for_frames(screen, 3)
     wait_for_line(screen, 30, seen)
+
+
+SLOW = """
+import pathlib, sys
+import gpumon.ui.screens.list_screen as screens
+from gpumon.ui.terminal.renderer import TerminalRenderer
+
+screens.MESSAGE_SECONDS = 0.5
+TerminalRenderer.behind = lambda _: pathlib.Path(sys.argv[1]).exists()
+"""
+
+
+def test_a_message_lasts_from_when_it_can_be_seen(tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    with Screen([sys.executable, "-c", SLOW + PROGRAM, str(slow)], columns=110, lines=30) as screen:
+        screen.wait_for(r"\n q quit")
+        slow.touch()
+        seen = len(screen.output)
+        screen.type("p")
+        # Longer than a message lasts, and nothing can be drawn meanwhile.
+        time.sleep(1.0)
+        assert MESSAGE not in screen.output[seen:]
+        slow.unlink()
+        screen.wait(lambda it: MESSAGE in it.output[seen:], "waiting for the message")
+        screen.wait_for(r"PAUSED[\s\S]*\n q quit")

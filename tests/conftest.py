@@ -18,6 +18,7 @@ from hypothesis import settings
 
 from gpumon.system.users import user_name
 from tests import lives
+from tests.absent import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ for name in set(os.environ) - _KEPT:
 os.environ |= {
     "LANG": "C.UTF-8",
     "TERM": "xterm-256color",
-    "XDG_CONFIG_HOME": "/nonexistent",
+    "XDG_CONFIG_HOME": ABSENT,
     "SHELL": "/bin/sh",
 }
 

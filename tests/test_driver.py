@@ -18,6 +18,7 @@ import psutil
 import pynvml
 import pytest
 
+from tests.absent import ABSENT
 from tests.driver import (
     FUNCTIONS,
     GIB,
@@ -746,7 +747,7 @@ def test_it_compiles_to_the_same_bytes_where_there_is_nothing_but_python(
     monkeypatch.setattr(sys.modules[build.__module__], "_CACHE", tmp_path)
     # The compiler takes its own parts from its cache, and compiles the driver anew.
     monkeypatch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path / "zig"))
-    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setenv("PATH", ABSENT)
     monkeypatch.delenv("HOME", raising=False)
     assert build() != before
     assert build().read_bytes() == before.read_bytes()

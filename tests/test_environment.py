@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.absent import ABSENT
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -35,5 +37,5 @@ def test_programs_of_the_tests_get_the_environment_of_an_ordinary_user() -> None
         "LANG=C.UTF-8",
         "TERM=xterm-256color",
         "SHELL=/bin/sh",
-        "XDG_CONFIG_HOME=/nonexistent",
+        f"XDG_CONFIG_HOME={ABSENT}",
     }

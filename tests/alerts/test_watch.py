@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.absent import ABSENT
 from tests.alerts.watching import Hook, http_server, wait_samples, watching, write_alerts
 from tests.driver import Driver, h100
 from tests.exporter.exporting import wait_until
@@ -202,7 +203,7 @@ def test_a_test_says_of_each_way_what_came_of_it(tmp_path: Path) -> None:
     hook = Hook(tmp_path)
     with http_server() as (url, posts):
         good = [hook.way, {"webhook": url}]
-        broken = {"command": ["/nonexistent/program"]}
+        broken = {"command": [f"{ABSENT}/program"]}
         write_alerts(tmp_path, {**UTIL, "do": good}, {"when": "hot", "do": [broken, *good]})
         done = gpumon("alert", "test", "busy", folder=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
@@ -214,7 +215,7 @@ def test_a_test_says_of_each_way_what_came_of_it(tmp_path: Path) -> None:
         failed = gpumon("alert", "test", "hot", folder=tmp_path)
         assert failed.returncode == 1
         first, *others = failed.stdout.splitlines()
-        assert first.startswith("command /nonexistent/program: failed: ")
+        assert first.startswith(f"command {ABSENT}/program: failed: ")
         assert [line.rpartition(": ")[2] for line in others] == ["sent", "sent"]
         wrong = gpumon("alert", "test", "bussy", folder=tmp_path)
         assert wrong.returncode == 2

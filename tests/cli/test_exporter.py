@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.absent import ABSENT
 from tests.command import run_here
 from tests.driver import Driver, h100
 from tests.exporter.exporting import exporting, run_exporter, wait_until
@@ -35,7 +36,7 @@ HASH = "$2b$04$" + "a" * 53
         (["--listen", "192.0.2.1:0"], "cannot listen at 192.0.2.1:0: Cannot assign"),
         (["-n", "0"], "is not a number of seconds from 0.1 to 3600"),
         (["--user", "ann"], "unrecognized arguments: --user ann"),
-        (["--web-config", "/nonexistent/web.yml"], "web.yml: cannot be read: No such file"),
+        (["--web-config", f"{ABSENT}/web.yml"], "web.yml: cannot be read: No such file"),
         (["--web-config", "/dev/null"], "/dev/null: is not a regular file"),
     ],
 )

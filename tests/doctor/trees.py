@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.doctor import CheckVerdict, DiagnosticContext, DriverAnswer, Machine, Result
 from gpumon.model.snapshot import Host, Snapshot, Trouble
+from tests.absent import ABSENT
 from tests.build import NOON, gpu
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Tree:
         machine = Machine(
             root=self.root,
             environ=environ or {},
-            prefix="/nowhere",
+            prefix=ABSENT,
             root_user=root_user,
             try_open=try_open,
             uptime=lambda: 7200.0,

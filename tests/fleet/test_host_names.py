@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpumon.fleet.fleet import FleetError
 from gpumon.fleet.host_names import MOST_HOSTS, read_hosts
 from gpumon.text.formatting import printable
+from tests.absent import ABSENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ def test_a_file_has_a_name_on_each_line_and_comments(tmp_path: Path) -> None:
         ("a[1-600],b[1-600]", "more than 1,000"),
         ("group:lab", "no groups"),
         ("group:all", "[hosts]"),
-        ("@/nonexistent/hosts", "No such file"),
+        (f"@{ABSENT}/hosts", "No such file"),
     ],
 )
 def test_what_is_no_list_is_refused_in_a_sentence(text: str, said: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.host.kernel_log import KernelLog, Xid, journal_xids, slot_of
+from tests.absent import ABSENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,7 +154,7 @@ def test_a_pipe_that_nobody_closes_is_left_at_once(tmp_path: Path) -> None:
         os.close(writer)
 
 
-@pytest.mark.parametrize("target", ["/dev/zero", "/nonexistent", "/tmp"])
+@pytest.mark.parametrize("target", ["/dev/zero", ABSENT, "/tmp"])
 def test_what_is_no_kernel_log_is_an_error_and_not_empty(tmp_path: Path, target: str) -> None:
     log = tmp_path / "kmsg"
     log.symlink_to(target)

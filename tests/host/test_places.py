@@ -21,6 +21,7 @@ from gpumon.host.places import PlaceReader
 from gpumon.host.procfs import stat_of
 from gpumon.model.processes import Container, GpuProcess, Place, ProcessId
 from tests import lives
+from tests.absent import ABSENT
 from tests.build import process
 from tests.clock import HandClock
 
@@ -321,7 +322,7 @@ def test_what_dropped_the_variable_is_in_its_panes_session(tmux: Callable[..., s
 
 def test_a_tmux_that_is_not_ours_goes_by_number(fake: FakeProc, reader: PlaceReader) -> None:
     fake.add(50, "tmux new", name="tmux: server")
-    one = fake.add(51, TMUX="/nonexistent/default,50,3")
+    one = fake.add(51, TMUX=f"{ABSENT}/default,50,3")
     assert reader.read([one])[one.id].tmux == "$3"
 
 

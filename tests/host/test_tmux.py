@@ -18,6 +18,7 @@ from gpumon.host import tmux
 from gpumon.host.containers import RETRY_SECONDS
 from gpumon.host.tmux import TmuxNames, TmuxSession, tmux_session
 from tests import lives
+from tests.absent import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +121,7 @@ def test_a_link_to_a_socket_is_not_followed(folder: Path, silent: socket.socket)
     assert not was_asked(silent)
 
 
-@pytest.mark.parametrize("path", ["/nonexistent/default", "/etc/passwd", "", "a\0b"])
+@pytest.mark.parametrize("path", [f"{ABSENT}/default", "/etc/passwd", "", "a\0b"])
 def test_a_path_without_a_socket_is_no_name(path: str) -> None:
     assert TmuxNames().name(TmuxSession(path, 1, "0"), 0.0) is None
 

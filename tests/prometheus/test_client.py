@@ -16,6 +16,7 @@ from gpumon.config.settings import Prometheus
 from gpumon.fleet.fleet import FleetError, HostStatus
 from gpumon.prometheus.client import PrometheusClient, QueryError
 from gpumon.prometheus.endpoint import read_endpoint
+from tests.absent import ABSENT
 from tests.exporter.certificates import Authority, authority, needs_openssl
 from tests.ports import free_place
 from tests.prometheus.hostile import answering, drip
@@ -166,7 +167,7 @@ def test_tls_with_an_authority_of_ones_own(authority: Authority, tmp_path: Path)
         assert "TLS fails" in refusal(f"https://127.0.0.1:{server.port}", trusted)
     empty = tmp_path / "empty.pem"
     empty.write_text("")
-    for name, expected in ((str(empty), "no certificates"), ("/no/such", "No such file")):
+    for name, expected in ((str(empty), "no certificates"), (ABSENT, "No such file")):
         with pytest.raises(FleetError, match=expected):
             read_endpoint("https://localhost", Prometheus(ca_file=name))
 

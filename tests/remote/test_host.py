@@ -16,6 +16,7 @@ from gpumon.host.process_tree import read_families
 from gpumon.model.processes import ProcessId
 from gpumon.system.users import user_name
 from tests import lives
+from tests.absent import ABSENT
 from tests.remote.conftest import SERVER
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def test_the_signals_are_logged_there(host: RemoteHost, family: Family, state: P
 
 
 def test_readonly_here_asks_nothing(connect: Callable[..., RemoteHost], family: Family) -> None:
-    host = connect(["/nonexistent"], readonly=True)
+    host = connect([ABSENT], readonly=True)
     assert host.readonly
     refused = refusal(host, lives.target(family.sleeper().pid), signal.SIGTERM)
     assert refused.reason is Refusal.READ_ONLY

@@ -14,6 +14,7 @@ import pytest
 from gpumon.host.process_host import Refusal, Refused
 from gpumon.model.processes import ProcessId
 from tests import lives
+from tests.absent import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,9 +183,9 @@ def test_why_there_is_no_connection_is_what_the_program_says(
     )
     refused = why(lambda: host.families([asked]))
     assert refused.sentence == f"{ENDED} (�[31mPermission denied)"
-    host = connect(["/nonexistent/ssh"])
+    host = connect([f"{ABSENT}/ssh"])
     refused = why(lambda: host.families([asked]))
-    assert refused.sentence == "/nonexistent/ssh cannot be started: No such file or directory"
+    assert refused.sentence == f"{ABSENT}/ssh cannot be started: No such file or directory"
 
 
 def test_an_end_that_nobody_asked_about_is_not_believed(

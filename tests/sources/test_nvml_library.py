@@ -17,6 +17,7 @@ from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.library import Library, load_library
 from gpumon.sources.source import CallGivenUpError, SourceError
 from gpumon.system.clock import SystemClock
+from tests.absent import ABSENT
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
 from tests.nvml_source import NvmlSource
 from tests.sources.nvml_room import (
@@ -66,7 +67,7 @@ def test_a_missing_function_is_a_code_and_looked_up_once(monkeypatch: pytest.Mon
 def test_a_machine_without_the_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(library, "LIBRARY", "libno-such-driver.so.1")
-    monkeypatch.setattr(library, "WSL_LIBRARY", "/nonexistent/libno-such-driver.so.1")
+    monkeypatch.setattr(library, "WSL_LIBRARY", f"{ABSENT}/libno-such-driver.so.1")
     with pytest.raises(SourceError) as caught:
         NvmlSource().open()
     assert "libnvidia-ml.so.1 was not found" in caught.value.sentence
@@ -126,7 +127,7 @@ def test_a_driver_before_all_versions_of_calls_is_read_as_far_as_it_goes() -> No
 
 def test_without_a_driver_behind_the_library_it_says_so() -> None:
     with Driver() as driver:
-        answer = sample_elsewhere(driver, NVML_SIM_STATE="/nonexistent")
+        answer = sample_elsewhere(driver, NVML_SIM_STATE=ABSENT)
     assert "not loaded" in answer["sentence"]
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from gpumon.alerts.alert import AlertCommand, Bell, Desktop, Webhook
 from gpumon.alerts.delivery import Deliveries, apprise, command, deliveries, webhook
 from gpumon.alerts.delivery.deliveries import MOST_WAITING
+from tests.absent import ABSENT
 from tests.alerts.delivery.telling import NOTICE, Terminal, alert_with, no_threads_left, threads
 from tests.alerts.delivery.test_command import is_running, pid_in, shell
 from tests.alerts.watching import http_server
@@ -223,13 +224,13 @@ def test_whatever_listens_or_rings_the_telling_goes_on() -> None:
     telling.tell(alert_with(Bell()), NOTICE)
     wait_until(lambda: said, "the failure")
     terminal.error = None
-    telling.tell(alert_with(Bell(), AlertCommand(("/nowhere",))), NOTICE)
+    telling.tell(alert_with(Bell(), AlertCommand((ABSENT,))), NOTICE)
     telling.close(PATIENCE)
     assert terminal.told == ["bell"]
     assert sorted(said) == [
         "bell failed: it met an unexpected error (RuntimeError)",
         "bell works again; 1 notice not told",
-        "command /nowhere failed: there is no program /nowhere, or its interpreter is missing",
+        f"command {ABSENT} failed: there is no program {ABSENT}, or its interpreter is missing",
     ]
 
 

@@ -9,6 +9,7 @@ import pytest
 from gpumon.sources.amd import names
 from gpumon.sources.amd.kfd import architecture
 from gpumon.sources.amd.names import gpu_name
+from tests.absent import ABSENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ def test_the_table_of_libdrm_gives_the_name(
 ) -> None:
     path = tmp_path / "amdgpu.ids"
     path.write_text(TABLE)
-    monkeypatch.setattr(names, "IDS_PATHS", ("/missing", str(path)))
+    monkeypatch.setattr(names, "IDS_PATHS", (ABSENT, str(path)))
     assert gpu_name(0x73BF, 0xC3) == "AMD Radeon RX 6800"
     assert gpu_name(0x1309, 0x00) == "AMD Radeon R7 Graphics"
 

@@ -89,7 +89,7 @@ fleet.close()
 """
 
 
-@pytest.mark.parametrize("hard", [64, 4096])
+@pytest.mark.parametrize("hard", [64, 1024])
 def test_the_limit_of_open_files_is_raised_or_told(tmp_path: Path, hard: int) -> None:
     client = tmp_path / "client"
     client.write_text(f"#!/bin/sh\necho x >> {tmp_path}/started\nexec sleep 3600\n")

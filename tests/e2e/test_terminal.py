@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -552,7 +551,7 @@ def assert_keys_are_read(program: str) -> None:
         assert left_clean(screen)
 
 
-@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2048, reason="too few files")
+@pytest.mark.root  # or a limit of open files that root has raised
 def test_keys_are_read_among_thousands_of_open_files() -> None:
     crowded = (
         "import os, resource\n"

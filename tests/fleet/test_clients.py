@@ -102,7 +102,7 @@ def test_the_limit_of_open_files_is_raised_or_told(tmp_path: Path, hard: int) ->
     ) as running:
         wait_until((tmp_path / "started").exists)
         started = (tmp_path / "started").read_text
-        wait_until(lambda: started().count("x") >= (40 if hard == 4096 else 10))
+        wait_until(lambda: started().count("x") >= (40 if hard == 1024 else 10))
         told, _ = running.communicate("", timeout=60)
     assert running.returncode == 0
     assert ("Too many open files" in told) is (hard == 64)

@@ -58,11 +58,7 @@ def acme(tmp_path: Path) -> Iterator[Acme]:
 
 
 def test_a_snapshot_joins_its_cards_with_the_processes_of_the_machine(acme: Acme) -> None:
-    # A look at all open files that takes too long on a busy machine is left out of a sample.
-    for _ in range(10):
-        told = json.loads(acme.printed("snapshot", "--format", "json"))
-        if told["holders"] is not None:
-            break
+    told = json.loads(acme.printed("snapshot", "--format", "json"))
     assert told["source"] == "acme"
     assert told["host"]["driver_version"] == "7.1"
     assert [card["name"] for card in told["gpus"]] == ["ACME Rocket", "ACME Rocket"]

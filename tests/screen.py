@@ -271,11 +271,15 @@ class Screen:
 
     def type(self, keys: str) -> None:
         """Type keys, or send any other input, once there is more than a first picture."""
+        self.wait_until_live()
+        os.write(self._master, keys.encode())
+
+    def wait_until_live(self) -> None:
+        """Wait until there is more than a first picture: keys and samples have effects."""
         if not self._handed_over:
             with contextlib.suppress(AssertionError):
                 self.wait(self._is_past_the_picture, "waiting for the hand-over", _HAND_OVER)
             self._handed_over = True
-        os.write(self._master, keys.encode())
 
     def send(self, data: bytes) -> None:
         """Send bytes, as a terminal of another encoding does."""

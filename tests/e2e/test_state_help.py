@@ -45,7 +45,8 @@ def cool(screen: Screen, driver: Driver) -> None:
 
 
 def wait_for_samples(screen: Screen, driver: Driver) -> None:
-    """Wait until twenty samples more have been taken."""
+    """Wait until twenty samples more have been taken, and judged by what is no first picture."""
+    screen.wait_until_live()
     before = samples_of(driver)
     screen.wait(lambda _: samples_of(driver) > before + 20, "waiting for samples")
 

@@ -203,8 +203,9 @@ def test_five_thousand_processes_a_second_leave_the_screen_alive(driver: Driver)
             for percent in (40, 50, 60):
                 is_alive(screen, driver.cards[1], 1, percent)
                 screen.type("\x1b[B\x1b[Bk")
-                screen.wait_for(r"Send|no process|not visible|is gone|ended")
+                screen.wait_for(r"Send TERM|no process|is gone|ended")
                 screen.type("\x1b")
+                screen.wait_gone("Send TERM")
         finally:
             over.set()
             churning.join()

@@ -551,7 +551,8 @@ def test_control_z_holds_it_and_a_log_in_the_background_keeps_off_the_terminal(
     env = driver.env() | {"PS1": "$ "}
     with (
         none_left(path),
-        Screen(["bash", "--norc", "--noprofile", "-i"], env, columns=150) as screen,
+        # As wide as any path.
+        Screen(["bash", "--norc", "--noprofile", "-i"], env, columns=600) as screen,
     ):
         screen.wait_for(r"\$")
         screen.type(f"{' '.join(LOG)} {path} -n 0.1\n")

@@ -9,11 +9,24 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli import silence, values
-from gpumon.cli.common import print_text, source_and_host, take_output, take_settings
-from gpumon.cli.fleet import connected, hosts_fault
+from gpumon.cli.common import (
+    fleet_option,
+    print_text,
+    source_and_host,
+    take_output,
+    take_settings,
+)
+from gpumon.cli.fleet import connected
 from gpumon.cli.help import RawFormatter
-from gpumon.cli.messages import EXIT_USAGE, fail
-from gpumon.cli.options import TIMEOUT, add_format, add_hosts, add_source, drawing
+from gpumon.cli.messages import fail
+from gpumon.cli.options import (
+    TIMEOUT,
+    OtherMachines,
+    add_format,
+    add_readonly,
+    add_source,
+    drawing,
+)
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -66,7 +79,9 @@ def add_options(command: MakeParser) -> None:
         help="wait at most this long for their end: 30s (the default), 5m",
     )
     add_format(end, "json")
-    add_hosts(end)
+    add_readonly(end, "send nothing, as with readonly of the configuration")
+    machines = ("number", "children", "dry_run", "yes", "wait", "format", "readonly")
+    OtherMachines(machines).add_to(end)
     add_source(end)
 
 
@@ -95,9 +110,6 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.kill.end.end import EndOptions, end
     from gpumon.kill.end.selection import NamedProcess
 
-    wrong = hosts_fault(options)
-    if wrong is not None:
-        return fail(wrong, EXIT_USAGE)
     options.readonly = options.readonly or take_settings().readonly
     take_output(options, options.format)
     asked = EndOptions(
@@ -109,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         options.format,
         options.wait,
     )
-    if options.hosts is not None:
+    if fleet_option(options) is not None:
         return _end_there(options, asked)
     source, host = source_and_host(options, profiled=False)
     log = NoAuditLog() if options.demo else AuditLog()

@@ -24,14 +24,6 @@ _INTERVAL = 0.25
 """Seconds between samples of hosts of which one sample is wanted."""
 
 
-def fleet_option(options: argparse.Namespace) -> str | None:
-    """The option that names other machines; ``None`` if there is none: this machine is meant."""
-    for name in ("hosts", "prometheus"):
-        if getattr(options, name, None) is not None:
-            return f"--{name}"
-    return None
-
-
 def open_fleet(options: argparse.Namespace, interval: float) -> Fleet:
     """The fleet of ``--hosts`` or ``--prometheus``, before it connects.
 
@@ -94,33 +86,6 @@ def connected(options: argparse.Namespace) -> Iterator[Fleet]:
         yield fleet
     finally:
         fleet.close()
-
-
-def hosts_fault(options: argparse.Namespace, *without: str) -> str | None:
-    """What is wrong with the options together with other machines, in a sentence.
-
-    Args:
-        options: The command line.
-        without: Options that mean GPUs of this machine.
-    """
-    asked = fleet_option(options)
-    for name, needed in (
-        ("ssh", "--hosts"),
-        ("match", "--prometheus"),
-        ("timeout", asked or "--hosts"),
-    ):
-        if getattr(options, name, None) is not None and asked != needed:
-            return f"--{name} needs {needed}, which names the machines to connect to."
-    if asked is None:
-        return None
-    if asked != "--prometheus" and options.prometheus is not None:
-        return "--hosts connects by ssh and --prometheus does not: give one of them."
-    if options.demo:
-        return f"simulated machines are shown on a terminal only: leave out --demo or {asked}."
-    for name in ("backend", *without):
-        if getattr(options, name, None) is not None:
-            return f"--{name} means this machine: leave out {asked}."
-    return None
 
 
 def print_hosts(

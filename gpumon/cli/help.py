@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from gpumon.cli.messages import EXIT_USAGE, fail
 
-MakeParser: TypeAlias = Callable[..., argparse.ArgumentParser]
-"""Creates the parser of a command, whose name and line in the list of commands are set."""
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpumon.cli.options import OtherMachines
 
 _USUAL_COLUMNS = 80
 
@@ -27,15 +29,31 @@ class RawFormatter(Formatter, argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports an error in one sentence."""
+    """Reports an error in one sentence.
+
+    Attributes:
+        machines: What the command does with other machines; ``None`` if nothing.
+        commands: The parsers of the commands, by name.
+    """
+
+    machines: OtherMachines | None = None
+    commands: Mapping[str, Parser]
 
     def __init__(self, **words: Any) -> None:
         words.setdefault("formatter_class", Formatter)
         super().__init__(allow_abbrev=False, **words)
 
+    def options(self) -> list[argparse.Action]:
+        """The options, without the operands."""
+        return [action for action in self._actions if action.option_strings]
+
     def error(self, message: str) -> NoReturn:
         """Exit with that sentence; see ``argparse.ArgumentParser.error``."""
         raise SystemExit(fail(f"{message}; see {self.prog} --help", EXIT_USAGE))
+
+
+MakeParser: TypeAlias = Callable[..., Parser]
+"""Creates the parser of a command, whose name and line in the list of commands are set."""
 
 
 def _columns() -> int:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import dashboard
 from gpumon.cli.commands import COMMANDS, module_of
+from gpumon.cli.common import fleet_option
 from gpumon.cli.help import Parser, RawFormatter
+from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.plain import OPTIONAL
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Sequence
 
 
 class _PrintVersions(argparse.Action):
@@ -29,7 +31,62 @@ class _PrintVersions(argparse.Action):
         )
 
 
-def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentParser:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line.
+
+    Raises:
+        SystemExit: It is invalid, or ``--help`` or the like printed what was asked.
+    """
+    parser = make_parser(arguments)
+    options = parser.parse_args(arguments)
+    fault = _fault(parser, options)
+    if fault is not None:
+        raise SystemExit(fail(fault, EXIT_USAGE))
+    return options
+
+
+def _fault(parser: Parser, options: argparse.Namespace) -> str | None:
+    """What is wrong with the options together, in a sentence.
+
+    A command takes the same options before and after its name: those that its module added.
+    """
+    general, name = parser.options(), options.command
+    command = parser if name is None else parser.commands[name]
+    own = command.options()
+    taken = {action.dest for action in own}
+    for action in _given(general, options):
+        if action.dest in taken:
+            continue
+        option = action.option_strings[-1]
+        if f"--{action.dest}" == fleet_option(options) and command.machines is not None:
+            return f"{option} does not work with gpumon {name}: use --hosts, which connects by ssh."
+        return f"{option} has no effect on gpumon {name}: leave it out."
+    if options.demo and options.backend is not None:
+        return "--backend is a driver of this machine, and --demo needs none: give one of them."
+    machines = dashboard.other_machines() if name is None else command.machines
+    if machines is None:
+        return None
+    return machines.fault(options, _given([*general, *own], options))
+
+
+def _given(
+    actions: Iterable[argparse.Action], options: argparse.Namespace
+) -> list[argparse.Action]:
+    """The options that the command line has, with a value that is not their default."""
+    values = vars(options)
+    return [
+        action
+        for action in actions
+        if action.dest in values
+        and (
+            values[action.dest] == action.const
+            if action.nargs == 0
+            else values[action.dest] not in (None, action.default)
+        )
+    ]
+
+
+def make_parser(arguments: Collection[str] | None = None) -> Parser:
     """The parser of the whole command line.
 
     Args:
@@ -54,4 +111,5 @@ def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentPa
             module_of(name).add_options(partial(commands.add_parser, name, help=command.about))
         else:
             commands.add_parser(name, help=command.about)
+    parser.commands = commands.choices
     return parser

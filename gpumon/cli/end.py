@@ -76,7 +76,8 @@ def add_options(command: MakeParser) -> None:
         type=values.timespan,
         default=30.0,
         dest="wait",
-        help="wait at most this long for their end: 30s (the default), 5m",
+        help="wait at most this long for their end, and for a driver or a host that does not "
+        "answer: 30s (the default), 5m",
     )
     add_format(end, "json")
     add_readonly(end, "send nothing, as with readonly of the configuration")
@@ -141,12 +142,13 @@ def _end_there(options: argparse.Namespace, asked: EndOptions) -> int:
     from gpumon.kill.end.end import end
     from gpumon.text.formatting import printable
 
-    with connected(options) as fleet:
+    patience = min(TIMEOUT, asked.timeout)
+    with connected(options, asked.timeout) as fleet:
         names = [host.name for host in fleet.latest().hosts]
         if len(names) != 1:
             raise FleetError("PIDs are of one machine: name one with --hosts.")
-        (host,) = answers(fleet, TIMEOUT).hosts
-        absent = missing(host, TIMEOUT)
+        (host,) = answers(fleet, patience).hosts
+        absent = missing(host, patience)
         if absent:
             return fail(f"{host.name}: {absent}.")
         processes = fleet.processes(host.name, readonly=options.readonly)

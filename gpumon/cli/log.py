@@ -42,7 +42,8 @@ def add_options(command: MakeParser) -> None:
         metavar="TIME",
         dest="seconds",
         type=values.timespan,
-        help="end this long after the first sample: 90, 30s, 15m, 1h30m, 2d",
+        help="end this long after the first sample, or after 10s without an answer: 90, 30s, 15m, "
+        "1h30m, 2d",
     )
     log.add_argument(
         "--rotate",

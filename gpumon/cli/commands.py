@@ -64,6 +64,8 @@ COMMANDS = {
     "end": Command("end processes that hold a GPU, and report the memory that came back"),
     "remote": Command("serve the dashboard of another machine; gpumon --hosts starts it"),
     "doctor": Command("check driver, permissions, GPUs and CUDA, and suggest fixes"),
+    "help": Command("print the help of gpumon or of a command"),
+    "version": Command("print the versions of gpumon, Python, Textual and the driver"),
 }
 
 

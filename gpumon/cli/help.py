@@ -1,4 +1,4 @@
-"""Help and usage errors of the command line."""
+"""Help and usage errors of the command line, and ``gpumon help``."""
 
 from __future__ import annotations
 
@@ -54,6 +54,32 @@ class Parser(argparse.ArgumentParser):
 
 MakeParser: TypeAlias = Callable[..., Parser]
 """Creates the parser of a command, whose name and line in the list of commands are set."""
+
+
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon help`` to the parser."""
+    from gpumon.cli.commands import COMMANDS
+
+    help_ = command(
+        description="Print the help of gpumon, or of a command, as --help does: gpumon help log"
+    )
+    help_.add_argument(
+        "about",
+        metavar="COMMAND",
+        nargs="?",
+        choices=tuple(COMMANDS),
+        help="the command (default: gpumon itself)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the help; the exit status."""
+    from gpumon.cli.common import print_text
+    from gpumon.cli.parser import make_parser
+
+    name = options.about
+    parser = make_parser([name])
+    return print_text((parser if name is None else parser.commands[name]).format_help())
 
 
 def _columns() -> int:

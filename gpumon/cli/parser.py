@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,22 +12,10 @@ from gpumon.cli.common import fleet_option
 from gpumon.cli.help import Parser, RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.plain import OPTIONAL
+from gpumon.cli.version import PrintVersions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-
-
-class _PrintVersions(argparse.Action):
-    """``--version``: print the versions and exit."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from gpumon.cli.common import print_text
-        from gpumon.cli.messages import no_standard_output
-        from gpumon.sources.versions import all_versions
-
-        parser.exit(
-            no_standard_output() if sys.stdout is None else print_text(f"{all_versions()}\n")
-        )
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -95,8 +82,9 @@ def make_parser(arguments: Collection[str] | None = None) -> Parser:
     """
     parser = dashboard.make_parser(partial(Parser, prog="gpumon", formatter_class=RawFormatter))
     parser.add_argument(
+        "-V",
         "--version",
-        action=_PrintVersions,
+        action=PrintVersions,
         nargs=0,
         default=argparse.SUPPRESS,
         help="print the versions of gpumon, Python, Textual and the driver, and exit",

@@ -72,6 +72,13 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
             "--processes needs --format csv; the other formats contain processes anyway.",
             EXIT_USAGE,
         )
+    # An empty filter leaves out nothing.
+    chosen = options.user is not None or (options.filter is not None and options.filter.text)
+    if form == "csv" and chosen and not by_process:
+        return fail(
+            "--user and --filter select processes, and --format csv has GPUs: add --processes.",
+            EXIT_USAGE,
+        )
     # Output for programs does not depend on the configuration.
     thresholds = take_settings().thresholds if form == "table" else DEFAULTS
     take_output(options, form)

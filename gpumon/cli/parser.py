@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import dashboard
 from gpumon.cli.commands import COMMANDS, module_of
-from gpumon.cli.common import fleet_option
 from gpumon.cli.help import Parser, RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.plain import OPTIONAL
@@ -25,11 +24,27 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         SystemExit: It is invalid, or ``--help`` or the like printed what was asked.
     """
     parser = make_parser(arguments)
-    options = parser.parse_args(arguments)
-    fault = _fault(parser, options)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        option = unknown[0].partition("=")[0]
+        if options.command is None or option not in _MACHINES:
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        fault: str | None = _refusal(option, options.command, parser)
+    else:
+        fault = _fault(parser, options)
     if fault is not None:
         raise SystemExit(fail(fault, EXIT_USAGE))
     return options
+
+
+_MACHINES = ("--hosts", "--ssh", "--prometheus", "--match")
+
+
+def _refusal(option: str, name: str, parser: Parser) -> str:
+    """What is said of an option that a command does not take."""
+    if option == "--prometheus" and parser.commands[name].machines is not None:
+        return f"{option} does not work with gpumon {name}: use --hosts, which connects by ssh."
+    return f"{option} has no effect on gpumon {name}: leave it out."
 
 
 def _fault(parser: Parser, options: argparse.Namespace) -> str | None:
@@ -42,12 +57,8 @@ def _fault(parser: Parser, options: argparse.Namespace) -> str | None:
     own = command.options()
     taken = {action.dest for action in own}
     for action in _given(general, options):
-        if action.dest in taken:
-            continue
-        option = action.option_strings[-1]
-        if f"--{action.dest}" == fleet_option(options) and command.machines is not None:
-            return f"{option} does not work with gpumon {name}: use --hosts, which connects by ssh."
-        return f"{option} has no effect on gpumon {name}: leave it out."
+        if action.dest not in taken:
+            return _refusal(action.option_strings[-1], name, parser)
     if options.demo and options.backend is not None:
         return "--backend is a driver of this machine, and --demo needs none: give one of them."
     machines = dashboard.other_machines() if name is None else command.machines

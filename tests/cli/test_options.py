@@ -119,6 +119,19 @@ def test_an_option_is_taken_on_both_sides_of_a_command_or_refused_on_both(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--prometheus", "--hosts"])
+@pytest.mark.parametrize("command", ["end", "log", "run", "watch"])
+def test_the_same_is_said_on_both_sides_of_a_command(command: str, option: str) -> None:
+    if option in TAKEN[command].split():
+        return
+    before, after = (
+        run_here(*line(command, GENERAL[option], before=before)).stderr for before in (True, False)
+    )
+    assert before == after
+    assert option in before
+    assert ("use --hosts" in before) == ("--hosts" in TAKEN[command].split())
+
+
 # With other machines, and with simulated ones
 
 WITH_HOSTS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from gpumon.cli import dashboard
 from gpumon.cli.commands import COMMANDS, module_of
@@ -24,27 +24,46 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         SystemExit: It is invalid, or ``--help`` or the like printed what was asked.
     """
     parser = make_parser(arguments)
-    options, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        option = unknown[0].partition("=")[0]
-        if options.command is None or option not in _MACHINES:
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-        fault: str | None = _refusal(option, options.command, parser)
-    else:
-        fault = _fault(parser, options)
+    options = parser.parse_args(arguments)
+    fault = _fault(parser, options)
     if fault is not None:
         raise SystemExit(fail(fault, EXIT_USAGE))
     return options
 
 
-_MACHINES = ("--hosts", "--ssh", "--prometheus", "--match")
+class _Refuse(argparse.Action):
+    """An option for other machines that a command does not take."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _: object, __: object, option: str | None = None
+    ) -> NoReturn:
+        assert isinstance(parser, Parser)  # noqa: S101 - it was added to one
+        raise SystemExit(fail(_refusal(str(option), parser), EXIT_USAGE))
 
 
-def _refusal(option: str, name: str, parser: Parser) -> str:
+def _refuse_machines(command: Parser) -> None:
+    """Add the options for other machines that a command does not take.
+
+    The sentence is the one of the same option before the command.
+    """
+    taken = {name for action in command.options() for name in action.option_strings}
+    for name in ("--hosts", "--ssh", "--prometheus", "--match"):
+        if name not in taken:
+            command.add_argument(
+                name,
+                action=_Refuse,
+                nargs="?",
+                dest=argparse.SUPPRESS,
+                default=argparse.SUPPRESS,
+                help=argparse.SUPPRESS,
+            )
+
+
+def _refusal(option: str, command: Parser) -> str:
     """What is said of an option that a command does not take."""
-    if option == "--prometheus" and parser.commands[name].machines is not None:
-        return f"{option} does not work with gpumon {name}: use --hosts, which connects by ssh."
-    return f"{option} has no effect on gpumon {name}: leave it out."
+    if option == "--prometheus" and command.machines is not None:
+        return f"{option} does not work with {command.prog}: use --hosts, which connects by ssh."
+    return f"{option} has no effect on {command.prog}: leave it out."
 
 
 def _fault(parser: Parser, options: argparse.Namespace) -> str | None:
@@ -58,7 +77,7 @@ def _fault(parser: Parser, options: argparse.Namespace) -> str | None:
     taken = {action.dest for action in own}
     for action in _given(general, options):
         if action.dest not in taken:
-            return _refusal(action.option_strings[-1], name, parser)
+            return _refusal(action.option_strings[-1], command)
     if options.demo and options.backend is not None:
         return "--backend is a driver of this machine, and --demo needs none: give one of them."
     machines = dashboard.other_machines() if name is None else command.machines
@@ -108,6 +127,7 @@ def make_parser(arguments: Collection[str] | None = None) -> Parser:
     for name, command in COMMANDS.items():
         if arguments is None or name in arguments:
             module_of(name).add_options(partial(commands.add_parser, name, help=command.about))
+            _refuse_machines(commands.choices[name])
         else:
             commands.add_parser(name, help=command.about)
     parser.commands = commands.choices

@@ -70,6 +70,8 @@ TAKEN = {
     "end": f"--readonly --backend --demo --ascii {SSH}",
     "remote": "--readonly --backend --demo",
     "doctor": "--ascii",
+    "help": "",
+    "version": "",
 }
 """What each command takes, before its name and after it."""
 
@@ -120,7 +122,7 @@ def test_an_option_is_taken_on_both_sides_of_a_command_or_refused_on_both(
 
 
 @pytest.mark.parametrize("option", ["--prometheus", "--hosts"])
-@pytest.mark.parametrize("command", ["end", "log", "run", "watch"])
+@pytest.mark.parametrize("command", TAKEN)
 def test_the_same_is_said_on_both_sides_of_a_command(command: str, option: str) -> None:
     if option in TAKEN[command].split():
         return

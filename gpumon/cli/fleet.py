@@ -66,7 +66,7 @@ def _ssh_fleet(
     from gpumon.fleet.ssh_fleet import SshFleet
 
     client = SshClient(
-        read_client(options.ssh or settings.ssh),
+        read_client(settings.ssh if options.ssh is None else options.ssh),
         settings.command,
         {
             host: command

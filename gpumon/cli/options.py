@@ -90,8 +90,10 @@ class OtherMachines:
         timeout: bool = False,
         refusal: str = "means this machine",
     ) -> None:
-        self._hosts = frozenset((*hosts, "hosts", "ssh", "timeout", "ascii"))
-        self._prometheus = None if prometheus is None else frozenset(prometheus)
+        self._accepted = {"--hosts": frozenset((*hosts, "hosts", "ssh", "timeout", "ascii"))}
+        if prometheus is not None:
+            with_it = (*prometheus, "prometheus", "match", "timeout", "ascii")
+            self._accepted["--prometheus"] = frozenset(with_it)
         self._timeout = timeout
         self._refusal = refusal
 
@@ -112,7 +114,7 @@ class OtherMachines:
             help="with --hosts: the ssh client, such as 'ssh -F FILE' (default: that of the "
             "configuration, or ssh)",
         )
-        if self._prometheus is not None:
+        if "--prometheus" in self._accepted:
             group.add_argument(
                 "--prometheus",
                 metavar="URL",
@@ -158,20 +160,17 @@ class OtherMachines:
                 return f"--{name} needs {needed}, which names the machines to connect to."
         if asked is None:
             return None
-        accepted = self._hosts if asked == "--hosts" else self._accepted_with_prometheus()
+        accepted = self._accepted[asked]
         if options.demo and "demo" not in accepted:
             return f"simulated machines are shown on a terminal only: leave out --demo or {asked}."
         if options.demo and options.ssh is not None:
             return "--ssh connects to machines, and --demo simulates them: give one of them."
         for action in given:
             if action.dest not in accepted:
-                known = action.dest in self._hosts
+                known = action.dest in self._accepted["--hosts"]
                 why = f"has no effect with {asked}" if known else self._refusal
                 return f"{action.option_strings[-1]} {why}: leave out {asked}."
         return None
-
-    def _accepted_with_prometheus(self) -> frozenset[str]:
-        return frozenset((*(self._prometheus or ()), "prometheus", "match", "timeout", "ascii"))
 
 
 def add_format(to: argparse._ActionsContainer, *forms: str) -> None:

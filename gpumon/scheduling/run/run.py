@@ -187,9 +187,9 @@ class _Reserver:
     def _found(self, snapshot: Snapshot) -> _ReservedGpus | int | None:
         """The reserved GPUs, or the exit status if waiting is in vain."""
         self._verdicts = verdicts = self._chooser.judge(snapshot)
-        # Only now: it may be why there was nothing to judge by, and is said once.
-        self._trouble = ""
         taken = self._take(snapshot, verdicts)
+        # Only now: what fails again above was said already.
+        self._trouble = ""
         in_vain = self._options.wait is None and not self._chooser.left()
         if taken is None and (in_vain or self._chooser.hopeless(verdicts)):
             return NOTHING_FITS

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.model.makers import AUTO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from gpumon.host.process_host import ProcessHost
     from gpumon.model.selection import GpuSelection
@@ -28,13 +29,28 @@ def selection_of(gpus: Gpus) -> GpuSelection:
     """
     from gpumon.model.selection import ALL, parse_selection
 
-    if gpus is None:
-        return ALL
+    return ALL if gpus is None else parse_selection(",".join(_names(gpus)))
+
+
+def exclusion_of(gpus: Gpus) -> GpuSelection:
+    """The selection for GPUs that a caller excludes, of which there may be none.
+
+    Raises:
+        ValueError: See ``selection_of``.
+    """
+    from gpumon.model.selection import ALL, parse_selection
+
+    names = [] if gpus is None else _names(gpus)
+    return parse_selection(",".join(names)) if any(names) else ALL
+
+
+def _names(gpus: str | int | Iterable[str | int]) -> list[str]:
+    """The GPUs as ``--gpus`` names them; an index may be an integer of NumPy."""
     if isinstance(gpus, (bytes, float)):
         raise ValueError(f"cannot read {gpus!r} as GPUs: give a text, an index, or a list of these")
-    if isinstance(gpus, (str, int)):
-        gpus = [gpus]
-    return parse_selection(",".join(str(gpu) for gpu in gpus))
+    if isinstance(gpus, str) or not isinstance(gpus, Iterable):
+        return [str(gpus)]
+    return [str(gpu) for gpu in gpus]
 
 
 def source_and_host(

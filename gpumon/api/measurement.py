@@ -53,8 +53,10 @@ class Measurement:
         self.interval = interval
         self._failure: str | None = None
         self._trouble: str | None = None
+        # An array of NumPy compares each of its elements.
+        name = gpus if isinstance(gpus, str) else ""
         self._selection: GpuSelection | None = (
-            None if gpus == MINE else ALL if gpus == "all" else selection_of(gpus)
+            None if name == MINE else ALL if name == "all" else selection_of(gpus)
         )
         self._demo = demo
         self._process = os.getpid()

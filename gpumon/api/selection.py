@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 import os
-import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeGuard
 
 from msgspec import Struct
 
 from gpumon.api.errors import NoGpuFitsError
-from gpumon.api.local import selection_of, whole_machine
+from gpumon.api.local import exclusion_of, selection_of, whole_machine
 from gpumon.model.snapshot import Gpu  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.text.unit_parsing import SIZE, TIMESPAN, QuantityError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.api.local import Gpus
+    from gpumon.model.snapshot import Snapshot
     from gpumon.scheduling.chooser import Chooser
     from gpumon.scheduling.eligibility import Eligibility
+    from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
-
-_TICK_SECONDS = 1.0
+    from gpumon.text.unit_parsing import Measure
 
 
 class Selected(Struct, frozen=True):
@@ -76,8 +78,8 @@ def select(
     exclude: Gpus = None,
     mig: bool = False,
     mine_is_free: bool = False,
-    stable: float | None = None,
-    wait: float | bool = False,
+    stable: float | str | None = None,
+    wait: float | str | bool | None = False,
     demo: bool = False,
 ) -> Selected:
     """Select free GPUs, as ``gpumon select`` does; nothing is reserved: ``gpumon run`` does that.
@@ -99,8 +101,9 @@ def select(
         exclude: None of these.
         mig: MIG devices instead of whole GPUs.
         mine_is_free: Ignore your own processes and count their memory as free.
-        stable: Watch the GPUs until they have met all this for so many seconds.
-        wait: Wait for GPUs to become free, for so many seconds, or with ``True`` without limit.
+        stable: Watch the GPUs until they have met all this for so many seconds, or ``"5m"``.
+        wait: Wait for GPUs to become free, for so many seconds or ``"2h"``, with ``True`` without
+            limit; as ``gpumon run --wait``, also for a driver that does not answer.
         demo: The simulated machine of ``gpumon --demo``.
 
     Raises:
@@ -119,74 +122,113 @@ def select(
         total=_size("total", total),
         utilization=_number("util", util),
         temperature=_number("temp", temp),
-        processes=processes,
-        models=_names(model),
-        architectures=_names(arch),
+        processes=_whole("processes", processes),
+        models=_names("model", model),
+        architectures=_names("arch", arch),
         capability=_capability(capability),
         only=selection_of(gpus),
-        never=selection_of(exclude or None),
-        mig=mig,
-        mine_is_free=mine_is_free,
-        stable=_number("stable", stable),
+        never=exclusion_of(exclude),
+        mig=bool(mig),
+        mine_is_free=bool(mine_is_free),
+        stable=_seconds("stable", stable) or None,
     )
-    limit = float("inf") if wait is True else _number("wait", float(wait)) or 0.0
-    return _selected(requirements, limit, demo=demo)
+    return _selected(requirements, _limit(wait), demo=demo)
 
 
 def _count(n: int | tuple[int, int]) -> tuple[int, int]:
-    both = (n, n) if isinstance(n, int) else n
-    if (
-        not isinstance(both, tuple)
-        or len(both) != 2
-        or not all(isinstance(one, int) and not isinstance(one, bool) for one in both)
-        or not 1 <= both[0] <= both[1]
-    ):
+    ends = tuple(n) if isinstance(n, (tuple, list)) else (n, n)
+    least, most = map(_plain, ends) if len(ends) == 2 else (None, None)
+    if not (_is_whole(least) and _is_whole(most) and 1 <= least <= most):
         raise ValueError(f"n must be 1 or more, or two such numbers in order, not {n!r}")
-    return both
+    return least, most
 
 
-def _number(name: str, number: float | None) -> float | None:
-    if number is not None and not (isinstance(number, (int, float)) and 0 <= number < math.inf):
-        raise ValueError(f"{name} must be a number of 0 or more, not {number!r}")
-    return number
+def _plain(value: object) -> object:
+    """A value of Python in place of one of NumPy or PyTorch, such as ``numpy.int64(2)``."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) else value
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole(name: str, value: int | None) -> int | None:
+    number = _plain(value)
+    if number is None or (_is_whole(number) and number >= 0):
+        return number
+    raise ValueError(f"{name} must be a whole number of 0 or more, not {value!r}")
+
+
+def _number(name: str, value: float | None) -> float | None:
+    number = _plain(value)
+    if number is None:
+        return None
+    if isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number < math.inf:
+        return number
+    raise ValueError(f"{name} must be a number of 0 or more, not {value!r}")
+
+
+def _seconds(name: str, value: float | str | None) -> float | None:
+    return _amount(name, value, TIMESPAN) if isinstance(value, str) else _number(name, value)
+
+
+def _limit(wait: float | str | bool | None) -> float | None:
+    """How many seconds to wait; ``None`` is not to wait."""
+    plain = _plain(wait)
+    if isinstance(plain, bool):
+        return math.inf if plain else None
+    if plain == math.inf:
+        return math.inf
+    return _seconds("wait", wait) or None
 
 
 def _capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
     if capability is None:
         return None
-    try:
-        major, minor = map(int, capability)
-    except (TypeError, ValueError):
-        raise ValueError(f"capability must be such as (8, 0), not {capability!r}") from None
+    parts = [_plain(one) for one in capability] if isinstance(capability, Iterable) else []
+    major, minor = parts if len(parts) == 2 else (None, None)
+    if not (_is_whole(major) and _is_whole(minor)):
+        raise ValueError(f"capability must be such as (8, 0), not {capability!r}")
     return major, minor
 
 
-def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selected:
-    from gpumon.sampling.gpu_sampler import GpuSampler, UnavailableError
+def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> Selected:
+    from gpumon.sampling.gpu_sampler import GpuSampler
     from gpumon.scheduling.chooser import Chooser
     from gpumon.scheduling.outputs import as_variables
+    from gpumon.scheduling.polling import wait_for
     from gpumon.scheduling.reservation.locks import Locks
-    from gpumon.scheduling.select import settled
 
-    deadline = time.monotonic() + wait
     source, links = whole_machine(demo=demo)
     locks = Locks(None, os.environ, make=False)
+    verdicts: tuple[Eligibility, ...] = ()
+    trouble: Exception | None = None
     try:
         chooser = Chooser(requirements, os.environ, locks, links)
+
+        def choice_of(snapshot: Snapshot) -> GpuChoice | None:
+            nonlocal verdicts, trouble
+            verdicts, trouble = chooser.judge(snapshot), None
+            found = chooser.choose(verdicts)
+            in_vain = wait is None and not chooser.left()
+            if found is None and (in_vain or chooser.hopeless(verdicts)):
+                raise _no_fit(chooser, verdicts)
+            return found
+
+        def note(error: Exception) -> None:
+            nonlocal trouble
+            trouble = error
+
         with GpuSampler(source) as sampler:
-            _, verdicts = settled(sampler, chooser)
-            sampler.collector.interval = _TICK_SECONDS
-            while (choice := chooser.choose(verdicts)) is None:
-                left = deadline - time.monotonic()
-                if left <= 0 or chooser.hopeless(verdicts):
-                    raise _no_fit(chooser, verdicts)
-                try:
-                    snapshot = sampler.next(min(left, _TICK_SECONDS))
-                except UnavailableError:
-                    # A driver that is gone may come back.
-                    continue
-                if snapshot is not None:
-                    verdicts = chooser.judge(snapshot)
+            choice = wait_for(sampler, choice_of, lambda _: None, note, wait)
+            if choice is None and trouble is not None:
+                raise trouble
+            if choice is None and not verdicts:
+                # The driver has not answered, of which this is the error.
+                choice = choice_of(sampler.look(0.0))
+        if choice is None:
+            raise _no_fit(chooser, verdicts)
     finally:
         locks.close()
     return Selected(
@@ -205,17 +247,25 @@ def _no_fit(chooser: Chooser, verdicts: Sequence[Eligibility]) -> NoGpuFitsError
 
 
 def _size(name: str, size: str | int | None) -> int | None:
-    if not isinstance(size, str):
-        number = _number(name, size)
-        return None if number is None else int(number)
-    from gpumon.text.unit_parsing import SIZE, QuantityError
+    bytes_ = _amount(name, size, SIZE) if isinstance(size, str) else _number(name, size)
+    return None if bytes_ is None else int(bytes_)
 
+
+def _amount(name: str, text: str, measure: Measure) -> float:
+    """An amount with its unit, as the command line reads it."""
     try:
-        return int(SIZE.read(size)[0])
-    except (QuantityError, OverflowError) as error:
-        raise ValueError(f"{name} cannot be {size!r}: {error}") from None
+        amount = measure.read(text)[0]
+    except QuantityError as error:
+        raise ValueError(f"{name} cannot be {text!r}: {error}") from None
+    if not 0 <= amount < math.inf:
+        raise ValueError(f"{name} cannot be {text!r}: it is too much")
+    return amount
 
 
-def _names(names: str | Iterable[str]) -> tuple[str, ...]:
-    each = names.split(",") if isinstance(names, str) else names
-    return tuple(name.strip().lower() for name in each if name.strip())
+def _names(name: str, names: str | Iterable[str] | None) -> tuple[str, ...]:
+    if names is None:
+        return ()
+    each = names.split(",") if isinstance(names, str) else tuple(names)
+    if not all(isinstance(one, str) and one.strip() for one in each):
+        raise ValueError(f"{name} must be a name, or a list of names, not {names!r}")
+    return tuple(one.strip().lower() for one in each)

@@ -121,12 +121,12 @@ def _open_standard_streams() -> None:
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    from gpumon.cli.parser import make_parser
+    from gpumon.cli.parser import parse
     from gpumon.system.startup_imports import replaced
 
     # Reading a size, and saying what is wrong, imports msgspec: see `import_msgspec`.
     with replaced("typing_extensions", None):
-        return make_parser(arguments).parse_args(arguments)
+        return parse(arguments)
 
 
 def _bound(arguments: Sequence[str]) -> Sequence[str]:
@@ -144,7 +144,7 @@ def _run(options: argparse.Namespace) -> int:
     # Before anything else imports it.
     import_msgspec()
     from gpumon.cli.common import codeset
-    from gpumon.cli.messages import EXIT_USAGE, explain, fail, no_standard_output
+    from gpumon.cli.messages import explain, no_standard_output
     from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
@@ -152,14 +152,11 @@ def _run(options: argparse.Namespace) -> int:
     if name is None:
         from gpumon.cli.dashboard import run
     else:
-        from gpumon.cli.commands import COMMANDS, GENERAL, module_of
+        from gpumon.cli.commands import COMMANDS, module_of
 
         command = COMMANDS[name]
         if not command.short:
             gc.enable()
-        for option in GENERAL:
-            if option not in command.takes and getattr(options, option, None):
-                return fail(f"--{option} has no effect on gpumon {name}: leave it out.", EXIT_USAGE)
         prints, run = command.prints, module_of(name).run
     if prints and sys.stdout is None:
         return no_standard_output()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpumon.config import Loaded, Settings
     from gpumon.config.themes import ThemeChoice
     from gpumon.host.process_host import ProcessHost
+    from gpumon.sources.links import Links
     from gpumon.sources.source import Source
     from gpumon.ui.session import SessionAlerts
     from gpumon.ui.startup_options import StartupOptions
@@ -32,10 +33,18 @@ def codeset(options: argparse.Namespace) -> str:
     return ASCII if options.ascii else codeset_of(environment())
 
 
+def fleet_option(options: argparse.Namespace) -> str | None:
+    """The option that names other machines; ``None`` if there is none: this machine is meant."""
+    for name in ("hosts", "prometheus"):
+        if getattr(options, name, None) is not None:
+            return f"--{name}"
+    return None
+
+
 def source_and_host(
     options: argparse.Namespace, *, profiled: bool = True
 ) -> tuple[Source, ProcessHost]:
-    """The source of snapshots, and the processes of its machine.
+    """The source of snapshots of this machine, and its processes.
 
     Args:
         options: The options of the command.
@@ -45,6 +54,7 @@ def source_and_host(
     from gpumon.api import local
     from gpumon.model.selection import ALL
 
+    _require_this_machine(options)
     return local.source_and_host(
         options.gpus or ALL,
         demo=bool(options.demo),
@@ -52,6 +62,21 @@ def source_and_host(
         profiled=profiled,
         backend=options.backend,
     )
+
+
+def whole_machine(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] | None]:
+    """A source of every GPU of this machine, and a function that reads the links between them."""
+    from gpumon.api import local
+
+    _require_this_machine(options)
+    return local.whole_machine(demo=bool(options.demo), backend=options.backend)
+
+
+def _require_this_machine(options: argparse.Namespace) -> None:
+    """A command that forgets other machines fails here instead of acting on this one."""
+    asked = fleet_option(options)
+    if asked is not None:
+        raise RuntimeError(f"{asked} was given, and this machine would be used")
 
 
 def take_output(options: argparse.Namespace, form: str) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import re
+import shlex
+import signal
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import print_text, take_output
 
 if TYPE_CHECKING:
-    from gpumon.cli.help import MakeParser
+    from collections.abc import Mapping, Sequence
 
-_THEMES = {"theme", "name"}
-"""Arguments that take the name of a theme: ``--theme``, and ``gpumon theme show``."""
+    from gpumon.cli.help import MakeParser
 
 
 def add_options(command: MakeParser) -> None:
@@ -41,22 +41,100 @@ def _script(shell: str) -> str:
     import shtab
 
     from gpumon.cli.parser import make_parser
-    from gpumon.config.themes import ThemeLibrary
 
     parser = make_parser()
-    # A name that needs quoting in a shell is not completed.
-    themes = [name for name in ThemeLibrary().names() if re.fullmatch(r"[\w.-]+", name)]
-    _add_values(parser, themes, shtab.FILE)
+    offered: dict[str, object] = {"FILE": shtab.FILE, "FOLDER": shtab.DIRECTORY}
+    themes = _function("themes", _themes())
+    signals = _function("signals", _signals())
+    alerts = _function("alerts", _alerts(), after="test")
+    _add_values(parser, offered | {"--theme": themes, "--signal": signals})
+    _add_values(parser.commands["theme"], offered | {"name": themes})
+    _add_values(parser.commands["alert"], offered | {"name": alerts})
     return f"{shtab.complete(parser, shell=shell).rstrip()}\n"
 
 
-def _add_values(parser: argparse.ArgumentParser, themes: list[str], files: object) -> None:
-    """Mark which arguments are names of files and of themes, in all commands."""
+def _themes() -> Sequence[str]:
+    from gpumon.config.themes import ThemeLibrary
+
+    return ThemeLibrary().names()
+
+
+def _alerts() -> Sequence[str]:
+    """The names of the valid alerts; of mistakes is said elsewhere, not in each new shell."""
+    from gpumon.alerts.reading import read_alerts
+    from gpumon.config import load
+
+    return [alert.name for alert in read_alerts(load().settings.alerts).alerts]
+
+
+def _signals() -> Sequence[str]:
+    from gpumon.kill.target import ends
+
+    return [one.name.removeprefix("SIG") for one in signal.Signals if ends(one)]
+
+
+def _function(name: str, values: Sequence[str], after: str = "") -> dict[str, object]:
+    """Values of an argument for shtab: a function in each shell, which quotes what needs it.
+
+    Args:
+        name: What they are.
+        values: The values.
+        after: The word that must stand before them.
+    """
+    function = f"_gpumon_{name}"
+    # What the terminal would act on is not offered.
+    words = " ".join(shlex.quote(value) for value in values if value.isprintable())
+    listed = f"printf '%s\\n' {words}" if words else "true"
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({function})",
+        "preamble": {
+            "bash": f"""\
+{function}() {{
+  [[ " ${{COMP_WORDS[*]}} " == *" {after}"* ]] || return
+  local value
+  for value in {words}; do
+    value=$(printf %q "$value")
+    [[ $value == "$1"* ]] && printf '%s\\n' "$value"
+  done
+}}
+""",
+            "zsh": f"""\
+{function}() {{
+  [[ " $words " == *" {after}"* ]] || return
+  local -a values=({words})
+  compadd -a values
+}}
+""",
+            "fish": f"""\
+function {function}
+  string match -q "* {after}*" " "(commandline -opc | string join " ") && {listed}
+end
+""",
+        },
+    }
+
+
+def _add_values(parser: argparse.ArgumentParser, offered: Mapping[str, object]) -> None:
+    """Add what is offered for arguments.
+
+    Args:
+        parser: The parser, and those of its commands.
+        offered: By the name of the option, or the metavar, or the destination of an operand.
+    """
     for action in parser._actions:  # noqa: SLF001 - argparse lists them nowhere else
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the same
             for command in action.choices.values():
-                _add_values(command, themes, files)
-        elif action.metavar == "FILE":
-            action.complete = files  # type: ignore[attr-defined]  # not in its stub
-        elif action.dest in _THEMES:
-            action.choices = themes
+                _add_values(command, offered)
+            continue
+        if action.nargs == "?":
+            # Otherwise shtab offers its values for ever.
+            action.nargs = None
+        names = (*action.option_strings, str(action.metavar), action.dest)
+        found = next((offered[name] for name in names if name in offered), None)
+        if found is not None:
+            action.complete = found  # type: ignore[attr-defined]  # not in its stub
+        if isinstance(action.metavar, str):
+            # zsh takes what follows a colon for what to do.
+            action.metavar = action.metavar.replace(":", " and ")

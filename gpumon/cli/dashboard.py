@@ -9,14 +9,21 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.api.local import reservations
-from gpumon.cli.common import screen_fault, source_and_host, startup_options, take_alerts
+from gpumon.cli.common import (
+    fleet_option,
+    screen_fault,
+    source_and_host,
+    startup_options,
+    take_alerts,
+)
 from gpumon.cli.messages import explain_source, fail, say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from gpumon.cli.help import MakeParser
+    from gpumon.cli.help import MakeParser, Parser
+    from gpumon.cli.options import OtherMachines
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.memory.recording import MemoryRecording
     from gpumon.ui.session import Session
@@ -37,10 +44,14 @@ _PAST_LATER = 1.0
 """Seconds after the start at which the past of a demo becomes available."""
 
 
-def make_parser(command: MakeParser) -> argparse.ArgumentParser:
+SCREEN = ("interval", "readonly", "commands", "columns", "theme")
+"""The options of a screen, of one machine or several."""
+
+
+def make_parser(command: MakeParser) -> Parser:
     """The parser of the dashboard's options, which the commands are added to."""
     from gpumon.cli import values
-    from gpumon.cli.options import add_columns, add_hosts, add_theme, drawing, samples
+    from gpumon.cli.options import add_columns, add_readonly, add_theme, drawing, samples
     from gpumon.cli.plain import LOG_INTERVAL
     from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 
@@ -58,11 +69,7 @@ def make_parser(command: MakeParser) -> argparse.ArgumentParser:
         f"as in watch (default: 0.5 or that of the configuration, for a log {LOG_INTERVAL:g})",
     )
     screen = parser.add_argument_group("the dashboard")
-    screen.add_argument(
-        "--readonly",
-        action="store_true",
-        help="never send a signal to any process, whatever key is pressed",
-    )
+    add_readonly(screen, "never send a signal to any process, whatever key is pressed")
     screen.add_argument(
         "--log",
         metavar="FILE",
@@ -76,8 +83,18 @@ def make_parser(command: MakeParser) -> argparse.ArgumentParser:
     )
     add_columns(screen, default=None)
     add_theme(screen)
-    add_hosts(parser)
+    other_machines().add_to(parser)
     return parser
+
+
+def other_machines() -> OtherMachines:
+    """What is shown of other machines: on a terminal their dashboard, otherwise a sample."""
+    from gpumon.cli.options import OtherMachines
+
+    if sys.stdout is not None and sys.stdout.isatty():
+        return OtherMachines((*SCREEN, "demo"), SCREEN, refusal="is for one machine")
+    # Of --log it is said why a sample has none.
+    return OtherMachines((*SCREEN, "log", "user", "filter"), (*SCREEN, "log"))
 
 
 class SnapshotBuffer:
@@ -107,8 +124,6 @@ class SnapshotBuffer:
 def run(options: argparse.Namespace) -> int:
     """Show the dashboard, or print one sample if standard output is not a terminal."""
     if sys.stdout.isatty():
-        from gpumon.cli.fleet import fleet_option
-
         if fleet_option(options) is not None:
             from gpumon.cli.fleet_screen import show_fleet
 
@@ -124,26 +139,22 @@ def run(options: argparse.Namespace) -> int:
     return print_sample(options, "table", by_process=False)
 
 
-def options_fault(options: argparse.Namespace) -> str | None:
-    """What is wrong with the options together, in a sentence.
+def check_options(options: argparse.Namespace) -> None:
+    """Read what the dashboard will read of its options; nothing is connected.
 
     Raises:
         UnknownThemeError: There is no such theme.
         FleetError: The hosts cannot be read.
     """
-    from gpumon.cli.fleet import fleet_option, hosts_fault
     from gpumon.config import load
     from gpumon.config.themes import choose_theme
 
-    if fleet_option(options) is None:
-        fault = hosts_fault(options)
-    else:
-        from gpumon.cli.fleet_screen import fleet_fault
+    settings = load().settings
+    if fleet_option(options) is not None:
+        from gpumon.cli.fleet_screen import fleet_of
 
-        fault = fleet_fault(options)
-    if fault is None:
-        choose_theme(options.theme, load().settings.theme)
-    return fault
+        fleet_of(options, settings)
+    choose_theme(options.theme, settings.theme)
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -9,11 +9,24 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli import silence, values
-from gpumon.cli.common import print_text, source_and_host, take_output, take_settings
-from gpumon.cli.fleet import connected, hosts_fault
+from gpumon.cli.common import (
+    fleet_option,
+    print_text,
+    source_and_host,
+    take_output,
+    take_settings,
+)
+from gpumon.cli.fleet import connected
 from gpumon.cli.help import RawFormatter
-from gpumon.cli.messages import EXIT_USAGE, fail
-from gpumon.cli.options import TIMEOUT, add_format, add_hosts, add_source, drawing
+from gpumon.cli.messages import fail
+from gpumon.cli.options import (
+    TIMEOUT,
+    OtherMachines,
+    add_format,
+    add_readonly,
+    add_source,
+    drawing,
+)
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -63,10 +76,13 @@ def add_options(command: MakeParser) -> None:
         type=values.timespan,
         default=30.0,
         dest="wait",
-        help="wait at most this long for their end: 30s (the default), 5m",
+        help="wait at most this long for their end, and for a driver or a host that does not "
+        "answer: 30s (the default), 5m",
     )
     add_format(end, "json")
-    add_hosts(end)
+    add_readonly(end, "send nothing, as with readonly of the configuration")
+    machines = ("number", "children", "dry_run", "yes", "wait", "format", "readonly")
+    OtherMachines(machines).add_to(end)
     add_source(end)
 
 
@@ -95,9 +111,6 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.kill.end.end import EndOptions, end
     from gpumon.kill.end.selection import NamedProcess
 
-    wrong = hosts_fault(options)
-    if wrong is not None:
-        return fail(wrong, EXIT_USAGE)
     options.readonly = options.readonly or take_settings().readonly
     take_output(options, options.format)
     asked = EndOptions(
@@ -109,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
         options.format,
         options.wait,
     )
-    if options.hosts is not None:
+    if fleet_option(options) is not None:
         return _end_there(options, asked)
     source, host = source_and_host(options, profiled=False)
     log = NoAuditLog() if options.demo else AuditLog()
@@ -129,12 +142,13 @@ def _end_there(options: argparse.Namespace, asked: EndOptions) -> int:
     from gpumon.kill.end.end import end
     from gpumon.text.formatting import printable
 
-    with connected(options) as fleet:
+    patience = min(TIMEOUT, asked.timeout)
+    with connected(options, asked.timeout) as fleet:
         names = [host.name for host in fleet.latest().hosts]
         if len(names) != 1:
             raise FleetError("PIDs are of one machine: name one with --hosts.")
-        (host,) = answers(fleet, TIMEOUT).hosts
-        absent = missing(host, TIMEOUT)
+        (host,) = answers(fleet, patience).hosts
+        absent = missing(host, patience)
         if absent:
             return fail(f"{host.name}: {absent}.")
         processes = fleet.processes(host.name, readonly=options.readonly)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,20 +25,13 @@ _INTERVAL = 0.25
 """Seconds between samples of hosts of which one sample is wanted."""
 
 
-def fleet_option(options: argparse.Namespace) -> str | None:
-    """The option that names other machines; ``None`` if there is none: this machine is meant."""
-    for name in ("hosts", "prometheus"):
-        if getattr(options, name, None) is not None:
-            return f"--{name}"
-    return None
-
-
-def open_fleet(options: argparse.Namespace, interval: float) -> Fleet:
+def open_fleet(options: argparse.Namespace, interval: float, patience: float = math.inf) -> Fleet:
     """The fleet of ``--hosts`` or ``--prometheus``, before it connects.
 
     Args:
         options: The command line.
         interval: Seconds between samples.
+        patience: Seconds that an answer about a process is waited for at most.
 
     Raises:
         FleetError: The hosts, the ssh client, the URL or a file with a secret cannot be read.
@@ -49,7 +43,7 @@ def open_fleet(options: argparse.Namespace, interval: float) -> Fleet:
         say(error.sentence)
     if options.prometheus is not None:
         return _prometheus_fleet(options, loaded.settings.prometheus, interval)
-    return _ssh_fleet(options, loaded.settings.hosts, interval)
+    return _ssh_fleet(options, loaded.settings.hosts, interval, patience)
 
 
 def _prometheus_fleet(
@@ -64,13 +58,15 @@ def _prometheus_fleet(
     )
 
 
-def _ssh_fleet(options: argparse.Namespace, settings: Hosts, interval: float) -> SshFleet:
+def _ssh_fleet(
+    options: argparse.Namespace, settings: Hosts, interval: float, patience: float
+) -> SshFleet:
     from gpumon.fleet.host_names import read_hosts
     from gpumon.fleet.ssh import SshClient, read_client
     from gpumon.fleet.ssh_fleet import SshFleet
 
     client = SshClient(
-        read_client(options.ssh or settings.ssh),
+        read_client(settings.ssh if options.ssh is None else options.ssh),
         settings.command,
         {
             host: command
@@ -78,49 +74,26 @@ def _ssh_fleet(options: argparse.Namespace, settings: Hosts, interval: float) ->
             for host in read_hosts(hosts, settings.groups)
         },
     )
-    return SshFleet(read_hosts(options.hosts, settings.groups), interval, client)
+    return SshFleet(read_hosts(options.hosts, settings.groups), interval, client, patience)
 
 
 @contextmanager
-def connected(options: argparse.Namespace) -> Iterator[Fleet]:
+def connected(options: argparse.Namespace, patience: float = math.inf) -> Iterator[Fleet]:
     """The fleet of the command line for one sample, connected until the end of the block.
+
+    Args:
+        options: The command line.
+        patience: See ``open_fleet``.
 
     Raises:
         FleetError: See ``open_fleet``.
     """
-    fleet = open_fleet(options, _INTERVAL)
+    fleet = open_fleet(options, _INTERVAL, patience)
     fleet.start()
     try:
         yield fleet
     finally:
         fleet.close()
-
-
-def hosts_fault(options: argparse.Namespace, *without: str) -> str | None:
-    """What is wrong with the options together with other machines, in a sentence.
-
-    Args:
-        options: The command line.
-        without: Options that mean GPUs of this machine.
-    """
-    asked = fleet_option(options)
-    for name, needed in (
-        ("ssh", "--hosts"),
-        ("match", "--prometheus"),
-        ("timeout", asked or "--hosts"),
-    ):
-        if getattr(options, name, None) is not None and asked != needed:
-            return f"--{name} needs {needed}, which names the machines to connect to."
-    if asked is None:
-        return None
-    if asked != "--prometheus" and options.prometheus is not None:
-        return "--hosts connects by ssh and --prometheus does not: give one of them."
-    if options.demo:
-        return f"simulated machines are shown on a terminal only: leave out --demo or {asked}."
-    for name in ("backend", *without):
-        if getattr(options, name, None) is not None:
-            return f"--{name} means this machine: leave out {asked}."
-    return None
 
 
 def print_hosts(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import screen_fault, startup_options
-from gpumon.cli.fleet import fleet_option, hosts_fault, open_fleet
-from gpumon.cli.messages import EXIT_USAGE, fail, say
+from gpumon.cli.fleet import open_fleet
+from gpumon.cli.messages import fail, say
 
 if TYPE_CHECKING:
     import argparse
@@ -29,23 +29,25 @@ def show_fleet(options: argparse.Namespace) -> int:
     from gpumon.config.themes import choose_theme
     from gpumon.ui.terminal.startup import run_fleet
 
-    fault = _fault(options)
-    if fault is not None:
-        return fail(fault, EXIT_USAGE)
     fault = screen_fault()
     if fault is not None:
         return fail(fault)
     loaded = load()
     settings = loaded.settings
     theme = choose_theme(options.theme, settings.theme)
-    fleet = _fleet(options, settings)
+    fleet = fleet_of(options, settings)
     demo = bool(options.demo)
     visitor = options.visitor
     readonly = options.readonly or settings.readonly or visitor
     notes: list[str] = []
 
     def open_host(name: str) -> OpenHost:
-        return _open_host(fleet, name, settings.thresholds, notes, readonly=readonly, demo=demo)
+        return _open_host(
+            *(fleet, name, settings.thresholds, notes),
+            readonly=readonly,
+            demo=demo,
+            commands=options.commands,
+        )
 
     chosen = startup_options(loaded, theme, options.columns, visitor=visitor)
     try:
@@ -55,33 +57,12 @@ def show_fleet(options: argparse.Namespace) -> int:
             say(note)
 
 
-def fleet_fault(options: argparse.Namespace) -> str | None:
-    """What is wrong with the options that name many hosts, in a sentence; nothing is connected.
+def fleet_of(options: argparse.Namespace, settings: Settings) -> Fleet:
+    """The hosts of the command line, not connected yet.
 
     Raises:
-        FleetError: The hosts cannot be read.
+        FleetError: They cannot be read.
     """
-    from gpumon.config import load
-
-    fault = _fault(options)
-    if fault is None:
-        _fleet(options, load().settings)
-    return fault
-
-
-def _fault(options: argparse.Namespace) -> str | None:
-    """What has no meaning for many hosts, in a sentence."""
-    asked = fleet_option(options)
-    for name in ("log", "gpus", "user", "filter"):
-        if getattr(options, name, None) is not None:
-            return f"--{name} is for one machine: leave out {asked}."
-    if asked == "--hosts" and options.demo:
-        return None
-    return hosts_fault(options)
-
-
-def _fleet(options: argparse.Namespace, settings: Settings) -> Fleet:
-    """The hosts, not connected yet."""
     interval = options.interval or _INTERVAL
     if not options.demo:
         return open_fleet(options, interval)
@@ -99,6 +80,7 @@ def _open_host(
     *,
     readonly: bool,
     demo: bool,
+    commands: bool,
 ) -> OpenHost:
     """Start the session of one host: everything that the dashboard of one machine has.
 
@@ -124,7 +106,7 @@ def _open_host(
     for snapshot in past:
         history.add(snapshot)
     recording.begin_with(past)
-    logbook = Logbook(collector)
+    logbook = Logbook(collector, commands=commands)
     collector.subscribe(history.add)
     collector.subscribe(recording.add)
     audit_log = NoAuditLog() if demo else AuditLog(machine=name)

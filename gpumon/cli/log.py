@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
-from gpumon.cli.common import source_and_host
-from gpumon.cli.fleet import hosts_fault, open_fleet
+from gpumon.cli.common import fleet_option, source_and_host
+from gpumon.cli.fleet import open_fleet
 from gpumon.cli.messages import EXIT_USAGE, fail
-from gpumon.cli.options import add_hosts, add_interval, drawing, samples
+from gpumon.cli.options import OtherMachines, add_interval, drawing, samples
 from gpumon.cli.plain import LOG_INTERVAL
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def add_options(command: MakeParser) -> None:
         metavar="TIME",
         dest="seconds",
         type=values.timespan,
-        help="end this long after the first sample: 90, 30s, 15m, 1h30m, 2d",
+        help="end this long after the first sample, or after 10s without an answer: 90, 30s, 15m, "
+        "1h30m, 2d",
     )
     log.add_argument(
         "--rotate",
@@ -64,7 +65,7 @@ def add_options(command: MakeParser) -> None:
         default=argparse.SUPPRESS,
         help="leave out command lines, which can hold secrets",
     )
-    add_hosts(log)
+    OtherMachines(("interval", "seconds", "rotate", "keep", "commands", "user")).add_to(log)
 
 
 def _rotation(text: str) -> int:
@@ -86,13 +87,8 @@ def _keep(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Log until the end; the exit status."""
-    if options.filter is not None:
-        return fail("--filter selects what is shown; for a log use --user and --gpus.", EXIT_USAGE)
     if options.keep is not None and options.rotate is None:
         return fail("--keep needs --rotate: without it no file is rotated.", EXIT_USAGE)
-    wrong = hosts_fault(options, "gpus")
-    if wrong is not None:
-        return fail(wrong, EXIT_USAGE)
     from gpumon.recording.csv.log_session import LogOptions, log
 
     interval = options.interval or LOG_INTERVAL
@@ -114,7 +110,7 @@ def _feed(options: argparse.Namespace, interval: float) -> LogFeed:
     Raises:
         FleetError: The hosts or the ssh client cannot be read.
     """
-    if options.hosts is not None:
+    if fleet_option(options) is not None:
         from gpumon.fleet.log_feed import FleetFeed
 
         return FleetFeed(open_fleet(options, interval))

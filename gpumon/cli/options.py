@@ -6,12 +6,14 @@ import argparse
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
-from gpumon.cli.fleet import fleet_option
+from gpumon.cli.common import fleet_option
 from gpumon.cli.help import Parser
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.makers import BACKENDS, MAKERS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from gpumon.scheduling.requirements import Requirements
 
 TIMEOUT = 10.0
@@ -67,50 +69,108 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     add_source(what)
 
 
-def add_hosts(to: argparse._ActionsContainer, *, timeout: bool = False) -> None:
-    """Add the options for other machines.
+class OtherMachines:
+    """The options for other machines, and what else a command takes together with them.
+
+    With ``--hosts`` or ``--prometheus`` every option that is not named here is refused: one that
+    means this machine would have no effect, or act on the wrong machine.
 
     Args:
-        to: Gets the options.
-        timeout: Whether an answer is waited for, and no longer than a time.
+        hosts: The names of the options that have an effect with ``--hosts``, as in the namespace.
+        prometheus: The same for ``--prometheus``; ``None`` if the command cannot use it.
+        timeout: Whether to add ``--timeout``.
+        refusal: What is said of an option that is refused with ``--hosts``.
     """
-    hosts = to.add_argument_group("other machines")
-    hosts.add_argument(
-        "--hosts",
-        metavar="LIST",
-        default=argparse.SUPPRESS,
-        help="these machines instead, over ssh: gpu-01,gpu-[02-16],ann@box, @FILE with a name on "
-        "each line, group:NAME of the configuration. docs/fleet.md",
-    )
-    hosts.add_argument(
-        "--ssh",
-        metavar="COMMAND",
-        default=argparse.SUPPRESS,
-        help="with --hosts: the ssh client, such as 'ssh -F FILE' (default: that of the "
-        "configuration, or ssh)",
-    )
-    hosts.add_argument(
-        "--prometheus",
-        metavar="URL",
-        nargs="?",
-        const="",
-        default=argparse.SUPPRESS,
-        help="the machines whose metrics this Prometheus has, such as http://prometheus:9090 "
-        "(default: that of the configuration, which also has passwords). docs/fleet.md",
-    )
-    hosts.add_argument(
-        "--match",
-        metavar="MATCHERS",
-        default=argparse.SUPPRESS,
-        help="with --prometheus: only metrics with these labels, as in PromQL: 'job=\"dcgm\"'",
-    )
-    if timeout:
-        hosts.add_argument(
-            "--timeout",
-            metavar="TIME",
-            type=values.timespan,
-            help=f"with other machines: how long to wait for answers (default: {TIMEOUT:g}s)",
+
+    def __init__(
+        self,
+        hosts: Collection[str],
+        prometheus: Collection[str] | None = None,
+        *,
+        timeout: bool = False,
+        refusal: str = "means this machine",
+    ) -> None:
+        self._accepted = {"--hosts": frozenset((*hosts, "hosts", "ssh", "timeout", "ascii"))}
+        if prometheus is not None:
+            with_it = (*prometheus, "prometheus", "match", "timeout", "ascii")
+            self._accepted["--prometheus"] = frozenset(with_it)
+        self._timeout = timeout
+        self._refusal = refusal
+
+    def add_to(self, parser: Parser) -> None:
+        """Add the options to the parser of the command, which checks them by this object."""
+        group = parser.add_argument_group("other machines")
+        group.add_argument(
+            "--hosts",
+            metavar="LIST",
+            default=argparse.SUPPRESS,
+            help="these machines instead, over ssh: gpu-01,gpu-[02-16],ann@box, @FILE with a name "
+            "on each line, group:NAME of the configuration. docs/fleet.md",
         )
+        group.add_argument(
+            "--ssh",
+            metavar="COMMAND",
+            default=argparse.SUPPRESS,
+            help="with --hosts: the ssh client, such as 'ssh -F FILE' (default: that of the "
+            "configuration, or ssh)",
+        )
+        if "--prometheus" in self._accepted:
+            group.add_argument(
+                "--prometheus",
+                metavar="URL",
+                nargs="?",
+                const="",
+                default=argparse.SUPPRESS,
+                help="the machines whose metrics this Prometheus has, such as "
+                "http://prometheus:9090 (default: that of the configuration, which also has "
+                "passwords). docs/fleet.md",
+            )
+            group.add_argument(
+                "--match",
+                metavar="MATCHERS",
+                default=argparse.SUPPRESS,
+                help="with --prometheus: only metrics with these labels, as in PromQL: "
+                "'job=\"dcgm\"'",
+            )
+        if self._timeout:
+            group.add_argument(
+                "--timeout",
+                metavar="TIME",
+                type=values.timespan,
+                help=f"with other machines: how long to wait for answers (default: {TIMEOUT:g}s)",
+            )
+        parser.machines = self
+
+    def fault(self, options: argparse.Namespace, given: Iterable[argparse.Action]) -> str | None:
+        """What is wrong with the options together, in a sentence.
+
+        Args:
+            options: The command line.
+            given: Its options.
+        """
+        asked = fleet_option(options)
+        if options.hosts is not None and options.prometheus is not None:
+            return "--hosts connects by ssh and --prometheus does not: give one of them."
+        for name, needed in (
+            ("ssh", "--hosts"),
+            ("match", "--prometheus"),
+            ("timeout", asked or "--hosts"),
+        ):
+            if getattr(options, name, None) is not None and asked != needed:
+                return f"--{name} needs {needed}, which names the machines to connect to."
+        if asked is None:
+            return None
+        accepted = self._accepted[asked]
+        if options.demo and "demo" not in accepted:
+            return f"simulated machines are shown on a terminal only: leave out --demo or {asked}."
+        if options.demo and options.ssh is not None:
+            return "--ssh connects to machines, and --demo simulates them: give one of them."
+        for action in given:
+            if action.dest not in accepted:
+                known = action.dest in self._accepted["--hosts"]
+                why = f"has no effect with {asked}" if known else self._refusal
+                return f"{action.option_strings[-1]} {why}: leave out {asked}."
+        return None
 
 
 def add_format(to: argparse._ActionsContainer, *forms: str) -> None:
@@ -121,6 +181,11 @@ def add_format(to: argparse._ActionsContainer, *forms: str) -> None:
         default="table",
         help="for a person, or for a program (default: %(default)s)",
     )
+
+
+def add_readonly(to: argparse._ActionsContainer, about: str) -> None:
+    """Add ``--readonly``, which needs words of its own in each command."""
+    to.add_argument("--readonly", action="store_true", default=argparse.SUPPRESS, help=about)
 
 
 def add_theme(to: argparse._ActionsContainer) -> None:
@@ -316,12 +381,4 @@ def requirements_fault(options: argparse.Namespace) -> str | None:
     """What is wrong with the options of ``add_gpu_requirements`` together, in a sentence."""
     if options.past is not None and options.stable is None:
         return "--from needs --stable, which says how much of the log to read."
-    if fleet_option(options) is not None:
-        if options.past is not None:
-            return "--from reads a log of this machine: leave out --hosts and --prometheus."
-        if options.mine_is_free:
-            return (
-                "--mine-is-free knows your processes on this machine only: leave out --hosts and"
-                " --prometheus."
-            )
     return None

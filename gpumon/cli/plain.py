@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOG_INTERVAL = 1.0
-SHARED = (
-    *("theme", "gpus", "user", "filter", "demo"),
-    *("backend", "hosts", "ssh", "prometheus", "match"),
+OPTIONAL = (
+    *("theme", "gpus", "user", "filter", "demo", "backend"),
+    *("hosts", "ssh", "prometheus", "match", "timeout", "ascii", "visitor", "readonly"),
 )
-"""Options of the dashboard that commands have too."""
-OPTIONAL = (*SHARED, "timeout", "ascii", "visitor")
 """What every command's options have, ``None`` if it is not given."""
 
 
@@ -34,9 +32,7 @@ def read_plainly(arguments: Sequence[str]) -> argparse.Namespace | None:
         interval = seconds(arguments[1])
         if interval is None:
             return None
-    told = SimpleNamespace(
-        command=None, interval=interval, readonly=False, log=None, commands=True, columns=None
-    )
+    told = SimpleNamespace(command=None, interval=interval, log=None, commands=True, columns=None)
     vars(told).update(dict.fromkeys(OPTIONAL))
     return cast("argparse.Namespace", told)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import source_and_host
 from gpumon.cli.messages import EXIT_USAGE, fail
+from gpumon.cli.options import add_readonly, add_source
 
 if TYPE_CHECKING:
+    import argparse
+
     from gpumon.cli.help import MakeParser
 
 
@@ -20,12 +22,8 @@ def add_options(command: MakeParser) -> None:
         "input and output, until its input ends. gpumon --hosts starts it over ssh; it is of no "
         "use by itself.",
     )
-    remote.add_argument(
-        "--readonly",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="refuse every signal",
-    )
+    add_readonly(remote, "refuse every signal")
+    add_source(remote)
 
 
 def run(options: argparse.Namespace) -> int:

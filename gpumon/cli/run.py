@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
+from gpumon.cli.common import whole_machine
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import add_gpu_requirements, drawing, requirements, requirements_fault
@@ -71,7 +72,6 @@ def run(options: argparse.Namespace) -> int:
         wrong = "a simulated machine cannot run a command: use --demo with gpumon select."
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.api.local import whole_machine
     from gpumon.scheduling.reservation.lock_folder import FolderError
     from gpumon.scheduling.run.run import RunOptions
     from gpumon.scheduling.run.run import run as run_job
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         options.past,
         variables,
     )
-    source, links = whole_machine(demo=options.demo, backend=options.backend)
+    source, links = whole_machine(options)
     try:
         return run_job(source, terms, links)
     except FolderError as error:

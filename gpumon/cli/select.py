@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_all
-from gpumon.cli.fleet import connected, fleet_option, hosts_fault
+from gpumon.cli.common import fleet_option, print_all, whole_machine
+from gpumon.cli.fleet import connected
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import (
     TIMEOUT,
+    OtherMachines,
     add_gpu_requirements,
-    add_hosts,
     drawing,
     requirements,
     requirements_fault,
@@ -35,7 +35,11 @@ def add_options(command: MakeParser) -> None:
         formatter_class=RawFormatter,
     )
     add_gpu_requirements(select)
-    add_hosts(select, timeout=True)
+    machines = (
+        *("count", "free", "total", "util", "temp", "processes", "model", "arch", "capability"),
+        *("gpus", "never", "mig", "stable", "format", "verbose"),
+    )
+    OtherMachines(machines, machines, timeout=True).add_to(select)
     select.add_argument(
         "--format",
         choices=("uuid", "index", "env", "json"),
@@ -49,10 +53,9 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print free GPUs; the exit status."""
-    wrong = requirements_fault(options) or hosts_fault(options)
+    wrong = requirements_fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.api.local import whole_machine
     from gpumon.scheduling.select import SelectOptions, select
 
     if fleet_option(options) is not None:
@@ -60,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     terms = SelectOptions(
         requirements(options), options.format, options.verbose, options.lock_dir, options.past
     )
-    source, links = whole_machine(demo=options.demo, backend=options.backend)
+    source, links = whole_machine(options)
     return print_all(lambda: select(source, terms, sys.stdout, links))
 
 

@@ -6,8 +6,16 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from gpumon.cli.dashboard import SCREEN
 from gpumon.cli.messages import EXIT_USAGE, fail
-from gpumon.cli.options import add_columns, add_hosts, add_interval, add_theme, drawing, samples
+from gpumon.cli.options import (
+    OtherMachines,
+    add_columns,
+    add_interval,
+    add_theme,
+    drawing,
+    samples,
+)
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -57,7 +65,8 @@ def add_options(command: MakeParser) -> None:
     add_interval(screen, None)
     add_columns(screen)
     add_theme(screen)
-    add_hosts(serve)
+    shown = (*SCREEN, "port", "address", "visitors", "visitor")
+    OtherMachines((*shown, "demo"), shown, refusal="is for one machine").add_to(serve)
 
 
 def _port(text: str) -> int:
@@ -77,13 +86,11 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal, or show the dashboard of a visitor; the exit status."""
     if options.visitor:
         return _show(options)
-    from gpumon.cli.dashboard import options_fault
+    from gpumon.cli.dashboard import check_options
     from gpumon.web.run import ServeError, ServeOptions, serve
 
     # What is wrong with the options is said here, and not to each visitor.
-    fault = options_fault(options)
-    if fault is not None:
-        return fail(fault, EXIT_USAGE)
+    check_options(options)
     terms = ServeOptions(options.address, options.port, options.visitors)
     # A visitor gets the same command line; whatever its browser asks for, this one decides.
     arguments = [*(one for one in sys.argv[1:] if one != "--"), _VISITOR]

@@ -9,7 +9,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.api.local import reservations
-from gpumon.cli.common import print_text, source_and_host, take_output, take_settings
+from gpumon.cli.common import (
+    fleet_option,
+    print_text,
+    source_and_host,
+    take_output,
+    take_settings,
+)
 from gpumon.cli.messages import EXIT_USAGE, fail, say
 
 if TYPE_CHECKING:
@@ -28,7 +34,7 @@ NOT_WATCHED = (
 
 def add_options(command: MakeParser) -> None:
     """Add ``gpumon snapshot`` to the parser."""
-    from gpumon.cli.options import add_format, add_hosts, drawing, samples
+    from gpumon.cli.options import OtherMachines, add_format, drawing, samples
 
     snapshot = command(
         parents=[samples(filtered=True), drawing()],
@@ -40,7 +46,12 @@ def add_options(command: MakeParser) -> None:
         action="store_true",
         help="with --format csv: a row for each process and GPU instead of a row for each GPU",
     )
-    add_hosts(snapshot, timeout=True)
+    machines = OtherMachines(
+        ("user", "filter", "format", "processes"),
+        ("format",),  # which has no processes
+        timeout=True,
+    )
+    machines.add_to(snapshot)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,7 +63,7 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     """Print one sample in a format; the exit status."""
     from msgspec.structs import replace
 
-    from gpumon.cli.fleet import fleet_option, hosts_fault, print_hosts
+    from gpumon.cli.fleet import print_hosts
     from gpumon.model.thresholds import DEFAULTS
     from gpumon.sampling.gpu_sampler import take_one
 
@@ -61,9 +72,13 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
             "--processes needs --format csv; the other formats contain processes anyway.",
             EXIT_USAGE,
         )
-    wrong = hosts_fault(options, "gpus")
-    if wrong is not None:
-        return fail(wrong, EXIT_USAGE)
+    # An empty filter leaves out nothing.
+    chosen = options.user is not None or (options.filter is not None and options.filter.text)
+    if form == "csv" and chosen and not by_process:
+        return fail(
+            "--user and --filter select processes, and --format csv has GPUs: add --processes.",
+            EXIT_USAGE,
+        )
     # Output for programs does not depend on the configuration.
     thresholds = take_settings().thresholds if form == "table" else DEFAULTS
     take_output(options, form)

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
+from gpumon.cli.common import whole_machine
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import add_gpu_requirements, drawing, requirements, requirements_fault
@@ -82,7 +83,10 @@ def _fault(options: argparse.Namespace) -> str | None:
     """What is wrong with the options together, in a sentence."""
     from gpumon.scheduling.requirements import Requirements
 
-    if options.pid and (options.what or requirements(options) != Requirements()):
+    if options.pid and options.demo:
+        return "--pid waits for processes of this machine: leave out --demo."
+    of_gpus = options.what or options.lock_dir or options.verbose
+    if options.pid and (of_gpus or requirements(options) != Requirements()):
         return "--pid waits for processes, the other options wait for GPUs: use one or the other."
     return requirements_fault(options)
 
@@ -92,7 +96,6 @@ def run(options: argparse.Namespace) -> int:
     wrong = _fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.api.local import whole_machine
     from gpumon.scheduling.wait.wait import WaitOptions, wait
 
     terms = WaitOptions(
@@ -107,5 +110,5 @@ def run(options: argparse.Namespace) -> int:
         lock_dir=options.lock_dir,
         past=options.past,
     )
-    source, _ = whole_machine(demo=options.demo, backend=options.backend)
+    source, _ = whole_machine(options)
     return wait(source, terms)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gpumon.fleet.fleet import HostStatus
 from gpumon.recording.csv.log_messages import kind_of
+from gpumon.sampling.gpu_sampler import PATIENCE
 from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.log_feed import Take
 
-_FIRST_SECONDS = 10.0
-"""How long hosts that connect are waited for before the first sample."""
 _MOST_NAMED = 8
 """Hosts of which nothing was sampled that are named at the end."""
 
@@ -42,6 +41,7 @@ class FleetFeed:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._stopping = threading.Event()
+        self._waited = threading.Event()
         self._thread: threading.Thread | None = None
         self._said: dict[str, str] = {}
         self._sampled: set[str] = set()
@@ -68,6 +68,7 @@ class FleetFeed:
 
     def _sample_until_stopped(self, take: Take) -> None:
         self._wait_for_hosts()
+        self._waited.set()
         interval, due = self._fleet.interval, time.monotonic()
         while not self._stopping.wait(max(0.0, due - time.monotonic())):
             take(self._sample())
@@ -78,7 +79,7 @@ class FleetFeed:
         """Wait until each host has answered or is down, but not for long."""
         changed = threading.Event()
         end = self._fleet.subscribe(changed.set)
-        deadline = time.monotonic() + _FIRST_SECONDS
+        deadline = time.monotonic() + PATIENCE
         try:
             while not self._stopping.is_set() and (left := deadline - time.monotonic()) > 0:
                 hosts = self._fleet.latest().hosts
@@ -98,6 +99,10 @@ class FleetFeed:
                 found[host.name] = replace(host.snapshot, time=fleet.time)
                 self._sampled.add(host.name)
         return found
+
+    def is_starting(self) -> bool:
+        """See ``LogFeed.is_starting``: not any more once each host has answered or is down."""
+        return not self._waited.is_set()
 
     def trouble(self) -> str | None:
         """See ``LogFeed.trouble``: none, because each host has its own; see ``changes``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -25,11 +26,19 @@ class SshFleet:
         hosts: The hosts, each as ssh takes it.
         interval: Seconds between samples.
         client: How they are reached.
+        patience: Seconds that an answer about a process is waited for at most.
     """
 
-    def __init__(self, hosts: Sequence[str], interval: float, client: SshClient) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        interval: float,
+        client: SshClient,
+        patience: float = math.inf,
+    ) -> None:
         self.interval = interval
         self._client = client
+        self._patience = patience
         self._listeners = Listeners()
         self._poller = FleetPoller(hosts, client, interval, self._listeners.tell)
         self._names = frozenset(hosts)
@@ -67,7 +76,7 @@ class SshFleet:
             host = self._processes.get((name, readonly))
             if host is None:
                 command = self._client.remote(name, readonly=readonly)
-                host = RemoteHost(name, command, readonly=readonly)
+                host = RemoteHost(name, command, readonly=readonly, patience=self._patience)
                 self._processes[name, readonly] = host
                 # Whose processes may be signalled there must be known before one is chosen.
                 host.connect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from contextlib import suppress
@@ -41,12 +42,21 @@ class RemoteHost:
         command: The program that carries the connection, such as ssh, with its arguments, which end
             with ``gpumon remote``.
         readonly: Whether every signal is refused, here and there.
+        patience: Seconds that an answer is waited for at most.
     """
 
-    def __init__(self, name: str, command: Sequence[str], *, readonly: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        readonly: bool = False,
+        patience: float = math.inf,
+    ) -> None:
         self._name = printable(name)
         self._command = tuple(command)
         self._readonly = readonly
+        self._patience = patience
         self._connecting = threading.Lock()
         self._connection: RemoteConnection | None = None
         self._opening: Channel | None = None
@@ -175,7 +185,7 @@ class RemoteHost:
                 self._opening = channel = Channel(self._command)
                 if self._closed:
                     channel.leave()
-                self._connection = RemoteConnection(self._name, channel)
+                self._connection = RemoteConnection(self._name, channel, self._patience)
             except LostError as lost:
                 self._fail(str(lost))
                 raise

@@ -6,6 +6,7 @@ before a person sees it.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -77,14 +78,16 @@ class RemoteConnection:
     Args:
         name: The machine, for sentences; safe to print.
         channel: The pipes, owned by this object.
+        patience: Seconds that it waits for anything at most.
 
     Raises:
         LostError: The other machine has not said hello.
     """
 
-    def __init__(self, name: str, channel: Channel) -> None:
+    def __init__(self, name: str, channel: Channel, patience: float = math.inf) -> None:
         self.hello: Hello
         self._name = name
+        self._patience = patience
         self._channel = channel
         self._changed = threading.Condition()
         self._hello: Hello | None = None
@@ -99,11 +102,12 @@ class RemoteConnection:
         self.time_offset = self._monotonic_offset = 0.0
         self._reader = threading.Thread(target=self._read_on, name="gpumon-remote", daemon=True)
         self._reader.start()
+        seconds = min(CONNECT_SECONDS, patience)
         with self._changed:
-            self._changed.wait_for(lambda: self._hello or self.lost, CONNECT_SECONDS)
+            self._changed.wait_for(lambda: self._hello or self.lost, seconds)
             hello, lost = self._hello, self.lost
         if hello is None:
-            sentence = lost or f"{name} has not answered for {CONNECT_SECONDS:.0f} s"
+            sentence = lost or f"{name} has not answered for {seconds:g} s"
             self.abandon(sentence)
             self.join(_LEAVE_SECONDS)
             raise LostError(sentence, asked=False)
@@ -131,7 +135,7 @@ class RemoteConnection:
             Refused: The other machine refuses.
             OSError: It could not do it for lack of a resource.
         """
-        seconds = READ_SECONDS if patient else ANSWER_SECONDS
+        seconds = min(READ_SECONDS if patient else ANSWER_SECONDS, self._patience)
         deadline = time.monotonic() + seconds
         with self._changed:
             if self.lost is not None:
@@ -148,7 +152,7 @@ class RemoteConnection:
             with self._changed:
                 del self._answers[number]
         if message is None:
-            sentence = lost or f"{self._name} has not answered for {seconds:.0f} s"
+            sentence = lost or f"{self._name} has not answered for {seconds:g} s"
             if not patient:
                 self.abandon(sentence)
             raise LostError(sentence, asked=True)

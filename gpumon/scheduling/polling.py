@@ -58,7 +58,7 @@ def wait_for(
     sampler: GpuSampler,
     found: Callable[[Snapshot], _T | None],
     tell: Callable[[Snapshot], None],
-    tell_trouble: Callable[[str], None],
+    tell_trouble: Callable[[UnavailableError | UncertainAllocationError], None],
     seconds: float | None = None,
 ) -> _T | None:
     """Sample until a condition holds.
@@ -67,7 +67,7 @@ def wait_for(
         sampler: Samples the GPUs.
         found: Returns the result from a snapshot; ``None`` while the condition does not hold.
         tell: Called for each snapshot without a result.
-        tell_trouble: Called with a sentence if there was no snapshot.
+        tell_trouble: Called with the reason if there was no snapshot, or none to judge by.
         seconds: Maximum time, may be infinite; ``None`` does not wait for a driver either.
 
     Returns:
@@ -97,7 +97,7 @@ def wait_for(
         except (UnavailableError, UncertainAllocationError) as error:
             if seconds is None or not error.passing:
                 raise
-            tell_trouble(error.sentence)
+            tell_trouble(error)
         else:
             tell(snapshot)
             seen = True

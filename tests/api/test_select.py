@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import pytest
 
 import gpumon
@@ -99,11 +100,94 @@ def test_a_number_that_is_none_is_refused(n: Any) -> None:
     [
         *(("free", -1), ("free", float("nan")), ("wait", float("nan")), ("stable", float("inf"))),
         *(("capability", (8,)), ("capability", 8), ("util", "90"), ("gpus", b"0")),
+        *(("capability", "12"), ("capability", (True, 0)), ("processes", "2"), ("processes", -1)),
+        *(("processes", 1.5), ("model", ""), ("model", ["h100", 3]), ("arch", ","), ("arch", b"x")),
+        *(("wait", -1), ("wait", [20]), ("free", True), ("util", True), ("exclude", b"0")),
+        *(("exclude", 0.0), ("exclude", [True]), ("gpus", []), ("gpus", True)),
     ],
 )
 def test_a_value_that_is_none_is_refused(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"{name} must be|cannot read"):
         gpumon.select(**{name: value})  # type: ignore[arg-type] # that is the test
+
+
+@pytest.mark.parametrize("text", ["20X", "", "-1s", "inf", "1e3"])
+@pytest.mark.parametrize("name", ["wait", "stable"])
+def test_a_time_that_cannot_be_read_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} cannot be '{text}': write seconds, or a time"):
+        gpumon.select(**{name: text})  # type: ignore[arg-type] # that is the test
+
+
+@pytest.mark.parametrize(
+    ("exclude", "left"),
+    [
+        *((0, [1, 2]), (1, [0, 2]), ("0", [1, 2]), ([0], [1, 2]), ((0, "1"), [2]), ({0, 2}, [1])),
+        *((range(2), [2]), (iter([0]), [1, 2]), (numpy.int64(0), [1, 2])),
+        *((numpy.arange(2), [2]), (None, [0, 1, 2]), ([], [0, 1, 2]), ("", [0, 1, 2])),
+    ],
+)
+@pytest.mark.usefixtures("driver")
+def test_each_way_to_name_gpus_excludes_these(exclude: Any, left: list[int]) -> None:
+    chosen = gpumon.select((1, 3), free=0, exclude=exclude)
+    assert [gpu.index for gpu in chosen.gpus] == left
+
+
+@pytest.mark.usefixtures("driver")
+def test_numbers_of_numpy_and_zeros_mean_what_they_say() -> None:
+    def chosen(**named: Any) -> list[int]:
+        return [gpu.index for gpu in gpumon.select(**named).gpus]
+
+    for zero in (0, numpy.int64(0), numpy.float32(0)):
+        assert chosen(gpus=numpy.int64(1), free=zero, util=100, temp=numpy.int64(200)) == [1]
+        # 0 is a condition: it does not mean that there is none.
+        assert chosen(n=(1, 3), free="1G", processes=int(zero)) == [1, 2]
+        with pytest.raises(gpumon.NoGpuFitsError):
+            gpumon.select(temp=zero, wait=zero, stable=zero)
+    assert chosen(n=(numpy.int64(1), numpy.int64(2)), capability=numpy.array([9, 0])) == [1, 2]
+    now = gpumon.snapshot(gpus=numpy.int64(2))
+    assert [gpu.index for gpu in now.gpus] == [2]
+    with gpumon.measure(gpus=numpy.arange(2)) as measured:
+        pass
+    assert [gpu.index for gpu in measured.gpus] == [0, 1]
+
+
+@pytest.mark.parametrize("wait", [0.6, "0.6s", numpy.float64(0.6), True, numpy.True_])
+def test_it_waits_as_gpumon_run_does_for_what_is_not_known_yet(
+    wait: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the names of the GPUs nobody knows which one CUDA_VISIBLE_DEVICES means."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    for card in driver.cards:
+        card.fail("nvmlDeviceGetName", 999)
+    if wait not in (True, numpy.True_):
+        began = time.monotonic()
+        with pytest.raises(UncertainAllocationError):
+            gpumon.select(wait=wait)
+        assert time.monotonic() - began >= 0.6
+    with pytest.raises(UncertainAllocationError):
+        gpumon.select(wait=False)
+
+    def heal() -> None:
+        time.sleep(0.5)
+        for card in driver.cards:
+            card.heal()
+
+    thread = threading.Thread(target=heal)
+    thread.start()
+    try:
+        chosen = gpumon.select(wait=True if wait in (True, numpy.True_) else PATIENCE)
+    finally:
+        thread.join()
+    assert [gpu.index for gpu in chosen.gpus] == [1]
+
+
+def test_a_driver_that_hangs_is_waited_for_until_the_limit(driver: Driver) -> None:
+    driver.system.hang("nvmlInit_v2")
+    try:
+        with pytest.raises(gpumon.GpuError, match="The driver has not answered"):
+            gpumon.select(wait=0.2)
+    finally:
+        driver.system.release()
 
 
 def test_errors_come_through_from_a_worker() -> None:

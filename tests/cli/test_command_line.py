@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon import __version__
+from gpumon.cli.commands import COMMANDS
 from gpumon.cli.dashboard import SnapshotBuffer
 from gpumon.cli.help import Formatter
 from gpumon.cli.messages import fail
@@ -158,6 +159,23 @@ def test_the_versions_of_all_that_a_bug_report_needs_are_a_line_each(driver: Dri
     assert nvidia.startswith("NVIDIA driver 570.124.06")
 
 
+@pytest.mark.parametrize("words", [["-V"], ["version"]])
+def test_the_versions_have_a_command_and_a_short_option(words: list[str]) -> None:
+    done, asked = run_here(*words), run_here("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == asked.stdout
+    assert done.stdout.startswith(f"gpumon {__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_is_a_command_too(command: str) -> None:
+    words = [command] if command else []
+    done, asked = run_here("help", *words), run_here(*words, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == asked.stdout
+    assert done.stdout.startswith(f"usage: {' '.join(['gpumon', *words])} [")
+
+
 # Flags
 
 
@@ -186,6 +204,10 @@ def test_the_versions_of_all_that_a_bug_report_needs_are_a_line_each(driver: Dri
         (["snapshot", "-n", "1"], "-n 1"),
         (["snapshot", "--processes"], "--processes"),
         (["snapshot", "--processes", "--format", "json"], "--processes"),
+        (["snapshot", "--format", "csv", "--user", "ann"], "add --processes"),
+        (["--filter", "ann", "snapshot", "--format", "csv"], "add --processes"),
+        (["help", "no-such-command"], "'no-such-command'"),
+        (["--demo", "version"], "--demo has no effect on gpumon version"),
     ],
 )
 def test_a_bad_flag_is_one_sentence_that_names_it(arguments: list[str], named: str) -> None:

@@ -64,7 +64,7 @@ def test_what_is_shown_cannot_be_chosen_for_a_log(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "for a log use --user and --gpus" in done.stderr
+    assert "--filter has no effect on gpumon log" in done.stderr
 
 
 def test_options_before_the_command_count_too(tmp_path: Path) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import os
 import re
 import subprocess
+import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_terminal import CAN_SEND, GPUMON, left_clean
 from tests.screen import Screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FLEET = [*COARSE_DEMO, "--hosts", "gpu-[01-16]"]
 ALL = r"hosts 15/16 [\s\S]*gpu-16 [\s\S]*── 16 hosts[\s\S]*\n q quit"
@@ -173,3 +180,25 @@ def test_on_a_terminal_it_refuses_what_is_for_one_machine(option: list[str]) -> 
     with Screen([*FLEET, *option]) as screen:
         screen.wait_for(f"{option[0]} is for one machine: leave out --hosts")
         assert screen.wait_end() == 2
+
+
+def test_a_log_of_one_of_many_hosts_leaves_out_command_lines_too(tmp_path: Path) -> None:
+    named = "--demo --hosts a,b --no-commands -n 1"
+    command = ["sh", "-c", f"cd {tmp_path} && exec {sys.executable} -m gpumon {named}"]
+    env = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109 - as text
+    with Screen(command, env) as screen:
+        screen.wait_for(r"hosts 2 [\s\S]*\n q quit")
+        screen.type("\x1b[B")
+        screen.wait_for(r"\n▸a ")
+        screen.type("\r")
+        screen.wait_for(r"gpumon  DEMO  a [\s\S]*GPU-MEM▼")
+        screen.type("L")
+        screen.wait_for(r"logging to gpumon-\S+\.csv; L stops")
+        screen.wait_for(r"● log \S+ (?!0s)\d")
+        screen.type("q")
+        assert screen.wait_end() == 0
+    (log,) = tmp_path.glob("*.processes.csv")
+    with log.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    assert {row["command"] for row in rows} == {""}

@@ -639,3 +639,24 @@ def test_a_card_that_stayed_free_for_as_long_as_asked_is_taken(driver: Driver) -
     with Screen([*RUN, "--stable", "1s", "--", "true"], driver.env()) as screen:
         assert screen.wait_end() == 0, screen.text()
         assert b"it fits, watched for 0s of 1s" in screen.output
+
+
+@NEEDS_ALL_PIDS
+def test_why_it_waits_is_said_once_where_no_line_can_be_rewritten(driver: Driver) -> None:
+    """Of a driver that does not name its GPUs, CUDA_VISIBLE_DEVICES cannot be resolved yet."""
+    for card in driver.cards:
+        card.fail("nvmlDeviceGetName", 999)
+    env = {**driver.env(), "CUDA_VISIBLE_DEVICES": "0"}
+    done = subprocess.run(
+        [*RUN, "--wait=3s", "--", "true"],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 124
+    waiting, gave_up = done.stderr.splitlines()
+    assert waiting.startswith("gpumon: waiting for 1 GPU: CUDA_VISIBLE_DEVICES is set")
+    assert gave_up.startswith("gpumon: gave up waiting after 3s: CUDA_VISIBLE_DEVICES is set")

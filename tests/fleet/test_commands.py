@@ -232,6 +232,7 @@ lab = "gpu-[01-02]"
         (["select", "--timeout", "5s"], "--timeout needs --hosts"),
         (["snapshot", "--ssh", "ssh"], "--ssh needs --hosts"),
         (["snapshot", "--hosts", "a", "--ssh", "ssh '"], "quote"),
+        (["snapshot", "--hosts", "a", "--ssh", ""], "is empty"),
         (["snapshot", "--hosts", "a", "--gpus", "0"], "--gpus"),
         (["--hosts", "a", "report", "x.csv"], "--hosts has no effect"),
     ],

@@ -16,7 +16,7 @@ from gpumon.kill.outcome import Outcome
 from gpumon.kill.report_text import report_text
 from gpumon.kill.session import TerminationSession
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sampling.gpu_sampler import GpuSampler
+from gpumon.sampling.gpu_sampler import PATIENCE, GpuSampler
 from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine, columns, tell, write
 
@@ -50,7 +50,7 @@ class EndOptions(NamedTuple):
         dry_run: Whether nothing is sent.
         yes: Whether not to ask.
         form: ``table`` or ``json``.
-        timeout: Seconds to wait for the end of all.
+        timeout: Seconds to wait for the end of all, and before that for a driver.
         machine: The machine of the processes, safe to print, if it is another one.
     """
 
@@ -96,7 +96,7 @@ def end(source: Source, host: ProcessHost, audit_log: AuditLog, options: EndOpti
     sampler = GpuSampler(source, _INTERVAL)
     samples = _Samples(sampler)
     with sampler:
-        snapshot = Lookup(host).look_once(samples.first())
+        snapshot = Lookup(host).look_once(samples.first(min(PATIENCE, options.timeout)))
         try:
             selection = select(options.named, snapshot, host, children=options.children)
             plan = _plan(selection, host, options)
@@ -202,9 +202,9 @@ class _Samples:
         self._session: TerminationSession | None = None
         sampler.collector.subscribe(self._take)
 
-    def first(self) -> Snapshot:
+    def first(self, patience: float) -> Snapshot:
         """Wait for the first snapshot. Errors are those of ``GpuSampler.look``."""
-        snapshot = self._sampler.first()
+        snapshot = self._sampler.first(patience)
         # ``_take`` gets it a moment later.
         self._newest = self._newest or snapshot
         return snapshot

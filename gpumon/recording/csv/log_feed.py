@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from gpumon.recording.csv import log_messages as words
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
+from gpumon.sampling.gpu_sampler import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +44,10 @@ class LogFeed(Protocol):
 
     def stop(self) -> None:
         """End the sampling. May be called more than once."""
+        ...
+
+    def is_starting(self) -> bool:
+        """Whether the first sample is still to be expected; for ``PATIENCE`` seconds at most."""
         ...
 
     def trouble(self) -> str | None:
@@ -82,6 +88,7 @@ class MachineFeed:
         self._lookup = Lookup(host)
         self._collector = Collector(source, interval, annotate=self._lookup.annotate)
         self._silent = ""
+        self._started_at = 0.0
 
     def start(self, take: Take, failed: Callable[[BaseException], None]) -> None:
         """See ``LogFeed.start``.
@@ -90,6 +97,7 @@ class MachineFeed:
             SourceError: The source cannot be opened.
         """
         self._collector.subscribe(lambda snapshot: take({None: snapshot}), failed)
+        self._started_at = time.monotonic()
         self._collector.start()
         self._lookup.start()
 
@@ -98,6 +106,10 @@ class MachineFeed:
         with ExitStack() as ending:
             ending.callback(self._lookup.stop)
             ending.callback(self._collector.stop)
+
+    def is_starting(self) -> bool:
+        """See ``LogFeed.is_starting``."""
+        return time.monotonic() < self._started_at + PATIENCE
 
     def trouble(self) -> str | None:
         """See ``LogFeed.trouble``."""

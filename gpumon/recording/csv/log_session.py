@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _PACE = 0.5
 """Seconds between two looks at how it goes, and between two status lines."""
-_FIRST_PATIENCE = 60.0
-"""Seconds after which the time of ``--for`` runs even though no GPU has been read yet."""
 
 
 class LogOptions(NamedTuple):
@@ -37,7 +35,8 @@ class LogOptions(NamedTuple):
     Attributes:
         path: The log; ``None`` for a generated name in this directory.
         interval: Seconds between samples.
-        seconds: How long to log, from the first sample; ``None`` means until a signal.
+        seconds: How long to log, from the first sample, or from when none is to be expected any
+            more; ``None`` means until a signal.
         rotate: Size in bytes from which a file is rotated.
         keep: Number of rotated parts to keep.
         commands: Whether command lines are written.
@@ -137,7 +136,7 @@ class _Run:
         self._diary = _LogReporter(
             teller, words.beginning(self._path, terms.interval, terms.seconds)
         )
-        self._give_up_at = time.monotonic() + _FIRST_PATIENCE
+        self._counted_from: float | None = None
         self._begun = self._refused = False
         self.exit_status = 0
 
@@ -167,6 +166,12 @@ class _Run:
             self._news.put(error)
         else:
             self._begun = True
+            self._count()
+
+    def _count(self) -> None:
+        """Count the time of ``--for`` from now on, unless it is counted already."""
+        if self._counted_from is None:
+            self._counted_from = time.monotonic()
 
     def stay(self) -> None:
         """Show the progress until the time is over or a signal arrives.
@@ -189,9 +194,12 @@ class _Run:
         """Seconds left."""
         if self._terms.seconds is None:
             return math.inf
-        if self._begun:
-            return self._terms.seconds - self._recorder.status.seconds
-        return self._give_up_at + self._terms.seconds - time.monotonic()
+        if not self._feed.is_starting():
+            # What does not answer must not keep the log from ending.
+            self._count()
+        if self._counted_from is None:
+            return _PACE
+        return self._counted_from + self._terms.seconds - time.monotonic()
 
     def _tell(self) -> None:
         status = self._recorder.status if self._begun else None

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.sampling.gpu_sampler import UnavailableError
+    from gpumon.scheduling.allocation import UncertainAllocationError
     from gpumon.scheduling.eligibility import Candidate, Eligibility, Ineligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
@@ -184,9 +186,10 @@ class _Reserver:
 
     def _found(self, snapshot: Snapshot) -> _ReservedGpus | int | None:
         """The reserved GPUs, or the exit status if waiting is in vain."""
-        self._trouble = ""
         self._verdicts = verdicts = self._chooser.judge(snapshot)
         taken = self._take(snapshot, verdicts)
+        # Only now: what fails again above was said already.
+        self._trouble = ""
         in_vain = self._options.wait is None and not self._chooser.left()
         if taken is None and (in_vain or self._chooser.hopeless(verdicts)):
             return NOTHING_FITS
@@ -251,8 +254,9 @@ class _Reserver:
             self._say("; ".join(reasons))
         self._show("", reasons)
 
-    def _show_trouble(self, trouble: str) -> None:
-        """The driver does not respond, or is temporarily gone."""
+    def _show_trouble(self, error: UnavailableError | UncertainAllocationError) -> None:
+        """The driver does not respond, is temporarily gone, or does not say enough yet."""
+        trouble = error.sentence
         if not self._trouble:
             self._say(trouble)
         self._trouble = trouble

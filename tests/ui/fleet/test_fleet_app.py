@@ -32,7 +32,7 @@ def made(
     notes: list[str] = []
 
     def open_host(name: str) -> OpenHost:
-        return _open_host(fleet, name, DEFAULTS, notes, readonly=False, demo=True)
+        return _open_host(fleet, name, DEFAULTS, notes, readonly=False, demo=True, commands=True)
 
     summaries = FleetSummaries(fleet)
     return FleetApp(fleet, summaries, open_host, options or StartupOptions()), notes, summaries

@@ -1,0 +1,217 @@
+"""What the completion scripts offer: for each argument of a command what it takes, and no more."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.cli.commands import COMMANDS
+from gpumon.cli.parser import make_parser
+from gpumon.config.themes import ThemeLibrary
+from gpumon.model.makers import BACKENDS
+from tests.lives import needs
+from tests.screen import PATIENCE, Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+CONFIG = """
+[[alerts]]
+name = "hot-gpu"
+when = "hot"
+[[alerts]]
+name = "too hot; $(touch /tmp/x) 'it''s"
+when = "hot"
+[[alerts]]
+when = "temp>=85"
+[[alerts]]
+name = "invalid"
+when = "no such state"
+"""
+ALERTS = {"hot-gpu", "too hot; $(touch /tmp/x) 'it''s", "temp>=85"}
+FILES = {"run.csv", "folder"}
+
+OPTIONS = {
+    "--backend": set(BACKENDS),
+    "--theme": set(ThemeLibrary().names()),
+    "--signal": {"TERM", "INT", "KILL", "HUP"},
+    "--by": {"gpu", "host", "user", "process", "job"},
+    "--lock-dir": {"folder"},
+    **dict.fromkeys(["--log", "--web-config", "--alerts", "--from"], FILES),
+}
+"""What is offered for the value of an option, in all commands; nothing for the others."""
+FORMATS = {
+    "snapshot": {"table", "json", "csv", "prometheus"},
+    "report": {"table", "json", "csv"},
+    "end": {"table", "json"},
+    "select": {"uuid", "index", "env", "json"},
+}
+OPERANDS = {
+    "": set(COMMANDS),
+    "alert": {"list", "test"},
+    "alert test": ALERTS,
+    "alert list": set[str](),
+    "alert test hot-gpu": set[str](),
+    "log": FILES,
+    "log run.csv": set[str](),
+    "replay": FILES,
+    "report": FILES,
+    "report run.csv": FILES,
+    "theme": {"list", "show", "check"},
+    "theme list": set[str](),
+    "theme show": set(ThemeLibrary().names()),
+    "theme check": FILES,
+    "config": {"path", "init", "check", "show"},
+    "completion": {"bash", "zsh", "fish"},
+    "wait": {"free", "idle", "cool"},
+    "wait free": set[str](),
+    "help": set(COMMANDS),
+    "help log": set[str](),
+    "--prometheus http://h": set(COMMANDS),
+    "--prometheus": set[str](),
+}
+"""What is offered after these words, where no option was begun; nothing after other commands."""
+
+ASK = """
+source "$1"
+function=$(complete -p gpumon) && function=${function#*-F } && function=${function%% *}
+while IFS= read -r line; do
+  eval "COMP_WORDS=(gpumon $line '')"
+  COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+  "$function" gpumon "" "${COMP_WORDS[$COMP_CWORD - 1]}" 2>/dev/null
+  for word in "${COMPREPLY[@]}"; do printf '%s\\t' "$word"; done
+  echo
+done
+"""
+"""What readline does when Tab is pressed, for each line of words."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the scripts, and what may be completed in it."""
+    made = tmp_path_factory.mktemp("completion")
+    (made / "gpumon").mkdir()
+    (made / "gpumon" / "config.toml").write_text(CONFIG)
+    for shell in ("bash", "zsh", "fish"):
+        done = subprocess.run(
+            [sys.executable, "-m", "gpumon", "completion", shell],
+            env={**os.environ, "XDG_CONFIG_HOME": str(made)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        # A mistake in the configuration is not said in each new shell.
+        assert done.stderr == ""
+        (made / shell).write_text(done.stdout)
+    (made / "here" / "folder").mkdir(parents=True)
+    (made / "here" / "run.csv").touch()
+    return made
+
+
+def offered_by_bash(folder: Path, lines: Sequence[str]) -> list[set[str]]:
+    done = subprocess.run(
+        ["bash", "--norc", "-c", ASK, "bash", str(folder / "bash")],
+        input="\n".join(lines) + "\n",
+        cwd=folder / "here",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert done.stderr == ""
+    return [
+        {shlex.split(word)[0] for word in line.split("\t") if word}
+        for line in done.stdout.splitlines()
+    ]
+
+
+def values() -> Iterator[tuple[str, str, str]]:
+    """Each option that takes a value: its command, and its name as it is typed."""
+    root = make_parser()
+    for name, parser in (("", root), *root.commands.items()):
+        for action in parser.options():
+            if action.nargs != 0 and action.help != argparse.SUPPRESS:
+                for option in action.option_strings:
+                    yield name, action.option_strings[-1], f"{name} {option}"
+
+
+@needs("bash")
+def test_bash_offers_for_each_value_what_the_option_takes(folder: Path) -> None:
+    asked = list(values())
+    answers = offered_by_bash(folder, [line for *_, line in asked])
+    assert len(answers) == len(asked) > 100
+    for (command, option, line), offered in zip(asked, answers, strict=True):
+        if option == "--signal":
+            assert offered > OPTIONS[option]
+            assert "STOP" not in offered
+            continue
+        taken = FORMATS.get(command) if option == "--format" else OPTIONS.get(option)
+        # Of a report, --from is a time.
+        expected = None if (command, option) == ("report", "--from") else taken
+        assert offered == (expected or set()), line
+
+
+@needs("bash")
+def test_bash_offers_for_each_operand_what_the_command_takes(folder: Path) -> None:
+    lines = sorted({*COMMANDS, *OPERANDS})
+    for line, offered in zip(lines, offered_by_bash(folder, lines), strict=True):
+        assert offered == OPERANDS.get(line, set()), line
+
+
+@needs("bash")
+def test_what_bash_offers_is_taken(folder: Path) -> None:
+    """Each name that is offered for an option stands on its command line."""
+    lines = [f"{name} -" for name in ("", *COMMANDS)]
+    ask = ASK.replace(" '')", ")").replace('"$function" gpumon ""', '"$function" gpumon "-"')
+    done = subprocess.run(
+        ["bash", "--norc", "-c", ask, "bash", str(folder / "bash")],
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    root = make_parser()
+    parsers = [root, *(root.commands[name] for name in COMMANDS)]
+    for parser, line in zip(parsers, done.stdout.splitlines(), strict=True):
+        known = {
+            name
+            for action in parser.options()
+            if action.help != argparse.SUPPRESS
+            for name in action.option_strings
+        }
+        assert set(line.split()) == known
+
+
+@needs("zsh")
+def test_zsh_offers_what_the_command_takes(folder: Path) -> None:
+    with Screen(["zsh", "-f", "-i"], {**os.environ, "PS1": "ready> "}) as screen:
+        screen.wait_for("ready>")
+        setup = f'cd {folder / "here"}; autoload -Uz compinit; compinit -u -D; eval "$(<../zsh)"'
+        screen.send(f"{setup}; echo set''up\r".encode())
+        screen.wait_for(r"(?m)^setup\nready>")
+        for typed, completed in (
+            ("alert test hot", r"alert test hot-gpu"),
+            ("alert test too", r"alert test too\\ hot\\;\\ "),
+            ("theme show nor", "theme show nord"),
+            ("help snap", "help snapshot"),
+            ("end --signal KI", "end --signal KILL"),
+            ("log run.c", r"log run\.csv"),
+        ):
+            screen.send(f"\x15gpumon {typed}\t".encode())
+            screen.wait_for(rf"gpumon {completed}")
+
+
+def test_fish_has_the_same_values(folder: Path) -> None:
+    script = (folder / "fish").read_text()
+    assert script.count("(_gpumon_alerts)") == 1
+    assert script.count("(_gpumon_signals)") == 1
+    alerts = script.partition("function _gpumon_alerts\n")[2].partition("\nend")[0]
+    assert set(shlex.split(alerts.partition("printf '%s\\n'")[2])) == ALERTS

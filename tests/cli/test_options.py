@@ -1,0 +1,357 @@
+"""Options × commands: each option has its effect, or is refused before anything happens.
+
+An option without effect is worse than none: ``gpumon end 4711 --prometheus URL`` must not end the
+process 4711 of this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.cli.commands import COMMANDS
+from gpumon.cli.parser import make_parser
+from tests.command import run_here
+from tests.driver import Driver, Owner, h100
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+GENERAL = {
+    "--gpus": ["--gpus", "0"],
+    "--user": ["--user", "ann"],
+    "--filter": ["--filter", "ann"],
+    "--backend": ["--backend", "nvml"],
+    "--demo": ["--demo"],
+    "--ascii": ["--ascii"],
+    "--interval": ["--interval", "2"],
+    "--readonly": ["--readonly"],
+    "--log": ["--log", "log.csv"],
+    "--no-commands": ["--no-commands"],
+    "--columns": ["--columns", "pid"],
+    "--theme": ["--theme", "nord"],
+    "--hosts": ["--hosts", "box"],
+    "--ssh": ["--hosts", "box", "--ssh", "ssh -v"],
+    "--prometheus": ["--prometheus", "http://127.0.0.1:9"],
+    "--match": ["--prometheus", "http://127.0.0.1:9", "--match", 'job="a"'],
+}
+"""The options that may stand before a command, each with what it needs."""
+
+SAMPLES = "--gpus --user --backend --demo --ascii"
+SSH = "--hosts --ssh"
+PROMETHEUS = "--prometheus --match"
+TAKEN = {
+    "snapshot": f"{SAMPLES} --filter {SSH} {PROMETHEUS}",
+    "log": f"{SAMPLES} --interval --no-commands {SSH}",
+    "exporter": "--gpus --backend --demo --ascii --interval",
+    "serve": f"{SAMPLES} --filter --interval --columns --theme {SSH} {PROMETHEUS}",
+    "watch": "--gpus --backend --demo --ascii --interval",
+    "alert": "",
+    "stream": "--gpus --backend --demo --interval",
+    "replay": "--ascii --theme",
+    "report": "--ascii",
+    "theme": "",
+    "config": "",
+    "completion": "",
+    "select": f"--gpus --backend --demo --ascii {SSH} {PROMETHEUS}",
+    "run": "--gpus --backend --demo --ascii",
+    "wait": "--gpus --backend --demo --ascii",
+    "end": f"--readonly --backend --demo --ascii {SSH}",
+    "remote": "--readonly --backend --demo",
+    "doctor": "--ascii",
+    "help": "",
+    "version": "",
+}
+"""What each command takes, before its name and after it."""
+
+OPERANDS = {
+    "alert": ["list"],
+    "replay": ["run.csv"],
+    "report": ["run.csv"],
+    "theme": ["list"],
+    "config": ["path"],
+    "completion": ["bash"],
+    "run": ["--", "true"],
+    "end": ["4711", "--yes"],
+}
+
+
+def line(command: str, option: Sequence[str], *, before: bool) -> list[str]:
+    operands = OPERANDS.get(command, [])
+    return [*option, command, *operands] if before else [command, *option, *operands]
+
+
+def test_the_table_has_every_command_and_every_option_before_one() -> None:
+    parser = make_parser()
+    options = [one.option_strings[-1] for one in parser._actions if one.option_strings]
+    assert set(TAKEN) == set(COMMANDS)
+    assert set(GENERAL) == set(options) - {"--help", "--version"}
+
+
+@pytest.mark.parametrize("option", GENERAL)
+@pytest.mark.parametrize("command", TAKEN)
+def test_an_option_is_taken_on_both_sides_of_a_command_or_refused_on_both(
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [line(command, GENERAL[option], before=before) for before in (True, False)]
+    if option in TAKEN[command].split():
+        before, after = (make_parser(words).parse_args(words) for words in both)
+        assert before == after
+        assert before != make_parser([command]).parse_args(line(command, [], before=True))
+        return
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    if (command, option) == ("run", "--log"):
+        both.pop()  # After its name it has a --log of its own.
+    for words in both:
+        done = run_here(*words)
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert re.fullmatch(r"gpumon: [^\n]+\n", done.stderr), words
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--prometheus", "--hosts"])
+@pytest.mark.parametrize("command", TAKEN)
+def test_the_same_is_said_on_both_sides_of_a_command(command: str, option: str) -> None:
+    if option in TAKEN[command].split():
+        return
+    before, after = (
+        run_here(*line(command, GENERAL[option], before=before)).stderr for before in (True, False)
+    )
+    assert before == after
+    assert option in before
+    assert ("use --hosts" in before) == ("--hosts" in TAKEN[command].split())
+
+
+# With other machines, and with simulated ones
+
+WITH_HOSTS = {
+    "snapshot": "--user --filter --format --processes --timeout",
+    "log": "--interval --for --rotate --keep --no-commands --user",
+    "serve": "--interval --columns --theme --port --address --visitors --demo",
+    "select": (
+        "--count --free --total --util --temp --processes --model --arch --capability --gpus --not "
+        "--mig --stable --format --verbose --timeout"
+    ),
+    "end": "--signal --children --dry-run --yes --timeout --format --readonly",
+}
+WITH_PROMETHEUS = {
+    "snapshot": "--format --timeout",
+    "serve": "--interval --columns --theme --port --address --visitors",
+    "select": WITH_HOSTS["select"],
+}
+VALUES = {
+    "--alerts": "alerts.toml",
+    "--format": "json",
+    "--from": "past.csv",
+    "--lock-dir": "locks",
+    "--rotate": "100M",
+    "--free": "20G",
+    "--total": "20G",
+    "--model": "h100",
+    "--arch": "hopper",
+    "--columns": "pid",
+    "--theme": "nord",
+    "--address": "127.0.0.1",
+    "--signal": "KILL",
+    "--backend": "nvml",
+    "--user": "ann",
+    "--filter": "ann",
+    "--timeout": "3s",
+}
+NEEDED = {"--from": ["--stable", "5s"], "--keep": ["--rotate", "100M"], "--processes": []}
+
+
+def own_options(command: str) -> list[argparse.Action]:
+    """The options of a command but those that name the machines, and --help."""
+    parser = make_parser()
+    (commands,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    names = {"--help", *SSH.split(), *PROMETHEUS.split(), "--ascii"}
+    return [
+        one
+        for one in commands.choices[command]._actions
+        if one.option_strings
+        and one.option_strings[-1] not in names
+        and one.help != argparse.SUPPRESS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "table"),
+    [("--hosts", WITH_HOSTS), ("--prometheus", WITH_PROMETHEUS)],
+    ids=["hosts", "prometheus"],
+)
+@pytest.mark.parametrize("command", WITH_HOSTS)
+def test_every_option_has_an_effect_on_other_machines_or_is_refused_with_them(
+    target: str,
+    table: dict[str, str],
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if command not in table:
+        return  # It does not take the target: see the table above.
+    monkeypatch.chdir(tmp_path)
+    from gpumon.cli.parser import parse
+
+    for option in own_options(command):
+        name = option.option_strings[-1]
+        value = [] if option.nargs == 0 else [VALUES.get(name, "2")]
+        words = line(command, [*GENERAL[target], *NEEDED.get(name, []), name, *value], before=False)
+        if name in table[command].split():
+            parse(words)
+            continue
+        done = run_here(*words)
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert re.fullmatch(rf"gpumon: [^\n]*{name}[^\n]*\n", done.stderr), (words, done.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(
+            [*GENERAL["--demo"], *GENERAL["--backend"], command, *OPERANDS.get(command, [])]
+            for command in ("snapshot", "select", "log", "end", "exporter", "watch", "stream")
+        ),
+        ["--demo", "--backend", "auto"],
+        ["--demo", "--ssh", "ssh", "--hosts", "a", "serve"],
+        ["--demo", "wait", "--pid", "1"],
+        ["wait", "--pid", "1", "--lock-dir", "locks"],
+        ["wait", "--pid", "1", "--verbose"],
+    ],
+    ids=" ".join,
+)
+def test_what_a_simulated_machine_or_a_process_does_not_have_is_refused(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_here(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"gpumon: [^\n]+\n", done.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+# What takes other machines reads these, and never this one
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    with Driver([h100()]) as made:
+        made.cards[0].processes = [Owner(os.getpid(), memory=2**30)]
+        yield made
+
+
+def run(driver: Driver, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpumon", *words],
+        env={**driver.env(), "XDG_CONFIG_HOME": str(folder)},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+READING = {
+    "dashboard": [],
+    "snapshot": ["snapshot"],
+    "select": ["select"],
+    "log": ["log", "run.csv", "--for", "0.1s"],
+    "end": ["end", str(os.getpid()), "--yes"],
+}
+
+
+@pytest.mark.parametrize("command", READING)
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_hosts_are_reached_over_ssh(
+    command: str,
+    before: bool,
+    driver: Driver,
+    tmp_path: Path,
+) -> None:
+    client = tmp_path / "client"
+    client.write_text('#!/bin/sh\necho "$@" >> reached\nexit 255\n')
+    client.chmod(0o755)
+    named = ["--hosts", "box", "--ssh", str(client)]
+    words = READING[command]
+    done = run(driver, tmp_path, *([*named, *words] if before else [*words, *named]))
+    assert done.returncode == 1
+    assert "box: " in done.stderr
+    assert "box" in (tmp_path / "reached").read_text()
+    assert not driver.calls()
+    assert not (tmp_path / "run.csv").exists()
+
+
+@contextmanager
+def silent_prometheus() -> Iterator[tuple[str, list[str]]]:
+    """A server that has no metrics: its URL, and what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_error(503)
+
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+@pytest.mark.parametrize("command", ["dashboard", "snapshot", "select"])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_prometheus_is_asked(
+    command: str,
+    before: bool,
+    driver: Driver,
+    tmp_path: Path,
+) -> None:
+    words = READING[command]
+    with silent_prometheus() as (url, asked):
+        named = ["--prometheus", url]
+        done = run(driver, tmp_path, *([*named, *words] if before else [*words, *named]))
+    assert done.returncode == 1
+    assert asked
+    assert not driver.calls()
+
+
+@pytest.mark.parametrize("words", [["--prometheus"], ["--prometheus", "http://127.0.0.1:9"]])
+def test_prometheus_of_the_configuration_ends_no_process_here(
+    words: list[str], driver: Driver, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gpumon"
+    folder.mkdir()
+    (folder / "config.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:9"\n')
+    with subprocess.Popen(["sleep", "3600"]) as victim:
+        driver.cards[0].processes = [Owner(victim.pid, memory=2**30)]
+        try:
+            for line_ in (
+                ["end", str(victim.pid), "--yes", *words],
+                [*words, "end", str(victim.pid), "--yes"],
+            ):
+                done = run(driver, tmp_path, *line_)
+                assert (done.returncode, done.stdout) == (2, "")
+            assert victim.poll() is None
+        finally:
+            victim.kill()
+    assert not driver.calls()

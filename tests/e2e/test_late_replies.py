@@ -202,7 +202,7 @@ def test_no_late_reply_is_left_where_it_is_suspended_or_fails(machine: dict[str,
 def test_it_ends_at_once_where_no_reply_is_outstanding(
     delay: float, machine: dict[str, str]
 ) -> None:
-    took = []
+    took: list[float] = []
     # A busy machine may take longer once.
     while len(took) < 3 and not (took and took[-1] < 0.5):
         with LateTerminal([*GPUMON, "-n", "60"], delay, machine) as screen:

@@ -30,6 +30,7 @@ from gpumon.ui.colours import FewColours, colour_system, refuses_colour
 from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
 from gpumon.ui.keys import bindings_of, textual_keymap
 from gpumon.ui.palette import Palette
+from gpumon.ui.plain_text import read_no_markup
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import EndRequested, PageScreen
 from gpumon.ui.screens.painted import PaintedScreen
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from gpumon.ui.terminal.terminal import ShutdownWatchdog
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
+
+read_no_markup()
 
 _START_SECONDS = 10.0
 """Maximum seconds that Textual needs to start on a busy machine."""
@@ -305,7 +308,7 @@ class BaseApp(App[int]):
 
     def _warn(self, sentence: str) -> None:
         """Show an error in a file long enough to be read."""
-        self.notify(sentence, severity="warning", timeout=_WARNING_SECONDS, markup=False)
+        self.notify(sentence, severity="warning", timeout=_WARNING_SECONDS)
 
     def action_themes(self) -> None:
         """Open the theme dialog."""

@@ -40,6 +40,7 @@ from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
 from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
 from gpumon.ui.widgets.cell_view import CellView
+from gpumon.ui.widgets.text_input import InputScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,6 +69,8 @@ _START_SECONDS = 10.0
 _FEEDBACK_PARTS = {"processes", "body", "lines", "footer"}
 """Widgets that show the effect of keys: their pending changes are sent first."""
 _FROM_TERMINAL = (InputEvent, Paste, AppFocus, AppBlur)
+_OPENING = {"filter", "go_to", "help"}
+"""Keys that open an input."""
 _WARNING_SECONDS = 10.0
 """Seconds for which a warning is shown."""
 
@@ -303,8 +306,24 @@ class BaseApp(App[int]):
 
     def on_key(self, event: Key) -> None:
         """Handle letters of a filter or search before Textual looks up their bindings."""
-        if isinstance(self.screen, (PaintedScreen, HelpScreen)) and self.screen.take_key(event):
+        if isinstance(self.screen, (PaintedScreen, InputScreen)) and self.screen.take_key(event):
             event.prevent_default()
+
+    async def on_paste(self, event: Paste) -> None:
+        """Insert a line, after the keys that were read before it.
+
+        If it begins with a key that opens an input, it has the effect of typing it.
+        """
+        line = next(iter(event.text.splitlines()), "")
+        screen = self.screen
+        if not isinstance(screen, (PaintedScreen, InputScreen)) or screen.take_text(line):
+            return
+        for action, _, target in self._commands(screen):
+            if action.name in _OPENING and line[:1] in keys_of(action.name):
+                await self.run_action(action.action, target)
+                if isinstance(opened := self.screen, (PaintedScreen, InputScreen)):
+                    opened.take_text(line[1:])
+                return
 
     def _warn(self, sentence: str) -> None:
         """Show an error in a file long enough to be read."""

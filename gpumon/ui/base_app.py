@@ -26,11 +26,12 @@ from textual.worker import WorkerFailed
 from gpumon.config.keymap import MOST_USED, display
 from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember
 from gpumon.system.resource_errors import is_lack_of_files, lack_behind
+from gpumon.text.formatting import spelled_out
 from gpumon.ui.colours import FewColours, colour_system, refuses_colour
 from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
 from gpumon.ui.keys import bindings_of, textual_keymap
 from gpumon.ui.palette import Palette
-from gpumon.ui.plain_text import read_no_markup
+from gpumon.ui.plain_text import SameWidth, read_no_markup
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import EndRequested, PageScreen
 from gpumon.ui.screens.painted import PaintedScreen
@@ -205,6 +206,7 @@ class BaseApp(App[int]):
         """The filters for the colours of Textual's own widgets."""
         # Textual's own filter for no colours keeps greys.
         filters = [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
+        filters.append(SameWidth())
         return filters if self._colour_filter is None else [*filters, self._colour_filter]
 
     def _take_theme(self, _: Theme) -> None:
@@ -344,7 +346,8 @@ class BaseApp(App[int]):
     def action_command_palette(self) -> None:
         """See Textual's: open the list of all commands."""
         if not isinstance(self.screen, CommandsDialog):
-            self.push_screen(CommandsDialog(id="--command-palette"))
+            placeholder = spelled_out("Search for commands…")
+            self.push_screen(CommandsDialog(placeholder=placeholder, id="--command-palette"))
 
     def action_help(self) -> None:
         """Open the help page: it begins with the state under the cursor and the page's keys."""

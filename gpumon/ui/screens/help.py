@@ -9,6 +9,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
 from gpumon import __version__
+from gpumon.text.formatting import spelled_out
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.view.header_footer import own_cost_sentence
 from gpumon.ui.view.help_page import find, help_rows, key_groups, other_sections
@@ -133,7 +134,7 @@ class HelpScreen(InputScreen[None]):
         text = Text()
         for row in help_rows(found, max(1, self.app.size.width - _MARGIN)):
             for part, style in row:
-                text.append(part, styles.get(style, ""))
+                text.append(spelled_out(part), styles.get(style, ""))
             text.append("\n")
         if not found:
             text.append("Nothing here has these words: Esc shows all.")

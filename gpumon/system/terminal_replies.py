@@ -10,6 +10,7 @@ import os
 import re
 import time
 from select import POLLIN, poll
+from threading import Lock
 
 REPLY_SECONDS = 1.5
 """How long a reply may take. Without one after that, none is expected any more."""
@@ -42,17 +43,22 @@ class TerminalReplies:
         self._first_sent: float | None = None
         self._seconds: float | None = None
         self._last = ""
+        # One thread writes, another reads.
+        self._lock = Lock()
 
     def written(self, text: str) -> None:
         """Note the queries in this output."""
         if "\x1b[" not in text:
             return
         for query, kind in _QUERIES.items():
-            for _ in range(text.count(query)):
-                now = time.monotonic()
-                self._first_sent = self._first_sent or now
-                self._sent = [it for it in self._sent if now - it[1] < _FORGOTTEN_SECONDS]
-                self._sent.append((kind, now))
+            if count := text.count(query):
+                self._note(kind, count, time.monotonic())
+
+    def _note(self, kind: str, count: int, now: float) -> None:
+        with self._lock:
+            self._first_sent = self._first_sent or now
+            recent = [it for it in self._sent if now - it[1] < _FORGOTTEN_SECONDS]
+            self._sent = [*recent, *[(kind, now)] * count]
 
     def read(self, text: str) -> None:
         """Note the replies in this input."""
@@ -64,11 +70,12 @@ class TerminalReplies:
         self._last = text[max(end, len(text) - _LONGEST) :]
 
     def _take(self, kind: str) -> None:
-        for index, (sent, at) in enumerate(self._sent):
-            if sent == kind:
-                del self._sent[index]
-                self._seconds = time.monotonic() - at
-                return
+        with self._lock:
+            for index, (sent, at) in enumerate(self._sent):
+                if sent == kind:
+                    del self._sent[index]
+                    self._seconds = time.monotonic() - at
+                    return
 
     @property
     def quick(self) -> bool:

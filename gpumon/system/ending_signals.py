@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from queue import SimpleQueue
 
 _CHUNK = 64
-_DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
+# Other systems lack some of them.
+_DEFERRED = tuple(
+    number for number in signal.Signals if number.name in {"SIGINT", "SIGTERM", "SIGHUP", "SIGTSTP"}
+)
 
 
 @contextmanager

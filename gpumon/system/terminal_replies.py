@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from select import POLLIN, poll
 from threading import Lock
 
 REPLY_SECONDS = 1.5
@@ -96,6 +95,8 @@ class TerminalReplies:
         Args:
             descriptor: The terminal.
         """
+        from select import POLLIN, poll  # not on every system
+
         ready = poll()
         ready.register(descriptor, POLLIN)
         while (left := self._left()) and ready.poll(1000 * left):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
+    from typing_extensions import Self
+
 PATIENCE = 60.0
 """Seconds a test waits for something that must come; a pass takes a fraction of it, but on a busy
 machine it may take long."""
@@ -141,7 +143,7 @@ class Screen:
         self._reader = threading.Thread(target=self._read, name="pty-reader", daemon=True)
         self._reader.start()
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

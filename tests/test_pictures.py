@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.content import Content
 from textual.widgets import Static
 
 from screenshots.__main__ import CHECKSUMS, checksum, checksums
@@ -59,7 +60,11 @@ def test_no_picture_is_left_over_and_none_is_heavy() -> None:
 async def test_a_picture_holds_what_the_screen_shows() -> None:
     class Shown(App[int]):
         def compose(self) -> ComposeResult:
-            yield Static("[b #ff0000 on #0000ff]ab[/] 界c█[u #00ff00]d[/]")
+            yield Static(
+                Content.assemble(
+                    ("ab", "bold #ff0000 on #0000ff"), " 界c█", ("d", "underline #00ff00")
+                )
+            )
 
     app = Shown()
     async with app.run_test(size=(10, 2)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.doctor.result import failed, passed, warned
 from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.text.formatting import index_list
+from gpumon.text.formatting import counted, index_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ def device_files(case: DiagnosticContext) -> Result | None:
             how_to_get_in(barred[0], _OTHER_WAY),
             *(f"{case.machine.name(file)}  {rights(file)}" for file in barred),
         )
-    return passed(f"You may open {_CONTROL} and the files of {len(gpus)} GPUs.")
+    return passed(f"You may open {_CONTROL} and the files of {counted(len(gpus), 'GPU')}.")
 
 
 def _group(file: Path) -> str:

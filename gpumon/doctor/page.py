@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gpumon.doctor.result import CheckVerdict
-from gpumon.text.formatting import fit, printable
+from gpumon.text.formatting import counted, fit, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -68,7 +68,7 @@ def summary_rows(results: Sequence[Result], width: int) -> Iterator[Row]:
         (sum(result.verdict is verdict for result in results), verdict.value, _MARKS[verdict][1])
         for verdict in _COUNTED
     ]
-    fields = [(f" {len(results)} checks", "")]
+    fields = [(f" {counted(len(results), 'check')}", "")]
     for count, word, style in counts:
         if count:
             fields += [("  ", ""), (f"{count} {word}", style)]

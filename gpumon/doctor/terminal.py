@@ -9,6 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gpumon.doctor.result import passed, unknown, warned
+from gpumon.system.ending_signals import defer_signals
+from gpumon.system.terminal_replies import MODE_QUERY, REPLY_SECONDS
 from gpumon.text.charset import ASCII, CONSOLE, UTF_8, codeset_of
 from gpumon.text.formatting import printable
 
@@ -19,12 +21,8 @@ if TYPE_CHECKING:
 _LEAST_COLUMNS, _LEAST_LINES = 60, 15
 """The smallest size that the dashboard supports."""
 
-_ANSWER_SECONDS = 1.0
-"""How long a terminal has to answer, also over a slow connection."""
-
-# DECRQM for mode 2026, and after it a question that every terminal answers (DA1): a terminal that
-# knows nothing of the first answers the second at once.
-_QUESTION = b"\x1b[?2026$p\x1b[c"
+# A terminal that ignores the first replies at once to the second (DA1), as every terminal does.
+_QUERIES = MODE_QUERY.encode() + b"\x1b[c"
 _ANSWER = re.compile(rb"\x1b\[\?2026;(\d)\$y")
 _END = re.compile(rb"\x1b\[\?[\d;]*c")
 
@@ -136,19 +134,21 @@ def _ask() -> bytes | None:
     if select.select([0], [], [], 0)[0] or not _in_foreground():
         return None
     answer = b""
-    try:
-        tty.setcbreak(0, termios.TCSANOW)
-        sys.stdout.flush()
-        os.write(1, _QUESTION)
-        until = time.monotonic() + _ANSWER_SECONDS
-        while not _END.search(answer):
-            left = until - time.monotonic()
-            if left <= 0 or not select.select([0], [], [], left)[0]:
-                return None
-            data = os.read(0, 256)
-            if not data:
-                return None
-            answer += data
-    finally:
-        termios.tcsetattr(0, termios.TCSANOW, before)
+    # Ending or stopping now would leave the reply, and these settings, to the shell.
+    with defer_signals():
+        try:
+            tty.setcbreak(0, termios.TCSANOW)
+            sys.stdout.flush()
+            os.write(1, _QUERIES)
+            until = time.monotonic() + REPLY_SECONDS
+            while not _END.search(answer):
+                left = until - time.monotonic()
+                if left <= 0 or not select.select([0], [], [], left)[0]:
+                    return None
+                data = os.read(0, 256)
+                if not data:
+                    return None
+                answer += data
+        finally:
+            termios.tcsetattr(0, termios.TCSANOW, before)
     return answer

@@ -24,7 +24,7 @@ from gpumon.findings.phrases import (
     with_duration,
 )
 from gpumon.findings.work import lasting
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:
     from gpumon.findings.groups import JobGroup
@@ -57,7 +57,7 @@ def busy_empty(history: History, gpu: Gpu) -> Finding | None:
             f"utilisation {gpu.utilization_gpu} %, SMs active {sm} %",
             (
                 f"at least {thresholds.busy_empty_utilization:g} % and at most "
-                f"{thresholds.busy_empty_sm:g} % in {interval.samples} samples"
+                f"{thresholds.busy_empty_sm:g} % in {counted(interval.samples, 'sample')}"
             ),
         ),
     )
@@ -84,7 +84,7 @@ def memory_bound(history: History, gpu: Gpu) -> Finding | None:
             f"DRAM active {dram} %, tensor cores {tensor} %",
             (
                 f"at least {thresholds.memory_bound_dram:g} % and at most "
-                f"{thresholds.memory_bound_tensor:g} % in {interval.samples} samples"
+                f"{thresholds.memory_bound_tensor:g} % in {counted(interval.samples, 'sample')}"
             ),
         ),
     )
@@ -125,7 +125,8 @@ def starved(history: History, gpu: Gpu) -> Finding | None:
         since=interval.since,
         evidence=(
             (
-                f"at most {thresholds.starved_low:g} % busy with this in {low.samples} samples, at "
+                f"at most {thresholds.starved_low:g} % busy with this in "
+                f"{counted(low.samples, 'sample')}, at "
                 f"least {thresholds.starved_high:g} % in {loaded.samples}; each returned within "
                 f"{TURN:g} s"
             ),
@@ -153,7 +154,7 @@ def idle_in_job(history: History, gpu: Gpu) -> Finding | None:
         brief=f"idle {brief_duration(history, interval)}",
         since=interval.since,
         evidence=(
-            f"utilisation 0 % in {interval.samples} samples",
+            f"utilisation 0 % in {counted(interval.samples, 'sample')}",
             (
                 f"{job.label}: {count_processes(len(job.processes))} on GPU "
                 f"{', '.join(map(str, job.gpus))}, with kernels on most of the others"

@@ -35,6 +35,7 @@ def slow_link(history: History, gpu: Gpu) -> Finding | None:
         if is_lower
     ]
     what = ", ".join(lower)
+    samples = counted(interval.samples, "sample")
     return Finding(
         kind=FindingKind.SLOW_LINK,
         subject=gpu.uuid,
@@ -46,7 +47,7 @@ def slow_link(history: History, gpu: Gpu) -> Finding | None:
         since=interval.since,
         evidence=(
             f"PCIe generation {generation} of {most}, width x{width} of x{widest}",
-            f"at least {thresholds.slow_link_utilization:g} % busy in {interval.samples} samples",
+            f"at least {thresholds.slow_link_utilization:g} % busy in {samples}",
         ),
     )
 

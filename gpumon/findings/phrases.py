@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpumon.findings.finding import SHORT_CELLS
-from gpumon.text.formatting import UNKNOWN, cell_width, duration, fit
+from gpumon.text.formatting import UNKNOWN, cell_width, counted, duration, fit
 
 if TYPE_CHECKING:
     from gpumon.recording.history import History, Interval
@@ -21,7 +21,12 @@ def count_processes(count: int) -> str:
     """How many processes, in words."""
     if count == 0:
         return "no process"
-    return "1 process" if count == 1 else f"{count} processes"
+    return counted(count, "process", "es")
+
+
+def all_of(count: int, noun: str) -> str:
+    """``all 10 samples``, or ``1 sample``."""
+    return f"{'' if count == 1 else 'all '}{counted(count, noun)}"
 
 
 def or_unknown(value: int | None) -> str:

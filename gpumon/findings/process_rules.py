@@ -11,7 +11,7 @@ from gpumon.findings.finding import (
     Severity,
 )
 from gpumon.findings.growth import growth, room
-from gpumon.findings.phrases import brief_duration, long_duration, short_duration
+from gpumon.findings.phrases import all_of, brief_duration, long_duration, short_duration
 from gpumon.findings.preallocation import preallocation
 from gpumon.findings.work import rests
 from gpumon.text.formatting import cell_width, gib, gibibytes
@@ -63,7 +63,7 @@ def idle_process(history: History, process: GpuProcess) -> Finding | None:
         short=f"idle {short_duration(history, interval)}, holds {size}",
         brief=f"idle {brief_duration(history, interval)}",
         since=interval.since,
-        evidence=(f"SM use 0 % in all {interval.samples} readings", f"GPU memory {size}"),
+        evidence=(f"SM use 0 % in {all_of(interval.samples, 'reading')}", f"GPU memory {size}"),
     )
 
 

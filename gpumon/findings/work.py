@@ -8,6 +8,7 @@ from gpumon.availability.rule import busy_sentence, listed_on, normal_unlisted, 
 from gpumon.findings.conditions import BUSY_UNLISTED, IDLE, STUCK
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import (
+    all_of,
     brief_duration,
     count_processes,
     in_container,
@@ -49,7 +50,7 @@ def stuck(history: History, gpu: Gpu) -> Finding | None:
         evidence=(
             f"utilisation {busy} %",
             f"power {gpu.power_draw:.0f} W of {gpu.power_limit:.0f} W",
-            f"so in all {interval.samples} samples",
+            f"so in {all_of(interval.samples, 'sample')}",
         ),
     )
 
@@ -90,7 +91,7 @@ def idle(history: History, gpu: Gpu) -> Finding | None:
         brief=f"idle {brief_duration(history, interval)}" if lasted else "0% now",
         since=interval.since,
         evidence=(
-            f"utilisation 0 % in all {interval.samples} samples",
+            f"utilisation 0 % in {all_of(interval.samples, 'sample')}",
             f"{count_processes(holding.processes)} on it, with {size}",
         ),
     )

@@ -144,7 +144,9 @@ class FleetFeed:
             for host in absent[:_MOST_NAMED]
         ]
         if len(absent) > _MOST_NAMED:
-            found.append(f"{len(absent) - _MOST_NAMED} more hosts were never logged")
+            more = len(absent) - _MOST_NAMED
+            were = "was" if more == 1 else "were"
+            found.append(f"{counted(more, 'more host')} {were} never logged")
         return found
 
 

@@ -17,16 +17,22 @@ RESET_COMMAND = "nvidia-smi --gpu-reset"
 XID_CATALOGUE = "docs.nvidia.com/deploy/xid-errors"
 
 _BRANDS = {
-    Maker.NVIDIA: ("NVIDIA ", "GeForce ", "Tesla ", "Quadro "),
+    Maker.NVIDIA: ("NVIDIA ", "GeForce ", "Tesla "),
     Maker.AMD: ("AMD ", "Radeon ", "Instinct "),
     Maker.INTEL: ("Intel ", "Data Center GPU "),
 }
 
 
 def short_name(name: str) -> str:
-    """The name of a GPU without the maker and the brand: ``RTX 4090``, ``MI300X``."""
+    """The name of a GPU without the maker and the brand: ``RTX 4090``, ``MI300X``.
+
+    What names a model only with them keeps them: ``Radeon VII``, ``Intel Graphics``, ``Quadro
+    T1000`` (``NVIDIA T1000`` is another model).
+    """
     for brand in _BRANDS[maker_of(name)]:
-        name = name.removeprefix(brand)
+        rest = name.removeprefix(brand).strip()
+        if " " in rest or any(character.isdigit() for character in rest):
+            name = rest
     return name.strip()
 
 

@@ -25,6 +25,7 @@ from gpumon.stream.tables import (
     SUSPECTS,
     USES,
 )
+from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -175,7 +176,9 @@ class _Rows:
         is_whole = isinstance(cells, list)
         fits = len(cells) == count if is_whole else max(cells, default=-1) < count
         if not fits:
-            raise StreamError(f"{self.table.key}.{column.key} does not fit its {count} rows")
+            raise StreamError(
+                f"{self.table.key}.{column.key} does not fit its {counted(count, 'row')}"
+            )
         values = enumerate(cells) if is_whole else cells.items()
         if column.field == self._field:
             for at, value in values:

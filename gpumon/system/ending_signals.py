@@ -1,4 +1,4 @@
-"""Signals that end a command without a screen: ``log``, ``stream``, ``exporter``."""
+"""Signals that end a command without a screen: ``log``, ``stream``, ``exporter``, ``doctor``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,29 @@ if TYPE_CHECKING:
     from queue import SimpleQueue
 
 _CHUNK = 64
+# Other systems lack some of them.
+_DEFERRED = tuple(
+    number for number in signal.Signals if number.name in {"SIGINT", "SIGTERM", "SIGHUP", "SIGTSTP"}
+)
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Let signals that end or stop the program take effect after this block."""
+    received: list[int] = []
+    # A mask would be one thread's: other threads would receive the signal.
+    before = {
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in _DEFERRED
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in received:
+            signal.raise_signal(late)
 
 
 @contextmanager

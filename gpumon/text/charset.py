@@ -2,7 +2,8 @@
 
 Code above this module uses any glyph. This module's handler of encoding errors replaces those that
 a stream cannot encode, so no writer has to care, and none can forget it. A substitute has the width
-of the original, so rows keep their width.
+of the original, so rows keep their width. Two are wider, to be read at once: where they are
+written, ``formatting.cell_width`` measures the originals as wide as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from gpumon.text.formatting import cell_width
+from gpumon.text.formatting import cell_width, spell_out, spelled_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,6 +109,8 @@ _ON_CONSOLE = {
 }
 """Nearer than ASCII, where the font has it."""
 
+_WIDER = {"…": "...", "≥": ">="}
+
 _BRAILLE = range(0x2800, 0x2900)
 _DOTS_ASCII = " --==++##"
 _DOTS_CONSOLE = " __▄▄▄███"
@@ -160,11 +163,17 @@ def take_stream(stream: object, codeset: str) -> None:
     """Make a stream write what the terminal shows, with substitutes for the rest."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding=codeset, errors=SUBSTITUTE)
+        if codeset != CONSOLE:
+            spell_out({it: plain for it, plain in _WIDER.items() if not _encodes(codeset, it)})
+
+
+def _encodes(codeset: str, character: str) -> bool:
+    return len(character.encode(codeset, "ignore")) > 0
 
 
 def substitute(text: str) -> str:
     """An ASCII substitute for a text, with exactly the same width."""
-    return "".join(map(_substitute, text))
+    return "".join(map(_substitute, spelled_out(text)))
 
 
 def _substitute(character: str) -> str:

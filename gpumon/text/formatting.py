@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from gpumon.text.units import degrees, memory_units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 ELLIPSIS = "…"
+_SHORT_ELLIPSIS, _LEAST_FOR_DOTS = "~", 8
+"""What stands for the ellipsis in few cells where it is written as three dots."""
 UNKNOWN = "–"
 """Shown for an unknown value."""
 
@@ -91,6 +93,24 @@ def _looks_like_formula(text: str) -> bool:
     return text.lstrip("' ").startswith(_FORMULA_STARTS)
 
 
+_spelled_out: dict[str, str] = {}
+
+
+def spell_out(characters: Mapping[str, str]) -> None:
+    """Measure these characters as wide as the ASCII text that is written for them."""
+    _spelled_out.clear()
+    _spelled_out.update(characters)
+    _cell_width.cache_clear()
+    _cell_width_long.cache_clear()
+
+
+def spelled_out(text: str) -> str:
+    """The text with the ASCII text that is written for some characters; see ``spell_out``."""
+    for character, plain in _spelled_out.items():
+        text = text.replace(character, plain)
+    return text
+
+
 def cell_width(text: str) -> int:
     """The width of a printable text in cells: 1 per character, 2 for a wide one."""
     if text.isascii():
@@ -99,6 +119,7 @@ def cell_width(text: str) -> int:
 
 
 def _measure(text: str) -> int:
+    text = spelled_out(text)
     if _NARROW.fullmatch(text):
         return len(text)
     # The screen uses these same tables; different ones would misalign the columns.
@@ -131,17 +152,19 @@ def _cut(text: str, width: int) -> str:
     """The beginning of a text that is too long, in exactly ``width`` cells."""
     if width <= 0:
         return ""
+    end = _SHORT_ELLIPSIS if ELLIPSIS in _spelled_out and width < _LEAST_FOR_DOTS else ELLIPSIS
+    room = width - cell_width(end)
     if text.isascii():
-        return text[: width - 1] + ELLIPSIS
+        return text[:room] + end
     kept: list[str] = []
     used = 0
     for character in text:
         size = cell_width(character)
-        if used + size > width - 1:
+        if used + size > room:
             break
         kept.append(character)
         used += size
-    return "".join(kept) + ELLIPSIS + " " * (width - 1 - used)
+    return "".join(kept) + end + " " * (room - used)
 
 
 def shortened(text: str, most: int) -> str:

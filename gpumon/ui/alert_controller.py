@@ -13,6 +13,7 @@ from gpumon.findings import not_free
 from gpumon.findings.groups import JobGroup
 from gpumon.model.processes import GpuProcess
 from gpumon.model.snapshot import Gpu
+from gpumon.text.formatting import counted
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.process_end import end_of_job, end_of_process
 from gpumon.ui.view.view import Watched
@@ -100,6 +101,25 @@ class AlertController:
         """What is watched by key."""
         running = [group.processes[key].id for group in self._awaited for key in group.running]
         return Watched(frozenset(self._gpus), frozenset(running))
+
+    def watch_list(self) -> list[str]:
+        """What is watched by key, a line each, in the order of the list and of the keys."""
+        latest = self._history.latest
+        gpus = () if latest is None else latest.gpus
+        lines = [f"GPU {gpu.index}, until it is free" for gpu in gpus if gpu.uuid in self._gpus]
+        lines += [
+            f"GPU {uuid}, until it is free"
+            for uuid in sorted(self._gpus - {gpu.uuid for gpu in gpus})
+        ]
+        for group in self._awaited:
+            if group.job is None:
+                (process,) = group.processes.values()
+                command = " ".join(process.command)
+                lines.append(f"process {process.id.pid}, until it ends: {command or 'unknown'}")
+            else:
+                left = f"{len(group.running)} of {counted(len(group.processes), 'process', 'es')}"
+                lines.append(f"job {group.job}, until it ends: {left} left")
+        return lines
 
     def toggle(self, subject: Subject) -> str:
         """Tell when a GPU is free, or when a process or job has ended, or no longer do.

@@ -26,10 +26,12 @@ from textual.worker import WorkerFailed
 from gpumon.config.keymap import MOST_USED, display
 from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember
 from gpumon.system.resource_errors import is_lack_of_files, lack_behind
+from gpumon.text.formatting import spelled_out
 from gpumon.ui.colours import FewColours, colour_system, refuses_colour
 from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
 from gpumon.ui.keys import bindings_of, textual_keymap
 from gpumon.ui.palette import Palette
+from gpumon.ui.plain_text import SameWidth, read_no_markup
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import EndRequested, PageScreen
 from gpumon.ui.screens.painted import PaintedScreen
@@ -39,6 +41,7 @@ from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
 from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
 from gpumon.ui.widgets.cell_view import CellView
+from gpumon.ui.widgets.text_input import InputScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,11 +63,15 @@ if TYPE_CHECKING:
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
 
+read_no_markup()
+
 _START_SECONDS = 10.0
 """Maximum seconds that Textual needs to start on a busy machine."""
 _FEEDBACK_PARTS = {"processes", "body", "lines", "footer"}
 """Widgets that show the effect of keys: their pending changes are sent first."""
 _FROM_TERMINAL = (InputEvent, Paste, AppFocus, AppBlur)
+_OPENING = {"filter", "go_to", "help"}
+"""Keys that open an input."""
 _WARNING_SECONDS = 10.0
 """Seconds for which a warning is shown."""
 
@@ -199,6 +206,7 @@ class BaseApp(App[int]):
         """The filters for the colours of Textual's own widgets."""
         # Textual's own filter for no colours keeps greys.
         filters = [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
+        filters.append(SameWidth())
         return filters if self._colour_filter is None else [*filters, self._colour_filter]
 
     def _take_theme(self, _: Theme) -> None:
@@ -300,12 +308,28 @@ class BaseApp(App[int]):
 
     def on_key(self, event: Key) -> None:
         """Handle letters of a filter or search before Textual looks up their bindings."""
-        if isinstance(self.screen, (PaintedScreen, HelpScreen)) and self.screen.take_key(event):
+        if isinstance(self.screen, (PaintedScreen, InputScreen)) and self.screen.take_key(event):
             event.prevent_default()
+
+    async def on_paste(self, event: Paste) -> None:
+        """Insert a line, after the keys that were read before it.
+
+        If it begins with a key that opens an input, it has the effect of typing it.
+        """
+        line = next(iter(event.text.splitlines()), "")
+        screen = self.screen
+        if not isinstance(screen, (PaintedScreen, InputScreen)) or screen.take_text(line):
+            return
+        for action, _, target in self._commands(screen):
+            if action.name in _OPENING and line[:1] in keys_of(action.name):
+                await self.run_action(action.action, target)
+                if isinstance(opened := self.screen, (PaintedScreen, InputScreen)):
+                    opened.take_text(line[1:])
+                return
 
     def _warn(self, sentence: str) -> None:
         """Show an error in a file long enough to be read."""
-        self.notify(sentence, severity="warning", timeout=_WARNING_SECONDS, markup=False)
+        self.notify(sentence, severity="warning", timeout=_WARNING_SECONDS)
 
     def action_themes(self) -> None:
         """Open the theme dialog."""
@@ -322,7 +346,8 @@ class BaseApp(App[int]):
     def action_command_palette(self) -> None:
         """See Textual's: open the list of all commands."""
         if not isinstance(self.screen, CommandsDialog):
-            self.push_screen(CommandsDialog(id="--command-palette"))
+            placeholder = spelled_out("Search for commands…")
+            self.push_screen(CommandsDialog(placeholder=placeholder, id="--command-palette"))
 
     def action_help(self) -> None:
         """Open the help page: it begins with the state under the cursor and the page's keys."""

@@ -96,6 +96,42 @@ def test_ascii_may_be_asked_for() -> None:
             assert screen.output.isascii()
 
 
+def test_in_ascii_signs_among_words_are_spelled_out_and_columns_stay_in_line() -> None:
+    plain, fancy = (
+        subprocess.run(
+            [*COARSE_DEMO, "snapshot"],
+            env=environment({"LC_ALL": locale}),
+            capture_output=True,
+            check=True,
+        ).stdout.decode()
+        for locale in ("C", "C.UTF-8")
+    )
+    assert ">= 386.0 of >= 557.5G used" in plain
+    assert "≥ 386.0 of ≥ 557.5G used" in fancy
+    assert re.search(r" \w+\.\.\. python", plain)
+    assert "~" not in plain
+    # The commands begin in the same column.
+    starts = {line.index("COMMAND") for text in (plain, fancy) for line in heads(text)}
+    assert len(starts) == 1
+    assert len({line.index("python") for line in plain.splitlines() if " python" in line}) == 1
+    with Screen(COARSE_DEMO, environment({"LC_ALL": "C"}), columns=100) as screen:
+        screen.wait_for(r"idle >=3h[\s\S]*>= 386\.0 of >=[\s\S]*jupyter 8a2\.\.\. [\s\S]*q quit")
+        screen.type("?")
+        screen.wait_for(r"tagged ones \.\.\.")
+        screen.type("\x1b")
+        screen.wait_for("q quit")
+        # Over the dashboard, a dialog has straight edges.
+        screen.type("T")
+        screen.wait_for(r"\+-{20,}\+[\s\S]*\+-{20,}\+")
+        edges = {row.rindex("|") for row in screen.rows() if row.rstrip().endswith("|")}
+        assert len(edges) == 1
+
+
+def heads(text: str) -> list[str]:
+    """The headings of the table of processes."""
+    return [line for line in text.splitlines() if line.rstrip().endswith("COMMAND")]
+
+
 def test_a_letter_of_another_locale_can_be_typed_and_is_shown() -> None:
     with Screen(COARSE_DEMO, environment({"LC_ALL": "de_DE.ISO-8859-1"})) as screen:
         screen.wait_for(r"q quit")

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 READY = r"\n q quit"
 SEARCH = "type to search"
+KEYS = {
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "pgup": "\x1b[5~",
+    "pgdn": "\x1b[6~",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+}
 
 
 def wait_for_page(screen: Screen) -> None:
@@ -80,8 +90,35 @@ def test_typing_searches_and_keys_clear_scroll_and_close() -> None:
         screen.wait_for(r"sq\?")
         screen.type("\x1b")
         wait_for_page(screen)
-        # Home and End are of the page, not of the line that is typed in.
-        screen.type("\x1b[F")
+
+
+@pytest.mark.parametrize(("columns", "lines", "search"), [(80, 24, ""), (60, 15, "mem")])
+def test_the_keys_that_move_scroll_the_page_and_not_the_line(
+    columns: int, lines: int, search: str
+) -> None:
+    with Screen(COARSE_DEMO, columns=columns, lines=lines) as screen:
+        screen.wait_for(READY)
+        screen.type("?")
+        wait_for_page(screen)
+        screen.type(search)
+        title = "Look" if search else "Find"
+        screen.wait(lambda it: begins(it).startswith(title), "waiting for what is found")
+        screen.wait_for(r"/ +Filter" if not search else r"c +Change")
+        first, second = begins(screen), begins(screen, 1)
+        screen.type(KEYS["down"])
+        screen.wait(lambda it: begins(it) == second, "waiting for the next line")
+        screen.type(KEYS["up"])
+        screen.wait(lambda it: begins(it) == first, "waiting for the line before")
+        screen.type(KEYS["pgdn"])
+        screen.wait(lambda it: begins(it) not in {first, second}, "waiting for a page")
+        screen.type(KEYS["pgup"])
+        screen.wait(lambda it: begins(it) == first, "waiting for the page before")
+        screen.type(KEYS["end"])
         screen.wait_for("gpumon itself takes|still measuring")
-        screen.type("\x1b[H")
-        screen.wait_for("Find +Look")
+        screen.type(KEYS["home"])
+        screen.wait(lambda it: begins(it) == first, "waiting for the beginning")
+
+
+def begins(screen: Screen, line: int = 0) -> str:
+    """A line of the page, without the scroll bar; the title and the search are above."""
+    return screen.rows()[2 + line][:50].strip()

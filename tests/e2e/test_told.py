@@ -173,6 +173,33 @@ def test_alerts_go_on_while_the_past_is_shown_and_a_past_moment_gives_none(
         screen.wait_for(r"GPU 0: hot[\s\S]*hot → this page only")
 
 
+def test_the_page_of_alerts_lists_what_is_watched(tmp_path: Path) -> None:
+    with screen_with(tmp_path, '[[alerts]]\nname = "broken"\nwhen = "lost"\n') as screen:
+        screen.wait_for(READY)
+        screen.type("/58204\rw")
+        screen.wait_for("will notify when process 58204 has ended")
+        screen.type(ESCAPE)
+        screen.wait_for("── 18 processes")
+        screen.type("g")
+        screen.wait_for("· 2 processes")
+        screen.type(DOWN + "w")
+        screen.wait_for("will notify when (job|process) .* has ended")
+        screen.type("g\tw")
+        screen.wait_for(r"will notify when GPU \d is free")
+        screen.type("!")
+        screen.wait_for(
+            r"Watched with w[\s\S]*GPU \d, until it is free\n *process 58204, until it ends: .*py"
+            r"[\s\S]*(job|process) .*, until it ends: [\s\S]*broken: lost"
+        )
+        screen.type("q")
+        screen.wait_for(READY)
+        screen.type("w")
+        screen.wait_for(r"GPU \d is no longer watched")
+        screen.type("!")
+        screen.wait_for("process 58204, until it ends")
+        assert ", until it is free" not in screen.text()
+
+
 def test_the_demo_tells_in_the_terminal_and_runs_nothing(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     config = f"""

@@ -497,7 +497,7 @@ def test_a_card_busy_at_little_power_for_long_may_be_stuck() -> None:
     assert found.evidence == (
         "utilisation 100 %",
         "power 121 W of 700 W",
-        f"so in all {22 * 60 + 1} samples",
+        f"so in all {22 * 60 + 1:,} samples",
     )
 
 

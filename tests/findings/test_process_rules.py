@@ -75,7 +75,7 @@ def test_an_idle_process_says_since_when_and_what_it_holds() -> None:
     assert found.sentence == "idle for 3 h 12 m, holds 43.8 GiB on GPU 0"
     assert found.subject == rest.id
     assert found.since == NOON + 10
-    assert found.evidence == (f"SM use 0 % in all {steps + 1} readings", "GPU memory 43.8 GiB")
+    assert found.evidence == (f"SM use 0 % in all {steps + 1:,} readings", "GPU memory 43.8 GiB")
 
 
 def test_one_that_was_idle_at_the_first_look_was_so_at_least_since() -> None:

@@ -17,7 +17,7 @@ from gpumon.text.charset import (
     substitute,
     take_stream,
 )
-from gpumon.text.formatting import cell_width
+from gpumon.text.formatting import cell_width, fit, fit_right
 
 PACKAGE = Path(gpumon.__file__).parent
 _FULL_WIDTH = range(0xFF00, 0xFF5F)
@@ -56,7 +56,7 @@ def drawn() -> set[str]:
     """Every character beyond ASCII in a text of the program: what it may draw, and more."""
     found: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
-        if path.name == "codeset.py":
+        if path.name == "charset.py":
             continue
         tree = ast.parse(path.read_text("utf-8"))
         words = {
@@ -100,6 +100,25 @@ def test_a_substitute_is_plain_and_as_wide_as_what_it_stands_for() -> None:
         shown = glyph.encode(CONSOLE).decode("utf-8")
         assert cell_width(shown) == cell_width(glyph)
         shown.encode("cp437")
+
+
+def test_three_dots_are_as_wide_as_they_are_measured() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    try:
+        take_stream(stream, "ascii")
+        assert [cell_width(sign) for sign in "…≥–"] == [3, 2, 1]
+        for width in range(30):
+            for text in ("a rather long text", "a ‹rather› long text", "≥4m", "short"):
+                for fitted in (fit(text, width), fit_right(text, width)):
+                    written = fitted.encode("ascii", SUBSTITUTE).decode()
+                    assert len(written) == cell_width(fitted) == width
+        assert fit("a rather long text", 10).encode("ascii", SUBSTITUTE) == b"a rathe..."
+        # A few cells are worth more than the dots.
+        assert fit("a rather long text", 4).encode("ascii", SUBSTITUTE) == b"a r~"
+        assert substitute("≥ 4 …") == ">= 4 ..."
+    finally:
+        take_stream(stream, "utf-8")
+    assert [cell_width(sign) for sign in "…≥–"] == [1, 1, 1]
 
 
 def test_the_console_keeps_the_lines_and_blocks_that_its_font_has() -> None:

@@ -42,7 +42,7 @@ class ThemesDialog(ListDialog["str | None"]):
         """Compose the list, the description of a theme, and the keys."""
         with Vertical(id="themes"):
             yield OptionList(id="names")
-            yield Static(id="fault", markup=False)
+            yield Static(id="fault")
             yield Static("↑↓ look   Enter keep   Esc as before", id="keys")
 
     def on_mount(self) -> None:

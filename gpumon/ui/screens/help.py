@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.containers import VerticalScroll
-from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from gpumon import __version__
+from gpumon.text.formatting import spelled_out
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.view.header_footer import own_cost_sentence
 from gpumon.ui.view.help_page import find, help_rows, key_groups, other_sections
-from gpumon.ui.widgets.text_input import TextInput
+from gpumon.ui.widgets.text_input import InputScreen, TextInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,9 +47,9 @@ class _Search(TextInput):
         """Leave a key that closes the page to its binding, although it is a letter."""
         return not _closes(key, self.value) and super().check_consume_key(key, character)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave Home and End to the page."""
-        return action not in {"home", "end"}
+        return action not in {"home", "end"} and super().check_action(action, parameters)
 
 
 _CLOSING = {"q", "question_mark"}
@@ -60,7 +60,7 @@ def _closes(key: str, typed: str) -> bool:
     return not typed and key in _CLOSING
 
 
-class HelpScreen(Screen[None]):
+class HelpScreen(InputScreen[None]):
     """Keys, signs, columns and metrics, and what gpumon itself costs."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("help")
@@ -87,7 +87,6 @@ class HelpScreen(Screen[None]):
         super().__init__()
         self._sections = [*first, *key_groups(keys), *sections, *other_sections()]
         self._history = history
-        self._early = ""
 
     def compose(self) -> ComposeResult:
         """Compose the search line, and one long page that scrolls."""
@@ -102,19 +101,8 @@ class HelpScreen(Screen[None]):
             yield Static(self._cost(), id="cost")
 
     def take_key(self, event: events.Key) -> bool:
-        """Type a letter that was read together with the key that opened the page.
-
-        It was handed to the screen that was shown until then.
-        """
-        search = self.query(_Search)
-        typed = search.first().value if search else self._early
-        if event.character is None or not event.is_printable or _closes(event.key, typed):
-            return False
-        if search:
-            search.first().insert_text_at_cursor(event.character)
-        else:
-            self._early += event.character
-        return True
+        """Insert a letter, unless it closes the page."""
+        return not _closes(event.key, self.typed) and super().take_key(event)
 
     def on_mount(self) -> None:
         """Show all, and update the cost repeatedly."""
@@ -146,7 +134,7 @@ class HelpScreen(Screen[None]):
         text = Text()
         for row in help_rows(found, max(1, self.app.size.width - _MARGIN)):
             for part, style in row:
-                text.append(part, styles.get(style, ""))
+                text.append(spelled_out(part), styles.get(style, ""))
             text.append("\n")
         if not found:
             text.append("Nothing here has these words: Esc shows all.")

@@ -193,6 +193,12 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
             return True
         return False
 
+    def take_text(self, text: str) -> bool:
+        """Insert a pasted line into the filter line; False if that is not open."""
+        if self._view.editing:
+            self._bar.paste(text)
+        return self._view.editing
+
     def _keep_filter(self) -> None:
         """Close the filter line, and move the cursor to a visible line; stay after an error."""
         read = self._bar.read()

@@ -133,6 +133,10 @@ class PaintedScreen(Screen[None]):
         """
         return False
 
+    def take_text(self, text: str) -> bool:  # noqa: ARG002 - most screens have no filter line
+        """Insert a pasted line into the filter line; False if that is not open."""
+        return False
+
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down."""
         self._scroll(event, _WHEEL_ROWS)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ToldScreen(PageScreen):
-    """What alerts have told, newest first, with a cursor that opens the GPU or process."""
+    """The notices, newest first, with a cursor that opens their subject, and what is watched."""
 
     place: ClassVar[Place] = "told"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
@@ -73,7 +73,13 @@ class ToldScreen(PageScreen):
         configured = self._alerts.alerts
         notes = (*self._alerts.troubles, *filter(None, (configured.note,)))
         rows, self._owners = told_rows(
-            self._notices, self._chosen, configured.alerts, notes, time.time(), width
+            self._notices,
+            self._chosen,
+            self._alerts.watch_list(),
+            configured.alerts,
+            notes,
+            time.time(),
+            width,
         )
         return rows
 

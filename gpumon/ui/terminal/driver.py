@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import termios
 from contextlib import suppress
 from selectors import EVENT_READ, PollSelector
 from threading import Event
@@ -17,7 +18,9 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 
 from gpumon.host.job_control import is_orphaned
+from gpumon.system.terminal_replies import MODE_QUERY, TerminalReplies
 from gpumon.ui.terminal.parser import LenientParser
+from gpumon.ui.terminal.terminal import RESTORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,11 +75,13 @@ class TerminalDriver(LinuxDriver):
     """
 
     _suspended = False
+    _retaking = False
 
     def start_application_mode(self) -> None:
         """See Textual's."""
         if not isinstance(self.exit_event, _Waking):
             self.exit_event = _Waking()
+            self._replies = TerminalReplies()
         super().start_application_mode()  # type: ignore[no-untyped-call]  # so it is there
 
     def run_input_thread(self) -> None:
@@ -101,7 +106,9 @@ class TerminalDriver(LinuxDriver):
                     # EOF repeats; avoid a busy loop.
                     over.wait(_BETWEEN_LOOKS)
                     continue
-                for event in parser.feed(decode(data)):
+                text = decode(data)
+                self._replies.read(text)
+                for event in parser.feed(text):
                     self.process_message(event)
             elif parser.pasting and not (ready or undecided):
                 for event in parser.end_paste():
@@ -140,7 +147,9 @@ class TerminalDriver(LinuxDriver):
 
     def _take_anew(self) -> None:
         if self._key_thread is not None and self._key_thread.is_alive():
+            self._retaking = True
             self.suspend_application_mode()
+            self._retaking = False
         if self._suspended and self._auto_restart:
             self.resume_application_mode()
             self._app.refresh(layout=True)
@@ -154,6 +163,29 @@ class TerminalDriver(LinuxDriver):
         """See Textual's."""
         self._suspended = False
         super().resume_application_mode()
+
+    def write(self, data: str) -> None:
+        """See Textual's."""
+        self._replies.written(data)
+        super().write(data)
+
+    def stop_application_mode(self) -> None:
+        """See Textual's, which leaves replies, and all that the terminal reports, to the shell.
+
+        First the terminal is asked to stop reporting and to show the shell's screen again. What it
+        has sent until then is dropped while its settings still prevent an echo.
+        """
+        self.disable_input()
+        self.write(RESTORE)
+        if self._replies.quick:
+            # Mouse and keys may have been reported until now: this reply comes after them.
+            self.write(MODE_QUERY)
+        if not self._retaking:
+            self._replies.drain(self.fileno)
+        if self.attrs_before is not None:
+            with suppress(termios.error):
+                termios.tcflush(self.fileno, termios.TCIFLUSH)
+                termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
 
     def process_message(self, message: Message) -> None:
         """See Textual's, which accepts any size that it reads."""

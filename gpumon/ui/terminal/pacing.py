@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import math
 
-QUESTION = "\x1b[?2026$p"
-"""A mode query (DECRQM): it is answered at once and has no effect."""
-
 LEAST, MOST = 120, 16384
 """Bytes between two queries: at 20 kB/s the minimum is shown without a visible delay."""
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from textual.widgets import Tooltip
 from textual.widgets._toast import ToastRack
 
-from gpumon.ui.terminal.pacing import MOST, QUESTION, Pacing
+from gpumon.system.terminal_replies import MODE_QUERY
+from gpumon.ui.terminal.pacing import MOST, Pacing
 from gpumon.ui.view.cell_writer import CellWriter
 
 if TYPE_CHECKING:
@@ -118,5 +119,5 @@ class TerminalRenderer:
             if self._pacing.heard:
                 frame = f"{_SYNC_START}{frame}{_SYNC_END}"
             if self._pacing.wrote(len(frame), time.monotonic()):
-                frame += QUESTION
+                frame += MODE_QUERY
             driver.write(frame)

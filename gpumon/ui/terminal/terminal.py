@@ -11,24 +11,26 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gpumon.system.terminal_replies import REPLY_SECONDS
 from gpumon.text.charset import ASCII, UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# Switches off everything that Textual may have switched on: mouse, paste, focus and resize reports,
-# the keyboard protocol, synchronized output, the alternate screen; then restores cursor and line
-# wrap.
-_RESTORE = (
+RESTORE = (
     "\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"
     "\x1b[?2004l\x1b[?1004l\x1b[?2048l\x1b[<u\x1b[m\x1b[?7h\x1b[?1049l\x1b[?25h"
 )
+"""Switches off everything that Textual may have switched on: reports of mouse, paste, focus and
+size, the keyboard protocol, synchronized output, the alternate screen; then restores cursor and
+line wrap."""
 
 _ASKED_FOR = 0
 """No signal's number: it means that the application itself requested the end."""
 
-_PATIENCE = 2.0
-"""Seconds an orderly end may take before the terminal is restored by force."""
+_PATIENCE = 2.0 + REPLY_SECONDS
+"""Seconds an orderly end may take, with a last wait for the terminal's replies, before the terminal
+is restored by force."""
 
 
 def mouse_is_free(environ: Mapping[str, str]) -> bool:
@@ -96,13 +98,14 @@ class Terminal:
         """Force the terminal back, without waiting for output that it does not accept."""
         with contextlib.suppress(OSError):
             os.set_blocking(2, False)
-            os.write(2, _RESTORE.encode())
+            os.write(2, RESTORE.encode())
         with contextlib.suppress(OSError):
             os.set_blocking(2, True)
         if self._attributes is not None:
             import termios
 
             with contextlib.suppress(termios.error):
+                termios.tcflush(0, termios.TCIFLUSH)
                 termios.tcsetattr(0, termios.TCSANOW, self._attributes)
 
 

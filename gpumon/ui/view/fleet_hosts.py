@@ -239,7 +239,7 @@ def _cells(host: HostSummary, width: int) -> list[Field]:
     """A cell for each GPU; the last one stands for those that do not fit."""
     fields = [_cell(gpu) for gpu in host.gpus]
     if len(fields) > width:
-        fields = [*fields[: width - 1], ("…", "dim")]
+        fields = [*fields[: width - 1], (fit("……", 1), "dim")]
     merged: list[Field] = []
     for text, style in fields:
         if merged and merged[-1][1] == style:

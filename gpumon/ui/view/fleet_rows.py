@@ -99,7 +99,7 @@ def header_row(sums: FleetTotals, source: str, second: int, interval: float, wid
     parts: dict[str, list[Field]] = {
         "hosts": [("  hosts ", "header.dim"), (live, style)],
         "free": [("  free ", "header.dim"), (f"{at_least}{sums.free}", "header.title")],
-        "gpus": [(f" of {at_least}{sums.gpus} GPUs", "header")],
+        "gpus": [(f" of {at_least}{counted(sums.gpus, 'GPU')}", "header")],
         "memory": [
             ("  memory ", "header.dim"),
             (f"{at_least}{used} of {at_least}{total}", "header"),

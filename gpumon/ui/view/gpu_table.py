@@ -19,9 +19,8 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.units import degree
-from gpumon.ui.view.gpu_table_layout import CELSIUS, GUTTER, UTIL_TEXT
+from gpumon.ui.view.gpu_table_layout import CELSIUS, GUTTER, NAME_HEADING, UTIL_TEXT
 from gpumon.ui.view.gpu_text import (
-    core_name,
     holders,
     is_stale,
     memory_share,
@@ -116,14 +115,10 @@ def _spark_heading(width: int, graph: Graph) -> str:
     return f"  {graph.label} {'60 s' if cell_width(graph.label) < 5 else '60s'}"
 
 
-def _name_within(name: str, width: int) -> str:
-    return name if cell_width(name) <= width else core_name(name)
-
-
 def _heading(columns: LineColumns, graph: Graph) -> Row:
     texts = (
         " # ",
-        fit("GPU", columns.name),
+        fit(NAME_HEADING, columns.name),
         fit("state", columns.state),
         fit_right("memory", columns.memory_text),
         " " * columns.memory_bar,
@@ -150,10 +145,11 @@ def _line(
 ) -> Row:
     """A GPU's line; each part is drawn again only when its values change."""
     stale = "stale" if is_stale(gpu, state) else ""
+    name = columns.name_text(short_name(gpu.name))
     return memo(
         _join_parts,
         columns.width,
-        memo(_name, gpu.index, gpu.name, columns.name, mark, stale),
+        memo(_name, gpu.index, name, columns.name, mark, stale),
         memo(_state, state, holder, columns.state, stale),
         memo(_memory, gpu.memory_used, gpu.memory_total, columns, stale),
         memo(_utilization, gpu.utilization_gpu, columns.util_bar, stale),
@@ -170,10 +166,10 @@ def _join_parts(width: int, *parts: Sequence[Field]) -> Row:
     return fill(chain.from_iterable(parts), width)
 
 
-def _name(index: int, name: str | None, width: int, mark: str, stale: str) -> Sequence[Field]:
+def _name(index: int, name: str, width: int, mark: str, stale: str) -> Sequence[Field]:
     fields: list[Field] = [(f"{index:>2}", stale or "strong"), (mark, "tagged")]
     if width:
-        fields.append((fit(_name_within(short_name(name), width - 1), width), stale))
+        fields.append((fit(fit(name, width - 1), width), stale))
     return fields
 
 

@@ -12,10 +12,11 @@ from msgspec import Struct
 
 from gpumon.model.makers import Maker, makers_of
 from gpumon.text.formatting import cell_width, gibibytes, mig_name, number
-from gpumon.ui.view.gpu_text import core_name, short_name
+from gpumon.ui.view.gpu_names import brief_names
+from gpumon.ui.view.gpu_text import short_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gpumon.config.columns import GpuColumn
     from gpumon.model.snapshot import Gpu, Snapshot
@@ -32,7 +33,8 @@ class LineColumns(Struct, frozen=True):
     """Widths of the columns in cells, with the gap before each; 0 is absent.
 
     The columns of a MIG device have the same widths. Index and °C are always there. ``added`` are
-    the chosen ones that fit; ``clock_label`` is the heading of the clock.
+    the chosen ones that fit; ``clock_label`` is the heading of the clock. ``names`` has the text of
+    each short name.
     """
 
     width: int
@@ -47,6 +49,11 @@ class LineColumns(Struct, frozen=True):
     pcie: int = 0
     added: tuple[GpuColumn, ...] = ()
     clock_label: str = "SM MHz"
+    names: tuple[tuple[str, str], ...] = ()
+
+    def name_text(self, name: str) -> str:
+        """The text of a short name that fits."""
+        return dict(self.names).get(name, name)
 
 
 _INDEX, UTIL_TEXT, CELSIUS = 3, 6, 4
@@ -55,11 +62,15 @@ _ADDED = "added"
 """The step at which the columns that the user has added get their room."""
 
 # Placeholders for widths that depend on the GPUs.
-_CORE_NAME, _WHOLE_NAME, _WATTS = -1, -2, -3
+_FIRST_STATE, _TIGHT_NAME, _CORE_NAME, _WHOLE_NAME, _WATTS = -1, -2, -3, -4, -5
 _LONGEST_NAME = 24
+_SEVERAL = 2
+NAME_HEADING = "GPU"
 
 # (column, width to reach, whether a part of the step is useless), most wanted first.
 _WIDTH_STEPS: tuple[tuple[str, int, bool], ...] = (
+    ("state", _FIRST_STATE, False),
+    ("name", _TIGHT_NAME, True),
     ("state", 20, False),
     ("name", _CORE_NAME, True),
     ("memory_bar", 4, True),
@@ -101,17 +112,19 @@ def line_columns(
         graphs: Whether to show the small graph.
         added: The columns that the user has added.
     """
-    names = {short_name(gpu.name) for gpu in gpus}
-    core = max((cell_width(core_name(name)) for name in names), default=0)
-    whole_name = max((cell_width(name) for name in names), default=0)
+    names = frozenset(short_name(gpu.name) for gpu in gpus)
+    brief, tight = brief_names(names)
     # As wide as the largest possible value, so that no number moves or is cut.
     watts = max((len(number(limit)) for limit in {gpu.power_limit for gpu in gpus}), default=0)
     sizes = max((len(gibibytes(size)) for size in {gpu.memory_total for gpu in gpus}), default=0)
     mig_names = (mig_name(gpu.index, one.index) for gpu in gpus for one in gpu.mig)
     mig = max((len(f"MIG {name} ") for name in mig_names), default=0)
     fixed = {
-        _CORE_NAME: max(mig, min(core, _LONGEST_NAME) + 1),
-        _WHOLE_NAME: max(mig, min(whole_name, _LONGEST_NAME) + 1),
+        # Different models need their names more than the rest of their state.
+        _FIRST_STATE: 20 if len(names) < _SEVERAL else 17,
+        _TIGHT_NAME: max(mig, _name_width(tight.values())),
+        _CORE_NAME: max(mig, _name_width(brief.values())),
+        _WHOLE_NAME: max(mig, _name_width(names)),
         _WATTS: 2 * max(watts, 3) + len("  /W"),
     }
     memory_text = 2 * max(sizes, 4) + len("  /G")
@@ -136,13 +149,26 @@ def line_columns(
     widths["state"] += min(left, 0)
     # The clock of other makers' GPUs is not that of SMs.
     label = "SM MHz" if makers_of(gpus) in {(), (Maker.NVIDIA,)} else "core MHz"
+    texts = [(name, _fitting((name, brief[name], tight[name]), widths["name"])) for name in names]
     return LineColumns(
         width=width,
+        names=tuple(texts),
         memory_text=memory_text,
         added=tuple(fitting),
         clock_label=label,
         **widths,
     )
+
+
+def _name_width(names: Iterable[str]) -> int:
+    """The width of a column for these names and its heading, with the gap after it."""
+    widest = max(map(cell_width, names), default=0)
+    return max(len(NAME_HEADING), min(widest, _LONGEST_NAME)) + 1
+
+
+def _fitting(texts: Sequence[str], width: int) -> str:
+    """The first text that fits, or the last one."""
+    return next((text for text in texts if cell_width(text) < width), texts[-1])
 
 
 class GpusShape(Struct, frozen=True):

@@ -160,10 +160,11 @@ def share(value: float | None, whole: float | None) -> float | None:
 def core_name(name: str) -> str:
     """The model: the words up to the first one with a digit, without that word's suffix.
 
-    ``H100`` of ``H100 80GB HBM3``, ``RTX 4090``, ``A100`` of ``A100-SXM4-80GB``.
+    ``H100`` of ``H100 80GB HBM3``, ``RTX 4090``, ``A100`` of ``A100-SXM4-80GB``, ``RTX 6000`` of
+    ``Quadro RTX 6000``.
     """
     words: list[str] = []
-    for word in name.split():
+    for word in name.removeprefix("Quadro ").split():
         head = word.partition("-")[0]
         words.append(head or word)
         if any(character.isdigit() for character in head):

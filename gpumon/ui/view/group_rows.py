@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from msgspec import Struct
 
 from gpumon.text.cells import Field, Row, bar, fill, restyle
-from gpumon.text.formatting import UNKNOWN, duration, fit, fit_right, memory_size, number, printable
+from gpumon.text.formatting import (
+    UNKNOWN,
+    counted,
+    duration,
+    fit,
+    fit_right,
+    memory_size,
+    number,
+    printable,
+)
 from gpumon.ui.view.process_table import gpu_list, in_order
 
 if TYPE_CHECKING:
@@ -216,7 +225,8 @@ def job_row(
         gap = marks.gap if used == 1 else " "
         fields += [(fit_to(text, column.width), "strong"), (gap, "state.note" if used == 1 else "")]
         used += column.width + 1
-    label = f"{'+ ' if folded else ''}{printable(job.label)} · {len(job.processes)} processes"
+    processes = counted(len(job.processes), "process", "es")
+    label = f"{'+ ' if folded else ''}{printable(job.label)} · {processes}"
     fields.append((fit(label, max(0, width - used)), "strong"))
     row = fill(fields, width)
     return restyle(row, marks.style) if marks.style else row

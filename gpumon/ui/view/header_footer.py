@@ -11,7 +11,7 @@ from msgspec import Struct
 from gpumon.findings import BRIEF_CELLS
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.text.cells import Field, Row, fill, row_width
-from gpumon.text.formatting import UNKNOWN, cell_width, fit, gibibytes, number, printable
+from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, gibibytes, number, printable
 from gpumon.ui.view.gpu_text import state_field
 from gpumon.ui.view.key_names import is_refused, keycap
 from gpumon.ui.view.process_table import users_of
@@ -215,9 +215,9 @@ def rule_row(
     if scrolled.gpu:
         fields.append((f" {scrolled.gpu} ·", "narrowing"))
     tail = _range(scrolled)
-    parts = [_count(len(shown), "process")]
+    parts = [counted(len(shown), "process", "es")]
     if len(shown) != len(snapshot.processes):
-        parts = [f"{len(shown)} of {_count(len(snapshot.processes), 'process')}"]
+        parts = [f"{len(shown)} of {counted(len(snapshot.processes), 'process', 'es')}"]
     incomplete = _has_incomplete_lists(snapshot)
     if is_from_metrics(snapshot):
         parts = ["processes: not in Prometheus"]
@@ -228,7 +228,7 @@ def rule_row(
     parts += scrolled.notes
     narrowing = " · ".join(map(printable, scrolled.narrowing))
     if not narrowing and not scrolled.gpu:
-        parts += [_count(users_of(shown), "user")] if shown and not incomplete else []
+        parts += [counted(users_of(shown), "user")] if shown and not incomplete else []
         parts += [_memory_sum(snapshot)]
     room = width - row_width(fields) - cell_width(tail) - 2
     text = _join_fitting([part for part in parts if part], room)
@@ -293,11 +293,6 @@ def _range(scrolled: Scrolled) -> str:
         return ""
     first = scrolled.lines_above
     return f" {first + 1}–{min(count, first + scrolled.room)} of {count} "
-
-
-def _count(number: int, word: str) -> str:
-    plural = "es" if word.endswith("s") else "s"
-    return f"{number} {word}{'' if number == 1 else plural}"
 
 
 def _memory_sum(snapshot: Snapshot) -> str:
@@ -405,7 +400,10 @@ def tiny_rows(
     rows = [_tiny_line(gpu, state, width) for state, gpu in gpus]
     if len(rows) > room > 2:
         hidden = len(rows) - room + 1
-        rows = [*rows[: room - 1], fill([(fit(f"… {hidden} more GPUs", width), "dim")], width)]
+        rows = [
+            *rows[: room - 1],
+            fill([(fit(f"… {counted(hidden, 'more GPU')}", width), "dim")], width),
+        ]
     return exactly([*header, *rows], width, height)
 
 
@@ -435,7 +433,7 @@ def own_cost_sentence(cost: OwnCost | None) -> str:
     if cost is None or cost.cpu_percent is None or cost.driver_share is None:
         return "gpumon is still measuring what it costs itself."
     tick = "" if cost.tick_seconds is None else f", {cost.tick_seconds * 1000:.1f} ms a sample"
-    missed = f", {cost.missed_ticks} samples skipped" if cost.missed_ticks else ""
+    missed = f", {counted(cost.missed_ticks, 'sample')} skipped" if cost.missed_ticks else ""
     return (
         f"gpumon itself takes {cost.cpu_percent:.1f} % of one core and spends "
         f"{cost.driver_share * 1000:.0f} ms of every second inside the driver{tick}{missed}."

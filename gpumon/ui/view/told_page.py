@@ -32,6 +32,7 @@ _WAYS: Mapping[type, str] = {
 def told_rows(
     notices: Sequence[Notice],
     chosen: int | None,
+    watched: Sequence[str],
     alerts: Sequence[Alert],
     notes: Sequence[str],
     now: float,
@@ -42,6 +43,7 @@ def told_rows(
     Args:
         notices: What was told, newest first.
         chosen: Index of the notice under the cursor, whose sentence is shown.
+        watched: What is watched by key.
         alerts: The alerts of the configuration that are checked.
         notes: What is not done here, and which ways failed.
         now: The current time, in seconds since the epoch.
@@ -63,6 +65,7 @@ def told_rows(
         rows += lines
         owners += [index] * len(lines)
     rest = [*_empty(width)] if not notices else [fill((), width)]
+    rest += _watched(watched, width)
     rest += _checked(alerts, notes, width)
     return [*rows, *rest], [*owners, *([None] * len(rest))]
 
@@ -112,12 +115,25 @@ def _empty(width: int) -> list[Row]:
     return [fill((), width), *_indented(text, width), fill((), width)]
 
 
+def _watched(watched: Sequence[str], width: int) -> list[Row]:
+    if not watched:
+        return []
+    title = f"Watched with {keycap('notify')}, which cancels "
+    rows = [_title(title, width)]
+    for line in watched:
+        rows += _indented(printable(line), width)
+    return [*rows, fill((), width)]
+
+
+def _title(title: str, width: int) -> Row:
+    line = "─" * max(0, width - 2 * _MARGIN - cell_width(title))
+    return fill([(" " * _MARGIN, ""), (title, "strong"), (line, "rule")], width)
+
+
 def _checked(alerts: Sequence[Alert], notes: Sequence[str], width: int) -> list[Row]:
     rows: list[Row] = []
     if alerts:
-        title = "Alerts that are checked "
-        line = "─" * max(0, width - 2 * _MARGIN - cell_width(title))
-        rows.append(fill([(" " * _MARGIN, ""), (title, "strong"), (line, "rule")], width))
+        rows.append(_title("Alerts that are checked ", width))
         for alert in alerts:
             ways = ", ".join(_WAYS[type(way)] for way in alert.ways) or "this page only"
             lasting = f" for {duration(alert.lasting)}" if alert.lasting else ""

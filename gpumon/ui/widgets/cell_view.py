@@ -10,6 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gpumon.text.cells import fill
+from gpumon.text.formatting import spelled_out
 from gpumon.ui.view.cell_writer import CellWriter
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class CellStrip(Strip):
 
     def __init__(self, row: Row, width: int, palette: Palette) -> None:
         styles = palette.styles
-        super().__init__([Segment(text, styles[style]) for text, style in row], width)
+        super().__init__([Segment(spelled_out(text), styles[style]) for text, style in row], width)
         writer = CellWriter(palette.sgr_styles)
         writer.row(row)
         self._written = writer.take()

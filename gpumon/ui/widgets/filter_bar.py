@@ -46,9 +46,13 @@ class _Line(BoundedInput):
         """Ignore the key: ``FilterBar.insert`` gets letters in their order."""
         event.prevent_default()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
+    def on_paste(self, event: events.Paste) -> None:
+        """Leave it to the application too: ``FilterBar.paste`` gets it after the keys before it."""
+        event.prevent_default()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave Enter to the screen."""
-        return action != "submit"
+        return action != "submit" and super().check_action(action, parameters)
 
 
 class FilterBar(Horizontal):
@@ -119,19 +123,37 @@ class FilterBar(Horizontal):
         else:
             line.replace(letter, *line.selection)
 
-    def read(self) -> Changed:
-        """Parse the current text."""
+    def paste(self, text: str) -> None:
+        """Insert a text with the effect of typing it.
+
+        If the whole is no valid filter, the last valid one on the way there applies.
+        """
+        before = self._input.value
+        with self._input.prevent(Input.Changed):
+            self.insert(text)
+        after, end = self._input.value, self._input.cursor_position
+        start = end - max(0, len(after) - len(before))
+        for at in range(end, start, -1):
+            read = self.read(after[:at] + after[end:])
+            if not read.wrong:
+                self.post_message(read)
+                break
+        self.post_message(self.read())
+
+    def read(self, value: str | None = None) -> Changed:
+        """Parse a text, by default the current one."""
+        value = self._input.value if value is None else value
         self._underline.part = None
-        if len(self._input.value) >= MOST_CHARACTERS:
+        if len(value) >= MOST_CHARACTERS:
             return self.Changed(None, f"a filter has fewer than {MOST_CHARACTERS} characters")
         try:
-            return self.Changed(parse(self._input.value, self._language), "")
+            return self.Changed(parse(value, self._language), "")
         except FilterError as error:
             self._underline.part = (error.start, max(error.end, error.start + 1))
             self._input.refresh()
             return self.Changed(None, error.sentence)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Announce the new text."""
+        """Announce the new text: of letters that are read together, each one's."""
         event.stop()
-        self.post_message(self.read())
+        self.post_message(self.read(event.value))

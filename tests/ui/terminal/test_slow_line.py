@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.ui.terminal.pacing import QUESTION
+from gpumon.system.terminal_replies import MODE_QUERY
 from tests.bench.line import COLUMNS, LINES, Line
 from tests.bench.sight import Sight
 from tests.ui.terminal.test_renderer import F6, PROGRAM
@@ -62,7 +62,7 @@ def test_pending_rows_are_sent_until_the_screen_equals_a_repaint() -> None:
         patched = watched.sight.cells()
         line.press(F6.encode())
         watched.wait_for_silence()
-    questions = b"".join(one.data for one in line.output).count(QUESTION.encode())
+    questions = b"".join(one.data for one in line.output).count(MODE_QUERY.encode())
     assert questions > 3
     assert len(patched) == COLUMNS * LINES
     assert watched.sight.cells() == patched

@@ -1,0 +1,110 @@
+"""Waits for replies of the terminal, so that none is left for the shell.
+
+A terminal replies to a query as if the reply were typed. Over a slow line that takes up to a
+second: a reply that arrives after the program has ended would stand on the shell's prompt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from threading import Lock
+
+REPLY_SECONDS = 1.5
+"""How long a reply may take. Without one after that, none is expected any more."""
+_FENCE_SECONDS = 0.2
+"""The slowest terminal that is queried only to know that everything before has arrived."""
+_FORGOTTEN_SECONDS = 10.0
+"""After these seconds a reply that did not come no longer counts: a later one is another's."""
+
+MODE_QUERY = "\x1b[?2026$p"
+"""A query (DECRQM) that terminals reply to at once, and that has no effect."""
+
+_QUERIES = {
+    MODE_QUERY: "2026",
+    "\x1b[?2048$p": "2048",
+    # The terminal reports its size at once.
+    "\x1b[?2048h": "size",
+}
+"""Everything on the screen that a terminal replies to: Textual queries, too."""
+_REPLY = re.compile(r"\x1b\[(?:\?(?P<mode>\d+);\d+\$y|48;[\d;:]*t)")
+_LONGEST = 64
+"""Characters of a reply, which may arrive in parts."""
+_MOST_BYTES = 4096
+
+
+class TerminalReplies:
+    """The replies that are outstanding: follows everything that is written and read."""
+
+    def __init__(self) -> None:
+        self._sent: list[tuple[str, float]] = []
+        self._first_sent: float | None = None
+        self._seconds: float | None = None
+        self._last = ""
+        # One thread writes, another reads.
+        self._lock = Lock()
+
+    def written(self, text: str) -> None:
+        """Note the queries in this output."""
+        if "\x1b[" not in text:
+            return
+        for query, kind in _QUERIES.items():
+            if count := text.count(query):
+                self._note(kind, count, time.monotonic())
+
+    def _note(self, kind: str, count: int, now: float) -> None:
+        with self._lock:
+            self._first_sent = self._first_sent or now
+            recent = [it for it in self._sent if now - it[1] < _FORGOTTEN_SECONDS]
+            self._sent = [*recent, *[(kind, now)] * count]
+
+    def read(self, text: str) -> None:
+        """Note the replies in this input."""
+        text = self._last + text
+        end = 0
+        for reply in _REPLY.finditer(text):
+            end = reply.end()
+            self._take(reply["mode"] or "size")
+        self._last = text[max(end, len(text) - _LONGEST) :]
+
+    def _take(self, kind: str) -> None:
+        with self._lock:
+            for index, (sent, at) in enumerate(self._sent):
+                if sent == kind:
+                    del self._sent[index]
+                    self._seconds = time.monotonic() - at
+                    return
+
+    @property
+    def quick(self) -> bool:
+        """Whether the terminal is known to reply at once."""
+        return self._seconds is not None and self._seconds < _FENCE_SECONDS
+
+    def _left(self) -> float:
+        """Seconds for which an outstanding reply may still arrive; 0 if there is none."""
+        if not self._sent or self._first_sent is None:
+            return 0.0
+        # Terminals that have never replied need not be waited for after each query.
+        newest = self._first_sent if self._seconds is None else self._sent[-1][1]
+        return max(0.0, newest + REPLY_SECONDS - time.monotonic())
+
+    def drain(self, descriptor: int) -> None:
+        """Read and drop input until no reply is outstanding.
+
+        Args:
+            descriptor: The terminal.
+        """
+        from select import POLLIN, poll  # not on every system
+
+        ready = poll()
+        ready.register(descriptor, POLLIN)
+        while (left := self._left()) and ready.poll(1000 * left):
+            try:
+                data = os.read(descriptor, _MOST_BYTES)
+            except OSError:
+                break
+            if not data:
+                break
+            self.read(data.decode("ascii", "replace"))
+        self._sent.clear()

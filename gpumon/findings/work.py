@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.availability.rule import busy_sentence, listed_on, normal_unlisted, why_not_free
+from gpumon.availability.rule import (
+    NotFree,
+    busy_sentence,
+    listed_on,
+    normal_unlisted,
+    why_not_free,
+)
 from gpumon.findings.conditions import BUSY_UNLISTED, IDLE, STUCK
+from gpumon.findings.errors import undated_xid
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import (
     brief_duration,
@@ -20,7 +27,7 @@ from gpumon.recording.history import Interval
 from gpumon.text.formatting import gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from gpumon.availability.rule import Listed, NotFree
+    from gpumon.availability.rule import Listed
     from gpumon.model.snapshot import Gpu, MigInstance
     from gpumon.recording.history import History
 
@@ -163,7 +170,7 @@ def not_free(history: History, gpu: Gpu, mig: MigInstance | None = None) -> NotF
         reserved_ = [one for one in reserved_ if one.mig_uuid in {None, mig.uuid}]
         if listed is not None and history.latest is not None:
             listed = listed_on(history.latest.processes, gpu, mig)
-    return why_not_free(
+    reason = why_not_free(
         gpu,
         listed,
         history.thresholds,
@@ -172,6 +179,9 @@ def not_free(history: History, gpu: Gpu, mig: MigInstance | None = None) -> NotF
         old=history.old(gpu) is not None,
         in_container=in_container(history),
     )
+    if reason is None and (sentence := undated_xid(gpu)) is not None:
+        return NotFree("health", sentence)
+    return reason
 
 
 def working(history: History, gpu: Gpu) -> Finding:

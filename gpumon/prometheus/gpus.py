@@ -17,6 +17,7 @@ from gpumon.model.snapshot import (
     Trouble,
     Unknown,
 )
+from gpumon.sources.maker_words import error_code
 from gpumon.stream import GpuState
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def _gpu(uuid: str, index: int, reading: GpuReading, time: float, *, whole: bool
     known |= _memory(reading)
     known["name"] = (labels.modelName or labels.name)[:_TEXT_CHARACTERS] or None
     known["pci_bus_id"] = labels.pci_bus_id[:_TEXT_CHARACTERS] or None
-    if "xid" in known:
-        known["xid_at"] = reading.xids.get(known["xid"])
+    if (xid := _xid(reading)) is not None:
+        known["xid"], known["xid_at"] = xid, reading.xids.get(xid)
     mig = _mig(uuid, reading)
     if mig:
         known["mig_mode"] = True
@@ -122,6 +123,13 @@ def _gpu(uuid: str, index: int, reading: GpuReading, time: float, *, whole: bool
         mig=mig,
         **known,
     )
+
+
+def _xid(reading: GpuReading) -> int | None:
+    """The last XID; in MIG mode the gravest, as dcgm-exporter writes one for each instance."""
+    found = [part.value("xid") for part in (reading, *reading.mig.values())]
+    numbers = [int(value) for value in found if value is not None]
+    return min(numbers, key=lambda number: error_code(number).passing, default=None)
 
 
 def _memory(reading: GpuReading) -> dict[str, int]:

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gpumon.findings.finding import USUAL_SEVERITY, FindingKind
+from gpumon.model.bounds import plausible_gpus
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
     Gpu,
@@ -57,10 +58,11 @@ def snapshot(name: str, reading: HostReading, time: float, *, whole: bool) -> Sn
     """
     if reading.is_driver_up is False and not reading.gpus:
         return Snapshot(time, Host(name), source=SOURCE, trouble=_DRIVER_DOWN)
+    gpus = [_gpu(uuid, index, gpu, time, whole=whole) for index, uuid, gpu in _order(reading)]
     return Snapshot(
         time,
         Host(name, driver_version=_driver_version(reading)),
-        tuple([_gpu(uuid, index, gpu, time, whole=whole) for index, uuid, gpu in _order(reading)]),
+        plausible_gpus(tuple(gpus)),
         source=SOURCE,
     )
 
@@ -143,12 +145,7 @@ def _memory(reading: GpuReading) -> dict[str, int]:
     elif free is None and total is not None and used is not None:
         free = max(0, total - used - (reserved or 0))
     sizes = (total, used, free, reserved)
-    # A part that is larger than the whole is corrupt.
-    return {
-        name: size
-        for name, size in zip(names, sizes, strict=True)
-        if size is not None and (total is None or size <= total)
-    }
+    return {name: size for name, size in zip(names, sizes, strict=True) if size is not None}
 
 
 def _mig(uuid: str, reading: GpuReading) -> tuple[MigInstance, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.export.as_prometheus import DRIVER_UP, STATE, STATUS, XID_LAST_SEEN
 from gpumon.fleet.fleet import Owner
+from gpumon.model.metrics import GPU_METRIC
 from gpumon.prometheus.metric_names import (
     FIELDS,
     SMI_INFO,
@@ -121,13 +122,21 @@ class HostReading:
         held: dict[str, list[float | None]] = {}
         for gpu in self.gpus.values():
             for part in (gpu, *gpu.mig.values()):
-                size = part.value("memory_used") if len(part.holders) == 1 else None
+                size = _used(part) if len(part.holders) == 1 else None
                 for name in part.holders:
                     held.setdefault(name, []).append(size)
         return [
             Owner(name, len(sizes), None if None in sizes else _whole(sum(map(float, sizes))))  # type: ignore[arg-type]  # none is None here
             for name, sizes in held.items()
         ]
+
+
+def _used(part: GpuReading) -> float | bool | None:
+    """The used memory; ``None`` if it cannot be."""
+    used, total = part.value("memory_used"), part.value("memory_total")
+    if used is None or not 0 <= used <= (total or GPU_METRIC["memory_used"].possible[1]):
+        return None
+    return used
 
 
 def holder(labels: Labels) -> str:

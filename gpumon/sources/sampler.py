@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from gpumon.host.machine import MachineFacts, MachineReader
 from gpumon.host.processes import ProcessReader
+from gpumon.model.bounds import plausible_gpus, plausible_processes
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
 from gpumon.system.clock import SystemClock
@@ -123,7 +124,8 @@ class Sampler:
             if listed is None:
                 self._forget()
             else:
-                self._processes = self._join(listed, now, reading.driver)
+                joined = self._join(listed, now, reading.driver)
+                self._processes = plausible_processes(joined, reading.gpus)
                 self._facts = self._machine.read()
                 self._describe(reading.driver)
             self._listed = listed
@@ -132,13 +134,15 @@ class Sampler:
         return Snapshot(
             time=reading.time,
             host=self._host,
-            gpus=tuple(
-                [
-                    self._with_host_memory(gpu)
-                    if gpu.memory_unified and gpu.memory_total is None
-                    else gpu
-                    for gpu in reading.gpus
-                ]
+            gpus=plausible_gpus(
+                tuple(
+                    [
+                        self._with_host_memory(gpu)
+                        if gpu.memory_unified and gpu.memory_total is None
+                        else gpu
+                        for gpu in reading.gpus
+                    ]
+                )
             ),
             processes=self._processes,
             processes_at=reading.listed_at,

@@ -66,11 +66,13 @@ def plausible_processes(
 
     def is_possible(use: GpuUse) -> bool:
         memory = use.memory_used
-        if memory is not None and not 0 <= memory <= totals.get(use.gpu_uuid, highest):
-            return False
-        if use.sm is None and use.encoder is None:
-            return True
-        return not any(map(_is_impossible_share, map(use.__getattribute__, _ENGINES)))
+        return (
+            (memory is None or 0 <= memory <= totals.get(use.gpu_uuid, highest))
+            and 0 <= (use.sm or 0) <= MOST_ENGINES
+            and 0 <= (use.memory_activity or 0) <= MOST_ENGINES
+            and 0 <= (use.encoder or 0) <= MOST_ENGINES
+            and 0 <= (use.decoder or 0) <= MOST_ENGINES
+        )
 
     if all(is_possible(use) for process in processes for use in process.uses):
         return processes
@@ -130,12 +132,8 @@ def _mig(instance: MigInstance) -> MigInstance:
 
 def _use(use: GpuUse, most: float) -> GpuUse:
     wrong: dict[str, Any] = {
-        field: None for field in _ENGINES if _is_impossible_share(getattr(use, field))
+        field: None for field in _ENGINES if not 0 <= (getattr(use, field) or 0) <= MOST_ENGINES
     }
     if use.memory_used is not None and not 0 <= use.memory_used <= most:
         wrong["memory_used"] = None
     return replace(use, **wrong)
-
-
-def _is_impossible_share(value: int | None) -> bool:
-    return value is not None and not 0 <= value <= MOST_ENGINES

@@ -83,7 +83,8 @@ def idle(history: History, gpu: Gpu) -> Finding | None:
     length = f"idle {short_duration(history, interval)}" if lasted else "0% now"
     owner = holding.owners[0]
     others = f" +{len(holding.owners) - 1}" if len(holding.owners) > 1 else ""
-    who = "a process not visible here" if owner is None else printable(owner)
+    unseen = "a process not visible here" if holding.hidden else "a process that has ended"
+    who = unseen if owner is None else printable(owner)
     size = "memory" if holding.memory is None else f"{gibibytes(holding.memory)} {gib()}"
     state = "0 % busy at this moment"
     if lasted:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.procfs import (
     START_STACK,
     START_TIME,
@@ -235,6 +236,13 @@ class ProcessReader:
             del self._known[pid]
         for pid in [pid for pid in self._opened if pid not in pids]:
             self._close(pid)
+
+    def has_ended(self, pid: int) -> bool:
+        """Whether there is no process with this PID.
+
+        False in a container: the driver may list a process of another PID namespace.
+        """
+        return in_initial_pid_namespace(self._proc) and not _exists(pid)
 
     def _read_opened(self, pid: int) -> tuple[bytes, int] | None:
         """Read ``/proc/PID/stat`` and the effective UID through open files."""

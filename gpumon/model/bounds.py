@@ -55,7 +55,10 @@ def plausible_gpus(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 def plausible_processes(
     processes: tuple[GpuProcess, ...], gpus: Iterable[Gpu]
 ) -> tuple[GpuProcess, ...]:
-    """Processes without impossible values; the same object if they have none."""
+    """Processes without impossible values; the same object if they have none.
+
+    PID 0 is no process: drivers of Jetson list it.
+    """
     # A process of a GPU without memory of its own may have any of the machine's.
     totals = {
         gpu.uuid: gpu.memory_total
@@ -74,6 +77,8 @@ def plausible_processes(
             and 0 <= (use.decoder or 0) <= MOST_ENGINES
         )
 
+    if any(process.id.pid <= 0 for process in processes):
+        processes = tuple([process for process in processes if process.id.pid > 0])
     if all(is_possible(use) for process in processes for use in process.uses):
         return processes
     return tuple(

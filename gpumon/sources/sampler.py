@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from gpumon.host.machine import MachineFacts, MachineReader
 from gpumon.host.processes import ProcessReader
 from gpumon.model.bounds import plausible_gpus, plausible_processes
+from gpumon.model.process_states import ENDED
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
 from gpumon.system.clock import SystemClock
@@ -46,6 +47,10 @@ class ReadsProcesses(Protocol):
 
     def keep_only(self, pids: Collection[int]) -> None:
         """Forget all other processes."""
+        ...
+
+    def has_ended(self, pid: int) -> bool:
+        """Whether there is no process with this PID."""
         ...
 
 
@@ -210,15 +215,25 @@ class Sampler:
         for pid, one in listed.items():
             facts = self._reader.read(pid, now) if driver.pids_are_ours else None
             known, process = before.get(pid, (None, None))
-            if process is None or known is not facts or (process.type, process.uses) != one:
-                process = _process(pid, facts, one)
+            state = None if facts is None else facts.state
+            if facts is None and driver.pids_are_ours and self._reader.has_ended(pid):
+                state = ENDED
+            if (
+                process is None
+                or known is not facts
+                or (process.type, process.uses, process.state) != (*one, state)
+            ):
+                process = _process(pid, facts, one, state)
             self._made[pid] = facts, process
         return tuple([process for _, process in self._made.values()])
 
 
-def _process(pid: int, facts: ProcessFacts | None, listed: ListedProcess) -> GpuProcess:
+def _process(
+    pid: int, facts: ProcessFacts | None, listed: ListedProcess, state: str | None
+) -> GpuProcess:
     if facts is None:
-        return GpuProcess(ProcessId(pid, None), listed.type, listed.uses, visible=False)
+        nobody = ProcessId(pid, None)
+        return GpuProcess(nobody, listed.type, listed.uses, visible=False, state=state)
     return GpuProcess(
         facts.id,
         listed.type,
@@ -227,7 +242,7 @@ def _process(pid: int, facts: ProcessFacts | None, listed: ListedProcess) -> Gpu
         uid=facts.uid,
         name=facts.name,
         command=facts.command,
-        state=facts.state,
+        state=state,
         cpu_percent=facts.cpu_percent,
         rss=facts.rss,
         started_at=facts.started_at,

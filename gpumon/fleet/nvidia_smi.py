@@ -195,7 +195,7 @@ def _uses(lines: Sequence[bytes], indices: dict[str, int]) -> Iterator[tuple[int
         size = _number(cells[2]) if len(cells) == 4 else None
         memory = None if size is None else size * 2**20
         path = cells[3].strip() if len(cells) == 4 else ""
-        name = "" if path.startswith("[") else path.rpartition("/")[2][:_NAME_CHARACTERS]
+        name = "" if path.startswith("[") else re.split(r"[/\\]", path)[-1][:_NAME_CHARACTERS]
         yield pid, GpuUse(uuid, indices[uuid], memory_used=memory), name
 
 

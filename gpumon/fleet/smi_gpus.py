@@ -47,6 +47,10 @@ _NUMBER_IN_MESSAGE = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _IS_ABOUT_GPU = re.compile(r"gpu|nvidia|device handle", re.IGNORECASE)
+_DEVICE_HANDLE = re.compile(r"device handle for", re.IGNORECASE)
+_ERROR = re.compile(
+    r"error|fail|unable|no devices|could ?n.t|cannot|not found|mismatch|permission", re.IGNORECASE
+)
 _STATUS_WORDS = (
     (re.compile(r"requires? (?:a )?reset|reset required", re.IGNORECASE), GpuStatus.RESET_REQUIRED),
     (re.compile(r"permission", re.IGNORECASE), GpuStatus.NO_PERMISSION),
@@ -103,7 +107,7 @@ class SmiGpus:
     def read(
         self, fields: bytes, lines: Iterable[bytes], now: float
     ) -> tuple[tuple[Gpu, ...], str]:
-        """The GPUs by index, and the first line that is neither heading nor row.
+        """The GPUs by index, and a line that is neither heading nor row: if possible, an error.
 
         Args:
             fields: The names of the requested fields; empty if only the output tells them.
@@ -117,7 +121,8 @@ class SmiGpus:
         rows: list[_Row] = []
         named: list[_Failure] = []
         nameless: list[GpuStatus] = []
-        message = ""
+        unnamed: list[GpuStatus] = []
+        messages: list[str] = []
         for text in _texts(lines):
             if (heading := as_header(text.encode(), processes=False)) is not None:
                 if requested is None or not _is_cut(heading, requested):
@@ -130,14 +135,18 @@ class SmiGpus:
                 else:
                     rows.append(row)
             else:
-                message = message or text
+                messages.append(text)
                 if (failure := _failure(text)) is not None:
                     named.append(failure)
+                elif _DEVICE_HANDLE.search(text):
+                    unnamed.append(_status(text))
         found = {gpu.uuid: gpu for gpu in (self._gpu(row, now) for row in _without_parts(rows))}
         gpus = list(found.values())[:_MOST_GPUS]
-        failures = self._failures(gpus, named, nameless)
+        # A GPU without a name may have both, a message and a row of words.
+        failures = self._failures(gpus, named, nameless + unnamed[len(nameless) :])
         if gpus or failures:
             gpus += self._absent(gpus, failures, now)
+        message = min(messages, key=lambda text: _ERROR.search(text) is None, default="")
         return tuple(sorted(gpus, key=lambda gpu: gpu.index)), message
 
     def _set_header(self, header: Header) -> None:
@@ -239,7 +248,9 @@ class SmiGpus:
         failures += [_Failure(status) for status in nameless[len(failures) :]]
         taken = _number(failures, indices)
         gaps = [index for index in range(max(taken, default=0)) if index not in taken]
-        return (failures + [_Failure(GpuStatus.LOST, index) for index in gaps])[:_MOST_GPUS]
+        # An older nvidia-smi ends at the first GPU that fails: of the others nothing is known.
+        status = GpuStatus.LOST if gpus else GpuStatus.NO_ANSWER
+        return (failures + [_Failure(status, index) for index in gaps])[:_MOST_GPUS]
 
     def _absent(self, gpus: list[Gpu], failures: list[_Failure], now: float) -> list[Gpu]:
         """The GPUs without values: those that failed, and those that were there before."""

@@ -116,6 +116,19 @@ CASES = {
     "last, by its index": Case(
         [HEADING, row(0), row(1), f"{UNREADABLE}2: Unknown Error"], {0: OK, 1: OK, 2: LOST}
     ),
+    "without a name": Case(
+        [HEADING, row(0), row(1), f"{UNREADABLE}: Unknown Error"], {0: OK, 1: OK, 2: LOST}
+    ),
+    "without a name, and a row of words": Case(
+        [HEADING, row(0), f"{UNREADABLE}: Unknown Error", all_words("Unknown Error"), row(2)],
+        {0: OK, 1: LOST, 2: OK},
+    ),
+    "nothing but the second GPU": Case(
+        [f"{UNREADABLE}1: 0000:02:00.0: Unknown Error"], {0: GpuStatus.NO_ANSWER, 1: LOST}
+    ),
+    "ERR!": Case(
+        [HEADING, row(0), ", ".join(["ERR!"] * len(FIELDS)), row(2)], {0: OK, 1: LOST, 2: OK}
+    ),
     "the only GPU": Case([f"{UNREADABLE} 0000:01:00.0: Unknown Error"], {0: LOST}),
     "the only GPU, below a heading": Case(
         [HEADING, f"{UNREADABLE} 0000:01:00.0: Unknown Error"], {0: LOST}
@@ -217,6 +230,13 @@ def test_odd_lines_change_no_gpu(lines: list[str]) -> None:
     snapshot = feed(SmiReader("box"), Case(lines, {}))
     assert statuses(snapshot) == {0: OK, 1: OK}
     assert all(is_whole(gpu) for gpu in snapshot.gpus)
+
+
+def test_the_error_is_told_and_not_the_greeting() -> None:
+    lines = ["Welcome to box", "NVIDIA-SMI has failed because it could not talk to the driver."]
+    trouble = feed(SmiReader("box"), Case(lines, {})).trouble
+    assert trouble is not None
+    assert trouble.sentence == lines[1]
 
 
 def test_a_gpu_that_is_no_longer_listed_does_not_answer() -> None:

@@ -143,9 +143,8 @@ def _memory(reading: GpuReading) -> dict[str, int]:
     if total is None and used is not None and free is not None:
         total = used + free + (reserved or 0)
     elif free is None and total is not None and used is not None:
-        rest = total - used - (reserved or 0)
         # More in use than there is: what is free is unknown too.
-        free = None if rest < 0 else rest
+        free = None if used > total else max(0, total - used - (reserved or 0))
     sizes = (total, used, free, reserved)
     return {name: size for name, size in zip(names, sizes, strict=True) if size is not None}
 

@@ -158,13 +158,7 @@ class SmiGpus:
         """The row in a line; ``None`` if the line is no row."""
         header = self._header
         assert header is not None  # noqa: S101 - rows follow a heading
-        cells = text.split(",")
-        surplus, name = len(cells) - header.width, header.places.get("name")
-        if surplus > 0 and name is not None:
-            # Only the product name may contain commas, and nvidia-smi does not quote it.
-            end = name + surplus + 1
-            cells[name:end] = [",".join(cells[name:end])]
-        cells = [cell.strip() for cell in cells]
+        cells = _fitted([cell.strip() for cell in text.split(",")], header)
         is_whole = len(cells) == header.width
         stamp = cells[header.time] if header.time < len(cells) else ""
         if read_moment(stamp) is None and not (is_whole and unknown_word(stamp) is not None):
@@ -204,7 +198,10 @@ class SmiGpus:
             values["status"] = self._status_of(parsed)
         gpu = reader.gpu(parsed, listed=values["status"] is GpuStatus.OK)
         if row.uuid is not None:
+            self._known.pop(gpu.uuid, None)
             self._known[gpu.uuid] = gpu
+            if len(self._known) > _MOST_GPUS:
+                del self._known[next(iter(self._known))]
         return gpu
 
     def _remembered(self, uuid: str | None, bus: _BusId | None, index: int | None) -> Gpu | None:
@@ -306,6 +303,21 @@ def _is_cut(heading: Header, whole: Header) -> bool:
     """Whether a heading is the beginning of another one, up to a name that may lack its end."""
     before = heading.width - 1
     return heading.width < whole.width and heading.names[:before] == whole.names[:before]
+
+
+def _fitted(cells: list[str], header: Header) -> list[str]:
+    """The cells of a row, of which there may be too many."""
+    surplus = len(cells) - header.width
+    name, bus = header.places.get("name"), header.places.get("pci.bus_id")
+    if surplus <= 0 or name is None:
+        return cells
+    # Only the product name may contain commas, and nvidia-smi does not quote it.
+    end = name + surplus + 1
+    joined = [*cells[:name], ", ".join(cells[name:end]), *cells[end:]]
+    if bus is None or _bus(joined[bus]) is not None or _bus(cells[bus]) is None:
+        return joined
+    # It is in its place without that: other text follows the row.
+    return cells[: header.width]
 
 
 def _failure(text: str) -> _Failure | None:

@@ -232,6 +232,23 @@ def test_odd_lines_change_no_gpu(lines: list[str]) -> None:
     assert all(is_whole(gpu) for gpu in snapshot.gpus)
 
 
+def test_text_behind_a_row_costs_its_last_value_only() -> None:
+    lines = [HEADING, f"{row(0)} WARNING: persistence mode, which is off, is better on", row(1)]
+    first, second = feed(SmiReader("box"), Case(lines, {})).gpus
+    assert (first.memory_total, first.power_draw, first.clock_sm) == (49140 * 2**20, 25.02, 210)
+    assert first.pstate is None
+    assert is_whole(second)
+
+
+def test_gpus_without_number_are_not_remembered_without_bound() -> None:
+    reader = SmiReader("box")
+    for number in range(300):
+        snapshot = feed(
+            reader, Case([HEADING, row(0, at=number % 200, words={"uuid": f"G{number}"})], {})
+        )
+    assert len(snapshot.gpus) <= 257
+
+
 def test_the_error_is_told_and_not_the_greeting() -> None:
     lines = ["Welcome to box", "NVIDIA-SMI has failed because it could not talk to the driver."]
     trouble = feed(SmiReader("box"), Case(lines, {})).trouble

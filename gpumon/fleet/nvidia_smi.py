@@ -51,6 +51,7 @@ _MOST_PROCESSES = 4096
 _MOST_LINES = 1024
 _COMMAND_CHARACTERS = 4096
 _NAME_CHARACTERS = 256
+_INIT = 1
 _SECTIONS = (b"#gpus", b"#errors", b"#processes", b"#owners")
 _FIELDS_MARK = b"#fields "
 _TROUBLE_CHARACTERS = 200
@@ -76,7 +77,7 @@ def query_loop(interval: float) -> str:
     ps = "ps -ww -o pid= -o uid= -o user:32= -o etimes= -o state= -o args="
     return (
         f"F={','.join(_FIELDS)}; "
-        'echo "#host $(uname -n)"; while :; do '
+        'echo "#host $(uname -n)"; echo "#kernel $(uname -r)"; while :; do '
         f"G={gpus}; B={unknown}; "
         'N=$(echo ",$F," | sed "s/,$B,/,/;s/^,//;s/,$//"); [ "$N" = "$F" ] || { F=$N; continue; }; '
         "echo \"#fields $F\"; echo '#gpus'; printf '%s\\n' \"$G\"; "
@@ -107,6 +108,7 @@ class SmiReader:
         self._host = Host(host)
         self._rest = b""
         self._fields = b""
+        self._in_wsl = False
         self._gpus = SmiGpus()
 
     def feed(self, data: bytes) -> list[Snapshot]:
@@ -134,7 +136,8 @@ class SmiReader:
             return Snapshot(now, self._host, source="nvidia-smi", trouble=trouble)
         self._host = replace(self._host, driver_version=self._gpus.driver_version)
         indices = {gpu.uuid: gpu.index for gpu in gpus}
-        processes = _processes(process_lines, _owners(owner_lines, now), indices)
+        owners = _owners(owner_lines, now)
+        processes = _processes(process_lines, owners, indices, in_wsl=self._in_wsl)
         return Snapshot(now, self._host, gpus, processes, now, source="nvidia-smi")
 
     def _sections(self, block: bytes) -> list[list[bytes]]:
@@ -147,6 +150,8 @@ class SmiReader:
             elif line.startswith(b"#host "):
                 name = line[6:].decode("utf-8", "replace").strip()[:_NAME_CHARACTERS]
                 self._host = replace(self._host, name=name or self._host.name)
+            elif line.startswith(b"#kernel "):
+                self._in_wsl = b"microsoft" in line.lower()
             elif line.startswith(_FIELDS_MARK):
                 self._fields = line.removeprefix(_FIELDS_MARK)
             elif place is not None and line.strip():
@@ -172,13 +177,16 @@ def _owners(lines: Sequence[bytes], now: float) -> dict[int, _Owner]:
 
 
 def _processes(
-    lines: Sequence[bytes], owners: dict[int, _Owner], indices: dict[str, int]
+    lines: Sequence[bytes], owners: dict[int, _Owner], indices: dict[str, int], *, in_wsl: bool
 ) -> tuple[GpuProcess, ...]:
     uses: dict[int, list[GpuUse]] = {}
     names: dict[int, str] = {}
     for pid, use, name in _uses(lines[:_MOST_PROCESSES], indices):
         uses.setdefault(pid, []).append(use)
         names[pid] = name
+    for pid, owner in list(owners.items()):
+        if (in_wsl or pid == _INIT) and not _is_same_process(names.get(pid, ""), owner):
+            del owners[pid]
     return tuple(
         _process(pid, tuple(of_it), names[pid], owners.get(pid)) for pid, of_it in uses.items()
     )
@@ -200,7 +208,7 @@ def _uses(lines: Sequence[bytes], indices: dict[str, int]) -> Iterator[tuple[int
 
 
 def _process(pid: int, uses: tuple[GpuUse, ...], name: str, owner: _Owner | None) -> GpuProcess:
-    if owner is None or not _is_same_process(name, owner):
+    if owner is None:
         return GpuProcess(ProcessId(pid, None), "C", uses, visible=False)
     return GpuProcess(
         ProcessId(pid, None),
@@ -219,7 +227,7 @@ def _is_same_process(name: str, owner: _Owner) -> bool:
     """Whether the process of a PID can be the one that the driver names.
 
     Under WSL and in containers the driver may list PIDs of another namespace, where the same number
-    is another process.
+    is another process; in the own one PID 1 never computes.
     """
     word = re.match(r"[A-Za-z]+", name)
     return word is None or word[0].lower() in " ".join(owner.command).lower()

@@ -232,6 +232,17 @@ def test_odd_lines_change_no_gpu(lines: list[str]) -> None:
     assert all(is_whole(gpu) for gpu in snapshot.gpus)
 
 
+@pytest.mark.parametrize(("kernel", "user"), [("6.1.0-44-amd64", "ann"), ("5.15-microsoft", None)])
+def test_a_pid_of_wsl_is_that_of_the_named_process_or_nobodys(
+    kernel: str, user: str | None
+) -> None:
+    reader = SmiReader("box")
+    reader.feed(f"#kernel {kernel}\n".encode())
+    gpus = f"#gpus\n{HEADING}\n{row(0)}\n#processes\nGPU-0, 7, 5, /Xwayland\n"
+    (snapshot,) = reader.feed(f"{gpus}#owners\n7 1000 ann 60 R bash -l\n#end\n".encode())
+    assert [process.user for process in snapshot.processes] == [user]
+
+
 def test_text_behind_a_row_costs_its_last_value_only() -> None:
     lines = [HEADING, f"{row(0)} WARNING: persistence mode, which is off, is better on", row(1)]
     first, second = feed(SmiReader("box"), Case(lines, {})).gpus
@@ -349,4 +360,4 @@ def test_the_whole_way_over_ssh(tmp_path: Path) -> None:
         assert values == ((None, None, None) if gpu.index == 1 else (25.02, 210, 8))
     users = {one.id.pid: one.uid for one in snapshot.processes}
     # The driver's PID 1 is not the process that has this number here.
-    assert users == {first.pid: None, second.pid: os.getuid(), 1: None}
+    assert users == {first.pid: os.getuid(), second.pid: os.getuid(), 1: None}

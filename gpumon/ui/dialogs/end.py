@@ -14,7 +14,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, RadioButton, RadioSet, Static
 
 from gpumon.host.refusals import signal_name
-from gpumon.model.process_states import ENDED, STATES
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, duration, gib, gibibytes, printable
 from gpumon.ui.background import run_in_thread
@@ -283,13 +282,13 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         """Why a process will get no signal, as far as known beforehand; otherwise empty."""
         if target.id in self._protected:
             return "gpumon itself, or what it runs in: neither it nor its children get a signal"
-        if target.ended:
-            return f"it {STATES[ENDED].about}: no signal reaches it"
+        if target.ended or target.id in self._ended:
+            return "it has ended: no signal reaches it"
         if target.id.start_time is None:
             return "not visible here: it will be refused; end it from its own container or host"
         if self._is_anothers(target):
             return f"{_owner(target)}'s, not yours: it will not be permitted"
-        return "it has ended: no signal reaches it" if target.id in self._ended else ""
+        return ""
 
     def _is_anothers(self, target: Target) -> bool:
         """Whether it is known to belong to a user whose processes we may not signal."""

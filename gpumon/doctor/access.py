@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpumon.doctor.result import failed, passed, warned
 from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.text.formatting import counted, index_list
+from gpumon.model.process_states import ENDED, STATES
+from gpumon.text.formatting import counted, gib, gibibytes, index_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.result import Result
+    from gpumon.model.processes import GpuProcess
 
 _CONTROL = "/dev/nvidiactl"
 _UVM = "/dev/nvidia-uvm"
@@ -29,6 +31,9 @@ _OTHER_WAY = (
     "An administrator must allow access: with the driver's parameter NVreg_DeviceFileMode=0666, "
     "or with a udev rule."
 )
+
+_TOLD = 8
+"""How many processes that have ended are listed."""
 
 _AGAIN = (
     "Start the container with its GPUs (--gpus all). If it lost them, as after `systemctl "
@@ -229,6 +234,35 @@ def pid_namespace(case: DiagnosticContext) -> Result | None:
         "This is a container: gpumon sees only its processes, and other memory has no owner.",
         "To see all processes, run gpumon on the host or start the container with --pid=host.",
     )
+
+
+def ended_processes(case: DiagnosticContext) -> Result | None:
+    """Whether the driver lists processes that have ended."""
+    snapshot = case.driver.snapshot
+    if snapshot is None or not snapshot.processes:
+        return None
+    ended = [process for process in snapshot.processes if process.state == ENDED]
+    if not ended:
+        return passed("The driver lists no process that has ended.")
+    lines = [
+        f"{process.id.pid} {STATES[ENDED].about}, on GPU {index_list(process.gpu_indices)}"
+        + (
+            ""
+            if process.memory_used is None
+            else f", with {gibibytes(process.memory_used)} {gib()}"
+        )
+        for process in ended[:_TOLD]
+    ]
+    return warned(
+        f"The driver lists {counted(len(ended), 'process', 'es')} that {_have(ended)} ended.",
+        "Memory comes back when all that holds it has ended: `sudo fuser -v /dev/nvidia*` shows "
+        "what has the GPUs open. If nothing has, reset the GPU or reboot.",
+        *lines,
+    )
+
+
+def _have(processes: Sequence[GpuProcess]) -> str:
+    return "has" if len(processes) == 1 else "have"
 
 
 def hidden_processes(case: DiagnosticContext) -> Result | None:

@@ -34,6 +34,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "/dev/kfd": drm.compute_driver,
         "process numbers": access.pid_namespace,
         "other users": access.hidden_processes,
+        "ended processes": access.ended_processes,
         "process lists": drm.process_lists,
     },
     "GPUs": {

@@ -85,7 +85,7 @@ def xid(history: History, gpu: Gpu) -> Finding | None:
     if not reported:
         return None
     error, at = reported[0]
-    start = _with_time(history, error, at)
+    start = error.label if at is None else _with_time(history, error, at)
     facts = tuple(
         f"{_with_time(history, error, at)}: {error.explanation}" for error, at in reported
     )
@@ -99,6 +99,20 @@ def xid(history: History, gpu: Gpu) -> Finding | None:
         since=at,
         evidence=(*facts, *advice_on(error for error, _ in reported)),
     )
+
+
+def undated_xid(gpu: Gpu) -> str | None:
+    """The XID after which a GPU is not sound, in a sentence, where its time is unknown.
+
+    Metrics have the last XID until the GPU is reset: as long as it stands there, nobody can tell
+    whether the fault is over.
+    """
+    if gpu.xid is None or gpu.xid_at is not None:
+        return None
+    error = error_code(gpu.xid)
+    if error.passing:
+        return None
+    return f"{error.label}, when is not known: {error.explanation}"
 
 
 def is_of_the_past(history: History, at: float | None) -> bool:
@@ -126,7 +140,7 @@ def _age(history: History, at: float | None) -> float:
 def _with_time(history: History, error: ErrorCode, at: float | None) -> str:
     """An error with its time of day, or with its age if that is more than a day."""
     if at is None:
-        return error.label
+        return f"{error.label}, when is not known"
     if history.now - at < 86400:
         return f"{error.label} at {time_of_day(history, at)}"
     return f"{error.label} {duration(history.now - at)} ago"

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.availability.rule import busy_sentence, listed_on, normal_unlisted, why_not_free
+from gpumon.availability.rule import (
+    NotFree,
+    busy_sentence,
+    listed_on,
+    normal_unlisted,
+    why_not_free,
+)
 from gpumon.findings.conditions import BUSY_UNLISTED, IDLE, STUCK
+from gpumon.findings.errors import undated_xid
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import (
     all_of,
@@ -21,7 +28,7 @@ from gpumon.recording.history import Interval
 from gpumon.text.formatting import gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from gpumon.availability.rule import Listed, NotFree
+    from gpumon.availability.rule import Listed
     from gpumon.model.snapshot import Gpu, MigInstance
     from gpumon.recording.history import History
 
@@ -77,7 +84,8 @@ def idle(history: History, gpu: Gpu) -> Finding | None:
     length = f"idle {short_duration(history, interval)}" if lasted else "0% now"
     owner = holding.owners[0]
     others = f" +{len(holding.owners) - 1}" if len(holding.owners) > 1 else ""
-    who = "a process not visible here" if owner is None else printable(owner)
+    unseen = "a process not visible here" if holding.hidden else "a process that has ended"
+    who = unseen if owner is None else printable(owner)
     size = "memory" if holding.memory is None else f"{gibibytes(holding.memory)} {gib()}"
     state = "0 % busy at this moment"
     if lasted:
@@ -164,7 +172,7 @@ def not_free(history: History, gpu: Gpu, mig: MigInstance | None = None) -> NotF
         reserved_ = [one for one in reserved_ if one.mig_uuid in {None, mig.uuid}]
         if listed is not None and history.latest is not None:
             listed = listed_on(history.latest.processes, gpu, mig)
-    return why_not_free(
+    reason = why_not_free(
         gpu,
         listed,
         history.thresholds,
@@ -173,6 +181,9 @@ def not_free(history: History, gpu: Gpu, mig: MigInstance | None = None) -> NotF
         old=history.old(gpu) is not None,
         in_container=in_container(history),
     )
+    if reason is None and (sentence := undated_xid(gpu)) is not None:
+        return NotFree("health", sentence)
+    return reason
 
 
 def working(history: History, gpu: Gpu) -> Finding:

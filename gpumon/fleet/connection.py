@@ -16,6 +16,7 @@ from gpumon.fleet.nvidia_smi import LEAST_INTERVAL, SmiReader
 from gpumon.fleet.remote_clock import RemoteClock
 from gpumon.fleet.ssh import SMI_MARK, STREAM_MARK, client_fault, ending
 from gpumon.fleet.ssh_process import SshProcess
+from gpumon.model.bounds import plausible
 from gpumon.stream import StreamError, StreamReader
 from gpumon.text.formatting import printable
 
@@ -239,6 +240,7 @@ class HostConnection:
     ) -> None:
         self._sampled = True
         before, wall = self.state, time.time()
+        snapshot = plausible(snapshot)
         trouble = snapshot.trouble
         self._trouble = "" if trouble is None else printable(trouble.sentence).rstrip(".")
         sentence = self._trouble or sentence

@@ -2,9 +2,11 @@
 
 A small shell loop there writes one block of lines for each sample::
 
+    #fields timestamp,index,uuid,name,memory.used,…
     #gpus
     timestamp, index, uuid, name, memory.used [MiB], …
     2026/11/23 09:00:00.123, 0, GPU-…, NVIDIA H100 80GB HBM3, 1024, …
+    #errors
     #processes
     GPU-…, 4711, 1018, /usr/bin/python3
     #owners
@@ -24,17 +26,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from gpumon.fleet.smi_gpus import SmiGpus
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import GpuStatus, Host, Snapshot, Trouble, Unknown
-from gpumon.recording.csv.gpus import GpuReader
-from gpumon.recording.csv.headings import as_header
+from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.stream import StreamError
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from gpumon.model.snapshot import Gpu
 
 LEAST_INTERVAL = 2
 """Seconds between samples: each one runs two programs there, which open the driver."""
@@ -46,15 +45,15 @@ _FIELDS = (
     *("pstate", "fan.speed", "clocks_throttle_reasons.active", "ecc.mode.current"),
     *("mig.mode.current", "compute_mode", "persistence_mode"),
 )
-_OLD_FIELDS = _FIELDS[:12]
-"""Those that every driver has: one unknown field, and nvidia-smi answers nothing at all."""
 _MOST_BLOCK = 2**20
 """Bytes of a block: 64 GPUs and 4,000 processes have half of it."""
 _MOST_PROCESSES = 4096
-_MOST_GPUS = 1024
+_MOST_LINES = 1024
 _COMMAND_CHARACTERS = 4096
 _NAME_CHARACTERS = 256
-_SECTIONS = (b"#gpus", b"#processes", b"#owners")
+_INIT = 1
+_SECTIONS = (b"#gpus", b"#errors", b"#processes", b"#owners")
+_FIELDS_MARK = b"#fields "
 _TROUBLE_CHARACTERS = 200
 _ADVICE = "nvidia-smi on that machine says so; gpumon doctor there may say why."
 
@@ -62,16 +61,29 @@ _ADVICE = "nvidia-smi on that machine says so; gpumon doctor there may say why."
 def query_loop(interval: float) -> str:
     """The shell commands that write samples until their output is closed."""
     seconds = max(LEAST_INTERVAL, math.ceil(interval))
-    gpus = 'nvidia-smi --query-gpu="$F" --format=csv,nounits'
+    # On standard error apart: what a buffer holds back would be written into the middle of a row.
+    gpus = (
+        '$({ E=$(nvidia-smi --query-gpu="$F" --format=csv,nounits 2>&1 >&3); } 3>&1; '
+        "printf '\\n#errors\\n%s\\n' \"$E\")"
+    )
+    # An older nvidia-smi answers nothing but the name of the first field that it does not know.
+    unknown = (
+        "$(printf '%s\\n' \"$G\" | "
+        "sed -n 's/^Field \"\\([A-Za-z0-9_.]*\\)\" is not a valid field.*/\\1/p' | sed 1q)"
+    )
     apps = "gpu_uuid,pid,used_memory,process_name"
+    # A number that is no PID, and ps says nothing of all others.
+    pids = r"sed -n 's/^[^,]*, *\([1-9][0-9]\{0,8\}\) *,.*/\1/p'"
     ps = "ps -ww -o pid= -o uid= -o user:32= -o etimes= -o state= -o args="
     return (
-        f"F={','.join(_FIELDS)}; {gpus} >/dev/null 2>&1 || F={','.join(_OLD_FIELDS)}; "
-        'echo "#host $(uname -n)"; while :; do '
-        f'echo "#gpus"; {gpus} 2>&1; '
+        f"F={','.join(_FIELDS)}; "
+        'echo "#host $(uname -n)"; echo "#kernel $(uname -r)"; while :; do '
+        f"G={gpus}; B={unknown}; "
+        'N=$(echo ",$F," | sed "s/,$B,/,/;s/^,//;s/,$//"); [ "$N" = "$F" ] || { F=$N; continue; }; '
+        "echo \"#fields $F\"; echo '#gpus'; printf '%s\\n' \"$G\"; "
         f"P=$(nvidia-smi --query-compute-apps={apps} --format=csv,noheader,nounits 2>/dev/null); "
-        'echo "#processes"; echo "$P"; echo "#owners"; '
-        "L=$(echo \"$P\" | cut -d, -f2 | tr -cd '0-9\\n' | sort -un | tr '\\n' ','); "
+        "echo '#processes'; printf '%s\\n' \"$P\"; echo '#owners'; "
+        f"L=$(printf '%s\\n' \"$P\" | {pids} | sort -un | tr '\\n' ','); "
         f'L=${{L#,}}; [ -z "$L" ] || {ps} -p "${{L%,}}" 2>/dev/null; '
         f'echo "#end"; sleep {seconds}; done;'
     )
@@ -95,8 +107,9 @@ class SmiReader:
     def __init__(self, host: str) -> None:
         self._host = Host(host)
         self._rest = b""
-        self._header = b""
-        self._reader: GpuReader | None = None
+        self._fields = b""
+        self._in_wsl = False
+        self._gpus = SmiGpus()
 
     def feed(self, data: bytes) -> list[Snapshot]:
         """The snapshots of all blocks that these bytes complete, oldest first; often none.
@@ -113,12 +126,18 @@ class SmiReader:
 
     def _snapshot(self, block: bytes) -> Snapshot:
         now = time.time()
-        gpu_lines, process_lines, owner_lines = self._sections(block)
-        gpus, trouble = self._gpus(gpu_lines, now)
-        if trouble is not None:
+        gpu_lines, error_lines, process_lines, owner_lines = self._sections(block)
+        lines = [*gpu_lines[:_MOST_LINES], *error_lines[:_MOST_LINES]]
+        gpus, message = self._gpus.read(self._fields, lines, now)
+        if not gpus:
+            said = printable(message)[:_TROUBLE_CHARACTERS]
+            none = "nvidia-smi lists no GPU." if lines else "nvidia-smi wrote nothing."
+            trouble = Trouble(said or none, _ADVICE)
             return Snapshot(now, self._host, source="nvidia-smi", trouble=trouble)
+        self._host = replace(self._host, driver_version=self._gpus.driver_version)
         indices = {gpu.uuid: gpu.index for gpu in gpus}
-        processes = _processes(process_lines, _owners(owner_lines, now), indices)
+        owners = _owners(owner_lines, now)
+        processes = _processes(process_lines, owners, indices, in_wsl=self._in_wsl)
         return Snapshot(now, self._host, gpus, processes, now, source="nvidia-smi")
 
     def _sections(self, block: bytes) -> list[list[bytes]]:
@@ -131,28 +150,13 @@ class SmiReader:
             elif line.startswith(b"#host "):
                 name = line[6:].decode("utf-8", "replace").strip()[:_NAME_CHARACTERS]
                 self._host = replace(self._host, name=name or self._host.name)
+            elif line.startswith(b"#kernel "):
+                self._in_wsl = b"microsoft" in line.lower()
+            elif line.startswith(_FIELDS_MARK):
+                self._fields = line.removeprefix(_FIELDS_MARK)
             elif place is not None and line.strip():
                 found[place].append(line)
         return found
-
-    def _gpus(self, lines: Sequence[bytes], now: float) -> tuple[tuple[Gpu, ...], Trouble | None]:
-        if not lines:
-            return (), Trouble("nvidia-smi wrote nothing.", _ADVICE)
-        if self._reader is None or lines[0] != self._header:
-            header = as_header(lines[0], processes=False)
-            if header is None:
-                said = printable(lines[0].decode("utf-8", "replace").strip())
-                return (), Trouble(said[:_TROUBLE_CHARACTERS], _ADVICE)
-            self._reader, self._header = GpuReader(header, Unknown.NOT_SUPPORTED), lines[0]
-        if len(lines) == 1:
-            return (), Trouble("nvidia-smi lists no GPU.", _ADVICE)
-        rows, facts = self._reader.read(lines[1 : _MOST_GPUS + 1], now, now)
-        self._host = replace(self._host, driver_version=facts.driver_version)
-        return tuple(self._reader.gpu(row, listed=_answers(row.values)) for row in rows), None
-
-
-def _answers(values: dict[str, object]) -> bool:
-    return values["status"] is GpuStatus.OK
 
 
 def _owners(lines: Sequence[bytes], now: float) -> dict[int, _Owner]:
@@ -173,13 +177,16 @@ def _owners(lines: Sequence[bytes], now: float) -> dict[int, _Owner]:
 
 
 def _processes(
-    lines: Sequence[bytes], owners: dict[int, _Owner], indices: dict[str, int]
+    lines: Sequence[bytes], owners: dict[int, _Owner], indices: dict[str, int], *, in_wsl: bool
 ) -> tuple[GpuProcess, ...]:
     uses: dict[int, list[GpuUse]] = {}
     names: dict[int, str] = {}
     for pid, use, name in _uses(lines[:_MOST_PROCESSES], indices):
         uses.setdefault(pid, []).append(use)
         names[pid] = name
+    for pid, owner in list(owners.items()):
+        if (in_wsl or pid == _INIT) and not _is_same_process(names.get(pid, ""), owner):
+            del owners[pid]
     return tuple(
         _process(pid, tuple(of_it), names[pid], owners.get(pid)) for pid, of_it in uses.items()
     )
@@ -187,18 +194,17 @@ def _processes(
 
 def _uses(lines: Sequence[bytes], indices: dict[str, int]) -> Iterator[tuple[int, GpuUse, str]]:
     for line in lines:
-        cells = line.decode("utf-8", "surrogateescape").split(", ", 3)
-        pid = _number(cells[1]) if len(cells) == 4 else None
-        index = indices.get(cells[0].strip())
-        if pid is not None and index is not None:
-            size = _number(cells[2])
-            memory = None if size is None else size * 2**20
-            path = "" if cells[3].startswith("[") else cells[3].strip()
-            yield (
-                pid,
-                GpuUse(cells[0].strip(), index, memory_used=memory),
-                path.rpartition("/")[2][:_NAME_CHARACTERS],
-            )
+        cells = line.decode("utf-8", "surrogateescape").split(",", 3)
+        # The last cell of a line that was cut may lack its end.
+        pid = _number(cells[1]) if len(cells) > 2 else None
+        uuid = cells[0].strip()
+        if not pid or uuid not in indices:
+            continue
+        size = _number(cells[2]) if len(cells) == 4 else None
+        memory = None if size is None else size * 2**20
+        path = cells[3].strip() if len(cells) == 4 else ""
+        name = "" if path.startswith("[") else re.split(r"[/\\]", path)[-1][:_NAME_CHARACTERS]
+        yield pid, GpuUse(uuid, indices[uuid], memory_used=memory), name
 
 
 def _process(pid: int, uses: tuple[GpuUse, ...], name: str, owner: _Owner | None) -> GpuProcess:
@@ -215,6 +221,16 @@ def _process(pid: int, uses: tuple[GpuUse, ...], name: str, owner: _Owner | None
         state=owner.state,
         started_at=owner.started_at,
     )
+
+
+def _is_same_process(name: str, owner: _Owner) -> bool:
+    """Whether the process of a PID can be the one that the driver names.
+
+    Under WSL and in containers the driver may list PIDs of another namespace, where the same number
+    is another process; in the own one PID 1 never computes.
+    """
+    word = re.match(r"[A-Za-z]+", name)
+    return word is None or word[0].lower() in " ".join(owner.command).lower()
 
 
 def _number(cell: str) -> int | None:

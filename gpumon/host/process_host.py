@@ -10,7 +10,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from gpumon.model.process_states import ENDED
 from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
 
 if TYPE_CHECKING:
@@ -160,6 +162,7 @@ class Target(Struct, frozen=True):
         started_at: When it started.
         place: Where it runs.
         parent: PID of its parent at that time, if known.
+        ended: Whether it had ended, and only the driver still listed it.
     """
 
     id: ProcessId
@@ -171,12 +174,14 @@ class Target(Struct, frozen=True):
     started_at: float | None = None
     place: Place | None = None
     parent: int | None = None
+    ended: bool = False
 
 
 def target_of(process: GpuProcess) -> Target:
     """The target for a process on the screen."""
     parent = None if process.place is None else process.place.parent
-    return _target(process, process.uses, process.place, None if parent is None else parent.pid)
+    target = _target(process, process.uses, process.place, None if parent is None else parent.pid)
+    return replace(target, ended=True) if process.state == ENDED else target
 
 
 def target_of_kin(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.procfs import (
     START_STACK,
     START_TIME,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 COMMAND_BYTES = 4096
 """Bytes of a command line that are read; some have megabytes, but few exceed a page."""
+_NUMBER_BYTES = 32
 
 _OPEN_SHARE, _ENOUGH_FILES = 4, 1024
 """At most this share of the files that this program may open stays open here."""
@@ -236,6 +238,19 @@ class ProcessReader:
             del self._known[pid]
         for pid in [pid for pid in self._opened if pid not in pids]:
             self._close(pid)
+
+    def has_ended(self, pid: int) -> bool:
+        """Whether a process with this PID is gone.
+
+        False in a container, where the driver may list a process of another PID namespace, and for
+        a number that no process can have had here.
+        """
+        if not in_initial_pid_namespace(self._proc) or _exists(pid):
+            return False
+        try:
+            return pid <= int(read_once(f"{self._proc}/sys/kernel/pid_max", _NUMBER_BYTES))
+        except (OSError, ValueError):
+            return False
 
     def _read_opened(self, pid: int) -> tuple[bytes, int] | None:
         """Read ``/proc/PID/stat`` and the effective UID through open files."""

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from gpumon.host.process_host import Refusal, Refused
+from gpumon.model.process_states import ENDED, STATES
 from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
 
@@ -45,6 +46,11 @@ def reused(pid: int) -> Refused:
 def gone(pid: int, standing: ProcessStatus | None = None) -> Refused:
     """The process has ended."""
     return Refused(Refusal.GONE, f"{pid} had ended already{unreaped(standing)}")
+
+
+def still_listed(pid: int) -> Refused:
+    """The process had ended before anybody saw it."""
+    return Refused(Refusal.GONE, f"{pid} {STATES[ENDED].about}")
 
 
 def unreaped(standing: ProcessStatus | None) -> str:

@@ -255,6 +255,8 @@ def _refuse_protected(target: Target, readonly: bool, proc: str) -> None:
             f"{pid} cannot be compared with what you saw, for there is no {proc} here: "
             "look at it with ps, and use kill",
         )
+    if target.ended and target.id.start_time is None:
+        raise refusals.still_listed(pid)
     if target.id.start_time is None or not _shows_own_namespace(proc):
         raise Refused(
             Refusal.NOT_VISIBLE,

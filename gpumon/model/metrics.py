@@ -34,19 +34,21 @@ class Unit(Enum):
     """
 
     TEXT = ("text", "", "", 1)
-    NUMBER = ("number", "", "", 1, (0, 2**64))
+    NUMBER = ("number", "", "", 1, (0, 2**48))
     ENABLED = ("enabled or disabled", "enabled", "", 1)
     YES_NO = ("yes or no", "", "", 1)
     PSTATE = ("performance state", "", "", 1, (0, 15))
-    BITS = ("bits", "bits", "", 1)
+    BITS = ("bits", "bits", "", 1, (0, 2**31))
     BYTES = ("bytes", "bytes", "MiB", 2**20, (0, 2**50))
     PERCENT = ("percent", "percent", "%", 1, (0, 100))
     SHARE = ("percent with a fraction", "percent", "%", 1, (0, 100))
     CELSIUS = ("degrees Celsius", "celsius", "", 1, (-100, 300))
     WATTS = ("watts", "watts", "W", 1, (0, 10_000))
-    JOULES = ("joules", "joules", "J", 1, (0, 2**64))
-    MEGAHERTZ = ("megahertz", "mhz", "MHz", 1, (0, 100_000))
-    RPM = ("revolutions per minute", "", "RPM", 1, (0, 100_000))
+    # 10 kW for 30 years.
+    JOULES = ("joules", "joules", "J", 1, (0, 10**13))
+    # Below all bits of 16 set, which stand for an unknown value, as in the next one.
+    MEGAHERTZ = ("megahertz", "mhz", "MHz", 1, (0, 50_000))
+    RPM = ("revolutions per minute", "", "RPM", 1, (0, 50_000))
     BYTES_PER_SECOND = ("bytes per second", "bytes_per_second", "MiB/s", 2**20, (0, 2**50))
     SECONDS = ("seconds", "seconds", "s", 1)
     TIME = ("time", "unix_seconds", "", 1)
@@ -86,6 +88,7 @@ class Metric(Struct, frozen=True):
         dcgm: DCGM's name for it, or ``None``.
         about: The meaning, for users.
         highest: The highest possible value, if it differs from the unit's.
+        lowest: The lowest possible value, if it differs from the unit's.
         at_most: The field whose value this one never exceeds, or ``None``.
     """
 
@@ -98,12 +101,21 @@ class Metric(Struct, frozen=True):
     about: str
     highest: float | None = None
     at_most: str | None = None
+    lowest: float | None = None
 
     @property
     def possible(self) -> tuple[float, float]:
         """The lowest and the highest value that hardware can report."""
         lowest, highest = self.unit.possible
-        return lowest, highest if self.highest is None else self.highest
+        return (
+            lowest if self.lowest is None else self.lowest,
+            highest if self.highest is None else self.highest,
+        )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether its values are numbers within bounds."""
+        return self.unit.possible != (-math.inf, math.inf)
 
     @property
     def json_key(self) -> str:
@@ -122,7 +134,7 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("uuid", "UUID", _T, _STATIC, "uuid", None, "Unique ID of the GPU, which never changes. CUDA_VISIBLE_DEVICES accepts it."),
     Metric("name", "Name", _T, _STATIC, "name", None, "Product name."),
     Metric("pci_bus_id", "PCI bus id", _T, _STATIC, "pci.bus_id", None, "PCI domain, bus, device and function."),
-    Metric("minor_number", "Minor number", _N, _STATIC, None, None, "Number in the name of the device file; not the index."),
+    Metric("minor_number", "Minor number", _N, _STATIC, None, None, "Number in the name of the device file; not the index.", highest=2**20),
     Metric("architecture", "Architecture", _T, _STATIC, None, None, "Generation of the GPU."),
     Metric("compute_capability", "Compute capability", _T, _STATIC, "compute_cap", "DCGM_FI_DEV_CUDA_COMPUTE_CAPABILITY", "CUDA code that the GPU can run."),
     Metric("vbios_version", "VBIOS", _T, _STATIC, "vbios_version", "DCGM_FI_DEV_VBIOS_VERSION", "Version of the GPU's firmware."),
@@ -140,8 +152,8 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("utilization_decoder", "Decoder utilisation", _PCT, _SLOW, "utilization.decoder", "DCGM_FI_DEV_DEC_UTIL", "Utilization of the video decoder."),
     Metric("utilization_jpeg", "JPEG utilisation", _PCT, _SLOW, "utilization.jpeg", None, "Utilization of the JPEG decoder."),
     Metric("utilization_ofa", "OFA utilisation", _PCT, _SLOW, "utilization.ofa", None, "Utilization of the optical flow accelerator."),
-    Metric("temperature_gpu", "GPU temperature", Unit.CELSIUS, _FAST, "temperature.gpu", "DCGM_FI_DEV_GPU_TEMP", "Temperature of the GPU chip."),
-    Metric("temperature_memory", "Memory temperature", Unit.CELSIUS, _SLOW, "temperature.memory", "DCGM_FI_DEV_MEMORY_TEMP", "Temperature of the memory. Few GPUs report it."),
+    Metric("temperature_gpu", "GPU temperature", Unit.CELSIUS, _FAST, "temperature.gpu", "DCGM_FI_DEV_GPU_TEMP", "Temperature of the GPU chip.", lowest=0, highest=200),
+    Metric("temperature_memory", "Memory temperature", Unit.CELSIUS, _SLOW, "temperature.memory", "DCGM_FI_DEV_MEMORY_TEMP", "Temperature of the memory. Few GPUs report it.", lowest=0, highest=200),
     Metric("temperature_slowdown", "Slowdown temperature", Unit.CELSIUS, _STATIC, None, "DCGM_FI_DEV_SLOWDOWN_TEMP", "Temperature at which the GPU starts to slow down."),
     Metric("temperature_shutdown", "Shutdown temperature", Unit.CELSIUS, _STATIC, None, "DCGM_FI_DEV_SHUTDOWN_TEMP", "Temperature at which the GPU shuts down."),
     Metric("temperature_margin", "Temperature margin", Unit.CELSIUS, _SLOW, "temperature.gpu.tlimit", "DCGM_FI_DEV_GPU_TEMP_LIMIT", "Degrees until the GPU slows down."),
@@ -163,14 +175,14 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("pstate", "Performance state", Unit.PSTATE, _SLOW, "pstate", "DCGM_FI_DEV_PSTATE", "Performance state: P0 is the fastest, P15 the slowest."),
     Metric("clock_event_reasons", "Clock event reasons", Unit.BITS, _FAST, "clocks_event_reasons.active", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "Why the clocks are below their maximum. A software power cap under load is normal."),
     Metric("fan_speed", "Fan speed", _PCT, _SLOW, "fan.speed", "DCGM_FI_DEV_FAN_SPEED", "Requested fan speed, which can exceed 100. Passive GPUs have no fan.", highest=1000),
-    Metric("pcie_generation", "PCIe generation", _N, _SLOW, "pcie.link.gen.gpucurrent", "DCGM_FI_DEV_PCIE_LINK_GEN", "Current PCIe generation of the link. It drops while the GPU is idle, which is not a fault."),
-    Metric("pcie_generation_max", "PCIe generation, highest", _N, _STATIC, "pcie.link.gen.max", "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "Highest PCIe generation that GPU and slot support together."),
-    Metric("pcie_width", "PCIe width", _N, _SLOW, "pcie.link.width.current", "DCGM_FI_DEV_PCIE_LINK_WIDTH", "Current number of PCIe lanes."),
-    Metric("pcie_width_max", "PCIe width, highest", _N, _STATIC, "pcie.link.width.max", "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "Highest number of PCIe lanes that GPU and slot support together."),
+    Metric("pcie_generation", "PCIe generation", _N, _SLOW, "pcie.link.gen.gpucurrent", "DCGM_FI_DEV_PCIE_LINK_GEN", "Current PCIe generation of the link. It drops while the GPU is idle, which is not a fault.", highest=32),
+    Metric("pcie_generation_max", "PCIe generation, highest", _N, _STATIC, "pcie.link.gen.max", "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "Highest PCIe generation that GPU and slot support together.", highest=32),
+    Metric("pcie_width", "PCIe width", _N, _SLOW, "pcie.link.width.current", "DCGM_FI_DEV_PCIE_LINK_WIDTH", "Current number of PCIe lanes.", highest=32),
+    Metric("pcie_width_max", "PCIe width, highest", _N, _STATIC, "pcie.link.width.max", "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "Highest number of PCIe lanes that GPU and slot support together.", highest=32),
     Metric("pcie_rx", "PCIe receive", Unit.BYTES_PER_SECOND, _SLOW, None, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "PCIe traffic to the GPU, over 20 ms or since the last reading."),
     Metric("pcie_tx", "PCIe transmit", Unit.BYTES_PER_SECOND, _SLOW, None, "DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "PCIe traffic from the GPU, over 20 ms or since the last reading."),
-    Metric("nvlink_active", "NVLinks up", _N, _SLOW, None, None, "Number of NVLinks that are up."),
-    Metric("nvlink_count", "NVLinks", _N, _SLOW, None, None, "Number of NVLinks of the GPU."),
+    Metric("nvlink_active", "NVLinks up", _N, _SLOW, None, None, "Number of NVLinks that are up.", highest=1024),
+    Metric("nvlink_count", "NVLinks", _N, _SLOW, None, None, "Number of NVLinks of the GPU.", highest=1024),
     Metric("nvlink_rx", "NVLink receive", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic received over all NVLinks since the last reading."),
     Metric("nvlink_tx", "NVLink transmit", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic sent over all NVLinks since the last reading."),
     Metric("nvlink_errors", "NVLink errors", _N, _SLOW, None, None, "Replays of packets and recoveries of links over all NVLinks since the driver was loaded. A healthy link has none."),
@@ -179,12 +191,12 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("ecc_uncorrected_volatile", "ECC uncorrected", _N, _SLOW, "ecc.errors.uncorrected.volatile.total", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Memory errors that could not be corrected since the driver was loaded."),
     Metric("ecc_corrected_aggregate", "ECC corrected, ever", _N, _SLOW, "ecc.errors.corrected.aggregate.total", "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", "Memory errors that were corrected during the GPU's lifetime."),
     Metric("ecc_uncorrected_aggregate", "ECC uncorrected, ever", _N, _SLOW, "ecc.errors.uncorrected.aggregate.total", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "Memory errors that could not be corrected during the GPU's lifetime."),
-    Metric("remapped_rows_correctable", "Rows remapped, correctable", _N, _SLOW, "remapped_rows.correctable", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "Memory rows replaced after corrected errors (Ampere and later)."),
-    Metric("remapped_rows_uncorrectable", "Rows remapped, uncorrectable", _N, _SLOW, "remapped_rows.uncorrectable", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "Memory rows replaced after uncorrected errors (Ampere and later)."),
+    Metric("remapped_rows_correctable", "Rows remapped, correctable", _N, _SLOW, "remapped_rows.correctable", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "Memory rows replaced after corrected errors (Ampere and later).", highest=2**20),
+    Metric("remapped_rows_uncorrectable", "Rows remapped, uncorrectable", _N, _SLOW, "remapped_rows.uncorrectable", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "Memory rows replaced after uncorrected errors (Ampere and later).", highest=2**20),
     Metric("remapped_rows_pending", "Row remap pending", Unit.YES_NO, _SLOW, "remapped_rows.pending", "DCGM_FI_DEV_ROW_REMAP_PENDING", "Whether a memory row will be replaced at the next reset of the GPU."),
     Metric("remapped_rows_failure", "Row remap failure", Unit.YES_NO, _SLOW, "remapped_rows.failure", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "Whether a memory row could not be replaced: the GPU should be returned."),
-    Metric("retired_pages_single_bit", "Pages retired, single bit", _N, _SLOW, "retired_pages.single_bit_ecc.count", "DCGM_FI_DEV_RETIRED_SBE", "Memory pages retired after repeated corrected errors (before Ampere)."),
-    Metric("retired_pages_double_bit", "Pages retired, double bit", _N, _SLOW, "retired_pages.double_bit.count", "DCGM_FI_DEV_RETIRED_DBE", "Memory pages retired after an uncorrected error (before Ampere)."),
+    Metric("retired_pages_single_bit", "Pages retired, single bit", _N, _SLOW, "retired_pages.single_bit_ecc.count", "DCGM_FI_DEV_RETIRED_SBE", "Memory pages retired after repeated corrected errors (before Ampere).", highest=2**20),
+    Metric("retired_pages_double_bit", "Pages retired, double bit", _N, _SLOW, "retired_pages.double_bit.count", "DCGM_FI_DEV_RETIRED_DBE", "Memory pages retired after an uncorrected error (before Ampere).", highest=2**20),
     Metric("retired_pages_pending", "Page retirement pending", Unit.YES_NO, _SLOW, "retired_pages.pending", "DCGM_FI_DEV_RETIRED_PENDING", "Whether a memory page will be retired at the next reset of the GPU."),
     Metric("recovery_action", "Recovery action", _T, _SLOW, "gpu_recovery_action", None, "Action that the driver recommends to recover the GPU."),
     Metric("xid", "Last XID", _N, _FAST, None, "DCGM_FI_DEV_XID_ERRORS", "Error code of the last critical error that the driver reported since gpumon started, or since the machine started where the kernel log may be read."),
@@ -201,7 +213,7 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("fp32_active", "FP32 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "Share of cycles in which the FP32 units worked, mean of all SMs. The tensor cores do not count."),
     Metric("fp16_active", "FP16 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", "Share of cycles in which the FP16 units worked, mean of all SMs. The tensor cores do not count."),
     Metric("dram_active", "DRAM active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_DRAM_ACTIVE", "Share of cycles in which data moved to or from GPU memory. About 80 is the most in practice. It does not tell how full the memory is."),
-    Metric("temperature_hotspot", "Hotspot temperature", Unit.CELSIUS, _FAST, None, None, "Temperature of the hottest place of the chip, which AMD calls junction. The other temperature is that of its edge."),
+    Metric("temperature_hotspot", "Hotspot temperature", Unit.CELSIUS, _FAST, None, None, "Temperature of the hottest place of the chip, which AMD calls junction. The other temperature is that of its edge.", lowest=0, highest=200),
     Metric("fan_rpm", "Fan speed, measured", Unit.RPM, _SLOW, None, None, "Measured speed of the fan, of several the fastest."),
 )
 # fmt: on

@@ -48,7 +48,7 @@ STATES = {
             halted=True,
         ),
         ProcessState(
-            ENDED, "ended(still listed)", "ended, and the driver still lists it", halted=True
+            ENDED, "ended(still listed)", "has ended; the driver still lists it", halted=True
         ),
     )
 }

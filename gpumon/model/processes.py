@@ -136,13 +136,13 @@ class GpuProcess(Struct, frozen=True, gc=False):
             of MPS that also computes directly: nvidia-smi's letters.
         uses: One entry per GPU and instance, in GPU order, at least one.
         visible: False when the host does not show such a process here (another PID name space,
-            a hidden ``/proc``); then only ``uses`` is known.
+            a hidden ``/proc``), or it ended before gpumon saw it; then only ``uses`` is known.
         user: Name of the owner, or the number as text where it has no name.
         uid: The owner's number.
         name: The kernel's short name of it (``comm``).
         command: Its unmodified argument vector: not safe to print, see ``gpumon.text.formatting``.
-        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``process_states.ENDED`` if gpumon saw
-            it exit but the driver still lists it.
+        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``process_states.ENDED`` if it
+            has ended but the driver still lists it.
         cpu_percent: Percent of one core since the last reading; may exceed 100.
         rss: Resident bytes of host memory.
         started_at: When it started.

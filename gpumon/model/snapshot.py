@@ -37,6 +37,8 @@ class Unknown(str, Enum):
     """It was not recorded, or was unknown then."""
     NOT_EXPORTED = "not exported"
     """The exporter that Prometheus asks does not tell it."""
+    IMPOSSIBLE = "impossible value"
+    """No hardware has the value that was reported, such as more memory in use than there is."""
     NOT_READ = "not read yet"
     """It will be read soon, or it is a rate, which needs two readings."""
 

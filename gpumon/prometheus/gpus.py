@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gpumon.findings.finding import USUAL_SEVERITY, FindingKind
+from gpumon.model.bounds import plausible_gpus
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
     Gpu,
@@ -17,6 +18,7 @@ from gpumon.model.snapshot import (
     Trouble,
     Unknown,
 )
+from gpumon.sources.maker_words import error_code
 from gpumon.stream import GpuState
 
 if TYPE_CHECKING:
@@ -56,10 +58,11 @@ def snapshot(name: str, reading: HostReading, time: float, *, whole: bool) -> Sn
     """
     if reading.is_driver_up is False and not reading.gpus:
         return Snapshot(time, Host(name), source=SOURCE, trouble=_DRIVER_DOWN)
+    gpus = [_gpu(uuid, index, gpu, time, whole=whole) for index, uuid, gpu in _order(reading)]
     return Snapshot(
         time,
         Host(name, driver_version=_driver_version(reading)),
-        tuple([_gpu(uuid, index, gpu, time, whole=whole) for index, uuid, gpu in _order(reading)]),
+        plausible_gpus(tuple(gpus)),
         source=SOURCE,
     )
 
@@ -103,8 +106,8 @@ def _gpu(uuid: str, index: int, reading: GpuReading, time: float, *, whole: bool
     known |= _memory(reading)
     known["name"] = (labels.modelName or labels.name)[:_TEXT_CHARACTERS] or None
     known["pci_bus_id"] = labels.pci_bus_id[:_TEXT_CHARACTERS] or None
-    if "xid" in known:
-        known["xid_at"] = reading.xids.get(known["xid"])
+    if (xid := _xid(reading)) is not None:
+        known["xid"], known["xid_at"] = xid, reading.xids.get(xid)
     mig = _mig(uuid, reading)
     if mig:
         known["mig_mode"] = True
@@ -124,6 +127,13 @@ def _gpu(uuid: str, index: int, reading: GpuReading, time: float, *, whole: bool
     )
 
 
+def _xid(reading: GpuReading) -> int | None:
+    """The last XID; in MIG mode the gravest, as dcgm-exporter writes one for each instance."""
+    found = [part.value("xid") for part in (reading, *reading.mig.values())]
+    numbers = [int(value) for value in found if value is not None]
+    return min(numbers, key=lambda number: error_code(number).passing, default=None)
+
+
 def _memory(reading: GpuReading) -> dict[str, int]:
     """The sizes of a GPU's memory. dcgm-exporter's own list has no total: it is the sum."""
     names = ("memory_total", "memory_used", "memory_free", "memory_reserved")
@@ -133,14 +143,10 @@ def _memory(reading: GpuReading) -> dict[str, int]:
     if total is None and used is not None and free is not None:
         total = used + free + (reserved or 0)
     elif free is None and total is not None and used is not None:
-        free = max(0, total - used - (reserved or 0))
+        # More in use than there is: what is free is unknown too.
+        free = None if used > total else max(0, total - used - (reserved or 0))
     sizes = (total, used, free, reserved)
-    # A part that is larger than the whole is corrupt.
-    return {
-        name: size
-        for name, size in zip(names, sizes, strict=True)
-        if size is not None and (total is None or size <= total)
-    }
+    return {name: size for name, size in zip(names, sizes, strict=True) if size is not None}
 
 
 def _mig(uuid: str, reading: GpuReading) -> tuple[MigInstance, ...]:

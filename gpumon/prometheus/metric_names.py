@@ -49,14 +49,11 @@ class ExportedField(NamedTuple):
     convert: Callable[[float], float]
 
     def read(self, text: str) -> float | bool | None:
-        """The value in the model's unit; ``None`` for a blank and for what cannot be."""
+        """The value in the model's unit; ``None`` for a blank and for what is no number."""
         value = number(text)
         if value is None or is_blank(value):
             return None
         value = self.convert(value)
-        lowest, highest = self.metric.possible
-        if not lowest <= value <= highest:
-            return None
         if self.metric.unit in _YES_NO_UNITS:
             return value != 0
         if self.metric.field == "xid" and value == 0:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.export.as_prometheus import DRIVER_UP, STATE, STATUS, XID_LAST_SEEN
 from gpumon.fleet.fleet import Owner
+from gpumon.model.metrics import GPU_METRIC
 from gpumon.prometheus.metric_names import (
     FIELDS,
     SMI_INFO,
@@ -40,6 +41,7 @@ class GpuReading:
     Attributes:
         labels: Those of its newest series with the product name.
         labels_at: The time of that series.
+        holders: The pods and jobs that have it, by the series of that time: several share it.
         values: Values by field of the model, in its units, with the time of each.
         mig: Its MIG instances, by the number of the GPU instance.
         status: The exporter's word for its status; empty if it tells none.
@@ -47,11 +49,12 @@ class GpuReading:
         xids: When each XID was last seen.
     """
 
-    __slots__ = ("labels", "labels_at", "mig", "state", "status", "values", "xids")
+    __slots__ = ("holders", "labels", "labels_at", "mig", "state", "status", "values", "xids")
 
     def __init__(self) -> None:
         self.labels = _NO_LABELS
         self.labels_at = 0.0
+        self.holders: set[str] = set()
         self.values: dict[str, tuple[float | bool | None, float]] = {}
         self.mig: dict[str, GpuReading] = {}
         self.status = ("", 0.0)
@@ -115,16 +118,25 @@ class HostReading:
         return tuple(sorted(found, key=lambda one: (-(one.memory or 0), one.user))[:MOST_OWNERS])
 
     def _holders(self) -> list[Owner]:
-        """The pods and jobs that have GPUs."""
+        """The pods and jobs that have GPUs. How much each holds of a shared one is unknown."""
         held: dict[str, list[float | None]] = {}
         for gpu in self.gpus.values():
             for part in (gpu, *gpu.mig.values()):
-                if name := holder(part.labels):
-                    held.setdefault(name, []).append(part.value("memory_used"))
+                size = _used(part) if len(part.holders) == 1 else None
+                for name in part.holders:
+                    held.setdefault(name, []).append(size)
         return [
             Owner(name, len(sizes), None if None in sizes else _whole(sum(map(float, sizes))))  # type: ignore[arg-type]  # none is None here
             for name, sizes in held.items()
         ]
+
+
+def _used(part: GpuReading) -> float | bool | None:
+    """The used memory; ``None`` if it cannot be."""
+    used, total = part.value("memory_used"), part.value("memory_total")
+    if used is None or not 0 <= used <= (total or GPU_METRIC["memory_used"].possible[1]):
+        return None
+    return used
 
 
 def holder(labels: Labels) -> str:
@@ -154,7 +166,7 @@ def _shown(text: str) -> str:
 
 def complete(gpu: GpuReading, rare: GpuReading) -> None:
     """Add what is read rarely to a newer reading: labels, the index and the size of the memory."""
-    gpu.labels = rare.labels
+    gpu.labels, gpu.holders = rare.labels, rare.holders
     used, free = rare.value("memory_used"), rare.value("memory_free")
     total, reserved = rare.value("memory_total"), rare.value("memory_reserved")
     if total is None and used is not None and free is not None:
@@ -225,7 +237,11 @@ class Readings:
 
 def _put_gpu(gpu: GpuReading, labels: Labels, time: float, text: str) -> None:
     if (labels.modelName or labels.name) and time >= gpu.labels_at:
+        if time > gpu.labels_at:
+            gpu.holders = set()
         gpu.labels, gpu.labels_at = labels, time
+        if (name := holder(labels)) and len(gpu.holders) < MOST_OWNERS:
+            gpu.holders.add(name)
     if labels.metric == STATUS:
         if time >= gpu.status[1]:
             gpu.status = labels.status, time

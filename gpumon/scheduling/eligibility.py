@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.availability.rule import FRESH_SECONDS, listed_on, why_not_free
+from gpumon.findings.errors import undated_xid
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import MAKERS, Maker, maker_of
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
@@ -325,6 +326,8 @@ class _Evaluation:
     def _unreadable_reasons(self) -> Iterator[tuple[str, str]]:
         if self._gpu.status in _GONE:
             yield "status", _GONE[self._gpu.status]
+        if (xid := undated_xid(self._gpu)) is not None:
+            yield "health", xid
         for _, known, sentence in self._mismatches():
             if not known:
                 yield "unknown", sentence

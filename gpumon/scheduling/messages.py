@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.model.process_states import ENDED
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def holders_named(
 
 def name_of(process: GpuProcess) -> str:
     """The name of a process for the user: ``ann's python (4711)``."""
-    name = printable(process.name or "a process")
+    unseen = "a process that has ended" if process.state == ENDED else "a process"
+    name = printable(process.name or unseen)
     whose = "" if process.user is None else f"{printable(process.user)}'s "
     return f"{whose}{name} ({process.id.pid})"

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from gpumon.host.machine import MachineFacts, MachineReader
 from gpumon.host.processes import ProcessReader
+from gpumon.model.bounds import plausible_gpus, plausible_processes
+from gpumon.model.process_states import ENDED
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
 from gpumon.system.clock import SystemClock
@@ -45,6 +47,10 @@ class ReadsProcesses(Protocol):
 
     def keep_only(self, pids: Collection[int]) -> None:
         """Forget all other processes."""
+        ...
+
+    def has_ended(self, pid: int) -> bool:
+        """Whether there is no process with this PID."""
         ...
 
 
@@ -123,7 +129,8 @@ class Sampler:
             if listed is None:
                 self._forget()
             else:
-                self._processes = self._join(listed, now, reading.driver)
+                joined = self._join(listed, now, reading.driver)
+                self._processes = plausible_processes(joined, reading.gpus)
                 self._facts = self._machine.read()
                 self._describe(reading.driver)
             self._listed = listed
@@ -132,13 +139,15 @@ class Sampler:
         return Snapshot(
             time=reading.time,
             host=self._host,
-            gpus=tuple(
-                [
-                    self._with_host_memory(gpu)
-                    if gpu.memory_unified and gpu.memory_total is None
-                    else gpu
-                    for gpu in reading.gpus
-                ]
+            gpus=plausible_gpus(
+                tuple(
+                    [
+                        self._with_host_memory(gpu)
+                        if gpu.memory_unified and gpu.memory_total is None
+                        else gpu
+                        for gpu in reading.gpus
+                    ]
+                )
             ),
             processes=self._processes,
             processes_at=reading.listed_at,
@@ -206,15 +215,25 @@ class Sampler:
         for pid, one in listed.items():
             facts = self._reader.read(pid, now) if driver.pids_are_ours else None
             known, process = before.get(pid, (None, None))
-            if process is None or known is not facts or (process.type, process.uses) != one:
-                process = _process(pid, facts, one)
+            state = None if facts is None else facts.state
+            if facts is None and driver.pids_are_ours and self._reader.has_ended(pid):
+                state = ENDED
+            if (
+                process is None
+                or known is not facts
+                or (process.type, process.uses, process.state) != (*one, state)
+            ):
+                process = _process(pid, facts, one, state)
             self._made[pid] = facts, process
         return tuple([process for _, process in self._made.values()])
 
 
-def _process(pid: int, facts: ProcessFacts | None, listed: ListedProcess) -> GpuProcess:
+def _process(
+    pid: int, facts: ProcessFacts | None, listed: ListedProcess, state: str | None
+) -> GpuProcess:
     if facts is None:
-        return GpuProcess(ProcessId(pid, None), listed.type, listed.uses, visible=False)
+        nobody = ProcessId(pid, None)
+        return GpuProcess(nobody, listed.type, listed.uses, visible=False, state=state)
     return GpuProcess(
         facts.id,
         listed.type,
@@ -223,7 +242,7 @@ def _process(pid: int, facts: ProcessFacts | None, listed: ListedProcess) -> Gpu
         uid=facts.uid,
         name=facts.name,
         command=facts.command,
-        state=facts.state,
+        state=state,
         cpu_percent=facts.cpu_percent,
         rss=facts.rss,
         started_at=facts.started_at,

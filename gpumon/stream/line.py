@@ -13,7 +13,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 from msgspec.json import Decoder
 from msgspec.structs import fields
 
-from gpumon.export.as_json import identity_keys, json_keys
+from gpumon.export.as_json import identity_keys, json_key, json_keys
+from gpumon.model.metrics import GPU_METRIC
 from gpumon.model.processes import HolderScan, Place
 from gpumon.model.snapshot import Host, OwnCost, Trouble
 from gpumon.stream.sample import MOST, MOST_EVENTS, Heartbeat
@@ -34,6 +35,7 @@ from gpumon.stream.tables import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_TIME = "_unix_seconds"
 _MOST_PARTS = 2**16
 """Items of a list within a cell, such as the arguments of a command line."""
 
@@ -45,7 +47,10 @@ def _either(*types: Any) -> Any:
 def _json_type(field: str, type_: Any) -> Any:
     """The type in JSON of a field of the model."""
     if type_ in (int, float):
+        # Impossible values of a GPU become unknown, as those of GPUs here.
         low, high = bounds(field)
+        if field in GPU_METRIC and field != "index" and not json_key(field).endswith(_TIME):
+            low, high = -MOST, MOST
         return Annotated[type_, Meta(ge=low, le=high)]
     if isinstance(type_, type) and issubclass(type_, Enum):
         # Newer versions may have more words.

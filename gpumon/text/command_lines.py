@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from gpumon.model.process_states import ENDED, STATES
 from gpumon.text.formatting import CACHED_CHARACTERS, ELLIPSIS, UNKNOWN, cell_width, fit, printable
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ _WORDS_KEPT = 8
 def command_line(process: GpuProcess) -> str:
     """The command of a process: the program without its directory, then its arguments."""
     if not process.visible:
-        return "(not visible here)"
+        ended = process.state == ENDED
+        return f"({STATES[ENDED].about})" if ended else "(not visible here)"
     if not process.command:
         return printable(f"[{process.name}]" if process.name else UNKNOWN)
     return " ".join(_words(process.command))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.fleet.fleet import HostOrigin, HostStatus, Owner
+from gpumon.fleet.summary import HostJudge
 from gpumon.host.process_host import Refused, Target
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import Unknown
@@ -256,7 +259,10 @@ def test_all_hosts_are_down(site: Site) -> None:
 
 
 def test_who_has_the_gpus(site: Site) -> None:
-    """Pods by either label and jobs; never the exporter's own pod."""
+    """Pods by either label and jobs; never the exporter's own pod.
+
+    What each of several holds on one GPU is unknown, except in instances of it.
+    """
     own = ',pod="metrics-x7",namespace="monitoring",container="nvidia-dcgm-exporter"'
     workload = f'{own},exported_pod="train-0",exported_namespace="ml",exported_container="main"'
     honored = ',pod="infer-1",namespace="ml",container="main"'
@@ -265,17 +271,60 @@ def test_who_has_the_gpus(site: Site) -> None:
         "b": page("b", gpus=1, more=honored),
         "c": page("c", gpus=1, more=own),
         "d": page("d", gpus=1, more=',hpc_job="88123"'),
+        "e": "".join(page("e", gpus=1, more=_pod(name)) for name in ("one", "two")),
+        "f": page("f", gpus=1, more=',hpc_job="7"') + page("f", gpus=2, more=',hpc_job="8"'),
+        "g": "".join(
+            page("g", gpus=1, more=f'{_pod(name)},GPU_I_ID="{number}",GPU_I_PROFILE="1g.10gb"')
+            for name, number in (("one", 7), ("two", 8))
+        ),
     }
-    site.scrape(a="dcgm", b="dcgm", c="dcgm", d="dcgm")
+    site.scrape(**dict.fromkeys("abcdefg", "dcgm"))
     fleet = site.open()
-    wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 4, "four hosts")
+    wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 7, "seven hosts")
     owners = {host.name: host.owners for host in fleet.latest().hosts}
     assert owners == {
         "a": (Owner("ml/train-0", 2, 82000 * MIB),),
         "b": (Owner("ml/infer-1", 1, 41000 * MIB),),
         "c": (),
         "d": (Owner("slurm 88123", 1, 41000 * MIB),),
+        "e": (Owner("ml/one", 1, None), Owner("ml/two", 1, None)),
+        "f": (Owner("slurm 7", 1, None), Owner("slurm 8", 2, None)),
+        "g": (Owner("ml/one", 1, 41000 * MIB), Owner("ml/two", 1, 41000 * MIB)),
     }
+
+
+def _pod(name: str) -> str:
+    return f',pod="{name}",namespace="ml",container="main"'
+
+
+_UNSOUND = (48, 62, 79, 94, 95, 109, 119, 154, 999)
+_SOUND = (0, 8, 13, 31, 43, 45, 63, 69)
+
+
+def test_a_gpu_that_needs_a_reset_is_not_handed_out(site: Site) -> None:
+    """Metrics have the last XID until the GPU is reset, and do not have its time."""
+    empty = {"DCGM_FI_DEV_GPU_UTIL": 0.0, "DCGM_FI_DEV_FB_USED": 4.0, "DCGM_FI_DEV_FB_FREE": 8e4}
+    xids = (*_UNSOUND, *_SOUND)
+    series = page("a", empty, gpus=len(xids) + 1)
+    for gpu, xid in enumerate(xids):
+        labels = f'gpu="{gpu}",UUID="{uuid("a", gpu)}",modelName="H100",Hostname="a"'
+        series += f"DCGM_FI_DEV_XID_ERRORS{{{labels}}} {xid}\n"
+    # In MIG mode the series is that of an instance.
+    labels = f'gpu="{len(xids)}",UUID="{uuid("a", len(xids))}",modelName="H100",Hostname="a"'
+    series += f'DCGM_FI_DEV_XID_ERRORS{{{labels},GPU_I_ID="7"}} 79\n'
+    site.pages = {"a": series}
+    site.scrape(a="dcgm")
+    fleet = site.open()
+    host = wait_for_host(fleet, "a", is_live, "live")
+    free = {gpu.index for gpu in HostJudge(0).judge(host).gpus if gpu.free}
+    sound = set(range(len(_UNSOUND), len(xids)))
+    assert free == sound
+    selecting = [sys.executable, "-m", "gpumon", "select", "--prometheus", site.prometheus.url]
+    for more in ([], ["--free", "1G"]):
+        arguments = [*selecting, "--verbose", "-n", str(len(sound) + 1), *more]
+        told = subprocess.run(arguments, capture_output=True, text=True, check=False).stderr
+        assert "XID 79, when is not known: the GPU fell off the bus" in told
+        assert f"only {len(sound)} GPUs fit" in told
 
 
 def test_mig_instances(site: Site) -> None:

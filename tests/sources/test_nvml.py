@@ -155,13 +155,27 @@ FLAGS = {
 }
 
 
-def distinct(make: Callable[..., Model], first: int) -> Model:
-    """A card no two of whose numbers are alike, so that none is taken for another."""
+SMALL = ("pstate", "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
+"""Metrics whose values are low."""
+
+
+def distinct(make: Callable[..., Model], first: int, low: int) -> Model:
+    """A card no two of whose numbers are alike, so that none is taken for another.
+
+    Args:
+        make: Makes the card.
+        first: The first number.
+        low: The first number of those that are low.
+    """
     numbers = [metric for metric, value in make().numbers.items() if value is not None]
     told = {metric for metric, _ in AS_THE_DRIVER_SAYS.values()} - FLAGS
     changes = {metric: first + place for place, metric in enumerate(numbers) if metric in told}
+    small = {metric: low + place for place, metric in enumerate(SMALL) if metric in changes}
+    # More than any part of it.
+    totals = {metric: 10**9 * first + len(metric) for metric in ("memory_total", "bar1_total")}
+    changes |= {**small, **{metric: size for metric, size in totals.items() if metric in changes}}
     if "nvlink_count" in changes:
-        changes["nvlink_count"] = 5
+        changes["nvlink_count"] = 12
     return make(**changes, **{flag: 1 for flag in FLAGS - {"mig_mode"} if flag in numbers})
 
 
@@ -172,7 +186,7 @@ def test_every_metric_of_the_table_is_read() -> None:
 
 @pytest.mark.parametrize("make", [h100, a100, b200, v100, rtx4090])
 def test_every_number_is_the_drivers(furnish: Furnish, make: Callable[..., Model]) -> None:
-    room = furnish(distinct(make, 20), distinct(make, 200))
+    room = furnish(distinct(make, 20, 1), distinct(make, 31, 7))
     room.open()
     for card, gpu in zip(room.driver.cards, room.sample().gpus, strict=True):
         for field, (metric, unit) in AS_THE_DRIVER_SAYS.items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.model.snapshot import Unknown
 from gpumon.recording.csv.nvidia_smi import unknown_word
-from gpumon.recording.csv.parsers import parse_time
+from gpumon.recording.csv.parsers import ImpossibleValueError, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +54,10 @@ class Cells(dict[str, object]):
         if text:
             try:
                 value = self._read(text)
-            except (ValueError, OverflowError, OSError):
+            except (ValueError, OverflowError, OSError) as error:
                 value = unknown_word(text)
+                if isinstance(error, ImpossibleValueError) and self._damaged is None:
+                    value = Unknown.IMPOSSIBLE
                 # nvidia-smi has more bracketed words than this table.
                 if value is None and not text.strip().startswith("[") and not text.isspace():
                     value = self._damaged

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.model.bounds import MOST_ENGINES
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, PROCESS_METRIC, Metric, Unit
 from gpumon.model.processes import GpuProcess, GpuUse, Place
 from gpumon.model.snapshot import Gpu, Host
@@ -310,7 +311,7 @@ _FIRST = (
 )
 _LATER = tuple(field for fields in _ADDED.values() for field in fields)
 # A process may use several engines and many cores.
-_ENGINES, _CORES = (0, 1000), (0, 100 * 2**20)
+_ENGINES, _CORES = (0, MOST_ENGINES), (0, 100 * 2**20)
 # Less than 0 if the clock was set back between the reading and the sample.
 _AGES = (-LATEST, LATEST)
 

@@ -157,6 +157,7 @@ class GpuReader:
             value, most = values.get(field), values.get(whole)
             if value is not None and most is not None and value > most:
                 values[field] = None
+                told = (*told, (field, Unknown.IMPOSSIBLE))
         missing = tuple(
             [
                 field

@@ -30,6 +30,7 @@ UNKNOWN_WORDS: dict[str, Unknown] = {
     "not supported": Unknown.NOT_SUPPORTED,
     "not available": Unknown.NOT_SUPPORTED,
     "unknown error": Unknown.NO_ANSWER,
+    "err!": Unknown.NO_ANSWER,
     "insufficient permissions": Unknown.NO_PERMISSION,
     "gpu requires reset": Unknown.GPU_LOST,
     "gpu is lost": Unknown.GPU_LOST,

@@ -29,6 +29,10 @@ _LARGEST = 2**64
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
+class ImpossibleValueError(ValueError):
+    """No hardware has this value."""
+
+
 def parse_time(text: str) -> float:
     """Seconds since the epoch from ``2026-07-01T14:03:27.512+02:00`` or nvidia-smi's format.
 
@@ -76,7 +80,7 @@ def parser(unit: Unit, possible: tuple[float, float], *, real: bool) -> Callable
         value = number(text)
         # False for NaN too.
         if not lowest <= value <= highest:
-            raise ValueError(text)
+            raise ImpossibleValueError(text)
         return value
 
     return parse
@@ -91,8 +95,8 @@ def _flag(text: str) -> bool:
 
 def _bits(text: str) -> int:
     bits = int(text, 16)
-    if not 0 <= bits < _LARGEST:
-        raise ValueError(text)
+    if not 0 <= bits <= Unit.BITS.possible[1]:
+        raise ImpossibleValueError(text)
     return bits
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from gpumon.availability.rule import Listed
-from gpumon.model.process_states import UNINTERRUPTIBLE
+from gpumon.model.process_states import ENDED, UNINTERRUPTIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,9 +20,9 @@ class Holding(Listed, frozen=True):
     """What the processes hold of one GPU.
 
     Attributes:
-        hidden: Number of processes not visible to this host.
+        hidden: Number of processes not visible to this host that may run.
         owners: Users of the computing processes, largest holder first; ``None`` stands for the
-            unknown owners of hidden processes.
+            unknown owners of hidden processes, and of those that ended unseen.
         owner_since: When the first computing process of the first owner was first seen on a GPU.
         cpu_percent: CPU use of the busiest computing process, percent of one core; ``None`` if no
             use is known.
@@ -121,7 +121,7 @@ def _holding_of(
     cpu: float | None = None
     known = True
     for process, first, memory in here:
-        hidden += not process.visible
+        hidden += not process.visible and process.state != ENDED
         if memory is None:
             known = False
         else:

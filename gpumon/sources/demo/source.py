@@ -289,6 +289,10 @@ class _DemoProcesses:
     def keep_only(self, pids: Collection[int]) -> None:
         """Nothing is kept."""
 
+    def has_ended(self, pid: int) -> bool:  # noqa: ARG002 - as above
+        """See ``ProcessReader.has_ended``: those that are not visible run elsewhere."""
+        return False
+
 
 class DemoSource(Sampler):
     """The demo as a ``Source``: the story begins when it is made. See ``DemoBackend``."""

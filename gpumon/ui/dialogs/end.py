@@ -282,11 +282,13 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         """Why a process will get no signal, as far as known beforehand; otherwise empty."""
         if target.id in self._protected:
             return "gpumon itself, or what it runs in: neither it nor its children get a signal"
+        if target.ended or target.id in self._ended:
+            return "it has ended: no signal reaches it"
         if target.id.start_time is None:
             return "not visible here: it will be refused; end it from its own container or host"
         if self._is_anothers(target):
             return f"{_owner(target)}'s, not yours: it will not be permitted"
-        return "it has ended: no signal reaches it" if target.id in self._ended else ""
+        return ""
 
     def _is_anothers(self, target: Target) -> bool:
         """Whether it is known to belong to a user whose processes we may not signal."""

@@ -103,7 +103,7 @@ class ProcessScreen(PageScreen):
     def _gone(self, now: float) -> str:
         """Why it is no longer listed; empty if it is."""
         if self._view.process.state == ENDED:
-            return "Ended; the driver still lists it, with the memory below."
+            return "Has ended; the driver still lists it, with the memory below."
         if self._ended_at is not None:
             at = moment_text(self._ended_at, now)
             return f"Ended at {at}; these are its last values."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.arithmetic import known_sum
+from gpumon.model.process_states import ENDED, STATES
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
@@ -87,6 +88,8 @@ def _held(
 def _process_holder(process: GpuProcess, memory: int | None, gpu: Gpu, history: History) -> Holder:
     user, pid = printable(process.user or UNKNOWN), process.id.pid
     places = () if process.place is None else process.place.labels[:1]
+    if process.visible and process.state == ENDED:
+        places = (STATES[ENDED].about,)
     return Holder(
         f"{fit(user, _USER - 1)} {pid}",
         memory,

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.findings import FindingKind, Severity
+from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import maker_words
 from gpumon.text.formatting import (
@@ -200,14 +201,21 @@ def holders(processes: Sequence[GpuProcess]) -> dict[Place, tuple[str, ...]]:
     All users, then the one with the most memory alone, with the number of others.
     """
     held: defaultdict[Place, dict[str | None, list[int | None]]] = defaultdict(dict)
+    hidden: set[Place] = set()
     for process in processes:
+        may_run = process.user is None and process.state != ENDED
         for use in process.uses:
             places: tuple[Place, ...] = (use.gpu_uuid,)
             if use.instance is not None:
                 places = (use.gpu_uuid, (use.gpu_uuid, use.instance))
             for place in places:
                 held[place].setdefault(process.user, []).append(use.memory_used)
-    return {place: _holder_texts(users) for place, users in held.items()}
+            if may_run:
+                hidden.update(places)
+    return {
+        place: _holder_texts(users, _HIDDEN if place in hidden else _ENDED)
+        for place, users in held.items()
+    }
 
 
 def users_of_gpu(processes: Sequence[GpuProcess], uuid: str) -> list[str | None]:
@@ -228,10 +236,10 @@ def _by_memory(known: Mapping[str | None, int]) -> list[str | None]:
     return sorted(known, key=lambda user: (-known[user], user or ""))
 
 
-def _holder_texts(held: Mapping[str | None, Sequence[int | None]]) -> tuple[str, ...]:
+def _holder_texts(held: Mapping[str | None, Sequence[int | None]], nobody: str) -> tuple[str, ...]:
     known = _known_memory(held)
     users = _by_memory(known)
-    names = {user: _HIDDEN if user is None else printable(user) for user in users}
+    names = {user: nobody if user is None else printable(user) for user in users}
     amounts = {user: "" if None in held[user] else f" {memory_size(known[user])}" for user in users}
     first = users[0]
     name, amount = names[first], amounts[first]
@@ -242,6 +250,8 @@ def _holder_texts(held: Mapping[str | None, Sequence[int | None]]) -> tuple[str,
 
 _HIDDEN = "not visible"
 """Stands for the name of a user that is hidden from this one."""
+_ENDED = "ended process"
+"""Stands for the user of a process that ended before it was seen."""
 
 
 def unlisted_holder(gpu: Gpu) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from gpumon.findings import process_findings
-from gpumon.model.process_states import HALTED, STATES, UNINTERRUPTIBLE
+from gpumon.model.process_states import ENDED, HALTED, STATES, UNINTERRUPTIBLE
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line, script_of, split_command
 from gpumon.text.formatting import (
@@ -64,6 +64,7 @@ _NOT_VISIBLE = (
     "Not visible here: it runs in another PID name space, or /proc hides it. What the driver "
     "tells is all that is known."
 )
+_UNSEEN = "It ended before gpumon saw it. What the driver tells is all that is known."
 _NO_PLACE = "no container, Slurm job, notebook or tmux session found"
 
 
@@ -171,7 +172,8 @@ def _process(view: ProcessView, now: float, width: int) -> list[Row]:
     """Owner, state, start time, program and place, and what could not be read."""
     process, details = view.process, view.details
     if not process.visible:
-        return text_rows(_NOT_VISIBLE, width, "dim")
+        known = _UNSEEN if process.state == ENDED else _NOT_VISIBLE
+        return text_rows(known, width, "dim")
     uid = "" if process.uid is None else f"uid {process.uid}"
     facts = [Fact("user", process.user or UNKNOWN, "user", uid)]
     threads = None if details is None else details.threads

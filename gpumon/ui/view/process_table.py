@@ -376,7 +376,8 @@ def _command_fields(process: GpuProcess, marks: RowMarks, room: int) -> list[Fie
         branch = marks.branch[-max(2, room * 2 // 3) :]
         fields.append((branch, "rule"))
         room -= cell_width(branch)
-    state = HALTED.get(process.state or "")
+    # The command of one that was never seen says that it has ended.
+    state = HALTED.get(process.state or "") if process.visible else None
     if state is not None and room > cell_width(state.word) + _LEAST_COMMAND // 2:
         fields.append((f"{state.word} ", "state.warning"))
         room -= cell_width(state.word) + 1

@@ -1,0 +1,363 @@
+"""A host with only nvidia-smi, of which a GPU fails: it is listed, the others keep their values."""
+
+from __future__ import annotations
+
+import os
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from gpumon.fleet.nvidia_smi import SmiReader
+from gpumon.fleet.ssh import SshClient
+from gpumon.model.snapshot import GpuStatus
+from tests.driver import GIB, owners
+from tests.fleet.conftest import reading, state, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Gpu, Snapshot
+
+FIELDS = (
+    *("timestamp", "index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total [MiB]"),
+    *("memory.used [MiB]", "utilization.gpu [%]", "temperature.gpu", "power.draw [W]"),
+    *("clocks.current.sm [MHz]", "pstate"),
+)
+HEADING = ", ".join(FIELDS)
+UNREADABLE = "Unable to determine the device handle for GPU"
+LOST, OK = GpuStatus.LOST, GpuStatus.OK
+
+
+def row(
+    index: int,
+    *,
+    at: int | None = None,
+    name: str = "NVIDIA A40",
+    words: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """A row; ``at`` is the GPU's number on the bus."""
+    number = index if at is None else at
+    cells = {
+        "timestamp": "2026/11/26 18:00:00.123",
+        "index": str(index),
+        "uuid": f"GPU-{number}",
+        "name": name,
+        "pci.bus_id": f"00000000:{number + 1:02X}:00.0",
+        "driver_version": "580.95.05",
+        "memory.total": "49140",
+        "memory.used": "6",
+        "utilization.gpu": "0",
+        "temperature.gpu": "30",
+        "power.draw": "25.02",
+        "clocks.current.sm": "210",
+        "pstate": "P8",
+    }
+    return ", ".join({**cells, **words}.values())
+
+
+def all_words(word: str) -> str:
+    """A row that has nothing but a word."""
+    return ", ".join([f"[{word}]"] * len(FIELDS))
+
+
+def dead(index: int, word: str) -> str:
+    """A row whose GPU can be told, and that has nothing else."""
+    moving = ("memory.used", "utilization.gpu", "temperature.gpu", "power.draw")
+    return row(index, words=dict.fromkeys((*moving, "clocks.current.sm", "pstate"), f"[{word}]"))
+
+
+class Case(NamedTuple):
+    """What nvidia-smi writes, and the statuses of the GPUs by index."""
+
+    lines: Sequence[str]
+    statuses: dict[int, GpuStatus]
+    errors: str = ""
+
+
+CASES = {
+    "in the middle": Case(
+        [HEADING, row(0), f"{UNREADABLE}0000:02:00.0: Unknown Error", row(2)],
+        {0: OK, 1: LOST, 2: OK},
+    ),
+    "a row of words": Case(
+        [
+            *(HEADING, row(0), f"{UNREADABLE}0000:02:00.0: Unknown Error"),
+            *(all_words("Unknown Error"), row(2)),
+        ],
+        {0: OK, 1: LOST, 2: OK},
+    ),
+    "a row of words alone": Case(
+        [HEADING, row(0), all_words("Unknown Error"), row(2)], {0: OK, 1: LOST, 2: OK}
+    ),
+    "before the heading": Case(
+        [f"{UNREADABLE}1: 0000:02:00.0: Unknown Error", HEADING, row(0), row(2)],
+        {0: OK, 1: LOST, 2: OK},
+    ),
+    "on standard error": Case(
+        [HEADING, row(0), row(2)],
+        {0: OK, 1: LOST, 2: OK},
+        f"{UNREADABLE}1: 0000:02:00.0: Unknown Error",
+    ),
+    "on both": Case(
+        [HEADING, row(0), f"{UNREADABLE} 0000:02:00.0: Unknown Error", row(2)],
+        {0: OK, 1: LOST, 2: OK},
+        f"{UNREADABLE}1: 0000:02:00.0: Unknown Error",
+    ),
+    "the gap alone": Case([HEADING, row(0), row(2)], {0: OK, 1: LOST, 2: OK}),
+    "first": Case(
+        [f"{UNREADABLE} 0000:01:00.0: GPU is lost.  Reboot the system", HEADING, row(1), row(2)],
+        {0: LOST, 1: OK, 2: OK},
+    ),
+    "last": Case(
+        [HEADING, row(0), row(1), f"{UNREADABLE} 000:03:00.0: Not Found"], {0: OK, 1: OK, 2: LOST}
+    ),
+    "last, by its index": Case(
+        [HEADING, row(0), row(1), f"{UNREADABLE}2: Unknown Error"], {0: OK, 1: OK, 2: LOST}
+    ),
+    "without a name": Case(
+        [HEADING, row(0), row(1), f"{UNREADABLE}: Unknown Error"], {0: OK, 1: OK, 2: LOST}
+    ),
+    "without a name, and a row of words": Case(
+        [HEADING, row(0), f"{UNREADABLE}: Unknown Error", all_words("Unknown Error"), row(2)],
+        {0: OK, 1: LOST, 2: OK},
+    ),
+    "nothing but the second GPU": Case(
+        [f"{UNREADABLE}1: 0000:02:00.0: Unknown Error"], {0: GpuStatus.NO_ANSWER, 1: LOST}
+    ),
+    "ERR!": Case(
+        [HEADING, row(0), ", ".join(["ERR!"] * len(FIELDS)), row(2)], {0: OK, 1: LOST, 2: OK}
+    ),
+    "the only GPU": Case([f"{UNREADABLE} 0000:01:00.0: Unknown Error"], {0: LOST}),
+    "the only GPU, below a heading": Case(
+        [HEADING, f"{UNREADABLE} 0000:01:00.0: Unknown Error"], {0: LOST}
+    ),
+    "two": Case(
+        [
+            *(HEADING, row(0), f"{UNREADABLE} 0000:03:00.0: Unknown Error"),
+            *(f"{UNREADABLE} 0000:02:00.0: Unknown Error", row(3)),
+        ],
+        {0: OK, 1: LOST, 2: LOST, 3: OK},
+    ),
+    "not counted": Case(
+        [HEADING, f"{UNREADABLE} 0000:02:00.0: Unknown Error", row(0), row(1, at=2)],
+        {0: OK, 1: OK, 2: LOST},
+    ),
+    "needs a reset": Case(
+        [HEADING, row(0), dead(1, "GPU requires reset"), row(2)],
+        {0: OK, 1: GpuStatus.RESET_REQUIRED, 2: OK},
+    ),
+    "a row that needs a reset": Case(
+        [HEADING, row(0), all_words("GPU requires reset"), row(2)],
+        {0: OK, 1: GpuStatus.RESET_REQUIRED, 2: OK},
+    ),
+    "is lost": Case([HEADING, row(0), dead(1, "GPU is lost"), row(2)], {0: OK, 1: LOST, 2: OK}),
+    "most fails": Case(
+        [HEADING, row(0), dead(1, "Unknown Error"), row(2)], {0: OK, 1: GpuStatus.FAILING, 2: OK}
+    ),
+    "no permission": Case(
+        [HEADING, row(0), f"{UNREADABLE} 0000:02:00.0: Insufficient Permissions", row(2)],
+        {0: OK, 1: GpuStatus.NO_PERMISSION, 2: OK},
+    ),
+    "a cut row": Case([HEADING, row(0), row(1)[:34], row(2)], {0: OK, 1: OK, 2: OK}),
+}
+
+
+def feed(reader: SmiReader, case: Case, processes: str = "") -> Snapshot:
+    """The snapshot of what nvidia-smi wrote."""
+    gpus = "\r\n".join(("", *case.lines, ""))
+    sections = f"#gpus\n{gpus}\n#errors\n{case.errors}\n#processes\n{processes}\n#owners\n#end\n"
+    fields = f"#fields {','.join(field.partition(' ')[0] for field in FIELDS)}\n"
+    (snapshot,) = reader.feed((fields + sections).encode())
+    return snapshot
+
+
+def statuses(snapshot: Snapshot) -> dict[int, GpuStatus]:
+    assert len({gpu.index for gpu in snapshot.gpus}) == len(snapshot.gpus)
+    return {gpu.index: gpu.status for gpu in snapshot.gpus}
+
+
+def is_whole(gpu: Gpu) -> bool:
+    values = (gpu.memory_total, gpu.power_draw, gpu.clock_sm, gpu.pstate, gpu.utilization_gpu)
+    return values == (49140 * 2**20, 25.02, 210, 8, 0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_failing_gpu_is_listed_and_the_others_keep_their_values(name: str) -> None:
+    case = CASES[name]
+    snapshot = feed(SmiReader("box"), case)
+    assert statuses(snapshot) == case.statuses, snapshot.trouble
+    cut = 1 if name == "a cut row" else -1
+    for gpu in snapshot.gpus:
+        if gpu.status is OK and gpu.index != cut:
+            assert is_whole(gpu)
+        else:
+            assert (gpu.memory_used, gpu.power_draw) == (None, None)
+            assert gpu.unknown["power_draw"]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "not counted"])
+def test_a_gpu_that_fails_keeps_its_identity(name: str) -> None:
+    reader = SmiReader("box")
+    indices = CASES[name].statuses
+    feed(reader, Case([HEADING, *map(row, indices)], {}))
+    snapshot = feed(reader, CASES[name])
+    assert statuses(snapshot) == indices
+    assert [(gpu.uuid, gpu.name) for gpu in snapshot.gpus] == [
+        (f"GPU-{index}", "NVIDIA A40") for index in indices
+    ]
+    again = feed(reader, Case([HEADING, *map(row, indices)], {}))
+    assert all(is_whole(gpu) for gpu in again.gpus)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["WARNING: infoROM is corrupted at gpu 0000:02:00.0", HEADING, row(0), row(1)],
+        [HEADING, "WARNING: infoROM is corrupted at gpu 0000:02:00.0", row(0), row(1)],
+        [HEADING, row(0), row(1), "WARNING: infoROM is corrupted at gpu 0000:02:00.0"],
+        ["*** GPU node 17: maintenance on 2026/12/01, at noon ***", HEADING, "", row(0), row(1)],
+        [HEADING, row(0), HEADING, row(1), HEADING],
+        [HEADING, row(0), row(1), row(0), row(1)],
+        [HEADING[:90], row(0), row(1)],
+        [HEADING, f"WARNING: persistence mode is off{row(0)}", row(1)],
+        [HEADING, f"{row(0)[:30]}{row(0)}", row(1)],
+        [HEADING, row(0, name='NVIDIA A40, "rev. 2", custom'), row(1)],
+    ],
+)
+def test_odd_lines_change_no_gpu(lines: list[str]) -> None:
+    snapshot = feed(SmiReader("box"), Case(lines, {}))
+    assert statuses(snapshot) == {0: OK, 1: OK}
+    assert all(is_whole(gpu) for gpu in snapshot.gpus)
+
+
+@pytest.mark.parametrize(("kernel", "user"), [("6.1.0-44-amd64", "ann"), ("5.15-microsoft", None)])
+def test_a_pid_of_wsl_is_that_of_the_named_process_or_nobodys(
+    kernel: str, user: str | None
+) -> None:
+    reader = SmiReader("box")
+    reader.feed(f"#kernel {kernel}\n".encode())
+    gpus = f"#gpus\n{HEADING}\n{row(0)}\n#processes\nGPU-0, 7, 5, /Xwayland\n"
+    (snapshot,) = reader.feed(f"{gpus}#owners\n7 1000 ann 60 R bash -l\n#end\n".encode())
+    assert [process.user for process in snapshot.processes] == [user]
+
+
+def test_text_behind_a_row_costs_its_last_value_only() -> None:
+    lines = [HEADING, f"{row(0)} WARNING: persistence mode, which is off, is better on", row(1)]
+    first, second = feed(SmiReader("box"), Case(lines, {})).gpus
+    assert (first.memory_total, first.power_draw, first.clock_sm) == (49140 * 2**20, 25.02, 210)
+    assert first.pstate is None
+    assert is_whole(second)
+
+
+def test_gpus_without_number_are_not_remembered_without_bound() -> None:
+    reader = SmiReader("box")
+    for number in range(300):
+        snapshot = feed(
+            reader, Case([HEADING, row(0, at=number % 200, words={"uuid": f"G{number}"})], {})
+        )
+    assert len(snapshot.gpus) <= 257
+
+
+def test_the_error_is_told_and_not_the_greeting() -> None:
+    lines = ["Welcome to box", "NVIDIA-SMI has failed because it could not talk to the driver."]
+    trouble = feed(SmiReader("box"), Case(lines, {})).trouble
+    assert trouble is not None
+    assert trouble.sentence == lines[1]
+
+
+def test_a_gpu_that_is_no_longer_listed_does_not_answer() -> None:
+    reader = SmiReader("box")
+    feed(reader, Case([HEADING, row(0), row(1)], {}))
+    # An older nvidia-smi ends at the first GPU that fails.
+    case = Case([f"{UNREADABLE} 0000:01:00.0: GPU is lost."], {})
+    assert statuses(feed(reader, case)) == {0: LOST, 1: GpuStatus.NO_ANSWER}
+    since = [gpu.status_since for gpu in feed(reader, case).gpus]
+    assert since == [gpu.status_since for gpu in feed(reader, case).gpus]
+    assert None not in since
+    # Another GPU in its place is not the one that was lost.
+    case = Case([HEADING, row(0, words={"uuid": "GPU-new"}), row(1)], {})
+    assert [gpu.uuid for gpu in feed(reader, case).gpus] == ["GPU-new", "GPU-1"]
+
+
+def test_odd_lines_lose_no_process_of_others() -> None:
+    lines = (
+        "WARNING: infoROM is corrupted at gpu 0000:02:00.0",
+        "GPU-0, 7, 512, python, train.py\r",
+        "",
+        "GPU-0, 0, 1, [Not Found]",
+        "GPU-0,8,[N/A],[Not Found]",
+        "GPU-1, [Insufficient Permissions], [Insufficient Permissions], [Not Found]",
+        "GPU-1, 99",
+        "GPU-1, 9, 12",
+        "GPU-9, 10, 12, x",
+        "No running processes found",
+    )
+    case = Case([HEADING, row(0), row(1)], {})
+    snapshot = feed(SmiReader("box"), case, "\n".join(lines))
+    assert {one.id.pid: (one.gpu_indices, one.memory_used) for one in snapshot.processes} == {
+        7: ((0,), GIB // 2),
+        8: ((0,), None),
+        9: ((1,), None),
+    }
+
+
+SSH = """#!/bin/sh
+for last; do :; done
+PATH={folder}:/usr/bin:/bin exec sh -c "$last"
+"""
+NVIDIA_SMI = """#!/bin/sh
+case "$*" in
+*mig.mode.current*) echo 'Field "mig.mode.current" is not a valid field to query.'; exit 2;;
+*compute-apps*) cat {folder}/processes; exit 1;;
+esac
+fields=$(printf '%s' "$*" | sed 's/.*--query-gpu=//;s/ .*//')
+row() {{
+  cells=
+  for field in $(printf '%s' "$fields" | tr ',' ' '); do
+    case $field in
+    timestamp) value='2026/11/26 18:00:00.123';;
+    index) value=$1;;
+    uuid) value=GPU-$1;;
+    pci.bus_id) value=00000000:0$(($1 + 1)):00.0;;
+    power.draw) value=25.02;;
+    clocks.sm) value=210;;
+    pstate) value=P8;;
+    *) value='[N/A]';;
+    esac
+    cells="$cells, $value"
+  done
+  echo "${{cells#, }}"
+}}
+echo "Unable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error" >&2
+echo "$fields"
+row 0
+row 2
+exit 1
+"""
+
+
+def test_the_whole_way_over_ssh(tmp_path: Path) -> None:
+    for name, text in (("ssh", SSH), ("nvidia-smi", NVIDIA_SMI)):
+        (tmp_path / name).write_text(text.format(folder=tmp_path))
+        (tmp_path / name).chmod(0o755)
+    with owners(2, ["python", "train.py"]) as (first, second):
+        # A number that is no PID, and a name with a backslash, which echo would end at.
+        (tmp_path / "processes").write_text(
+            f"2026/11/26 18:00:00.123: Unknown Error 20261126180000123\n"
+            f"GPU-0, {first.pid}, 512, C:\\chrome\n"
+            f"GPU-2, {second.pid}, 1024, /usr/bin/python3\n"
+            "GPU-2, 1, 1024, /python3.11\n"
+        )
+        with reading(SshClient((str(tmp_path / "ssh"),)), "box") as fleet:
+            wait_for(fleet, lambda now: now.hosts[0].snapshot is not None)
+            snapshot = state(fleet, "box").snapshot
+    assert snapshot is not None
+    assert statuses(snapshot) == {0: OK, 1: LOST, 2: OK}
+    for gpu in snapshot.gpus:
+        values = (gpu.power_draw, gpu.clock_sm, gpu.pstate)
+        assert values == ((None, None, None) if gpu.index == 1 else (25.02, 210, 8))
+    users = {one.id.pid: one.uid for one in snapshot.processes}
+    # The driver's PID 1 is not the process that has this number here.
+    assert users == {first.pid: os.getuid(), second.pid: os.getuid(), 1: None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import source_and_host
@@ -39,5 +40,7 @@ def run(options: argparse.Namespace) -> int:
     options.readonly = options.readonly or load().settings.readonly
     _, host = source_and_host(options, profiled=False)
     log = NoAuditLog() if options.demo else AuditLog()
-    Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
+    # The client may go while it is answered.
+    with suppress(BrokenPipeError):
+        Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
     return 0

@@ -73,15 +73,14 @@ def _do(what: str) -> int:
 
 def _about_the_theme(loaded: Loaded) -> list[str]:
     """Why the theme cannot be used; the dashboard reports this itself when it loads the theme."""
-    from gpumon.config.suggestions import nearest_or_all
     from gpumon.config.themes import ThemeError, ThemeLibrary
 
     name, library = loaded.settings.theme, ThemeLibrary()
     if name is None:
         return []
     if name not in library.names():
-        near = nearest_or_all(name, library.names())
-        return [f"{_place(loaded, 'theme')}: there is no theme {name!r}; {near}."]
+        advice = library.advice(name)
+        return [f"{_place(loaded, 'theme')}: there is no theme {name!r}; {advice}."]
     try:
         if library.path(name) is not None:  # Textual's own have none
             library.read(name)

@@ -173,3 +173,16 @@ def test_a_path_that_cannot_be_read_is_a_sentence(
     assert str(path) in done.stderr
     assert all(line.startswith("gpumon: ") for line in done.stderr.splitlines())
     assert "standard output" not in done.stderr
+
+
+@pytest.mark.parametrize("make", [barred, loop, too_long], ids=lambda make: make.__name__)
+def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    path = make(tmp_path)
+    done = gpumon("snapshot", "--demo", XDG_CONFIG_HOME=str(path))
+    assert done.returncode == 0
+    assert f"gpumon: {path}/gpumon/config.toml: it cannot be read: " in done.stderr
+    done = gpumon("theme", "show", "mine", XDG_CONFIG_HOME=str(path))
+    assert done.returncode == 2
+    assert f"{path}/gpumon/themes cannot be read: " in done.stderr

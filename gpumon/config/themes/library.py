@@ -72,6 +72,16 @@ class ThemeLibrary:
         """Names of all themes: the user's own, gpumon's, Textual's."""
         return list(dict.fromkeys((*self.own(), *self.shipped(), *TEXTUAL_THEMES)))
 
+    def advice(self, name: str) -> str:
+        """What to do about a name that no theme has, as part of a sentence."""
+        try:
+            os.listdir(self._own)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            return f"{self._own} cannot be read: {error.strerror}"
+        return nearest_or_all(name, self.names())
+
     def is_own(self, name: str) -> bool:
         """Whether a theme is the user's own."""
         return name in self.own()
@@ -92,7 +102,7 @@ class ThemeLibrary:
         """
         path = self.path(name)
         if path is None:
-            raise ThemeError(f"There is no theme {name!r}; {nearest_or_all(name, self.names())}.")
+            raise ThemeError(f"There is no theme {name!r}; {self.advice(name)}.")
         return self.read_path(path)
 
     def default(self) -> ThemeFile:

@@ -95,14 +95,14 @@ def growth(
         if fit >= thresholds.growth_fit and _goes_on(known):
             rate = slope / (seconds / _POINTS)
             return Growth(rate, known[-1] - known[0], seconds, fit)
-    rise = _rise(points)
-    return False if is_known or (rise is not None and rise <= 0) else None
+    newest = _newest(points)
+    has_ended = len(newest) == _LATELY_POINTS and newest[-1] <= newest[0]
+    return False if is_known or has_ended else None
 
 
-def _rise(points: Callable[[float, int], Sequence[float | None]]) -> float | None:
-    """By how much the newest values have risen; ``None`` if one of them is unknown."""
-    newest = [mean for mean in points(_LATELY, _LATELY_POINTS) if mean is not None]
-    return newest[-1] - newest[0] if len(newest) == _LATELY_POINTS else None
+def _newest(points: Callable[[float, int], Sequence[float | None]]) -> list[float]:
+    """The newest known values."""
+    return [mean for mean in points(_LATELY, _LATELY_POINTS) if mean is not None]
 
 
 def filling(history: History, gpu: Gpu) -> Answer:
@@ -155,10 +155,10 @@ def _growth_of(history: History, gpu: Gpu) -> Growth | Literal[False] | None:
     found = growth(points, history.thresholds, history.thresholds.filling_after)
     if found:
         # A line through half an hour still fits some minutes after the growth has ended.
-        rise = _rise(points)
-        if rise is None:
+        newest = _newest(points)
+        if not newest:
             found = None
-        elif rise < 0.5 * found.rate * _LATELY:
+        elif newest[-1] - newest[0] < 0.5 * found.rate * _LATELY:
             found = False
     judged[gpu.uuid] = turn, found
     return found

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.alerts.filter_languages import AlertFacts, GpuFacts
-from gpumon.alerts.states import absent
-from gpumon.findings import gpu_findings, not_free
+from gpumon.findings import gpu_answer, not_free
 from gpumon.findings.finding import FindingKind
 from gpumon.findings.process_rules import growing_process, idle_process
 from gpumon.model.snapshot import ANSWERING
@@ -15,7 +14,7 @@ from gpumon.recording.history import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpumon.findings.finding import Finding
+    from gpumon.findings.finding import Answer, Finding
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
@@ -50,7 +49,6 @@ class Look:
         self.is_settling = is_settling
         self.list_is_new = list_is_new
         self.gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
-        self._findings: dict[str, dict[FindingKind, Finding]] = {}
         self._listed: set[str] | None = None
         self._users: dict[str, set[str | None]] | None = None
 
@@ -101,31 +99,20 @@ class Look:
 
     def gpu_state(self, gpu: Gpu, kind: FindingKind) -> tuple[bool | None, Finding | None]:
         """Whether a GPU is in a state, ``None`` if that is unknown, and the finding if it is."""
-        found = self._findings.get(gpu.uuid)
-        if found is None:
-            found = {one.kind: one for one in reversed(gpu_findings(self.history, gpu))}
-            self._findings[gpu.uuid] = found
-        finding = found.get(kind)
-        if finding is not None:
-            return True, finding
-        return absent(self.history, gpu, kind), None
+        return _state(gpu_answer(self.history, gpu, kind))
 
     def process_state(
         self, process: GpuProcess, kind: FindingKind
     ) -> tuple[bool | None, Finding | None]:
         """``gpu_state`` for a process in the list."""
-        history = self.history
-        finding: Finding | None
-        if kind is FindingKind.IDLE_PROCESS:
-            finding = idle_process(history, process)
-            unknown = process.resting is None or self._idle_longer(process.id)
-        else:
-            finding = growing_process(history, process)
-            unknown = process.memory_used is None
-        if finding is not None:
-            return True, finding
-        return (None if unknown else False), None
+        rule = idle_process if kind is FindingKind.IDLE_PROCESS else growing_process
+        return _state(rule(self.history, process))
 
     def is_free(self, gpu: Gpu) -> bool:
         """Whether a GPU is free."""
         return not_free(self.history, gpu) is None
+
+
+def _state(answer: Answer) -> tuple[bool | None, Finding | None]:
+    """Whether a state holds, and the finding if it does."""
+    return (True, answer) if answer else (answer, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
@@ -23,6 +24,7 @@ from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.settings import ConfigError
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.table import InvalidValue, as_number, read_switch, shown
+from gpumon.config.toml_text import toml_key
 from gpumon.system.files import beginning
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class _AlertReader:
         for key in self._table.values:
             if key not in ALERT_KEYS:
                 near = did_you_mean(key, ALERT_KEYS) or f"; there are {', '.join(ALERT_KEYS)}"
-                self._add(self._place(key), f"{key} is nothing of an alert{near}")
+                self._add(self._place(key), f"unknown key {toml_key(key)} of an alert{near}")
         if "when" not in self._table.values:
             self._add(self._table.place, 'an alert needs a when, such as when = "hot"')
             return None
@@ -208,7 +210,7 @@ def _way(value: object, folder: Path) -> Way:
             near = did_you_mean(key, options) or (
                 f"; there are {', '.join(options)}" if options else ""
             )
-            raise InvalidValue(f"{key} is nothing of a {kinds[0]}{near}")
+            raise InvalidValue(f"unknown key {toml_key(key)} of a {kinds[0]}{near}")
     if kinds == ["command"]:
         return AlertCommand(_arguments(value["command"]))
     if kinds == ["apprise"]:
@@ -219,7 +221,7 @@ def _way(value: object, folder: Path) -> Way:
         raise InvalidValue(f"its format is {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}{near}")
     headers = _headers(value.get("headers", {}), "headers")
     for name, path in _headers(value.get("header_files", {}), "header_files").items():
-        headers[name] = _secret(folder / Path(path).expanduser())
+        headers[name] = _secret(folder / os.path.expanduser(path))  # noqa: PTH111 - Path's raises for an unknown user
     return Webhook(_url(value["webhook"]), form, headers)
 
 

@@ -115,7 +115,8 @@ class GpuWatcher:
         for gpu in look.snapshot.gpus:
             holds, finding = self._holds(look, gpu)
             first = gpu.uuid not in self._looked
-            if holds is not None and first:
+            # A forecast takes time, so what it finds later has not been there before.
+            if first and (holds is not None or self._when.state in FORECASTS):
                 self._looked[gpu.uuid] = look.now
             since = None if finding is None else finding.since
             key = gpu_key(gpu.uuid)

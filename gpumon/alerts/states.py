@@ -1,16 +1,8 @@
-"""The states that an alert can name, and whether a GPU or a process is in one."""
+"""The states that an alert can name."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpumon.findings.finding import FindingKind as Kind
-from gpumon.findings.status import STATUS_KINDS
-from gpumon.model.snapshot import ANSWERING, Unknown
-
-if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu
-    from gpumon.recording.history import History
 
 PROCESS_STATES = frozenset({Kind.IDLE_PROCESS, Kind.GROWING})
 """The states of processes; all others are of GPUs."""
@@ -47,50 +39,3 @@ for _kind in _NOT_OFFERED:
 
 OFFERED = tuple(kind.value for kind in Kind if kind in STATE_NAMES.values())
 """The usual names of the states, for messages."""
-
-_PROCESSES = "processes"
-_NEEDED: dict[Kind, tuple[str, ...]] = {
-    Kind.MEMORY_ERRORS: ("ecc_uncorrected_volatile", "remapped_rows_pending"),
-    Kind.HOT: ("temperature_gpu",),
-    Kind.THROTTLED: ("clock_event_reasons",),
-    Kind.STUCK: ("utilization_gpu", "power_draw"),
-    Kind.UNATTRIBUTED: ("memory_used", _PROCESSES),
-    Kind.BUSY_UNLISTED: ("utilization_gpu", _PROCESSES),
-    Kind.IDLE_IN_JOB: ("utilization_gpu", _PROCESSES),
-    Kind.IDLE: ("utilization_gpu", _PROCESSES),
-    Kind.SLOW_LINK: ("utilization_gpu", "pcie_generation", "pcie_width"),
-    Kind.BUSY_EMPTY: ("utilization_gpu", "sm_active"),
-    Kind.STARVED: ("utilization_gpu", _PROCESSES),
-    Kind.SHARED: (_PROCESSES,),
-    Kind.FILLING: ("memory_used",),
-    Kind.MEMORY_BOUND: ("utilization_gpu", "dram_active"),
-    Kind.SLOWED_LATELY: ("clock_event_reasons",),
-    Kind.FULL: ("memory_free", "memory_total"),
-    Kind.FREE: ("utilization_gpu", "memory_used", _PROCESSES),
-}
-"""The values without which it is unknown whether a GPU is in a state."""
-_NEVER = frozenset(
-    {Unknown.NOT_SUPPORTED, Unknown.NO_PERMISSION, Unknown.NOT_EXPORTED, Unknown.NOT_RECORDED}
-)
-"""Reasons that do not pass: the rules do without such a value."""
-
-
-def absent(history: History, gpu: Gpu, kind: Kind) -> bool | None:
-    """Whether a GPU is not in a state, given that its findings do not have it.
-
-    Returns:
-        ``False``, or ``None`` if it is unknown: a GPU that does not answer is neither hot nor cool.
-    """
-    if gpu.status not in ANSWERING:
-        return None
-    if kind in STATUS_KINDS:
-        return False
-    if history.old(gpu) is not None:
-        return None
-    for field in _NEEDED.get(kind, ()):
-        if field == _PROCESSES:
-            if history.holding(gpu) is None and gpu.unknown.get(field) not in _NEVER:
-                return None
-        elif getattr(gpu, field) is None and gpu.unknown.get(field) not in _NEVER:
-            return None
-    return False

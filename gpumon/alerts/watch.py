@@ -16,6 +16,7 @@ from gpumon.recording.history import History
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sampling.service import sample_for_good
 from gpumon.system.ending_signals import queue_ending_signals
+from gpumon.system.standard_output import OutputError
 from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine
 
@@ -72,7 +73,7 @@ def watch(
 
     Raises:
         NoSuchGpuError: The selection names GPUs that the machine does not have.
-        OSError: Standard output cannot be written.
+        OutputError: Standard output cannot be written.
     """
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(news), StatusLine(sys.stderr) as status, ExitStack() as ending:
@@ -187,5 +188,5 @@ class _Lines:
             while (line := self._waiting.get()) is not None:
                 self._stream.write(f"{line}\n")
                 self._stream.flush()
-        except OSError as error:
-            self._news.put(error)
+        except OutputError as failure:
+            self._news.put(failure)

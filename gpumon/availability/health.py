@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
 
 
+MEMORY_FIELDS = (
+    "remapped_rows_failure",
+    "remapped_rows_pending",
+    "retired_pages_pending",
+    "ecc_uncorrected_volatile",
+)
+"""What ``memory_faults`` takes of a GPU, if the GPU reports it."""
+HEALTH_FIELDS = (*MEMORY_FIELDS, "recovery_action")
+
+
 class MemoryFault(Struct, frozen=True):
     """A fault of a GPU's memory, in words."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.availability.health import memory_faults, recovery_action
+from gpumon.availability.health import HEALTH_FIELDS, memory_faults, recovery_action
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.text.formatting import gib, gibibytes
@@ -53,13 +53,20 @@ class NotFree(Struct, frozen=True):
         kind: ``status``, ``old``, ``health``, ``mode``, ``reserved``, ``processes``, ``memory`` or
             ``busy``.
         sentence: For the user, without the GPU's name; safe to print.
+        is_unknown: Whether it may be free: a value is unknown.
     """
 
     kind: str
     sentence: str
+    is_unknown: bool = False
 
 
 NOBODY = Listed()
+
+UNLISTED_FIELDS = ("memory_reserved", "memory_total", "display_active")
+"""What ``normal_unlisted`` takes of a GPU, if the GPU reports it."""
+ASSUMED_FIELDS = (*HEALTH_FIELDS, "compute_mode", *UNLISTED_FIELDS)
+"""What ``why_not_free`` takes to be in order, or 0, on a GPU that does not report it."""
 
 
 def listed_on(processes: Iterable[GpuProcess], gpu: Gpu, mig: MigInstance | None = None) -> Listed:
@@ -90,8 +97,8 @@ def why_not_free(
     reserved: bool = False,
     old: bool = False,
     in_container: bool = False,
-) -> NotFree | None:
-    """The first reason why a GPU, or a MIG device of it, is not free; ``None`` if it is free.
+) -> Iterator[NotFree]:
+    """The reasons why a GPU, or a MIG device of it, is not free; none if it is free.
 
     Args:
         gpu: The GPU.
@@ -103,27 +110,24 @@ def why_not_free(
         old: Whether its values are too old.
         in_container: Whether the driver lists the processes of this container only.
     """
-    reasons = _of_the_gpu(gpu, reserved=reserved, old=old)
-    reason = next(reasons, None) or next(
-        _of_who_is_on_it(gpu, mig, listed, mine, thresholds, in_container), None
-    )
-    return None if reason is None else NotFree(*reason)
+    yield from _of_the_gpu(gpu, reserved=reserved, old=old)
+    yield from _of_who_is_on_it(gpu, mig, listed, mine, thresholds, in_container)
 
 
-def _of_the_gpu(gpu: Gpu, *, reserved: bool, old: bool) -> Iterator[tuple[str, str]]:
+def _of_the_gpu(gpu: Gpu, *, reserved: bool, old: bool) -> Iterator[NotFree]:
     if gpu.status is not GpuStatus.OK:
-        yield "status", gpu.status.value
+        yield NotFree("status", gpu.status.value)
     if old:
-        yield "old", "its values are old"
+        yield NotFree("old", "its values are old", is_unknown=True)
     for fault in memory_faults(gpu):
-        yield "health", fault.sentence
+        yield NotFree("health", fault.sentence)
     action = recovery_action(gpu)
     if action is not None:
-        yield "health", f"the driver recommends a recovery action: {action}"
+        yield NotFree("health", f"the driver recommends a recovery action: {action}")
     if gpu.compute_mode == "Prohibited":
-        yield "mode", "its compute mode prohibits computing"
+        yield NotFree("mode", "its compute mode prohibits computing")
     if reserved:
-        yield "reserved", "gpumon run keeps it for a job"
+        yield NotFree("reserved", "gpumon run keeps it for a job")
 
 
 def _of_who_is_on_it(
@@ -133,46 +137,48 @@ def _of_who_is_on_it(
     mine: Listed,
     thresholds: Thresholds,
     in_container: bool,
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[NotFree]:
     if listed is None and gpu.unknown.get("processes") is Unknown.NOT_EXPORTED:
         yield from _of_what_is_in_use(gpu, mig, thresholds)
         return
     if listed is None:
-        yield "processes", "who computes on it is unknown"
+        yield NotFree("processes", "who computes on it is unknown", is_unknown=True)
         return
     if listed.computing:
-        yield "processes", f"{listed.computing} compute on it"
+        yield NotFree("processes", f"{listed.computing} compute on it")
     if not gpu.memory_unified:
         yield from _of_memory(gpu, mig, listed, mine, thresholds, in_container)
     if listed.processes and not gpu.display_active:
         held = listed.memory
         if held is None and gpu.memory_unified:
-            yield "processes", "the memory of its drawing processes is unknown"
+            yield NotFree(
+                "processes", "the memory of its drawing processes is unknown", is_unknown=True
+            )
         elif (held or 0) > normal_unlisted(gpu, thresholds, mig):
-            yield "processes", f"processes that draw hold {gibibytes(held)} {gib()}"
+            yield NotFree("processes", f"processes that draw hold {gibibytes(held)} {gib()}")
     if mig is not None or mine.processes:
         return
     if gpu.utilization_gpu is None and not _is_never_told(gpu):
-        yield "busy", "its utilisation is unknown"
+        yield NotFree("busy", "its utilisation is unknown", is_unknown=True)
     elif gpu.utilization_gpu and not gpu.display_active:
-        yield "busy", busy_sentence(gpu.utilization_gpu, in_container=in_container)
+        yield NotFree("busy", busy_sentence(gpu.utilization_gpu, in_container=in_container))
 
 
 def _of_what_is_in_use(
     gpu: Gpu, mig: MigInstance | None, thresholds: Thresholds
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[NotFree]:
     """The reasons where no list exists: a process that computes has memory for its context."""
     used = gpu.memory_used if mig is None else mig.memory_used
     if used is None:
-        yield "memory", "how much of its memory is in use is unknown"
+        yield NotFree("memory", "how much of its memory is in use is unknown", is_unknown=True)
     elif used > normal_unlisted(gpu, thresholds, mig):
-        yield "memory", f"{gibibytes(used)} {gib()} in use"
+        yield NotFree("memory", f"{gibibytes(used)} {gib()} in use")
     if mig is not None:
         return
     if gpu.utilization_gpu is None and not _is_never_told(gpu):
-        yield "busy", "its utilisation is unknown"
+        yield NotFree("busy", "its utilisation is unknown", is_unknown=True)
     elif gpu.utilization_gpu:
-        yield "busy", f"{gpu.utilization_gpu} % busy"
+        yield NotFree("busy", f"{gpu.utilization_gpu} % busy")
 
 
 def _of_memory(
@@ -182,21 +188,23 @@ def _of_memory(
     mine: Listed,
     thresholds: Thresholds,
     in_container: bool,
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[NotFree]:
     used = gpu.memory_used if mig is None else mig.memory_used
     if used is None:
         why = "unknown"
         if gpu.unknown.get("memory_used") is Unknown.NO_PERMISSION:
             why = "told to root only"
-        yield "memory", f"how much of its memory is in use is {why}"
+        yield NotFree("memory", f"how much of its memory is in use is {why}", is_unknown=True)
         return
     normal = normal_unlisted(gpu, thresholds, mig)
     unlisted = used - (mine.memory or 0) - (listed.memory or 0)
     if unlisted > normal and (listed.memory is None or mine.memory is None):
         size = f"{gibibytes(used)} {gib()}"
-        yield "memory", f"{size} in use, and the memory of its processes is unknown"
+        yield NotFree(
+            "memory", f"{size} in use, and the memory of its processes is unknown", is_unknown=True
+        )
     elif unlisted > normal:
-        yield "memory", unlisted_sentence(unlisted, in_container=in_container)
+        yield NotFree("memory", unlisted_sentence(unlisted, in_container=in_container))
 
 
 def _is_never_told(gpu: Gpu) -> bool:

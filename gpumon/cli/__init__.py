@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TextIO
 
+    from gpumon.system.standard_output import OutputError
+
 _TAKING_MOMENTS = ("report", "replay", "run")
 
 
@@ -30,11 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Imported modules stay: searching them for garbage takes a tenth of the time until the first
     # picture.
     gc.disable()
+    stdout = sys.stdout
     try:
         return _flushed(_status(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         return _INTERRUPTED
     finally:
+        sys.stdout = stdout
         gc.enable()
 
 
@@ -42,9 +46,11 @@ def _status(arguments: Sequence[str]) -> int:
     """Run the command; the exit status, before standard output is flushed."""
     # Imported now: below there may be no free file descriptor.
     from gpumon.system.resource_errors import causes, lack_behind
+    from gpumon.system.standard_output import OutputError, mark_output
 
     try:
         _open_standard_streams()
+        mark_output()
         from gpumon.cli.plain import read_plainly
 
         given = _bound(arguments)
@@ -54,14 +60,15 @@ def _status(arguments: Sequence[str]) -> int:
             raise
         # argparse, after --help and --version too, and run and wait after a signal
         return end.code
-    except BrokenPipeError:
-        silence(sys.stdout)
-        return 0
+    except OutputError as failure:
+        return _no_output(failure)
     except Exception as error:
         # In a class body Python up to 3.11 replaces the exception with a RuntimeError.
         if any(isinstance(one, KeyboardInterrupt) for one in causes(error)):
             return _INTERRUPTED
         lack = lack_behind(error)
+        if lack is None and isinstance(error, OSError) and error.filename is not None:
+            lack = f"{os.fsdecode(error.filename)}: {error.strerror}."
         if lack is None:
             raise
         # No import: there may be no free file descriptor.
@@ -77,22 +84,32 @@ def _flushed(status: int) -> int:
 
     A flush that fails while Python exits is a traceback and the status 120.
     """
+    from gpumon.system.standard_output import OutputError
+
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:
-        silence(sys.stdout)
-    except OSError as error:
-        from gpumon.cli.messages import cannot_write
-
-        silence(sys.stdout)
-        status = cannot_write(error)
+    except OutputError as failure:
+        status = _no_output(failure) or status
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
     except OSError:
         silence(sys.stderr)
     return status
+
+
+def _no_output(failure: OutputError) -> int:
+    """Say why standard output cannot be written; the exit status.
+
+    A reader who has closed it wants no more, which is no failure.
+    """
+    silence(sys.stdout)
+    if isinstance(failure.error, BrokenPipeError):
+        return 0
+    from gpumon.cli.messages import fail
+
+    return fail(f"cannot write to standard output: {failure.error.strerror}.")
 
 
 def silence(stream: TextIO) -> None:

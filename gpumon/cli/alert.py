@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_all, take_output, take_settings
+from gpumon.cli.common import take_output, take_settings
 from gpumon.cli.messages import EXIT_FAILED, EXIT_USAGE, fail, say
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     if options.what == "list":
         if options.name is not None:
             return fail("list takes no name: it lists all alerts.", EXIT_USAGE)
-        return print_all(lambda: _list(found))
+        return _list(found)
     if options.name is None:
         return fail(f"test needs the name of an alert; there are {', '.join(alerts)}.", EXIT_USAGE)
     alert = alerts.get(options.name)
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
             f"there is no alert {options.name!r}; {nearest_or_all(options.name, alerts)}.",
             EXIT_USAGE,
         )
-    return print_all(lambda: _test(alert))
+    return _test(alert)
 
 
 def _list(alerts: Sequence[Alert]) -> int:

@@ -7,8 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli import silence
-from gpumon.cli.messages import cannot_write, say
+from gpumon.cli.messages import say
 
 if TYPE_CHECKING:
     import argparse
@@ -188,24 +187,8 @@ def screen_fault() -> str | None:
     return None
 
 
-def print_all(write: Callable[[], int]) -> int:
-    """Write to standard output and flush it; the exit status."""
-    try:
-        status = write()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise  # not a failure: main ends quietly
-    except OSError as error:
-        silence(sys.stdout)
-        return cannot_write(error)
-    return status
-
-
 def print_text(text: str) -> int:
     """Write a text to standard output; the exit status."""
-
-    def write() -> int:
-        sys.stdout.write(text)
-        return 0
-
-    return print_all(write)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return 0

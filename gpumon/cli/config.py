@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_all, take_output
+from gpumon.cli.common import take_output
 from gpumon.cli.messages import say
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_options(command: MakeParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the action; the exit status: 1 if something is invalid or cannot be written."""
     take_output(options, "toml")
-    return print_all(lambda: _do(options.what))
+    return _do(options.what)
 
 
 def _do(what: str) -> int:
@@ -73,15 +73,14 @@ def _do(what: str) -> int:
 
 def _about_the_theme(loaded: Loaded) -> list[str]:
     """Why the theme cannot be used; the dashboard reports this itself when it loads the theme."""
-    from gpumon.config.suggestions import nearest_or_all
     from gpumon.config.themes import ThemeError, ThemeLibrary
 
     name, library = loaded.settings.theme, ThemeLibrary()
     if name is None:
         return []
     if name not in library.names():
-        place = loaded.origins["theme"].replace("the file", loaded.path)
-        return [f"{place}: there is no theme {name!r}; {nearest_or_all(name, library.names())}."]
+        advice = library.advice(name)
+        return [f"{_place(loaded, 'theme')}: there is no theme {name!r}; {advice}."]
     try:
         if library.path(name) is not None:  # Textual's own have none
             library.read(name)
@@ -103,14 +102,19 @@ def _about_the_hosts(loaded: Loaded) -> list[str]:
         try:
             read()
         except FleetError as error:
-            sentences.append(f"{loaded.path}: {name}: {error}")
+            sentences.append(f"{_place(loaded, name)}: {name}: {error}")
 
     check("hosts.ssh", lambda: read_client(settings.ssh))
     for group, hosts in settings.groups.items():
         check(f"hosts.groups.{group}", partial(read_hosts, hosts))
     for hosts in settings.commands:
-        check("hosts.commands", partial(read_hosts, hosts, settings.groups))
+        check(f"hosts.commands.{hosts}", partial(read_hosts, hosts, settings.groups))
     return sentences
+
+
+def _place(loaded: Loaded, name: str) -> str:
+    """Where a setting is from: the file with its line, or a variable."""
+    return loaded.origins.get(name, "the file").replace("the file", loaded.path, 1)
 
 
 def _about_the_alerts(loaded: Loaded) -> list[str]:

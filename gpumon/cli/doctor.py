@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_all, take_output
+from gpumon.cli.common import take_output
 from gpumon.cli.options import drawing
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.sources.machine import this_machine
 
     take_output(options, "json" if options.json else "table")
-    return print_all(
-        lambda: doctor(
-            this_machine(profiled=True), sys.stdout, as_json=options.json, scrub=options.scrub
-        )
+    return doctor(
+        this_machine(profiled=True), sys.stdout, as_json=options.json, scrub=options.scrub
     )

@@ -159,9 +159,13 @@ def _end_there(options: argparse.Namespace, asked: EndOptions) -> int:
 
 def _printed(result: EndResult) -> int:
     """Print the report; the exit status."""
+    from gpumon.system.standard_output import OutputError
+
     try:
-        return print_text(result.text) or result.status
-    except BrokenPipeError:
+        print_text(result.text)
+    except OutputError as failure:
+        if not isinstance(failure.error, BrokenPipeError):
+            raise
         # Nobody reads the report, but a script may read the status.
         silence(sys.stdout)
-        return result.status
+    return result.status

@@ -47,11 +47,6 @@ def fail(sentence: str, status: int = EXIT_FAILED) -> int:
     return status
 
 
-def cannot_write(error: OSError) -> int:
-    """Say why standard output cannot be written; the exit status."""
-    return fail(f"cannot write to standard output: {error.strerror}.")
-
-
 def no_standard_output() -> int:
     """Say that standard output is closed; the exit status."""
     return fail("standard output is closed: there is nowhere to write.")

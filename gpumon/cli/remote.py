@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import source_and_host
@@ -37,5 +38,7 @@ def run(options: argparse.Namespace) -> int:
     options.readonly = options.readonly or load().settings.readonly
     _, host = source_and_host(options, profiled=False)
     log = NoAuditLog() if options.demo else AuditLog()
-    Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
+    # The client may go while it is answered.
+    with suppress(BrokenPipeError):
+        Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_all, take_output, take_settings
+from gpumon.cli.common import take_output, take_settings
 from gpumon.cli.help import MakeParser, RawFormatter
 from gpumon.cli.options import add_format, drawing
 
@@ -78,14 +78,12 @@ def run(options: argparse.Namespace) -> int:
 
         hosts = frozenset(read_hosts(options.host, take_settings().hosts.groups))
     take_output(options, options.format)
-    return print_all(
-        lambda: print_report(
-            options.files,
-            by=options.by,
-            first=options.first,
-            last=options.last,
-            hosts=hosts,
-            form=options.format,
-            plot=options.plot,
-        )
+    return print_report(
+        options.files,
+        by=options.by,
+        first=options.first,
+        last=options.last,
+        hosts=hosts,
+        form=options.format,
+        plot=options.plot,
     )

@@ -73,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
     from gpumon.scheduling.reservation.lock_folder import FolderError
+    from gpumon.scheduling.run.child import CommandError
     from gpumon.scheduling.run.run import RunOptions
     from gpumon.scheduling.run.run import run as run_job
 
@@ -96,5 +97,5 @@ def run(options: argparse.Namespace) -> int:
         return run_job(source, terms, links)
     except FolderError as error:
         return fail(f"no GPU can be reserved: {error}.")
-    except OSError as error:
-        return fail(f"{command[0]} cannot be run: {error.strerror}.", EXIT_CANNOT_RUN)
+    except CommandError as error:
+        return fail(str(error), EXIT_CANNOT_RUN)

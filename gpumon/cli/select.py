@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import fleet_option, print_all, whole_machine
+from gpumon.cli.common import fleet_option, whole_machine
 from gpumon.cli.fleet import connected
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, fail
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         requirements(options), options.format, options.verbose, options.lock_dir, options.past
     )
     source, links = whole_machine(options)
-    return print_all(lambda: select(source, terms, sys.stdout, links))
+    return select(source, terms, sys.stdout, links)
 
 
 def _select_host(options: argparse.Namespace) -> int:
@@ -72,13 +72,11 @@ def _select_host(options: argparse.Namespace) -> int:
     from gpumon.fleet.select import select_host
 
     with connected(options) as fleet:
-        return print_all(
-            lambda: select_host(
-                fleet,
-                requirements(options),
-                options.format,
-                sys.stdout,
-                patience=options.timeout or TIMEOUT,
-                verbose=options.verbose,
-            )
+        return select_host(
+            fleet,
+            requirements(options),
+            options.format,
+            sys.stdout,
+            patience=options.timeout or TIMEOUT,
+            verbose=options.verbose,
         )

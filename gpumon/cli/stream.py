@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from gpumon.api.local import reservations
 from gpumon.cli.common import source_and_host
-from gpumon.cli.messages import cannot_write
 from gpumon.cli.options import add_gpus, add_interval, add_source
 from gpumon.cli.plain import LOG_INTERVAL
 
@@ -33,8 +32,5 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.stream.session import stream
 
     source, host = source_and_host(options)
-    try:
-        stream(source, host, reservations(demo=options.demo), options.interval or LOG_INTERVAL)
-    except OSError as error:
-        return cannot_write(error)
+    stream(source, host, reservations(demo=options.demo), options.interval or LOG_INTERVAL)
     return 0

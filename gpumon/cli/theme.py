@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_all, take_output
+from gpumon.cli.common import take_output
 from gpumon.cli.messages import EXIT_FAILED, EXIT_USAGE, fail, say
 
 if TYPE_CHECKING:
@@ -41,10 +42,6 @@ def add_options(command: MakeParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """List, show or check; the exit status."""
     take_output(options, "toml")
-    return print_all(lambda: _do(options))
-
-
-def _do(options: argparse.Namespace) -> int:
     if options.action == "list":
         _list()
         return 0
@@ -84,16 +81,15 @@ def _list() -> None:
 
 def _check(path: str) -> int:
     """Report mistakes in a theme file, or print that it is valid; the exit status."""
-    from pathlib import Path
-
     from gpumon.config.themes import ThemeError, ThemeLibrary
+    from gpumon.system.folders import is_absent
     from gpumon.text.formatting import printable
 
-    file = Path(path)
-    if not file.is_file():
-        return fail(f"{path}: no such file; gpumon theme check takes a theme file.", EXIT_USAGE)
+    if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises without permission
+        why = "no such file" if is_absent(path) else "it cannot be read"
+        return fail(f"{path}: {why}; gpumon theme check takes a theme file.", EXIT_USAGE)
     try:
-        theme = ThemeLibrary().read_path(file)
+        theme = ThemeLibrary().read_path(path)
     except ThemeError as error:
         for sentence in error.sentences:
             say(sentence)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpumon.api.local import reservations
 from gpumon.cli.alert import add_alert_file, alerts_of
 from gpumon.cli.common import source_and_host, take_output, take_settings
-from gpumon.cli.messages import EXIT_USAGE, cannot_write, fail
+from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import add_interval, add_machine, drawing
 
 if TYPE_CHECKING:
@@ -43,9 +43,4 @@ def run(options: argparse.Namespace) -> int:
     source, host = source_and_host(options)
     state = None if options.demo else memory_path(source.hostname, options.alerts)
     given = WatchOptions(found, options.interval or _INTERVAL, settings.thresholds, state)
-    try:
-        return watch(source, host, given, reservations(demo=options.demo))
-    except BrokenPipeError:
-        raise  # not a failure: main ends quietly
-    except OSError as error:
-        return cannot_write(error)
+    return watch(source, host, given, reservations(demo=options.demo))

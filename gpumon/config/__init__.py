@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gpumon.config.settings import ConfigError, Loaded, Settings
-from gpumon.system.folders import config_folder
+from gpumon.system.folders import config_folder, is_absent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ def config_path(environ: Mapping[str, str] = os.environ) -> str:
 def load(environ: Mapping[str, str] = os.environ) -> Loaded:
     """The settings, and the errors in them; never raises for either."""
     path = config_path(environ)
-    if not os.path.lexists(path) and not any(environ.get(name) for name in VARIABLES):
+    if is_absent(path) and not any(environ.get(name) for name in VARIABLES):
         return Loaded(path)
     from gpumon.config.reading import read
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from typing import TYPE_CHECKING
 
 from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.keymap import ACTIONS
 from gpumon.config.table import SETTINGS, value_of
+from gpumon.config.toml_text import toml, toml_key
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,20 +21,6 @@ _HEAD = """\
 # The defaults of gpumon. Remove the # of a line to change it; gpumon config check reports errors.
 # The command line overrides GPUMON_… variables, and these override this file.
 """
-
-
-def toml(value: object) -> str:
-    """A value in TOML syntax."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float)):
-        return f"{value:g}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, dict):
-        pairs = ", ".join(f"{toml(key)} = {toml(text)}" for key, text in value.items())
-        return f"{{ {pairs} }}" if pairs else "{}"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def template() -> str:
@@ -59,7 +46,7 @@ def template() -> str:
 
 def effective(loaded: Loaded) -> str:
     """Every effective setting with its origin, as TOML."""
-    settings, lines = loaded.settings, [f"# {loaded.path}"]
+    settings, lines = loaded.settings, [f"# {printable(loaded.path)}"]
     for table, names in _by_table():
         lines += ["", f"[{table}]"] if table else []
         for name in names:
@@ -79,7 +66,7 @@ def effective(loaded: Loaded) -> str:
 
 
 def _told(key: str, value: object, origin: str | None) -> str:
-    return f"{f'{key} = {toml(value)}':<40}  # {origin or 'default'}"
+    return f"{f'{toml_key(key)} = {toml(value)}':<40}  # {origin or 'default'}"
 
 
 def _by_table() -> Iterator[tuple[str, list[str]]]:

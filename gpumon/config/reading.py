@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from gpumon.config.settings import AlertTable, ConfigError, Loaded, Settings
 from gpumon.config.suggestions import did_you_mean, nearest
 from gpumon.config.table import BY_VARIABLE, SETTINGS, TABLES, InvalidValue, shown
+from gpumon.config.toml_text import line_of, lines_of, toml_key
 from gpumon.text.formatting import shortened
 
 if TYPE_CHECKING:
@@ -95,32 +95,33 @@ class _Reader:
                 self._take_alerts(value)
             elif key in TABLES and isinstance(value, dict):
                 for name, inner in value.items():
-                    self._take_from_file(f"{key}.{name}", inner)
+                    self._take_from_file(key, name, inner)
             elif key in TABLES:
                 self.add_error(self._place(key), f"{key} is a table: write [{key}] on a line alone")
             else:
-                self._take_from_file(key, value)
+                self._take_from_file("", key, value)
 
     def take_alert_file(self) -> None:
         """Apply a file that has only alerts."""
-        if not os.path.lexists(self._path):
-            self.add_error(self._path, "there is no such file")
-        for key, value in self._tree().items():
+        for key, value in self._tree(must_exist=True).items():
             if key == "alerts":
                 self._take_alerts(value)
             else:
                 near = did_you_mean(key, ["alerts"])
                 self.add_error(
-                    self._place(key), f"{key} is not read here{near}; there are only [[alerts]]"
+                    self._place(key),
+                    f"unknown table or key {toml_key(key)}{near}: this file has only [[alerts]]",
                 )
 
-    def _tree(self) -> dict[str, object]:
+    def _tree(self, *, must_exist: bool = False) -> dict[str, object]:
         """What is in the file; nothing if it cannot be read."""
         try:
             text = _text(self._path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             if os.path.lexists(self._path):
                 self.add_error(self._path, "it is a link to a file that is not there")
+            elif must_exist:
+                self.add_error(self._path, "there is no such file")
             return {}
         except InvalidValue as wrong:
             self.add_error(self._path, str(wrong))
@@ -133,7 +134,7 @@ class _Reader:
         except (ValueError, RecursionError) as error:
             self.add_error(*_syntax(self._path, error))
             return {}
-        self._lines = _lines_of(text)
+        self._lines = lines_of(text)
         return tree
 
     def _take_alerts(self, value: object) -> None:
@@ -153,21 +154,19 @@ class _Reader:
             for number, table in enumerate(tables)
         )
 
-    def _take_from_file(self, name: str, value: object) -> None:
+    def _take_from_file(self, table: str, key: str, value: object) -> None:
+        name = f"{table}.{key}" if table else key
         place = self._place(name)
-        if name in SETTINGS:
-            line = self._lines.get(name)
-            origin = "the file" if line is None else f"the file, line {line}"
-            self.take(name, value, place, origin)
+        if name in SETTINGS and "." not in key:
+            self.take(name, value, place, self._origin(name))
+            inner = value if isinstance(value, dict) else {}
+            self._origins |= {f"{name}.{each}": self._origin(f"{name}.{each}") for each in inner}
             return
-        key = name.rpartition(".")[2]
-        tables = [known for known in SETTINGS if known.rpartition(".")[2] == key]
+        tables = [known.rpartition(".")[0] for known in SETTINGS if known.rpartition(".")[2] == key]
         if tables:
-            table = tables[0].rpartition(".")[0]
-            where = f"under [{table}]" if table else "before the first table"
+            where = f"under [{tables[0]}]" if tables[0] else "before the first table"
             self.add_error(place, f"{key} stands {where}, not here")
             return
-        table = name.rpartition(".")[0]
         # A missing or wrong table name must not hide which setting was meant.
         names = {known.rpartition(".")[2]: known for known in SETTINGS}
         names |= {} if table else {known: known for known in (*TABLES, "alerts")}
@@ -176,7 +175,9 @@ class _Reader:
         beside = [known for known in SETTINGS if known.rpartition(".")[0] == table]
         here = [known.rpartition(".")[2] for known in beside]
         here += [] if table else [*TABLES, "alerts"]
-        self.add_error(place, f"{name} is no setting{near or '; there are ' + ', '.join(here)}")
+        unknown = f"{table}.{toml_key(key)}" if table else toml_key(key)
+        near = near or f"; there are {', '.join(here)}"
+        self.add_error(place, f"unknown setting {unknown}{near}")
 
     def _take_keys(self, table: Mapping[str, object]) -> None:
         from gpumon.config.key_changes import read_keys, settle
@@ -186,14 +187,14 @@ class _Reader:
         for name, value in table.items():
             place = self._place(f"keys.{name}")
             if name == "preset":
-                self._take_from_file("keys.preset", value)
+                self._take_from_file("keys", name, value)
                 continue
             if name not in ACTIONS:
                 near = did_you_mean(name, [*ACTIONS, "preset"]) or (
                     f"; the nearest is {nearest(name, ACTIONS, 0)}, "
                     "and gpumon config show lists all"
                 )
-                self.add_error(place, f"{name} is nothing that a key does{near}")
+                self.add_error(place, f"unknown key action {toml_key(name)}{near}")
                 continue
             try:
                 wanted[name] = read_keys(value)
@@ -205,12 +206,17 @@ class _Reader:
             self.add_error(self._place(f"keys.{name}"), f"keys.{name}: {why}")
         self._values["keys.changed"] = granted
         for name in granted:
-            line = self._lines.get(f"keys.{name}")
-            self._origins[f"keys.{name}"] = "the file" + (f", line {line}" if line else "")
+            self._origins[f"keys.{name}"] = self._origin(f"keys.{name}")
 
     def _place(self, name: str) -> str:
-        line = self._lines.get(name) or self._lines.get(name.rpartition(".")[0])
-        return self._path if line is None else f"{self._path}, line {line}"
+        return f"{self._path}{self._at_line(name)}"
+
+    def _origin(self, name: str) -> str:
+        return f"the file{self._at_line(name)}"
+
+    def _at_line(self, name: str) -> str:
+        line = line_of(name, self._lines)
+        return "" if line is None else f", line {line}"
 
 
 def _text(path: str) -> str:
@@ -255,33 +261,3 @@ def _syntax(path: str, error: Exception) -> tuple[str, str]:
     place = path if found["line"] is None else f"{path}, line {found['line']}"
     what = found["what"][:1].lower() + found["what"][1:]
     return place, f"this is not TOML ({what}), {none}"
-
-
-_HEADER = re.compile(r"\s*\[+\s*([\w.\"' -]+?)\s*\]")
-_KEY = re.compile(r"\s*([\w.\"'-]+(?:\s*\.\s*[\w\"'-]+)*)\s*=")
-
-
-def _lines_of(text: str) -> dict[str, int]:
-    """The line of the first occurrence of each key and table, by a simple scan of the lines.
-
-    The tables of a list are ``name[0]``, ``name[1]`` and so on.
-    """
-    lines: dict[str, int] = {}
-    table = ""
-    listed: Counter[str] = Counter()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            table = _bare(header[1])
-            lines.setdefault(table, number)
-            if line.lstrip().startswith("[["):
-                name, table = table, f"{table}[{listed[table]}]"
-                listed[name] += 1
-                lines[table] = number
-        elif key := _KEY.match(line):
-            name = _bare(key[1])
-            lines.setdefault(f"{table}.{name}" if table else name, number)
-    return lines
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"[\"'\s]", "", name)

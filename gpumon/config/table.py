@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from datetime import date, time
 from typing import TYPE_CHECKING, get_args
 
 from msgspec import Struct
@@ -13,6 +12,7 @@ from gpumon.config.columns import COLUMN, COLUMN_SETS, DEFAULT_COLUMNS, GPU_COLU
 from gpumon.config.settings import GraphName, Settings
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.themes import DEFAULT as DEFAULT_THEME
+from gpumon.config.toml_text import toml
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
 
@@ -59,13 +59,10 @@ def value_of(settings: Settings, name: str) -> object:
 
 def shown(value: object) -> str:
     """The written value, shortened."""
-    if isinstance(value, bool):
-        return str(value).lower()
     try:
-        text = value.isoformat() if isinstance(value, (date, time)) else repr(value)
-    except ValueError:
-        # A hexadecimal number may have more digits than Python converts.
-        return "so large a number"
+        text = repr(value) if isinstance(value, str) else toml(value)
+    except RecursionError:
+        return "a value that is nested so deeply"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 

@@ -7,6 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from gpumon.doctor.machine import exists
 from gpumon.doctor.result import failed, passed, warned
 from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.model.process_states import ENDED, STATES
@@ -67,8 +68,8 @@ def device_files(case: DiagnosticContext) -> Result | None:
     if not _has_driver(case):
         return None
     control, gpus = case.machine.path(_CONTROL), _gpu_files(case)
-    if not control.exists() or not gpus:
-        missing = _CONTROL if not control.exists() else "/dev/nvidia0"
+    if not exists(control) or not gpus:
+        missing = _CONTROL if not exists(control) else "/dev/nvidia0"
         return failed(
             f"The driver is loaded, but there is no {missing}.",
             _AGAIN
@@ -134,9 +135,9 @@ def _is_member(group: str) -> bool:
 
 def unified_memory(case: DiagnosticContext) -> Result | None:
     """Whether CUDA finds nvidia-uvm, without which no CUDA program starts."""
-    if not _has_driver(case) or not case.machine.path(_CONTROL).exists():
+    if not _has_driver(case) or not exists(case.machine.path(_CONTROL)):
         return None
-    if case.machine.path(_UVM).exists():
+    if exists(case.machine.path(_UVM)):
         return passed(f"{_UVM} exists; CUDA needs it.")
     if in_container(case):
         advice = "Run `nvidia-modprobe -u -c 0` on the host, then start the container again."
@@ -152,7 +153,7 @@ def device_limits(case: DiagnosticContext) -> Result | None:
     the control file is opened: the kernel returns EPERM if a cgroup refuses, EACCES if a mode does.
     GPU device files are not opened: that would initialise or wake a GPU.
     """
-    if not _has_driver(case) or not case.machine.path(_CONTROL).exists():
+    if not _has_driver(case) or not exists(case.machine.path(_CONTROL)):
         return None
     rules = _device_rules(case)
     if rules is not None and not _allowed(rules, _CONTROL_MINOR):

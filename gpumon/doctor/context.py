@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.doctor.machine import exists
 from gpumon.doctor.pci import pci_gpus
+from gpumon.doctor.result import why_failed
 from gpumon.host.kernel_log import slot_of
 from gpumon.model.makers import Maker, gpus_of
 from gpumon.model.snapshot import Snapshot, Trouble
@@ -116,7 +118,7 @@ class DiagnosticContext:
     @property
     def in_wsl(self) -> bool:
         """Whether this is a guest of Windows, which drives the GPUs itself."""
-        return self.machine.path("/dev/dxg").exists()
+        return exists(self.machine.path("/dev/dxg"))
 
     @property
     def cuda_version(self) -> tuple[int, int] | None:
@@ -151,5 +153,7 @@ def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
         snapshot = take()
     except SourceError as error:
         trouble = Trouble(error.sentence, error.advice)
+    except Exception as error:  # noqa: BLE001 - every check of the driver would fail with it
+        trouble = Trouble(f"The GPUs cannot be read: {why_failed(error)}", "")
     seconds = time.monotonic() - before
     return DriverAnswer(there, version, snapshot, trouble, seconds)

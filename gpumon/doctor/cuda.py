@@ -7,7 +7,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.machine import found, read_text
+from gpumon.doctor.machine import exists, found, is_folder, read_text, resolved, unreadable
 from gpumon.doctor.result import passed, unknown, warned
 from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.model.makers import Maker
@@ -25,6 +25,7 @@ Version = tuple[int, int]
 _LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 """The first driver for each CUDA: table 1 of NVIDIA's "CUDA Compatibility"."""
 
+_CUDA_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 _NVCC_SECONDS = 5.0
 _RELEASE = re.compile(r"release (\d+\.\d+)")
 _NUMBER = re.compile(r"(\d+)\.(\d+)")
@@ -50,11 +51,15 @@ def newest(case: DiagnosticContext) -> Result | None:
 def toolkits(case: DiagnosticContext) -> Result | None:
     """Installed CUDA toolkits, and whether the driver is new enough for them."""
     there = dict(_toolkits(case.machine))
+    barred = unreadable(case.machine, (*_CUDA_VARIABLES, "PATH"))
     if not there and not case.expects_nvidia:
         return None
+    if not there and barred:
+        return unknown("None is known, but not every folder can be read.", "", *barred)
     if not there:
         return passed("None: Python packages include their own; compilers need one.")
-    details = tuple(f"{version or 'unknown version'}  {path}" for path, version in there.items())
+    details = [f"{version or 'unknown version'}  {path}" for path, version in there.items()]
+    details += barred
     allowed = case.cuda_version
     versions = {path: parse_version(version or "") for path, version in there.items()}
     newer = [
@@ -82,25 +87,25 @@ def _toolkits(machine: Machine) -> Iterator[tuple[str, str | None]]:
     """Where each toolkit is, and its version; the same folder once."""
     seen: set[Path] = set()
     for path in _toolkit_folders(machine):
-        real = path.resolve()
-        if real in seen or not real.is_dir():
+        real = resolved(path)
+        if real in seen or not is_folder(real):
             continue
         seen.add(real)
         nvcc = path / "bin/nvcc"
         if (version := _written_version(path)) is not None:
             yield machine.name(path), version
-        elif nvcc.exists():
+        elif exists(nvcc):
             # It may be in /usr/bin, or a script that calls another: the folder is no evidence.
             yield machine.name(nvcc), _nvcc_version(nvcc)
 
 
 def _toolkit_folders(machine: Machine) -> Iterator[Path]:
-    for variable in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):
+    for variable in _CUDA_VARIABLES:
         if machine.environ.get(variable, "").startswith("/"):
             yield machine.path(machine.environ[variable])
     for folder in machine.environ.get("PATH", "").split(":"):
-        if folder.startswith("/") and machine.path(f"{folder}/nvcc").exists():
-            yield machine.path(f"{folder}/nvcc").resolve().parent.parent
+        if folder.startswith("/") and exists(nvcc := machine.path(f"{folder}/nvcc")):
+            yield resolved(nvcc).parent.parent
     yield from reversed(machine.folder("/usr/local", "cuda-*"))
     yield machine.path("/usr/local/cuda")
     yield machine.path("/opt/cuda")
@@ -149,7 +154,7 @@ def cudnn(case: DiagnosticContext) -> Result | None:
         for header in ("cudnn_version.h", "cudnn.h"):
             version = cudnn_version(read_text(folder / header) or "")
             if version is not None:
-                versions.setdefault((folder / header).resolve(), version)
+                versions.setdefault(resolved(folder / header), version)
                 break
     if not versions:
         return None

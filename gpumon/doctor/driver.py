@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpumon.doctor.machine import exists, resolved, unreadable
 from gpumon.doctor.result import failed, passed, unknown, warned
 from gpumon.model.makers import Maker
 from gpumon.text.formatting import counted
@@ -88,7 +89,7 @@ def kernel_module(case: DiagnosticContext) -> Result | None:
         return passed(f"{version}, {kind}.")
     if case.in_wsl:
         return None
-    if case.machine.path("/sys/module/nvidia").exists():
+    if exists(case.machine.path("/sys/module/nvidia")):
         return unknown("Loaded, but /proc does not report its version.")
     if not case.slots:
         return None  # Reported already: there is no GPU.
@@ -142,19 +143,20 @@ def cuda_library(case: DiagnosticContext) -> Result | None:
     links = [
         case.machine.path(f"{folder}/libcuda.so.1") for folder in folders if folder.startswith("/")
     ]
-    link = next((link for link in links if link.exists()), None)
+    link = next((link for link in links if exists(link)), None)
     if link is None:
         return unknown(
             "libcuda.so.1 is not in the usual folders.",
             "If programs do not find it either: start a container with "
             "NVIDIA_DRIVER_CAPABILITIES=compute,utility; on a host install the driver's CUDA part.",
+            *unreadable(case.machine, ("LD_LIBRARY_PATH",)),
         )
     shown = case.machine.name(link)
     version = _version_of(link)
     module = case.module_version
     if version is None or module is None or version == module:
         return passed(f"{version or 'unknown version'}, {shown}.")
-    if "compat" in str(link.resolve()):
+    if "compat" in str(resolved(link)):
         return passed(f"{version} in {shown}, NVIDIA's forward compatibility package.")
     return failed(
         f"{shown} is {version}, but the loaded kernel module is {module}: CUDA programs fail.",
@@ -164,7 +166,7 @@ def cuda_library(case: DiagnosticContext) -> Result | None:
 
 
 def _version_of(link: Path) -> str | None:
-    match = _VERSION.search(link.resolve().name)
+    match = _VERSION.search(resolved(link).name)
     return match[1] if match else None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.doctor.access import how_to_get_in, in_container, rights
 from gpumon.doctor.driver import GIVEN
+from gpumon.doctor.machine import exists
 from gpumon.doctor.result import failed, passed, warned
 from gpumon.doctor.rocm import rocm_versions
 from gpumon.host.visible_devices import VARIABLES, selecting_variable, visible_gpus
@@ -131,7 +132,7 @@ def render_nodes(case: DiagnosticContext) -> Result | None:
     if not cards or case.in_wsl:
         return None
     files = [case.machine.path(f"/dev/dri/{node}") for card in cards for node in card.render_nodes]
-    there = [file for file in files if file.exists()]
+    there = [file for file in files if exists(file)]
     contained = in_container(case)
     if not there or (len(there) < len(files) and not contained):
         missing = case.machine.name(next(file for file in files if file not in there))
@@ -170,7 +171,7 @@ def compute_driver(case: DiagnosticContext) -> Result | None:
     if not cards or case.in_wsl or (not rocm and all(card.integrated for card in cards)):
         return None
     file = case.machine.path(_KFD)
-    if not file.exists():
+    if not exists(file):
         complain = failed if rocm else warned
         return complain(
             f"There is no {_KFD}: programs draw, but ROCm's programs do not start.",

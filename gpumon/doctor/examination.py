@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from gpumon.doctor import access, cuda, driver, drm, frameworks, gpus, own, rocm, terminal
+from gpumon.doctor.result import unknown, why_failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,6 +79,17 @@ def examine(case: DiagnosticContext) -> Iterator[tuple[str, Result]]:
     """Run every check: its section title and result."""
     for title, checks in SECTIONS.items():
         for name, check in checks.items():
-            result = check(case)
+            result = _result(check, case)
             if result is not None:
                 yield title, replace(result, check=name)
+
+
+def _result(check: Check, case: DiagnosticContext) -> Result | None:
+    """The result of a check; if the check itself fails, the result says so."""
+    try:
+        return check(case)
+    except Exception as error:  # noqa: BLE001 - the other checks must run
+        return unknown(
+            f"The check failed: {why_failed(error)}",
+            "If the reason is not on this machine, please report it with this output.",
+        )

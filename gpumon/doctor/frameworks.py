@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.doctor.cuda import cudnn_of_packages, driver_for, parse_version
-from gpumon.doctor.machine import found, read_text
+from gpumon.doctor.machine import exists, found, read_text, resolved, unreadable
 from gpumon.doctor.result import failed, passed, unknown, warned
 from gpumon.doctor.rocm import rocm_versions
 from gpumon.model.makers import Maker, maker_of, makers_of
@@ -32,6 +32,7 @@ _ROCM_BUILD = re.compile(r"""['"]is_rocm_build['"]\s*[,:]\s*True""")
 _PLUGIN = re.compile(r"jax_cuda(\d+)_(?:plugin|pjrt)")
 _ROCM_PLUGIN = re.compile(r"jax_rocm(\d)\d*_(?:plugin|pjrt)")
 """``jax-rocm60-plugin``, and from ROCm 7 on ``jax-rocm7-plugin`` (jax-ml/jax#33067)."""
+_ENVIRONMENT_VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _OLD_JAXLIB = re.compile(r"\+cuda(\d+)")
 
 
@@ -116,10 +117,13 @@ def _judged(
         for prefix, folder in _environments(case.machine)
         if (build := read(folder, prefix)) is not None
     ]
+    barred = unreadable(case.machine, _ENVIRONMENT_VARIABLES)
+    if not builds and barred:
+        return unknown("None is known, but not every environment can be read.", "", *barred)
     if not builds:
         return None
     first, *others = builds
-    details = tuple(_line(build) for build in (first, *others))
+    details = (*(_line(build) for build in (first, *others)), *barred)
     makers = _makers(case)
     if makers and first.maker not in makers:
         return warned(
@@ -251,20 +255,20 @@ def _environments(machine: Machine) -> Iterator[tuple[str, Path]]:
     seen: set[Path] = set()
     for prefix in _prefixes(machine):
         for folder in _package_folders(machine, prefix):
-            real = folder.resolve()
+            real = resolved(folder)
             if real not in seen:
                 seen.add(real)
                 yield prefix, folder
 
 
 def _prefixes(machine: Machine) -> Iterator[str]:
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+    for variable in _ENVIRONMENT_VARIABLES:
         if machine.environ.get(variable, "").startswith("/"):
             yield machine.environ[variable].rstrip("/")
     for folder in machine.environ.get("PATH", "").split(":"):
         if not folder.startswith("/"):
             continue
-        if any(machine.path(f"{folder}/{python}").exists() for python in ("python", "python3")):
+        if any(exists(machine.path(f"{folder}/{python}")) for python in ("python", "python3")):
             yield folder.rstrip("/").rpartition("/")[0] or "/"
     yield machine.prefix
     home = machine.environ.get("HOME", "")

@@ -7,10 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping  # noqa: TC003 - msgspec resolves annotations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpumon.system.files import beginning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _MOST_BYTES = 2**18
 
@@ -70,6 +74,43 @@ class Machine(Struct, frozen=True):
     def folder(self, name: str, pattern: str) -> list[Path]:
         """The entries of a folder, sorted; empty if there is no such folder."""
         return found(self.path(name), pattern)
+
+
+def exists(path: Path) -> bool:
+    """Whether a file exists that this user can reach."""
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises without permission
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder exists that this user can reach."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises without permission
+
+
+def resolved(path: Path) -> Path:
+    """The path without symbolic links, as far as it can be followed."""
+    return Path(os.path.realpath(path))  # Path.resolve raises at a loop of links.
+
+
+def unreadable(machine: Machine, variables: Iterable[str]) -> list[str]:
+    """The folders in variables of the environment that cannot be read, each with the reason."""
+    return [
+        f"{folder} ({variable}) cannot be read: {why}"
+        for variable in variables
+        for folder in machine.environ.get(variable, "").split(":")
+        if folder.startswith("/") and (why := _why_unreadable(machine.path(folder))) is not None
+    ]
+
+
+def _why_unreadable(path: Path) -> str | None:
+    """Why the files of a folder cannot be reached; ``None`` if they can, or it does not exist."""
+    try:
+        # The folder itself can be examined without permission to search it.
+        os.stat(f"{path}/.")  # noqa: PTH116 - pathlib drops the dot
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def read_text(path: Path) -> str | None:

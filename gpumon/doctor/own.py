@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import stat
@@ -35,7 +36,7 @@ def configuration(case: DiagnosticContext) -> Result:
             "Correct them, and run `gpumon config check` after each change.",
             *(error.sentence for error in loaded.errors),
         )
-    if not Path(loaded.path).exists():
+    if not os.path.lexists(loaded.path):
         return passed(f"{loaded.path} does not exist: the defaults apply.")
     return passed(f"{loaded.path} is valid.")
 
@@ -45,10 +46,11 @@ def state(_case: DiagnosticContext) -> Result:
     from gpumon.system.folders import state_folder
 
     folder = Path(state_folder())
-    if _writable(folder):
+    why = _why_not_writable(folder)
+    if why is None:
         return passed(f"{folder} holds the last state of the screen and a log of the sent signals.")
     return warned(
-        f"{folder} cannot be written: no state is saved, and signals are not logged.",
+        f"{folder} cannot be written ({why}): no state is saved, and signals are not logged.",
         "Make the folder writable, or set XDG_STATE_HOME to another one.",
     )
 
@@ -61,8 +63,6 @@ def locks(case: DiagnosticContext) -> Result | None:
 
     asked = case.machine.environ.get("GPUMON_LOCK_DIR") or None
     path = usual_path() if asked is None else Path(asked)
-    if not os.path.lexists(path):
-        return passed(f"{path}: gpumon run creates it when it needs it.")
     try:
         folder = shared_folder(asked, make=False)
     except FolderError as error:
@@ -71,19 +71,30 @@ def locks(case: DiagnosticContext) -> Result | None:
             "Ask an administrator to create it anew with `sudo install -d -m 1777 FOLDER`, or set "
             "GPUMON_LOCK_DIR to another folder for all users.",
         )
-    if folder is not None:
-        everybody = folder.status().st_mode & stat.S_IWOTH
-        folder.close()
-        if not everybody:
-            return warned(
-                f"{path} is not writable by everybody: for users who may not write there, gpumon "
-                "run reserves GPUs only among their own programs.",
-                f"Run `chmod 1777 {path}`, unless every user of the GPUs may write there.",
-            )
+    if folder is None:
+        return passed(f"{path}: gpumon run creates it when it needs it.")
+    everybody = folder.status().st_mode & stat.S_IWOTH
+    folder.close()
+    if not everybody:
+        return warned(
+            f"{path} is not writable by everybody: for users who may not write there, gpumon "
+            "run reserves GPUs only among their own programs.",
+            f"Run `chmod 1777 {path}`, unless every user of the GPUs may write there.",
+        )
     return passed(f"All users share {path}.")
 
 
-def _writable(folder: Path) -> bool:
-    """Whether the folder, or its nearest existing parent, is writable."""
-    there = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
-    return os.access(there, os.W_OK | os.X_OK)
+def _why_not_writable(folder: Path) -> str | None:
+    """Why a folder, or its nearest existing parent, cannot be written; ``None`` if it can be."""
+    for path in (folder, *folder.parents):
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return error.strerror
+        if not stat.S_ISDIR(mode):
+            return os.strerror(errno.ENOTDIR)
+        may_write = os.access(path, os.W_OK | os.X_OK)
+        return None if may_write else os.strerror(errno.EACCES)
+    return os.strerror(errno.ENOENT)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from gpumon.system.resource_errors import lack_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,9 +55,9 @@ def passed(found: str, *details: str) -> Result:
     return Result(CheckVerdict.PASS, found, "", details)
 
 
-def unknown(found: str, todo: str = "") -> Result:
+def unknown(found: str, todo: str = "", *details: str) -> Result:
     """It could not be determined."""
-    return Result(CheckVerdict.UNKNOWN, found, todo)
+    return Result(CheckVerdict.UNKNOWN, found, todo, details)
 
 
 def warned(found: str, todo: str, *details: str) -> Result:
@@ -65,6 +68,16 @@ def warned(found: str, todo: str, *details: str) -> Result:
 def failed(found: str, todo: str, *details: str) -> Result:
     """It does not work."""
     return Result(CheckVerdict.FAIL, found, todo, details)
+
+
+def why_failed(error: Exception) -> str:
+    """Why something failed that no check expects to fail, as the end of a sentence."""
+    lack = lack_behind(error)
+    if lack is not None:
+        return lack
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}."
+    return f"{type(error).__name__}: {error}."
 
 
 def worst(verdicts: Iterable[CheckVerdict]) -> CheckVerdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.doctor.machine import resolved
 from gpumon.doctor.result import passed
 from gpumon.model.makers import Maker
 from gpumon.text.formatting import counted
@@ -37,7 +38,7 @@ def rocm_versions(machine: Machine) -> dict[str, str]:
     for folder in (machine.path("/opt/rocm"), *machine.folder("/opt", "rocm-*")):
         name = machine.name(folder)
         version = (machine.text(f"{name}/.info/version") or "").strip()
-        if version and folder.resolve() not in seen:
-            seen.add(folder.resolve())
+        if version and resolved(folder) not in seen:
+            seen.add(resolved(folder))
             found[name] = version
     return found

@@ -17,7 +17,7 @@ from gpumon.findings.finding import (
     FindingKind,
     Severity,
 )
-from gpumon.findings.gpu_rules import LASTING, RULES, gpu_findings, gpu_state
+from gpumon.findings.gpu_rules import LASTING, RULES, gpu_answer, gpu_findings, gpu_state
 from gpumon.findings.memory import Account, memory_account
 from gpumon.findings.process_rules import process_findings
 from gpumon.findings.work import mig_state, not_free
@@ -37,6 +37,7 @@ __all__ = [
     "Thresholds",
     "conditions",
     "explain",
+    "gpu_answer",
     "gpu_findings",
     "gpu_state",
     "is_of_the_past",

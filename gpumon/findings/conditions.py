@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpumon.availability.rule import is_busy_unlisted, normal_unlisted
+from gpumon.availability.rule import UNLISTED_FIELDS, is_busy_unlisted, normal_unlisted
 from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history import Condition
@@ -26,6 +26,7 @@ HW_SLOWDOWN, HW_POWER_BRAKE = CLOCK_EVENT_REASONS[0x08], CLOCK_EVENT_REASONS[0x8
 """HW slowdown alone does not give a cause; heat and the power brake set it too (nvml.h)."""
 THERMAL = (CLOCK_EVENT_REASONS[0x40], CLOCK_EVENT_REASONS[0x20])
 """HW and SW thermal slowdown: the GPU reports that it is too hot."""
+HEAT_FIELDS = ("temperature_gpu", "temperature_slowdown", "temperature_margin")
 POWER_CAP = CLOCK_EVENT_REASONS[0x04]
 """The clocks are lowered to stay within the power limit."""
 TURN = 30.0
@@ -42,9 +43,9 @@ def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
     watched = {
         IDLE: Condition(_is_idle),
         STUCK: Condition(partial(_is_stuck, thresholds)),
-        HOT: Condition(partial(_is_hot, thresholds), hysteresis=_HYSTERESIS),
-        UNATTRIBUTED: Condition(partial(_is_unattributed, thresholds)),
-        BUSY_UNLISTED: Condition(is_busy_unlisted),
+        HOT: Condition(partial(_is_hot, thresholds), hysteresis=_HYSTERESIS, optional=HEAT_FIELDS),
+        UNATTRIBUTED: Condition(partial(_is_unattributed, thresholds), assumed=UNLISTED_FIELDS),
+        BUSY_UNLISTED: Condition(is_busy_unlisted, assumed=("display_active",)),
         BUSY_EMPTY: Condition(partial(_is_busy_empty, thresholds), hysteresis=_HYSTERESIS),
         MEMORY_BOUND: Condition(partial(_is_memory_bound, thresholds), hysteresis=_HYSTERESIS),
         SLOW_LINK: Condition(partial(_has_slow_link, thresholds), hysteresis=_HYSTERESIS),
@@ -160,13 +161,18 @@ def _is_low_on_cpu(thresholds: Thresholds, gpu: Gpu, holding: Holding | None) ->
     """Whether a GPU does little while one of its processes is at one full CPU core."""
     if gpu.utilization_gpu is None or holding is None:
         return None
+    if gpu.utilization_gpu > thresholds.starved_low:
+        return False
     cpu = holding.cpu_percent
-    is_full = cpu is not None and thresholds.starved_core <= cpu <= thresholds.starved_core_most
-    return gpu.utilization_gpu <= thresholds.starved_low and is_full
+    if cpu is not None and thresholds.starved_core <= cpu <= thresholds.starved_core_most:
+        return True
+    return None if holding.unseen else False
 
 
 def _is_low_on_disk(thresholds: Thresholds, gpu: Gpu, holding: Holding | None) -> bool | None:
     """Whether a GPU does little while one of its processes waits inside the kernel."""
     if gpu.utilization_gpu is None or holding is None:
         return None
-    return gpu.utilization_gpu <= thresholds.starved_low and holding.blocked > 0
+    if gpu.utilization_gpu > thresholds.starved_low:
+        return False
+    return bool(holding.blocked) or (None if holding.unseen else False)

@@ -14,7 +14,7 @@ from gpumon.findings.conditions import (
     SHARED,
     TURN,
 )
-from gpumon.findings.finding import Finding, FindingKind, Severity
+from gpumon.findings.finding import Answer, Finding, FindingKind, Severity
 from gpumon.findings.groups import jobs
 from gpumon.findings.phrases import (
     brief_duration,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
 
 
-def busy_empty(history: History, gpu: Gpu) -> Finding | None:
+def busy_empty(history: History, gpu: Gpu) -> Answer:
     """Kernels run nearly all the time, but on few of the multiprocessors.
 
     A collective that waits looks the same: its kernel needs few SMs. After some time without power
@@ -40,8 +40,8 @@ def busy_empty(history: History, gpu: Gpu) -> Finding | None:
     """
     thresholds = history.thresholds
     interval = lasting(history, gpu, BUSY_EMPTY, thresholds.busy_empty_after)
-    if interval is None or gpu.sm_active is None:
-        return None
+    if not interval or gpu.sm_active is None:
+        return interval and None
     sm = f"{gpu.sm_active:.0f}"
     return Finding(
         kind=FindingKind.BUSY_EMPTY,
@@ -63,12 +63,12 @@ def busy_empty(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def memory_bound(history: History, gpu: Gpu) -> Finding | None:
+def memory_bound(history: History, gpu: Gpu) -> Answer:
     """The memory limits the speed, which is no fault."""
     thresholds = history.thresholds
     interval = lasting(history, gpu, MEMORY_BOUND, thresholds.memory_bound_after)
-    if interval is None or gpu.dram_active is None or gpu.tensor_active is None:
-        return None
+    if not interval or gpu.dram_active is None or gpu.tensor_active is None:
+        return interval and None
     dram, tensor = f"{gpu.dram_active:.0f}", f"{gpu.tensor_active:.0f}"
     return Finding(
         kind=FindingKind.MEMORY_BOUND,
@@ -90,7 +90,7 @@ def memory_bound(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def starved(history: History, gpu: Gpu) -> Finding | None:
+def starved(history: History, gpu: Gpu) -> Answer:
     """The load comes and goes, and a process seems to prepare the data meanwhile.
 
     Low and high load each return within ``conditions.TURN``. While the load is low, a process of
@@ -100,13 +100,12 @@ def starved(history: History, gpu: Gpu) -> Finding | None:
     thresholds = history.thresholds
     after = thresholds.starved_after
     loaded = lasting(history, gpu, LOADED, after)
-    if loaded is None:
-        return None
-    low, on_disk = lasting(history, gpu, LOW_ON_DISK, after), True
-    if low is None:
-        low, on_disk = lasting(history, gpu, LOW_ON_CPU, after), False
-    if low is None:
-        return None
+    if not loaded:
+        return loaded
+    disk, cpu = (lasting(history, gpu, name, after) for name in (LOW_ON_DISK, LOW_ON_CPU))
+    low, on_disk = disk or cpu, bool(disk)
+    if not low:
+        return None if None in (disk, cpu) else False
     interval = max(loaded, low, key=lambda one: one.since)
     if on_disk:
         why, words = "a process waits inside the kernel (D state)", "waits for disk"
@@ -135,11 +134,11 @@ def starved(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def idle_in_job(history: History, gpu: Gpu) -> Finding | None:
+def idle_in_job(history: History, gpu: Gpu) -> Answer:
     """A GPU does nothing while its job works on most of its other GPUs."""
     interval = lasting(history, gpu, IDLE_IN_JOB, history.thresholds.idle_in_job_after)
-    if interval is None or gpu.utilization_gpu:
-        return None
+    if not interval or gpu.utilization_gpu:
+        return interval and False
     job = _job_elsewhere(history, gpu)
     if job is None:
         return None
@@ -163,11 +162,11 @@ def idle_in_job(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def shared(history: History, gpu: Gpu) -> Finding | None:
+def shared(history: History, gpu: Gpu) -> Answer:
     """Kernels of two jobs run on one GPU."""
     interval = lasting(history, gpu, SHARED, history.thresholds.shared_after)
-    if interval is None:
-        return None
+    if not interval:
+        return interval
     here = [(job, _sm_on(job, gpu)) for job in _jobs_on(history, gpu)]
     here.sort(key=lambda one: -one[1])
     count = max(2, len([sm for _, sm in here if sm >= history.thresholds.shared_sm]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpumon.availability.health import memory_faults, recovery_action
-from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
+from gpumon.availability.health import MEMORY_FIELDS, memory_faults, recovery_action
+from gpumon.findings.finding import SHORT_CELLS, Answer, Finding, FindingKind, Severity
 from gpumon.findings.phrases import at_most, time_of_day
 from gpumon.sources.maker_words import error_code
 from gpumon.text.formatting import duration
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from gpumon.sources.maker_words import ErrorCode
 
 
-def memory_errors(_history: History, gpu: Gpu) -> Finding | None:
+def memory_errors(history: History, gpu: Gpu) -> Answer:
     """Memory errors, and what remains to be done about them.
 
     The next reset replaces a bad row or page; when
     no spare is left, the GPU should be returned. Until then the memory may fail again, so no job is
     sent there.
     """
+    is_missing = history.is_missing(gpu, *MEMORY_FIELDS)
     faults = memory_faults(gpu)
     if not faults:
-        return None
+        return None if is_missing else False
     return Finding(
         kind=FindingKind.MEMORY_ERRORS,
         subject=gpu.uuid,
@@ -40,11 +41,11 @@ def memory_errors(_history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def recovery(_history: History, gpu: Gpu) -> Finding | None:
+def recovery(_history: History, gpu: Gpu) -> Answer:
     """The recovery action that the driver recommends."""
     action = recovery_action(gpu)
     if action is None:
-        return None
+        return None if gpu.recovery_action is None else False
     word = next((word for word in _RECOVERY_WORDS if word in action.lower()), "recover")
     return Finding(
         kind=FindingKind.RECOVERY,
@@ -57,7 +58,7 @@ def recovery(_history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def xid(history: History, gpu: Gpu) -> Finding | None:
+def xid(history: History, gpu: Gpu) -> Answer:
     """An error code of a GPU that still responds.
 
     A hardware error stays, because it may be the reason why a job hangs hours later, and it comes
@@ -67,7 +68,7 @@ def xid(history: History, gpu: Gpu) -> Finding | None:
     """
     known, thresholds = history.xids(gpu.uuid), history.thresholds
     if not known:
-        return None
+        return False
     newest_first = sorted(known.items(), key=lambda item: -(item[1] or 0))
     seen = [(error_code(number), at) for number, at in newest_first]
     own = [
@@ -83,7 +84,7 @@ def xid(history: History, gpu: Gpu) -> Finding | None:
     ]
     reported = own + recent
     if not reported:
-        return None
+        return False
     error, at = reported[0]
     start = error.label if at is None else _with_time(history, error, at)
     facts = tuple(

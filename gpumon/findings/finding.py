@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from typing import Literal, TypeAlias, final
 
 from msgspec import Struct
 
@@ -95,6 +96,7 @@ IN_USE = (_Kind.RESERVED, _Kind.FULL, _Kind.MEMORY_BOUND)
 """The kinds that only say that the GPU is used as it should be."""
 
 
+@final
 class Finding(Struct, frozen=True):
     """A statement about a GPU or a process.
 
@@ -117,3 +119,7 @@ class Finding(Struct, frozen=True):
     brief: str
     since: float | None = None
     evidence: tuple[str, ...] = ()
+
+
+Answer: TypeAlias = Finding | Literal[False] | None
+"""What a rule says: its finding, ``False`` if there is none, ``None`` if a value is unknown."""

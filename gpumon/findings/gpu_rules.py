@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.findings.efficiency import busy_empty, idle_in_job, memory_bound, shared, starved
 from gpumon.findings.errors import memory_errors, recovery, xid
@@ -13,13 +13,13 @@ from gpumon.findings.links import nvlink_errors, slow_link
 from gpumon.findings.memory import full, unattributed
 from gpumon.findings.reserved import reserved
 from gpumon.findings.status import not_answering, old
-from gpumon.findings.work import busy_unlisted, free, idle, stuck, working
-from gpumon.model.snapshot import GpuStatus
+from gpumon.findings.work import busy_unlisted, certainly_free, free, idle, stuck, working
+from gpumon.model.snapshot import ANSWERING, GpuStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from gpumon.findings.finding import Finding
+    from gpumon.findings.finding import Answer, Finding
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
 
@@ -33,8 +33,8 @@ def gpu_findings(history: History, gpu: Gpu) -> list[Finding]:
     """
     found = list(_found(history, gpu))
     if gpu.status is GpuStatus.OK and all(one.kind is not FindingKind.OLD for one in found):
-        details = (rule(history, gpu) for rule in DETAILS)
-        found += [finding for finding in details if finding is not None]
+        details = (rule(history, gpu) for rule in DETAILS.values())
+        found += [finding for finding in details if finding]
     return sorted(found, key=lambda finding: -finding.severity)
 
 
@@ -64,45 +64,70 @@ def _found(history: History, gpu: Gpu) -> Iterator[Finding]:
             return
     stale = old(history, gpu)
     quiet = status is None
-    for rule in RULES if stale is None else LASTING:
+    for kind, rule in RULES.items():
+        if stale is not None and kind not in LASTING:
+            continue
         finding = rule(history, gpu)
-        if finding is not None:
+        if finding:
             quiet = False
             yield finding
     rest = stale or free(history, gpu)
-    if rest is not None:
+    if rest:
         yield rest
     elif quiet:
         yield working(history, gpu)
 
 
-RULES = (
-    memory_errors,
-    recovery,
-    hot,
-    throttled,
-    xid,
-    nvlink_errors,
-    stuck,
-    unattributed,
-    busy_unlisted,
-    idle_in_job,
-    idle,
-    slow_link,
-    busy_empty,
-    starved,
-    shared,
-    filling,
-    reserved,
-    full,
-    memory_bound,
-)
+Rule: TypeAlias = "Callable[[History, Gpu], Answer]"
+
+RULES: dict[FindingKind, Rule] = {
+    FindingKind.MEMORY_ERRORS: memory_errors,
+    FindingKind.RECOVERY: recovery,
+    FindingKind.HOT: hot,
+    FindingKind.THROTTLED: throttled,
+    FindingKind.XID: xid,
+    FindingKind.NVLINK_ERRORS: nvlink_errors,
+    FindingKind.STUCK: stuck,
+    FindingKind.UNATTRIBUTED: unattributed,
+    FindingKind.BUSY_UNLISTED: busy_unlisted,
+    FindingKind.IDLE_IN_JOB: idle_in_job,
+    FindingKind.IDLE: idle,
+    FindingKind.SLOW_LINK: slow_link,
+    FindingKind.BUSY_EMPTY: busy_empty,
+    FindingKind.STARVED: starved,
+    FindingKind.SHARED: shared,
+    FindingKind.FILLING: filling,
+    FindingKind.RESERVED: reserved,
+    FindingKind.FULL: full,
+    FindingKind.MEMORY_BOUND: memory_bound,
+}
 """The rules for a GPU that answers, in the order of ``FindingKind``.
 
 First come faults of the GPU, then current conditions, then past errors, which may have caused the
 conditions after them.
 """
-DETAILS = (slowed_lately,)
+DETAILS: dict[FindingKind, Rule] = {FindingKind.SLOWED_LATELY: slowed_lately}
 """Rules whose findings are quiet and never the state of a GPU: they are told with the others."""
-LASTING = (memory_errors, recovery, xid)
-"""Rules for faults that do not pass by themselves, so that old values still prove them."""
+LASTING = (FindingKind.MEMORY_ERRORS, FindingKind.RECOVERY, FindingKind.XID)
+"""Faults that do not pass by themselves, so that old values still prove them."""
+_ANSWERS = RULES | DETAILS | {FindingKind.FREE: certainly_free}
+
+
+def gpu_answer(history: History, gpu: Gpu, kind: FindingKind) -> Answer:
+    """Whether a GPU is in a state: the finding, ``False``, or ``None`` if that is unknown.
+
+    A GPU that does not answer is neither hot nor cool.
+    """
+    status = not_answering(history, gpu)
+    if status is not None and status.kind is kind:
+        return status
+    if gpu.status not in ANSWERING:
+        return None
+    stale = old(history, gpu)
+    if kind is FindingKind.OLD:
+        return stale or False
+    rule = _ANSWERS.get(kind)
+    if rule is None:
+        return False
+    answer = rule(history, gpu)
+    return answer if stale is None or (answer and kind in LASTING) else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, final
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from gpumon.findings.finding import Finding, FindingKind, Severity
+from gpumon.findings.finding import Answer, Finding, FindingKind, Severity
 from gpumon.findings.phrases import spaced
 from gpumon.model.arithmetic import fitted_line
 from gpumon.model.snapshot import GpuStatus
@@ -27,11 +27,13 @@ _FORESEEN = 10.0
 """A line is extrapolated to this multiple of its observed length, and no further."""
 _LATELY = 300.0
 """Seconds in which the memory of a GPU must still have grown."""
+_LATELY_POINTS = 10
 _JUDGED_EVERY = 30.0
 """Seconds for which the growth of a GPU stands: it is asked for in every frame, and takes some
 hundred microseconds."""
 
 
+@final
 class Growth(Struct, frozen=True):
     """Memory that grows linearly.
 
@@ -71,36 +73,49 @@ def growth(
     points: Callable[[float, int], Sequence[float | None]],
     thresholds: Thresholds,
     least_seconds: float = 0.0,
-) -> Growth | None:
+) -> Growth | Literal[False] | None:
     """Steady growth up to now, over the longest window that shows it.
+
+    ``False`` without any, ``None`` if values are unknown that may show it.
 
     Args:
         points: The values of the last seconds, as so many means, oldest first.
         thresholds: The thresholds.
         least_seconds: The shortest window that counts.
     """
+    is_known = True
     for seconds in _SPANS:
         if seconds < least_seconds:
             break
         known = [mean for mean in points(seconds, _POINTS) if mean is not None]
+        is_known = is_known and len(known) == _POINTS
         if len(known) < _POINTS or known[-1] - known[0] < thresholds.growth_bytes:
             continue
         slope, fit = fitted_line(list(enumerate(known)))
         if fit >= thresholds.growth_fit and _goes_on(known):
             rate = slope / (seconds / _POINTS)
             return Growth(rate, known[-1] - known[0], seconds, fit)
-    return None
+    newest = _newest(points)
+    has_ended = len(newest) == _LATELY_POINTS and newest[-1] <= newest[0]
+    return False if is_known or has_ended else None
 
 
-def filling(history: History, gpu: Gpu) -> Finding | None:
+def _newest(points: Callable[[float, int], Sequence[float | None]]) -> list[float]:
+    """The newest known values."""
+    return [mean for mean in points(_LATELY, _LATELY_POINTS) if mean is not None]
+
+
+def filling(history: History, gpu: Gpu) -> Answer:
     """The used memory of a GPU grows steadily, and will be full in a time that can be foreseen."""
     free = room(history, gpu)
     if free is None:
-        return None
+        return None if gpu.memory_free is None else False
     found = _growth_of(history, gpu)
-    left = None if found is None else found.full_in(free)
-    if found is None or left is None:
-        return None
+    if not found:
+        return found
+    left = found.full_in(free)
+    if left is None:
+        return False
     return Finding(
         kind=FindingKind.FILLING,
         subject=gpu.uuid,
@@ -121,10 +136,11 @@ def room(history: History, gpu: Gpu) -> int | None:
     return gpu.memory_free
 
 
-_JUDGED: WeakKeyDictionary[History, dict[str, tuple[int, Growth | None]]] = WeakKeyDictionary()
+_Judged: TypeAlias = "tuple[int, Growth | Literal[False] | None]"
+_JUDGED: WeakKeyDictionary[History, dict[str, _Judged]] = WeakKeyDictionary()
 
 
-def _growth_of(history: History, gpu: Gpu) -> Growth | None:
+def _growth_of(history: History, gpu: Gpu) -> Growth | Literal[False] | None:
     if history.started is None:
         return None
     judged = _JUDGED.setdefault(history, {})
@@ -137,11 +153,13 @@ def _growth_of(history: History, gpu: Gpu) -> Growth | None:
         return history.gpu_buckets(gpu.uuid, "memory_used", seconds, count, history.now)
 
     found = growth(points, history.thresholds, history.thresholds.filling_after)
-    if found is not None:
+    if found:
         # A line through half an hour still fits some minutes after the growth has ended.
-        newest = [mean for mean in points(_LATELY, 10) if mean is not None]
-        if not newest or newest[-1] - newest[0] < 0.5 * found.rate * _LATELY:
+        newest = _newest(points)
+        if not newest:
             found = None
+        elif newest[-1] - newest[0] < 0.5 * found.rate * _LATELY:
+            found = False
     judged[gpu.uuid] = turn, found
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.findings.conditions import (
+    HEAT_FIELDS,
     HOT,
     HW_POWER_BRAKE,
     HW_SLOWDOWN,
@@ -12,7 +13,7 @@ from gpumon.findings.conditions import (
     THERMAL,
     degrees_left,
 )
-from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
+from gpumon.findings.finding import SHORT_CELLS, Answer, Finding, FindingKind, Severity
 from gpumon.findings.phrases import at_most, long_duration, or_unknown, spaced, with_duration
 from gpumon.sources.maker_words import words_of
 from gpumon.text.formatting import temperature
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History, Interval
 
 
-def hot(history: History, gpu: Gpu) -> Finding | None:
+def hot(history: History, gpu: Gpu) -> Answer:
     """The GPU is slowed down by heat, or close to it.
 
     A thermal clock event reason proves that the GPU is too hot. Without one, its margin or its
@@ -50,7 +51,8 @@ def hot(history: History, gpu: Gpu) -> Finding | None:
         )
     interval = history.interval(gpu.uuid, HOT)
     if interval is None:
-        return None
+        is_unsure = history.holds(gpu.uuid, HOT) is None and history.is_missing(gpu, *HEAT_FIELDS)
+        return None if is_unsure or _is_unsure(history, gpu, THERMAL) else False
     short = f"hot: {degrees}"
     margins = degrees_left(gpu)
     if not margins:
@@ -73,7 +75,7 @@ def hot(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def throttled(history: History, gpu: Gpu) -> Finding | None:
+def throttled(history: History, gpu: Gpu) -> Answer:
     """The hardware slows the GPU down for another reason than heat.
 
     A software power cap is normal for a busy GPU and gives no finding. HW slowdown together with a
@@ -82,8 +84,10 @@ def throttled(history: History, gpu: Gpu) -> Finding | None:
     slowed = _slowed(history, gpu, (HW_POWER_BRAKE,))
     if slowed is None:
         slowed = _slowed(history, gpu, (HW_SLOWDOWN,))
-        if slowed is None or _slowed(history, gpu, THERMAL) is not None:
-            return None
+        if slowed is None:
+            return None if _is_unsure(history, gpu, (HW_POWER_BRAKE, HW_SLOWDOWN)) else False
+        if _slowed(history, gpu, THERMAL) is not None:
+            return False
     name, interval, names = slowed
     return Finding(
         kind=FindingKind.THROTTLED,
@@ -102,7 +106,7 @@ def throttled(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def slowed_lately(history: History, gpu: Gpu) -> Finding | None:
+def slowed_lately(history: History, gpu: Gpu) -> Answer:
     """For which share of the last hour the clocks were lowered, and why.
 
     It is for the details. A software power cap is normal under load, so it alone is told only if it
@@ -116,7 +120,8 @@ def slowed_lately(history: History, gpu: Gpu) -> Finding | None:
     if shares.get(POWER_CAP, 1.0) < history.thresholds.power_cap_share:
         del shares[POWER_CAP]
     if not shares:
-        return None
+        had_gap = history.had_gap(gpu.uuid, POWER_CAP, _HOUR)
+        return None if had_gap or gpu.clock_event_reasons is None else False
     first = max(shares, key=lambda name: shares[name])
     observed = history.held_lately(gpu.uuid, first, _HOUR)[1]
     span = "of the last hour" if observed >= _HOUR else f"of the last {spaced(observed)}"
@@ -173,6 +178,14 @@ def _slowed(history: History, gpu: Gpu, names: tuple[str, ...]) -> tuple[str, In
         return None
     name, interval = min(lasting, key=lambda slowdown: slowdown[1].since)
     return name, interval, " and ".join(name for name, _ in lasting)
+
+
+def _is_unsure(history: History, gpu: Gpu, names: tuple[str, ...]) -> bool:
+    """Whether it is unknown that none of these slowdowns has lasted."""
+    intervals = [history.interval(gpu.uuid, name) for name in names]
+    return history.is_missing(gpu, "clock_event_reasons") or any(
+        interval is not None and not interval.start_observed for interval in intervals
+    )
 
 
 def _degrees(celsius: int | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.findings.conditions import SLOW_LINK, link_is_slow
-from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
+from gpumon.findings.finding import SHORT_CELLS, Answer, Finding, FindingKind, Severity
 from gpumon.findings.phrases import at_most, long_duration, spaced, time_of_day
 from gpumon.findings.work import lasting
 from gpumon.text.formatting import counted
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
 
 
-def slow_link(history: History, gpu: Gpu) -> Finding | None:
+def slow_link(history: History, gpu: Gpu) -> Answer:
     """Under load the PCIe link is below what GPU and machine allow.
 
     An idle GPU lowers its link, which is no fault.
     """
     thresholds = history.thresholds
     interval = lasting(history, gpu, SLOW_LINK, thresholds.slow_link_after)
-    if interval is None or not link_is_slow(gpu):
-        return None
+    if not interval or not link_is_slow(gpu):
+        return interval and (None if link_is_slow(gpu) is None else False)
     generation, width = gpu.pcie_generation, gpu.pcie_width
     most, widest = gpu.pcie_generation_max, gpu.pcie_width_max
     lower = [
@@ -52,11 +52,11 @@ def slow_link(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def nvlink_errors(history: History, gpu: Gpu) -> Finding | None:
+def nvlink_errors(history: History, gpu: Gpu) -> Answer:
     """Packets over NVLink were repeated, or links were trained anew, and lately."""
     seen = history.nvlink_increases(gpu.uuid, history.thresholds.nvlink_for)
     if not seen:
-        return None
+        return None if gpu.nvlink_errors is None else False
     count = sum([more for _, more in seen])
     first, last = seen[0][0], seen[-1][0]
     growing = len(seen) >= history.thresholds.nvlink_growing

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gpumon.availability.rule import is_full, normal_unlisted, unlisted_sentence
 from gpumon.findings.conditions import UNATTRIBUTED
-from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, Finding, FindingKind, Severity
+from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, Answer, Finding, FindingKind, Severity
 from gpumon.findings.phrases import (
     at_most,
     count_processes,
@@ -16,6 +16,7 @@ from gpumon.findings.phrases import (
     long_duration,
     spaced,
 )
+from gpumon.findings.work import is_absent
 from gpumon.model.processes import HoldReason, Suspect, blamed
 from gpumon.text.formatting import UNKNOWN, cell_width, gib, gibibytes, printable
 
@@ -95,7 +96,7 @@ def memory_account(history: History, gpu: Gpu) -> Account:
     )
 
 
-def unattributed(history: History, gpu: Gpu) -> Finding | None:
+def unattributed(history: History, gpu: Gpu) -> Answer:
     """Memory in use that no listed process owns, and which processes may hold it.
 
     ``Thresholds.unlisted_bytes`` says how much is normal. There is no finding while the process
@@ -108,10 +109,10 @@ def unattributed(history: History, gpu: Gpu) -> Finding | None:
     """
     interval = history.interval(gpu.uuid, UNATTRIBUTED)
     if interval is None:
-        return None
+        return is_absent(history, gpu, UNATTRIBUTED)
     lasted = interval.seconds >= history.thresholds.unattributed_after
     if interval.start_observed and not lasted:
-        return None
+        return False
     holding = history.holding(gpu)
     if holding is None or holding.memory is None or gpu.memory_used is None:
         return None
@@ -147,14 +148,16 @@ def unattributed(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def full(history: History, gpu: Gpu) -> Finding | None:
+def full(history: History, gpu: Gpu) -> Answer:
     """No memory is left for another process; ``Thresholds.full_share`` has the limit.
 
     Not for GPUs that share the host's memory: they can also use what the host can reclaim.
     """
     least = history.thresholds.full_share
-    if gpu.memory_unified or not is_full(gpu.memory_free, gpu.memory_total, least):
-        return None
+    if gpu.memory_unified:
+        return False
+    if not (found := is_full(gpu.memory_free, gpu.memory_total, least)):
+        return None if found is None else False
     left = f"{gibibytes(gpu.memory_free)} of {gibibytes(gpu.memory_total)} {gib()}"
     return Finding(
         kind=FindingKind.FULL,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.findings.finding import (
     SHORT_CELLS,
+    Answer,
     Finding,
     FindingKind,
     Severity,
@@ -46,14 +47,16 @@ def process_findings(
         growing_process(history, process),
         _preallocated(process, details, latest.gpus),
     )
-    return [finding for finding in found if finding is not None]
+    return [finding for finding in found if finding]
 
 
-def idle_process(history: History, process: GpuProcess) -> Finding | None:
+def idle_process(history: History, process: GpuProcess) -> Answer:
     """The process holds memory but has not run for a while."""
     interval = history.process_idle(process.id)
-    if interval is None or not rests(history, interval, history.thresholds.idle_after):
-        return None
+    if interval is None:
+        return False if process.resting is False else None
+    if not rests(history, interval, history.thresholds.idle_after):
+        return False if interval.start_observed else None
     size = f"{gibibytes(process.memory_used)} {gib()}"
     return Finding(
         kind=FindingKind.IDLE_PROCESS,
@@ -67,7 +70,7 @@ def idle_process(history: History, process: GpuProcess) -> Finding | None:
     )
 
 
-def growing_process(history: History, process: GpuProcess) -> Finding | None:
+def growing_process(history: History, process: GpuProcess) -> Answer:
     """Its memory grows steadily; with a forecast if it is on one GPU only.
 
     Takes most of the time of ``process_findings``.
@@ -78,8 +81,8 @@ def growing_process(history: History, process: GpuProcess) -> Finding | None:
         ),
         history.thresholds,
     )
-    if found is None:
-        return None
+    if not found:
+        return found
     evidence = list(found.evidence)
     sentence = short = f"grows {found.pace}"
     free = _room(history, process)

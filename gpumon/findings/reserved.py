@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
+from gpumon.findings.finding import SHORT_CELLS, Answer, Finding, FindingKind, Severity
 from gpumon.findings.phrases import at_most
 from gpumon.text.formatting import duration, printable
 
@@ -21,11 +21,11 @@ def reservations(history: History, gpu: Gpu) -> Sequence[Reserved]:
     return () if latest is None else [one for one in latest.reserved if one.gpu_uuid == gpu.uuid]
 
 
-def reserved(history: History, gpu: Gpu) -> Finding | None:
+def reserved(history: History, gpu: Gpu) -> Answer:
     """The GPU is reserved, which a user who looks for a free GPU must see before the job runs."""
     held = reservations(history, gpu)
     if not held:
-        return None
+        return False
     first = held[0]
     holding = history.holding(gpu)
     quiet = holding is not None and bool(holding.processes)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gpumon.availability.rule import (
+    ASSUMED_FIELDS,
     NotFree,
     busy_sentence,
     listed_on,
@@ -13,7 +14,7 @@ from gpumon.availability.rule import (
 )
 from gpumon.findings.conditions import BUSY_UNLISTED, IDLE, STUCK
 from gpumon.findings.errors import undated_xid
-from gpumon.findings.finding import Finding, FindingKind, Severity
+from gpumon.findings.finding import Answer, Finding, FindingKind, Severity
 from gpumon.findings.phrases import (
     all_of,
     brief_duration,
@@ -28,20 +29,22 @@ from gpumon.recording.history import Interval
 from gpumon.text.formatting import gib, gibibytes, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpumon.availability.rule import Listed
     from gpumon.model.snapshot import Gpu, MigInstance
     from gpumon.recording.history import History
 
 
-def stuck(history: History, gpu: Gpu) -> Finding | None:
+def stuck(history: History, gpu: Gpu) -> Answer:
     """Fully busy at low power for long: this may be a hung job, but need not be.
 
     Utilisation is the share of time in which any kernel ran, so a kernel that only waits reads as
     100 %. The low power shows that it computes nothing.
     """
     interval = lasting(history, gpu, STUCK, history.thresholds.stuck_after)
-    if interval is None:
-        return None
+    if not interval:
+        return interval
     if gpu.utilization_gpu is None or gpu.power_draw is None or not gpu.power_limit:
         return None
     busy, share = gpu.utilization_gpu, 100 * gpu.power_draw / gpu.power_limit
@@ -62,7 +65,7 @@ def stuck(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def idle(history: History, gpu: Gpu) -> Finding | None:
+def idle(history: History, gpu: Gpu) -> Answer:
     """A computing process holds the GPU, but nothing has run for a while.
 
     A process that started after the GPU fell idle is not blamed for the time before: the duration
@@ -72,7 +75,7 @@ def idle(history: History, gpu: Gpu) -> Finding | None:
     interval = history.interval(gpu.uuid, IDLE)
     holding = history.holding(gpu)
     if interval is None or holding is None or not holding.owners:
-        return None
+        return is_absent(history, gpu, IDLE)
     if holding.owner_since is not None and holding.owner_since > interval.since:
         samples = history.samples(gpu.uuid, "utilization_gpu", holding.owner_since)
         interval = Interval(
@@ -80,7 +83,7 @@ def idle(history: History, gpu: Gpu) -> Finding | None:
         )
     lasted = rests(history, interval, history.thresholds.idle_after)
     if interval.start_observed and not lasted:
-        return None
+        return False
     length = f"idle {short_duration(history, interval)}" if lasted else "0% now"
     owner = holding.owners[0]
     others = f" +{len(holding.owners) - 1}" if len(holding.owners) > 1 else ""
@@ -105,7 +108,7 @@ def idle(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def busy_unlisted(history: History, gpu: Gpu) -> Finding | None:
+def busy_unlisted(history: History, gpu: Gpu) -> Answer:
     """Something runs although no process is listed: the driver does not tell whose it is.
 
     Utilisation covers the last second and the list is read less often, so the condition must have
@@ -113,10 +116,10 @@ def busy_unlisted(history: History, gpu: Gpu) -> Finding | None:
     """
     interval = history.interval(gpu.uuid, BUSY_UNLISTED)
     if interval is None or not gpu.utilization_gpu:
-        return None
+        return is_absent(history, gpu, BUSY_UNLISTED)
     lasted = interval.seconds >= history.thresholds.unattributed_after
     if interval.start_observed and not lasted:
-        return None
+        return False
     contained = in_container(history)
     sentence = busy_sentence(gpu.utilization_gpu, in_container=contained)
     lasting = f"for {long_duration(history, interval)}" if lasted else "at this moment"
@@ -136,14 +139,15 @@ def busy_unlisted(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
-def free(history: History, gpu: Gpu) -> Finding | None:
+def free(history: History, gpu: Gpu) -> Answer:
     """The GPU is free by the rule of ``availability.why_not_free``, which the commands use too.
 
     If the utilisation is never reported, as in MIG mode, memory and processes decide, and the
     sentence says so; without a list of processes, as in metrics, memory and utilisation.
     """
-    if not_free(history, gpu) is not None:
-        return None
+    reasons = list(_reasons_not_free(history, gpu))
+    if reasons:
+        return None if all(reason.is_unknown for reason in reasons) else False
     holding = history.holding(gpu)
     drawing = 0 if holding is None else holding.processes
     util = gpu.utilization_gpu
@@ -164,15 +168,27 @@ def free(history: History, gpu: Gpu) -> Finding | None:
     )
 
 
+def certainly_free(history: History, gpu: Gpu) -> Answer:
+    """``free``, but unknown while a value that could tell otherwise is missing."""
+    is_missing = history.is_missing(gpu, *ASSUMED_FIELDS)
+    return free(history, gpu) if not is_missing else free(history, gpu) and None
+
+
 def not_free(history: History, gpu: Gpu, mig: MigInstance | None = None) -> NotFree | None:
     """Why a GPU, or a MIG device of it, is not free in the newest snapshot."""
+    return next(_reasons_not_free(history, gpu, mig), None)
+
+
+def _reasons_not_free(
+    history: History, gpu: Gpu, mig: MigInstance | None = None
+) -> Iterator[NotFree]:
     listed: Listed | None = history.holding(gpu)
     reserved_ = reservations(history, gpu)
     if mig is not None:
         reserved_ = [one for one in reserved_ if one.mig_uuid in {None, mig.uuid}]
         if listed is not None and history.latest is not None:
             listed = listed_on(history.latest.processes, gpu, mig)
-    reason = why_not_free(
+    yield from why_not_free(
         gpu,
         listed,
         history.thresholds,
@@ -181,9 +197,8 @@ def not_free(history: History, gpu: Gpu, mig: MigInstance | None = None) -> NotF
         old=history.old(gpu) is not None,
         in_container=in_container(history),
     )
-    if reason is None and (sentence := undated_xid(gpu)) is not None:
-        return NotFree("health", sentence)
-    return reason
+    if (sentence := undated_xid(gpu)) is not None:
+        yield NotFree("health", sentence)
 
 
 def working(history: History, gpu: Gpu) -> Finding:
@@ -238,10 +253,25 @@ def mig_state(history: History, gpu: Gpu, instance: MigInstance) -> Finding:
     )
 
 
-def lasting(history: History, gpu: Gpu, condition: str, seconds: float) -> Interval | None:
-    """The interval of a condition that has lasted for so long, in enough samples."""
+def lasting(
+    history: History, gpu: Gpu, condition: str, seconds: float
+) -> Interval | Literal[False] | None:
+    """The interval of a condition that has lasted for so long, in enough samples.
+
+    ``False`` if it has not, ``None`` if that is unknown: a value is unknown, or was so until the
+    condition was seen again, which may have held meanwhile.
+    """
     interval = history.interval(gpu.uuid, condition)
-    return interval if interval and rests(history, interval, seconds) else None
+    if interval is None:
+        return is_absent(history, gpu, condition)
+    if rests(history, interval, seconds):
+        return interval
+    return False if interval.start_observed else None
+
+
+def is_absent(history: History, gpu: Gpu, condition: str) -> Literal[False] | None:
+    """``False`` if a condition does not hold, ``None`` if that is unknown."""
+    return False if history.holds(gpu.uuid, condition) is False else None
 
 
 def rests(history: History, interval: Interval, seconds: float) -> bool:

@@ -48,6 +48,10 @@ class Unknown(str, Enum):
         return "GPU lost" if self is Unknown.GPU_LOST else self.value
 
 
+PASSING = frozenset({Unknown.GPU_LOST, Unknown.NO_ANSWER, Unknown.ASLEEP, Unknown.NOT_READ})
+"""The reasons that pass; with another one the GPU never reports the value."""
+
+
 class GpuStatus(str, Enum):
     """Whether a GPU responds to the driver."""
 

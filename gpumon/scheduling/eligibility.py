@@ -402,13 +402,14 @@ class _Evaluation:
     def _not_free_reasons(self) -> Iterator[tuple[str, str]]:
         gpu, mig = self._candidate.gpu, self._candidate.mig
         others = [one for one in self._on_it if one not in self._mine]
-        reason = why_not_free(
+        reasons = why_not_free(
             gpu,
             listed_on(others, gpu, mig) if self._listed else None,
             mig=mig,
             mine=listed_on(self._mine, gpu, mig),
             in_container=self._in_container,
         )
+        reason = next(reasons, None)
         # A user who gives a utilisation limit has defined what is too busy.
         if reason is None or (reason.kind == "busy" and self._asked.utilization is not None):
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -21,6 +20,7 @@ from gpumon.stream.ends import watch_ends
 from gpumon.stream.sample import MOST_EVENTS, GpuState, Heartbeat
 from gpumon.stream.writer import StreamWriter
 from gpumon.system.ending_signals import queue_ending_signals
+from gpumon.system.standard_output import OutputError, write_output
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ SILENCE = 5.0
 """Seconds without a sample after which a heartbeat is written."""
 _LAST_LINE_SECONDS = 1.0
 """How long a full pipe may delay the end."""
-_OUTPUT = 1
-"""Standard output: unbuffered, because a line must leave at once."""
 
 
 def stream(
@@ -54,7 +52,7 @@ def stream(
 
     Raises:
         SourceError: The source cannot be opened; the last line says so too.
-        OSError: Standard output cannot be written, though it is open.
+        OutputError: Standard output cannot be written, though it is open.
     """
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(news):
@@ -162,9 +160,10 @@ class _Session:
                 text = self._writer.line(written_at=time.time(), **sample._asdict())
                 line = memoryview(text)
                 while line:
-                    line = line[os.write(_OUTPUT, line) :]
-        except ConnectionError:
-            self._news.put(None)
+                    line = line[write_output(line) :]
+        except OutputError as failure:
+            is_closed = isinstance(failure.error, ConnectionError)
+            self._news.put(None if is_closed else failure)
         except BaseException as failure:  # noqa: BLE001 - a thread has nobody above it to see this
             self._news.put(failure)
 

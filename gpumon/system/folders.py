@@ -40,3 +40,14 @@ def _below(told: str, usual: str) -> str:
     # As text: importing Path takes longer than everything else here.
     folder = told if os.path.isabs(told) else os.path.expanduser(usual)  # noqa: PTH111, PTH117 - see above
     return os.path.join(folder, "gpumon")
+
+
+def is_absent(path: str) -> bool:
+    """Whether there is certainly no such file, not even one that this user cannot reach."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False

@@ -109,7 +109,7 @@ when = "lost"
     )
     told = said(found)
     expected = [
-        "config.toml, line 6: coldown is nothing of an alert (did you mean cooldown?).",
+        "config.toml, line 6: unknown key coldown of an alert (did you mean cooldown?).",
         "config.toml, line 7: name cannot be '': give a text on one line.",
         "config.toml, line 3: for cannot be 'soon': give seconds, or a time such as",
         "config.toml, line 4: cooldown cannot be -1: give seconds, or a time such as",
@@ -137,7 +137,10 @@ when = "lost"
         ('{ webhook = "https://x/a b" }', "a webhook is a URL with http:// or https://"),
         ('{ webhook = "https://x/a\\r\\nb" }', "a webhook is a URL with http:// or https://"),
         ('{ webhook = "https://x", format = "slak" }', "(did you mean slack?)"),
-        ('{ webhook = "https://x", headrs = {} }', "is nothing of a webhook (did you mean headers"),
+        (
+            '{ webhook = "https://x", headrs = {} }',
+            "unknown key headrs of a webhook (did you mean headers",
+        ),
         ('{ webhook = "https://x", headers = { "a b" = "c" } }', "headers is a table of texts"),
         (
             '{ webhook = "https://x", headers = { A = "b\\nC: d" } }',
@@ -150,7 +153,7 @@ when = "lost"
         ('{ webhook = "https://x", header_files = { A = "/dev/null" } }', "should have one line"),
         ('{ command = "mail ann" }', "a command is a list, such as"),
         ("{ command = [] }", "a command is a list, such as"),
-        ('{ command = ["x"], format = "ntfy" }', "format is nothing of a command"),
+        ('{ command = ["x"], format = "ntfy" }', "unknown key format of a command"),
         ('{ command = ["x"], webhook = "https://x" }', 'give "bell", "desktop", { command'),
         ('{ apprise = "x" }', "apprise takes a URL"),
     ],

@@ -196,7 +196,7 @@ def test_another_file_may_have_the_alerts(tmp_path: Path) -> None:
     other.write_text('alert = 1\n[[alerts]]\nwhen = "lost"\n', encoding="utf-8")
     done = gpumon("alert", "list", "--alerts", str(other), folder=tmp_path)
     assert done.stdout == "lost: when lost, again after 6h00m: only listed\n"
-    assert "other.toml, line 1: alert is not read here (did you mean alerts?)" in done.stderr
+    assert "other.toml, line 1: unknown table or key alert (did you mean alerts?)" in done.stderr
 
 
 def test_a_test_says_of_each_way_what_came_of_it(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def wait_samples(driver: Driver, count: int = 4) -> None:
 
 def write_alerts(folder: Path, *tables: Mapping[str, object]) -> None:
     """Write the configuration with these alerts."""
-    from gpumon.config.messages import toml
+    from gpumon.config.toml_text import toml
 
     path = folder / "gpumon" / "config.toml"
     path.parent.mkdir(exist_ok=True)

@@ -89,7 +89,7 @@ def test_a_check_says_what_is_wrong_and_fails_then(tmp_path: Path) -> None:
     done = gpumon("config", "check", home=tmp_path, GPUMON_READONLY="perhaps")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
-        f"gpumon: {path}, line 1: intervall is no setting (did you mean interval?).",
+        f"gpumon: {path}, line 1: unknown setting intervall (did you mean interval?).",
         f"gpumon: {path}, line 2: theme cannot be 5: give the name of a theme.",
         "gpumon: GPUMON_READONLY: it cannot be 'perhaps': give 1 or 0.",
     ]
@@ -107,7 +107,7 @@ def test_a_check_looks_for_the_theme(tmp_path: Path) -> None:
     mine.write_text("base = 3\n", encoding="utf-8")
     done = gpumon("config", "check", home=tmp_path, GPUMON_THEME="mine")
     assert done.returncode == 1
-    assert f"gpumon: {mine}: base must be a text" in done.stderr
+    assert f"gpumon: {mine}, line 1: base must be a text" in done.stderr
     assert gpumon("config", "check", home=tmp_path, GPUMON_THEME="nord").returncode == 0
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.keymap import ACTIONS, fixed_keys
-from gpumon.config.messages import toml
 from gpumon.config.table import BY_VARIABLE, SETTINGS
+from gpumon.config.toml_text import toml
 from tests.pages import with_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"

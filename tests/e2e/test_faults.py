@@ -346,7 +346,6 @@ def test_where_no_thread_can_be_started_the_dashboard_says_so(
         ["log", "run.csv"],
         ["select"],
         ["wait"],
-        ["doctor"],
         ["run", "--", "touch", "it-ran"],
     ],
 )
@@ -364,6 +363,20 @@ def test_where_no_thread_can_be_started_every_command_says_so(
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, NO_THREAD)
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_thread_can_be_started_a_check_of_doctor_says_so(driver: Driver) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARVED, "16000", "4000", "doctor"],
+        env=driver.env(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    said = " ".join(done.stdout.split())
+    assert f"FAIL answer The GPUs cannot be read: {NO_THREAD.removeprefix('gpumon: ')}" in said
+    assert "PASS version" in said
 
 
 def test_when_memory_runs_out_it_lives_on_or_ends_with_a_sentence(driver: Driver) -> None:

@@ -198,7 +198,7 @@ def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(
     ("text", "words"),
     [
         ("interval = 0.001\n", r"config\.toml, line 1: interval cannot be 0\.001: give seconds"),
-        ("a = 1\nb = 2\n", r"2 mistakes \(gpumon config check\): config\.toml, line 1: a is no"),
+        ("a = 1\nb = 2\n", r"2 mistakes \(gpumon config check\): config\.toml, line 1: unknown"),
     ],
 )
 def test_a_broken_file_is_told_on_screen_and_defaults_hold(
@@ -219,7 +219,9 @@ def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) 
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "GPUMON_UNITS": "GB"}
     command = [*GPUMON, "snapshot", "--demo"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert done.stderr == (f"gpumon: {path}, line 1: themee is no setting (did you mean theme?).\n")
+    assert done.stderr == (
+        f"gpumon: {path}, line 1: unknown setting themee (did you mean theme?).\n"
+    )
     assert "/85.5G" in done.stdout
     command += ["--format", "json"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)

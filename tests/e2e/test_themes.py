@@ -182,7 +182,7 @@ def test_what_cannot_be_shown_is_a_sentence(person: Person) -> None:
     (person.themes / "mine.toml").write_text("base = 3")
     done = person.theme("show", "mine")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "mine.toml: base must be a text" in done.stderr
+    assert "mine.toml, line 1: base must be a text" in done.stderr
 
 
 def test_a_check_says_all_that_is_wrong_by_its_status_too(person: Person) -> None:
@@ -192,8 +192,8 @@ def test_a_check_says_all_that_is_wrong_by_its_status_too(person: Person) -> Non
     assert done.returncode == 1
     assert done.stdout == ""
     first, second = done.stderr.splitlines()
-    assert first == f"gpumon: {path}: unknown key 'memory'; write it below [dashboard]."
-    assert second == f"gpumon: {path}: unknown key 'colours.panl'; the nearest is 'panel'."
+    assert first == f"gpumon: {path}, line 2: unknown key 'memory'; write it below [dashboard]."
+    assert second == f"gpumon: {path}, line 4: unknown key 'colours.panl'; the nearest is 'panel'."
     path.write_text('base = "gpumon"\n[dashboard]\ndim = "#333"\n')
     done = person.theme("check", str(path))
     assert done.returncode == 0

@@ -980,6 +980,7 @@ def test_a_holding_is_what_the_processes_have_on_that_card_alone() -> None:
         memory=9 * GIB,
         owners=("bo", "ann"),
         owner_since=NOON - 9,
+        unseen=3,
     )
     assert history.holding(cards[2]) == Holding()
 
@@ -1017,6 +1018,7 @@ def test_a_hidden_owner_counts_from_when_it_was_first_seen() -> None:
         hidden=1,
         owners=(None,),
         owner_since=NOON,
+        unseen=1,
     )
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes.files import ThemeError, ThemeFile
 from gpumon.config.themes.library import DEFAULT, TEXTUAL_THEMES, ThemeLibrary
 from gpumon.system.folders import state_folder
@@ -66,9 +65,7 @@ def choose_theme(
     """
     library = library or ThemeLibrary()
     if asked is not None and asked not in library.names():
-        raise UnknownThemeError(
-            f"there is no theme {asked!r}; {nearest_or_all(asked, library.names())}"
-        )
+        raise UnknownThemeError(f"there is no theme {asked!r}; {library.advice(asked)}")
     variable = os.environ.get(VARIABLE) or None
     if configured == variable:
         # The configuration includes the variable: do not report it twice.
@@ -86,7 +83,7 @@ def choose_theme(
         if name is None:
             continue
         if name not in library.names():
-            hint = nearest_or_all(name, library.names())
+            hint = library.advice(name)
             sentences.append(printable(f"{where}: there is no theme {name!r}; {hint}."))
             continue
         try:

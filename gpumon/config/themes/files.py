@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from gpumon.config.themes.styles import DASHBOARD, PREFIX, is_dark
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 COLOURS = (
     *("primary", "secondary", "accent", "success", "warning", "error"),
@@ -24,6 +25,7 @@ COLOURS = (
 
 _TABLES = {"colours": COLOURS, "dashboard": DASHBOARD}
 _TOP = ("about", "base", *_TABLES)
+_MISSING = 'is missing; give it a colour, or build on a theme that has it with base = "gpumon".'
 _LARGEST = 100_000
 """Maximum size in bytes; a larger file is no theme."""
 
@@ -124,6 +126,22 @@ def read_file(path: str) -> ParsedTheme:
     return _checked(path, read)
 
 
+def theme_error(path: str, faults: Sequence[tuple[str, str]]) -> ThemeError:
+    """The error for faults of a file, each a key and what is wrong, with the lines of the keys."""
+    from gpumon.config.toml_text import line_of, lines_of
+
+    lines: dict[str, int] = {}
+    # The file may have changed, or gone, since it was read.
+    with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+        lines = lines_of(file.read(_LARGEST))
+    sentences = []
+    for key, what in faults:
+        line = line_of(key, lines)
+        place = path if line is None else f"{path}, line {line}"
+        sentences.append(f"{place}: {what}")
+    return ThemeError(*sentences)
+
+
 _HEADER = re.compile(r"\[(\w+)\]", re.ASCII)
 _ENTRY = re.compile(r'(\w+) *= *"([^"\\\x00-\x1f\x7f]*)"', re.ASCII)
 
@@ -156,60 +174,56 @@ def _plain(content: bytes) -> dict[str, Any] | None:
 
 
 def _checked(path: str, read: dict[str, Any]) -> ParsedTheme:
-    faults: list[str] = []
+    faults: list[tuple[str, str]] = []
     for key in read:
         if key not in _TOP:
             # A colour before the first table belongs in one of the tables.
             home = next((name for name, keys in _TABLES.items() if key in keys), None)
             advice = f"write it below [{home}]" if home else nearest_or_all(key, _TOP)
-            faults.append(f"{path}: unknown key {key!r}; {advice}.")
+            faults.append((key, f"unknown key {key!r}; {advice}."))
     words: dict[str, str | None] = {"about": None, "base": None}
     for key in words:
         value: Any = read.get(key)
         if value is not None and not isinstance(value, str):
-            faults.append(f'{path}: {key} must be a text, such as {key} = "gpumon".')
+            faults.append((key, f'{key} must be a text, such as {key} = "gpumon".'))
         else:
             words[key] = value
     tables: dict[str, dict[str, str]] = {}
     for name, keys in _TABLES.items():
         table: Any = read.get(name, {})
         if not isinstance(table, dict):
-            faults.append(f"{path}: {name} must be a table; write [{name}] on a line of its own.")
+            faults.append((name, f"{name} must be a table; write [{name}] on a line of its own."))
             table = {}
-        tables[name] = _colours(path, name, table, keys, faults)
+        tables[name] = _colours(name, table, keys, faults)
         if words["base"] is None and "base" not in read:
             faults += [
-                f"{path}: {name}.{key} is missing; give it a colour, or build on a theme that has "
-                f'it with base = "gpumon".'
-                for key in keys
-                if key not in table
+                (f"{name}.{key}", f"{name}.{key} {_MISSING}") for key in keys if key not in table
             ]
     if faults:
-        raise ThemeError(*faults)
+        raise theme_error(path, faults)
     about = printable(words["about"] or "")
     return ParsedTheme(about, words["base"], tables["colours"], tables["dashboard"])
 
 
 def _colours(
-    path: str, name: str, table: dict[str, Any], keys: Iterable[str], faults: list[str]
+    name: str, table: dict[str, Any], keys: Iterable[str], faults: list[tuple[str, str]]
 ) -> dict[str, str]:
-    """The colours of a table; errors are added to ``faults``."""
+    """The colours of a table; errors are added to ``faults``, each with its key."""
     found: dict[str, str] = {}
     for key, value in table.items():
+        path = f"{name}.{key}"
         if key not in keys:
             advice = nearest_or_all(key, keys)
-            faults.append(f"{path}: unknown key {f'{name}.{key}'!r}; {advice}.")
+            faults.append((path, f"unknown key {path!r}; {advice}."))
             continue
         if not isinstance(value, str):
-            faults.append(f'{path}: {name}.{key} must be a text, such as {key} = "#5aa9e6".')
+            faults.append((path, f'{path} must be a text, such as {key} = "#5aa9e6".'))
             continue
         try:
             found[key] = parse(value).hex if len(value) != len("#rrggbbaa") else ""
         except ValueError:
             found[key] = ""
         if not found[key]:
-            faults.append(
-                f"{path}: {name}.{key} is {value!r}, which is no colour; write #rrggbb, such as "
-                f"#5aa9e6."
-            )
+            what = f"{path} is {value!r}, which is no colour; write #rrggbb, such as #5aa9e6."
+            faults.append((path, what))
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import gpumon
 from gpumon.config.suggestions import nearest_or_all
-from gpumon.config.themes.files import ThemeError, ThemeFile, read_file
+from gpumon.config.themes.files import ThemeError, ThemeFile, read_file, theme_error
 from gpumon.system.folders import config_folder
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "gpumon"
 _SUFFIX = ".toml"
+_CIRCULAR = ("base", "base leads back to this file; build on gpumon's own themes.")
 
 TEXTUAL_THEMES = (
     *("textual-dark", "textual-light", "nord", "gruvbox", "dracula", "tokyo-night", "monokai"),
@@ -71,6 +72,16 @@ class ThemeLibrary:
         """Names of all themes: the user's own, gpumon's, Textual's."""
         return list(dict.fromkeys((*self.own(), *self.shipped(), *TEXTUAL_THEMES)))
 
+    def advice(self, name: str) -> str:
+        """What to do about a name that no theme has, as part of a sentence."""
+        try:
+            os.listdir(self._own)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            return f"{self._own} cannot be read: {error.strerror}"
+        return nearest_or_all(name, self.names())
+
     def is_own(self, name: str) -> bool:
         """Whether a theme is the user's own."""
         return name in self.own()
@@ -91,7 +102,7 @@ class ThemeLibrary:
         """
         path = self.path(name)
         if path is None:
-            raise ThemeError(f"There is no theme {name!r}; {nearest_or_all(name, self.names())}.")
+            raise ThemeError(f"There is no theme {name!r}; {self.advice(name)}.")
         return self.read_path(path)
 
     def default(self) -> ThemeFile:
@@ -104,7 +115,7 @@ class ThemeLibrary:
 
     def _read(self, path: str, above: tuple[str, ...]) -> ThemeFile:
         if path in above:
-            raise ThemeError(f"{path}: base leads back to this file; build on gpumon's own themes.")
+            raise theme_error(path, [_CIRCULAR])
         written = read_file(path)
         colours, dashboard = dict(written.colours), dict(written.dashboard)
         paths: tuple[str, ...] = (path,)
@@ -123,11 +134,10 @@ class ThemeLibrary:
             if name in _names(folder) and below != path:
                 return below
         if name == _name(path) and name in self.own():
-            raise ThemeError(f"{path}: base leads back to this file; build on gpumon's own themes.")
+            raise theme_error(path, [_CIRCULAR])
         usable = list(dict.fromkeys((*self.own(), *self.shipped())))
-        raise ThemeError(
-            f"{path}: base is {name!r}, which is no theme file; {nearest_or_all(name, usable)}."
-        )
+        what = f"base is {name!r}, which is no theme file; {nearest_or_all(name, usable)}."
+        raise theme_error(path, [("base", what)])
 
 
 def _names(folder: str) -> list[str]:

@@ -91,6 +91,42 @@ class History(Observations):
             held = record.watches[place].held_between(begin, self.now)
             return held, max(0.0, self.now - begin)
 
+    def holds(self, uuid: str, name: str) -> bool | None:
+        """Whether a condition holds for a GPU now; ``None`` is unknown.
+
+        A condition that may be absent for a while is known not to hold once it has been known for
+        so long.
+
+        Raises:
+            KeyError: There is no such condition.
+        """
+        place, held = self._place[name], self.held(uuid)
+        if not held or held[place] is not False:
+            return held[place] if held else None
+        hysteresis = self._conditions[place].hysteresis
+        with self.lock:
+            record = self._gpus.get(uuid)
+            since = math.inf
+            if record is not None and hysteresis:
+                record.settle(place, hysteresis)
+                since = self.now - record.watches[place].unknown_at
+        return None if 0 <= since < hysteresis else False
+
+    def had_gap(self, uuid: str, name: str, seconds: float) -> bool:
+        """Whether a condition was unknown for a while in the last seconds.
+
+        Raises:
+            KeyError: There is no such condition.
+        """
+        place = self._place[name]
+        with self.lock:
+            record = self._gpus.get(uuid)
+            if record is None:
+                return False
+            record.settle(place, self._conditions[place].hysteresis)
+            watch = record.watches[place]
+            return max(watch.known_since, watch.unknown_at) > self.now - seconds
+
     def nvlink_increases(self, uuid: str, seconds: float) -> list[tuple[float, int]]:
         """The increases of a GPU's NVLink errors in the last seconds, each with its time."""
         with self.lock:

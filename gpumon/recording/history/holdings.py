@@ -27,6 +27,7 @@ class Holding(Listed, frozen=True):
         cpu_percent: CPU use of the busiest computing process, percent of one core; ``None`` if no
             use is known.
         blocked: Number of computing processes that wait inside the kernel, mostly for a disk.
+        unseen: Number of computing processes whose CPU use or state is unknown.
         second_sm: SM use in percent of the job with the second most: 0 without a second one,
             ``None`` if that is unknown.
         left_out: Whether a job ran no kernel on it, but did on most of the job's other GPUs;
@@ -38,6 +39,7 @@ class Holding(Listed, frozen=True):
     owner_since: float | None = None
     cpu_percent: float | None = None
     blocked: int = 0
+    unseen: int = 0
     second_sm: int | None = 0
     left_out: bool | None = False
 
@@ -104,8 +106,11 @@ def _left_out(work: Mapping[str | None, Mapping[str, int | None]]) -> dict[str, 
         active = sum([1 for sm in gpus.values() if sm])
         unknown = None in gpus.values() or (job is None and active > 0)
         for uuid, sm in gpus.items():
-            if sm == 0 and not left_out.get(uuid):
-                left_out[uuid] = None if unknown else 2 * active > len(gpus) - 1
+            if sm or left_out.get(uuid):
+                continue
+            is_left_out = None if unknown else 2 * active > len(gpus) - 1
+            if is_left_out or left_out.get(uuid, False) is False:
+                left_out[uuid] = is_left_out
     return left_out
 
 
@@ -117,7 +122,7 @@ def _holding_of(
     """The holdings of processes, each with its first-seen time and its bytes, on one GPU."""
     held: dict[str | None, int] = defaultdict(int)
     since: dict[str | None, float] = {}
-    computing = total = hidden = blocked = 0
+    computing = total = hidden = blocked = unseen = 0
     cpu: float | None = None
     known = True
     for process, first, memory in here:
@@ -132,6 +137,7 @@ def _holding_of(
             since[process.user] = min(first, since.get(process.user, first))
             blocked += process.state == UNINTERRUPTIBLE
             used = process.cpu_percent
+            unseen += used is None or process.state is None
             if used is not None and (cpu is None or used > cpu):
                 cpu = used
     owners = tuple(sorted(held, key=lambda owner: (-held[owner], owner or "")))
@@ -144,6 +150,7 @@ def _holding_of(
         owner_since=since[owners[0]] if owners else None,
         cpu_percent=cpu,
         blocked=blocked,
+        unseen=unseen,
         second_sm=second_sm,
         left_out=left_out,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from msgspec import Struct
 
@@ -31,10 +31,16 @@ class Condition(Struct, frozen=True):
             condition holds while the reason is active.
         hysteresis: Seconds for which it may be absent without ending, for conditions that change
             many times a second.
+        optional: Fields that ``holds`` uses if the GPU has them. While one is missing, it is
+            unknown whether the condition does not hold: see ``History.is_missing``.
+        assumed: Fields that ``holds`` takes for 0 on a GPU without them. While one is missing, the
+            condition is unknown.
     """
 
     holds: Callable[[Gpu, Holding | None], bool | None] | int
     hysteresis: float = 0.0
+    optional: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     def of(self, gpu: Gpu, holding: Holding | None) -> bool | None:
         """Whether it holds for this GPU."""
@@ -48,6 +54,7 @@ def is_active(reason: int, reasons: int | None) -> bool | None:
     return None if reasons is None else bool(reasons & reason)
 
 
+@final
 class Interval(Struct, frozen=True):
     """A time during which a condition held.
 
@@ -138,15 +145,28 @@ class ConditionTracker:
         denied: When it was last observed not to hold.
         start_observed: See ``Interval``.
         samples: See ``Interval``.
+        known_since: Since when it has been known without a gap, if there was one.
+        unknown_at: When it was last unknown.
         past: The past intervals; ``None`` while there are none.
     """
 
-    __slots__ = ("denied", "last", "past", "samples", "since", "start_observed")
+    __slots__ = (
+        "denied",
+        "known_since",
+        "last",
+        "past",
+        "samples",
+        "since",
+        "start_observed",
+        "unknown_at",
+    )
 
     def __init__(self) -> None:
         self.since: float | None = None
         self.last = -math.inf
         self.denied = -math.inf
+        self.known_since = -math.inf
+        self.unknown_at = -math.inf
         self.start_observed = False
         self.samples = 0
         self.past: PastIntervals | None = None
@@ -155,10 +175,15 @@ class ConditionTracker:
         self, holds: bool | None, time: float, patience: float, hysteresis: float = 0.0
     ) -> None:
         """Record whether it holds; ``None`` is unknown."""
+        known_at = max(self.last, self.denied)
+        if holds is not None and -math.inf < known_at < time - patience:
+            self.known_since = time
         if holds and (self.since is None or time - self.last > max(patience, hysteresis)):
             self._end()
             self.since = time
-            self.start_observed = time - self.denied <= patience
+            # While values are unknown, an absence may be one of those that do not end it.
+            is_certain = time - max(self.known_since, self.unknown_at) >= hysteresis
+            self.start_observed = is_certain and time - self.denied <= patience
             self.samples = 0
         self.see_again(holds, time, 1, hysteresis)
 
@@ -169,8 +194,10 @@ class ConditionTracker:
             self.samples += times
         elif holds is False:
             self.denied = time
-            if self.since is not None and time - self.last >= hysteresis:
+            if self.since is not None and time - max(self.last, self.unknown_at) >= hysteresis:
                 self._end()
+        else:
+            self.unknown_at = time
 
     def interval(self, not_before: float) -> Interval | None:
         """The current interval, unless its last sample is older."""
@@ -207,5 +234,7 @@ class ConditionTracker:
             self.past.shift(seconds)
         self.last -= seconds
         self.denied -= seconds
+        self.known_since -= seconds
+        self.unknown_at -= seconds
         if self.since is not None:
             self.since -= seconds

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from gpumon.availability.rule import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
-from gpumon.model.snapshot import ANSWERING
+from gpumon.model.snapshot import ANSWERING, PASSING
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history.accrual import Accrual
 from gpumon.recording.history.holdings import Holding, holdings
@@ -140,6 +140,11 @@ class Observations:
         self._conditions = tuple(condition for _, condition in ordered)
         self._place = {name: place for place, (name, _) in enumerate(ordered)}
         self._asked = [one.holds for one in self._conditions if not isinstance(one.holds, int)]
+        self._fallible = [
+            (place, one)
+            for place, one in enumerate(self._conditions)
+            if one.optional or one.assumed
+        ]
         bits = tuple(one.holds for one in self._conditions if isinstance(one.holds, int))
         self._active = lru_cache(maxsize=64)(partial(_active, bits))
         self._gpus: dict[str, GpuRecord] = {}
@@ -199,6 +204,22 @@ class Observations:
         """Whether each of the conditions holds for a GPU now."""
         record = self._gpus.get(uuid)
         return () if record is None else record.held
+
+    def is_missing(self, gpu: Gpu, *fields: str) -> bool:
+        """Whether one of these fields is unknown although the GPU reports it at other times.
+
+        Rules do without a field that a GPU never reports.
+        """
+        record = self._gpus.get(gpu.uuid)
+        reported = set() if record is None else record.reported
+        missing = False
+        for field in fields:
+            if getattr(gpu, field) is not None:
+                reported.add(field)
+                continue
+            reason = gpu.unknown.get(field)
+            missing |= reason in PASSING or (reason is None and field in reported)
+        return missing
 
     def _tell_time(self, time: float) -> float:
         """The time of a new snapshot, kept after those before it."""
@@ -272,10 +293,12 @@ class Observations:
     def _holding_now(self, gpu: Gpu) -> tuple[bool | None, ...]:
         """Whether each of the conditions holds for a GPU now."""
         holding = self.holding(gpu)
-        return (
-            *[holds(gpu, holding) for holds in self._asked],
-            *self._active(gpu.clock_event_reasons),
-        )
+        held = [holds(gpu, holding) for holds in self._asked]
+        for place, condition in self._fallible:
+            is_unsure = self.is_missing(gpu, *condition.assumed)
+            if (self.is_missing(gpu, *condition.optional) and not held[place]) or is_unsure:
+                held[place] = None
+        return (*held, *self._active(gpu.clock_event_reasons))
 
     def _forget_gpus(self, snapshot: Snapshot) -> None:
         """Drop the GPUs that have been absent for longest."""

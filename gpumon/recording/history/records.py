@@ -35,6 +35,7 @@ class GpuRecord:
         "nvlink_errors",
         "nvlink_increases",
         "patience",
+        "reported",
         "sampled_at",
         "samples",
         "seen_at",
@@ -54,6 +55,8 @@ class GpuRecord:
         self.seen_at = -math.inf
         self.sampled_at: float | None = None
         self.patience = PATIENCE
+        # Optional fields that the GPU has reported.
+        self.reported: set[str] = set()
         self.xids: dict[int, float | None] = {}
         self.xids_seen: list[tuple[float, int, float | None]] = []
         self.nvlink_errors: int | None = None

@@ -72,6 +72,10 @@ class CommandExit(Struct, frozen=True):
             return f"killed by signal {self.signal}"
 
 
+class CommandError(Exception):
+    """The command cannot be started; the text says why."""
+
+
 class Child:
     """A command to run.
 
@@ -101,22 +105,27 @@ class Child:
             environment: Its variables.
 
         Raises:
-            OSError: The command cannot be started.
+            CommandError: The command cannot be started.
         """
         try:
-            self.pid = _spawn(list(command), environment, own_group=self._own_group)
+            self.pid = self._spawned(list(command), environment)
         except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-            # A script without a shebang line: shells run it themselves.
-            shell = ["/bin/sh", *command]
-            self.pid = _spawn(shell, environment, own_group=self._own_group)
+            raise CommandError(f"{command[0]} cannot be run: {error.strerror}.") from error
         if self._own_group:
             self.group = self.pid
             self._terminal.lend(self.group)
         early, self._early = self._early, []
         for number in early:
             self.send(number)
+
+    def _spawned(self, command: list[str], environment: Mapping[str, str]) -> int:
+        try:
+            return _spawn(command, environment, own_group=self._own_group)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            # A script without a shebang line: shells run it themselves.
+            return _spawn(["/bin/sh", *command], environment, own_group=self._own_group)
 
     def wait(self) -> CommandExit:
         """Wait until it has exited; call it within ``signals_passed_on`` too."""

@@ -71,7 +71,7 @@ class JobRunner:
 
         Raises:
             LogError: The log cannot be written; the command is not run then.
-            OSError: The command cannot be started.
+            CommandError: The command cannot be started.
         """
         if log is not None:
             from gpumon.recording.csv.recorder import Recorder

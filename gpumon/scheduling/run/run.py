@@ -18,6 +18,7 @@ from gpumon.scheduling.polling import wait_for
 from gpumon.scheduling.reservation.locks import HeldReservation, Locks, TakenError
 from gpumon.scheduling.run.child import NOT_EXECUTABLE, NOT_FOUND, background_writes_allowed, end_by
 from gpumon.scheduling.run.job import JobRunner
+from gpumon.system.folders import is_absent
 from gpumon.text.formatting import duration, printable
 from gpumon.text.status_line import StatusLine, columns, tell, write
 
@@ -90,6 +91,7 @@ def run(source: Source, options: RunOptions, links: Callable[[], Links] | None =
         FolderError: No lock can be created.
         LogError: The log cannot be written.
         RecordingError: The log of the past cannot be read.
+        CommandError: The command cannot be started.
         UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
     """
     missing = _missing(options.command[0])
@@ -293,9 +295,9 @@ def _missing(program: str) -> int | None:
     """The exit status for a missing command; the reason is printed."""
     if shutil.which(program) is not None:
         return None
-    path = Path(program)
-    if "/" in program and path.exists():
-        what = "is a directory" if path.is_dir() else "may not be run by this user"
+    # Path.exists and Path.is_dir raise without permission.
+    if "/" in program and not is_absent(program):
+        what = "is a directory" if os.path.isdir(program) else "may not be run by this user"  # noqa: PTH112
         tell(f"{printable(program)} {what}.")
         return NOT_EXECUTABLE
     tell(f"there is no command {printable(program)}.")

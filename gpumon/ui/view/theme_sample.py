@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rich.color import Color
 from rich.console import COLOR_SYSTEMS
 
-from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes import ThemeError, ThemeLibrary, resolve_styles
 from gpumon.text.cells import bar, bar_style, fill
 from gpumon.ui.view.cell_writer import CellWriter, SgrStyle, SgrStyles
@@ -45,7 +44,7 @@ def show_theme(name: str, out: TextIO, system: str | None) -> str:
     """
     library = ThemeLibrary()
     if name not in library.names():
-        return f"there is no theme {name!r}; {nearest_or_all(name, library.names())}."
+        return f"there is no theme {name!r}; {library.advice(name)}."
     if library.path(name) is None:
         return f"{name} is Textual's own and no file: gpumon --demo --theme {name} shows it."
     try:

@@ -96,14 +96,14 @@ def test_every_fault_is_named_at_once(library: ThemeLibrary) -> None:
 def test_a_circle_of_themes_is_found(library: ThemeLibrary) -> None:
     (library.folder / "one.toml").write_text('base = "two"')
     (library.folder / "two.toml").write_text('base = "one"')
-    with pytest.raises(ThemeError, match=r"one\.toml: base leads back to this file"):
+    with pytest.raises(ThemeError, match=r"one\.toml, line 1: base leads back to this file"):
         library.read("one")
 
 
 def test_a_fault_in_the_theme_below_names_that_file(library: ThemeLibrary) -> None:
     (library.folder / "below.toml").write_text('base = "gpumon"\nmemory = 3')
     (library.folder / "mine.toml").write_text('base = "below"')
-    with pytest.raises(ThemeError, match=r"below\.toml: unknown key 'memory'"):
+    with pytest.raises(ThemeError, match=r"below\.toml, line 2: unknown key 'memory'"):
         library.read("mine")
 
 

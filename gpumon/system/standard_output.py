@@ -1,0 +1,63 @@
+"""Standard output, whose errors differ from those of all other files."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_OUTPUT = 1
+
+
+class OutputError(Exception):
+    """Standard output cannot be written.
+
+    It is no ``OSError``: nothing that handles a file's error may handle this one by mistake.
+
+    Attributes:
+        error: Why; a ``BrokenPipeError`` if the reader has closed it.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def write_output(data: Buffer) -> int:
+    """Write to standard output without a buffer; how many bytes were written.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    try:
+        return os.write(_OUTPUT, data)
+    except OSError as error:
+        raise OutputError(error) from error
+
+
+class _Output(io.FileIO):
+    """The file below the buffer of a stream."""
+
+    def write(self, data: Buffer, /) -> int:
+        return write_output(data)
+
+
+def mark_output() -> None:
+    """Let every later write to ``sys.stdout`` that fails raise ``OutputError``."""
+    stream = sys.stdout
+    # Another stream is a stand-in, as of a test.
+    if stream is not sys.__stdout__ or not isinstance(stream, io.TextIOWrapper):
+        return
+    file = _Output(_OUTPUT, "wb", closefd=False)
+    is_unbuffered = isinstance(stream.buffer, io.RawIOBase)
+    sys.stdout = io.TextIOWrapper(
+        file if is_unbuffered else io.BufferedWriter(file),
+        stream.encoding,
+        stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )

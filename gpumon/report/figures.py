@@ -161,7 +161,7 @@ def energy_source(sums: Sums) -> str | None:
     """The source of the energy value."""
     energy = sums.energy
     named = [("counter", energy.counted), ("power", energy.integrated)]
-    return "+".join(name for name, seconds in named if seconds) or None
+    return "+".join(name for name, seconds in named if seconds > 0) or None
 
 
 def xids(sums: Sums) -> dict[str, int] | None:
@@ -218,7 +218,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("first", BY, lambda line: moment(line.sums.first) or None, "First time it was seen, in ISO 8601.", "FIRST"),
     Figure("last", BY, lambda line: moment(line.sums.last) or None, "Last time it was seen.", "LAST"),
     Figure("covered_hours", _GPU, lambda line: round(line.sums.seconds / 3600, 6), "Hours covered by samples; all other figures are for this time.", "COVERED", adds_up=_GPU),
-    Figure("gaps", _GPUS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals; of a host that of its GPU with the longest.", "GAPS", adds_up=_GPUS),
+    Figure("gaps", _GPUS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals that began in the time range; of a host that of its GPU with the longest.", "GAPS", adds_up=_GPUS),
     Figure("gap_hours", _GPUS, lambda line: round(line.sums.missing / 3600, 6), "Total length of the gaps, which are not counted.", "GAPS", adds_up=_GPUS),
     Figure("present_hours", ("host", *_OTHERS), lambda line: round(line.sums.present / 3600, 6), "Hours on any GPU; of a host, hours covered by samples of any of its GPUs.", "COVERED"),
     Figure("gpu_hours", BY, lambda line: hours(line.sums.computing, line.sums.listed), "Hours times GPUs with a compute process (of a GPU or host: of any user). Processes that only draw do not count; several on one GPU count once.", "GPU-H", adds_up=_GPUS),

@@ -101,17 +101,23 @@ class Energy(Struct):
         joules: The total.
         counted: Seconds covered by the GPU's energy counter.
         integrated: Seconds for which power draw was integrated.
+        impossible: Seconds in which the counter went down, or up by more than a GPU can use.
+        stopped: Seconds in which the counter stood still although power was drawn.
     """
 
     joules: float = 0.0
     counted: float = 0.0
     integrated: float = 0.0
+    impossible: float = 0.0
+    stopped: float = 0.0
 
     def add(self, part: Energy, share: float = 1.0) -> None:
         """Add an amount, or a share of it."""
         self.joules += part.joules * share
         self.counted += part.counted
         self.integrated += part.integrated
+        self.impossible += part.impossible
+        self.stopped += part.stopped
 
 
 class Slowed(Struct):

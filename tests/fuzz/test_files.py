@@ -151,7 +151,7 @@ def test_a_mangled_packed_file_is_read_as_far_as_it_goes(
     told = "."
     try:
         beginning = head(path, 100)
-        with open_file(path) as file:
+        with open_file(path).file as file:
             file.seek(0)
             # In small pieces it is read up to nearer the broken place.
             assert beginning.startswith(file.read(len(beginning)))

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from gpumon.recording.recording import RecordingError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import BufferedIOBase
     from pathlib import Path
-    from typing import BinaryIO
 
 _BLOCK = 2**18
 MOST_UNPACKED = 2**32
@@ -29,12 +28,19 @@ FREE_SHARE = 4
 """A decompressed file may take this fraction (1/n) of the free space."""
 
 
+class OpenFile(NamedTuple):
+    """A file to read, and what is wrong with its compressed data; ``None`` if nothing is."""
+
+    file: BinaryIO
+    flaw: str | None
+
+
 def is_packed(path: Path) -> bool:
     """Whether a file is compressed, by its name."""
     return path.suffix in (".gz", ".zst")
 
 
-def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> BinaryIO:
+def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> OpenFile:
     """Open a file for random access, decompressed if necessary.
 
     A compressed file is decompressed completely, to an unnamed file on disk. If the data is
@@ -49,19 +55,22 @@ def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> BinaryIO:
     """
     file = _open(path)
     if not is_packed(path):
-        return file
+        return OpenFile(file, None)
     with _readable(path), file, _unpacking(file, path) as packed:
         unpacked = _nameless()
         try:
-            _unpack(packed, unpacked, path, stop)
+            flaw = _unpack(packed, unpacked, path, stop)
             unpacked.flush()
         except BaseException:
             unpacked.close()
             raise
-        return unpacked
+        return OpenFile(unpacked, flaw)
 
 
-def _unpack(packed: BufferedIOBase, to: BinaryIO, path: Path, stop: Callable[[], bool]) -> None:
+def _unpack(
+    packed: BufferedIOBase, to: BinaryIO, path: Path, stop: Callable[[], bool]
+) -> str | None:
+    """Decompress a file as far as possible; what is wrong with it."""
     space = os.fstatvfs(to.fileno())
     most = min(MOST_UNPACKED, space.f_bavail * space.f_frsize // FREE_SHARE)
     try:
@@ -76,9 +85,21 @@ def _unpack(packed: BufferedIOBase, to: BinaryIO, path: Path, stop: Callable[[],
                     " there is room, and open it there."
                 )
             to.write(block)
-    except _broken():
-        # A file that is still being compressed, or whose disk was full, ends early.
-        pass
+    except _broken() as error:
+        return _flaw_of(error)
+    return None
+
+
+def _flaw_of(error: Exception) -> str:
+    """What an error of decompression says of the file."""
+    if isinstance(error, EOFError):
+        # It is still being compressed, or the disk was full, or the transfer was cut short.
+        return "ends in the middle of its compressed data"
+    if isinstance(error, gzip.BadGzipFile):
+        if str(error).startswith(("CRC", "Incorrect length")):
+            return "has compressed data with a wrong checksum, so any value in it may be wrong"
+        return "has something else after its compressed data, which is left out"
+    return "has compressed data that is corrupt in the middle"
 
 
 def head(path: Path, size: int) -> bytes:
@@ -95,8 +116,12 @@ def head(path: Path, size: int) -> bytes:
             try:
                 while len(found) < size and (block := packed.read1(size - len(found))):
                     found += block
-            except _broken():
-                pass
+            except _broken() as error:
+                if not found:
+                    raise RecordingError(
+                        f"{path} cannot be decompressed from its first byte on: it is cut short, or"
+                        f" is no {path.suffix} file in spite of its name."
+                    ) from error
             return found
 
 

@@ -22,6 +22,7 @@ from gpumon.recording.csv.headings import LONGEST_LINE, first_header
 from gpumon.recording.csv.index import CsvFile
 from gpumon.recording.csv.process_lists import ListReader, ProcessList
 from gpumon.recording.csv.rows import LIST_SECONDS
+from gpumon.recording.csv.timeline import Timeline
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 GRAIN = 1e-5
 """Seconds by which a time may differ from itself for having been added to and subtracted from."""
 
-_FRESH = LIST_SECONDS + 1.0
+LIST_FRESH = LIST_SECONDS + 1.0
 """An older list is not the newest there was: that one was empty, or was left out."""
 _LISTS_KEPT = 64
 _onward = attrgetter("onward")
@@ -154,7 +155,7 @@ class Part:
         ]
         at: float | None = time
         if listing is not None:
-            at = min(time, listing.onward - self._lists_shift)
+            at = min(time, listing.onward - self.shift)
         elif all(one.listed is None for one in rows):
             at = None
         return Snapshot(
@@ -181,26 +182,19 @@ class Part:
             known = self._filtered = (listing, busy, tuple(kept))
         return known[2]
 
-    @property
-    def _lists_shift(self) -> float:
-        """Seconds by which the lists' onward times are ahead of the recording's times."""
-        if self._gpus is None or self._lists is None:
-            return self.shift
-        return self.shift + self._lists.set_back - self._gpus.set_back
-
     def _list(self, run: SampleSpan) -> ProcessList | None:
         """The process list of a sample."""
         found = self._list_run(run)
         if found is None:
             return None
         chunk, listed = found
-        key = (listed.onward, self._lists_shift)
+        key = (listed.onward, self.shift)
         listing = self._read.get(key)
         if listing is None:
             reader = self._list_readers.get(chunk.header)
             if reader is None:
                 reader = self._list_readers[chunk.header] = ListReader(chunk.header)
-            late = listed.onward - self._lists_shift - listed.wall
+            late = listed.onward - self.shift - listed.wall
             lines = chunk.lines[listed.first : listed.stop]
             listing = self._read[key] = reader.read(lines, listed.onward, late)
             if len(self._read) > _LISTS_KEPT:
@@ -211,12 +205,12 @@ class Part:
         """The newest list that is not newer than a sample, if it is recent enough."""
         if self._lists is None:
             return None
-        onward = run.onward - self.shift + self._lists_shift + GRAIN
+        onward = run.onward + GRAIN
         chunk = self._lists.at(onward)
         if chunk is None:
             return None
         place = bisect_right(chunk.runs, onward, key=_onward) - 1
-        if place < 0 or onward - chunk.runs[place].onward > _FRESH:
+        if place < 0 or onward - chunk.runs[place].onward > LIST_FRESH:
             return None
         return chunk, chunk.runs[place]
 
@@ -226,9 +220,10 @@ class Part:
             self._lists = self._sheet(self.files.processes, processes=True)
 
     def _sheet(self, path: Path, *, processes: bool) -> CsvFile:
-        file = open_file(path, self._stop)
+        file = open_file(path, self._stop).file
+        timeline = Timeline(self.gpus) if processes else None
         try:
-            return CsvFile(file, str(path), processes=processes, host=self._host)
+            return CsvFile(file, str(path), processes=processes, host=self._host, timeline=timeline)
         except BaseException:
             file.close()
             raise

@@ -143,7 +143,7 @@ def _count_all(works: Sequence[_Work]) -> list[UsageTotals] | None:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 writer.close()
         try:
-            counted = [_tally(works[0], works[0].log), *(reader.recv() for reader in readers)]
+            counted = [_tally(works[0]), *(reader.recv() for reader in readers)]
         except (RecordingError, EOFError, OSError):
             # The serial reader reports the error.
             return None
@@ -158,7 +158,7 @@ def _send(writer: Connection, readers: Sequence[Connection], work: _Work, parent
         reader.close()
     _end_with_parent(parent)
     with suppress(RecordingError, OSError):
-        writer.send(_tally(work, Log(work.log.path, work.log.parts, {})))
+        writer.send(_tally(work))
 
 
 def _end_with_parent(parent: int) -> None:
@@ -174,16 +174,16 @@ def _end_with_parent(parent: int) -> None:
 _PR_SET_PDEATHSIG = 1
 
 
-def _tally(work: _Work, log: Log) -> UsageTotals | None:
+def _tally(work: _Work) -> UsageTotals | None:
     """The sums of a part; ``None`` if it has damaged lines, which others would count again."""
     tally = UsageTotals(work.by, work.window)
     try:
-        for moment in merged_samples([log], work.window, work.hosts, ReadDepth()):
+        for moment in merged_samples([work.log], work.window, work.hosts, ReadDepth()):
             tally.add(moment)
     except PastNeededError:
         return None
     tally.close()
-    is_damaged = any(one.lines or one.repeated or one.refusal for one in log.damage.values())
+    is_damaged = any(one.lines or one.repeated or one.refusal for one in work.log.damage.values())
     return None if is_damaged else tally
 
 

@@ -128,6 +128,7 @@ class CsvFile:
         self._last: Chunk | None = None
         self._kept: tuple[int, int, list[bytes]] = (-1, -1, [])
         self._set_back = 0.0
+        self._unplaced: object = None
 
     def close(self) -> None:
         """Close the file."""
@@ -140,7 +141,7 @@ class CsvFile:
             RecordingError: Its times are invalid.
         """
         size = self._file.size
-        if size < self._end:
+        if size < self._end or self._unplaced not in (None, self._timeline_state):
             self._forget()
         end = self._file.end_of_lines(self._end, size)
         if end == self._end:
@@ -173,6 +174,10 @@ class CsvFile:
     def is_torn(self) -> bool:
         """Whether it ends in the middle of a line."""
         return self._file.size > self._end
+
+    @property
+    def _timeline_state(self) -> object:
+        return None if self._timeline is None else self._timeline.state
 
     @property
     def state(self) -> object:
@@ -378,6 +383,8 @@ class CsvFile:
             onward = self._timeline.place(clocks, before)
             if onward is not None and onward > before:
                 return onward
+            # Its sample may not be written yet.
+            self._unplaced = self._timeline_state
         return clocks.wall if math.isinf(before) else before + APART
 
     def _following(self, before: _Entry, onward: float, after: _Entry) -> float:

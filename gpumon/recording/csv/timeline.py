@@ -71,6 +71,11 @@ class Timeline:
         """See ``CsvFile.set_back``."""
         return self._gpus.set_back
 
+    @property
+    def state(self) -> object:
+        """See ``CsvFile.state``."""
+        return self._gpus.state
+
     def place(self, clocks: Clocks, after: float) -> float | None:
         """The onward time of the sample at which the clocks showed this.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.report.lists import GpuProcessList  # noqa: TC001 - msgspec resolves annotations
 from gpumon.report.sums import Energy
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ _STILL_SECONDS = 10.0
 """A counter that does not move for this long while power is drawn has stopped."""
 
 
+class Corrected(Struct):
+    """A change of the energy that was counted under a process list."""
+
+    listed: GpuProcessList | None
+    energy: Energy
+
+
 class EnergyMeter(Struct):
     """Follows the counter of one GPU from sample to sample.
 
@@ -32,19 +40,25 @@ class EnergyMeter(Struct):
         has_moved: Whether the counter ever moved.
         still: Seconds for which it has not moved although power was drawn.
         still_joules: The energy in that time by power draw.
-        held: Those seconds whose energy counts as 0 so far.
-        held_joules: Their energy by power draw.
+        held: The parts of it whose energy counts as 0 so far, by the process list at that time.
+        released: Those that turned out to be of a counter that has stopped, to be added up.
     """
 
     trusted: tuple[float, float] | None = None
     has_moved: bool = False
     still: float = 0.0
     still_joules: float = 0.0
-    held: float = 0.0
-    held_joules: float = 0.0
+    held: list[Corrected] = []
+    released: list[Corrected] = []
 
     def used(
-        self, sample: GpuSample, after: GpuSample, now: float, passed: float, seconds: float
+        self,
+        sample: GpuSample,
+        after: GpuSample,
+        now: float,
+        passed: float,
+        seconds: float,
+        listed: GpuProcessList | None,
     ) -> Energy:
         """The energy that the GPU used in the counted part of the time between two samples.
 
@@ -54,6 +68,7 @@ class EnergyMeter(Struct):
             now: The time of the second one.
             passed: Seconds between them.
             seconds: Those that count.
+            listed: The process list at that time.
         """
         if passed <= 0:
             return Energy()
@@ -80,39 +95,41 @@ class EnergyMeter(Struct):
             energy.impossible = seconds
             return energy
         if used == 0:
-            return self._stand(sample, passed, seconds)
+            return self._stand(sample, passed, seconds, listed)
         self.has_moved = True
         if self.still:
             used = self._caught_up(used, (sample.power_draw or 0.0) * passed)
             self._restart()
         return Energy(used * seconds / passed, counted=seconds)
 
-    def end(self) -> Energy:
-        """What is left at the end: the energy of a counter that never moved."""
-        return Energy() if self.has_moved else self._release(0.0)
+    def end(self) -> None:
+        """Release the energy of a counter that never moved."""
+        if not self.has_moved:
+            self.released, self.held = self.held, []
 
     def _restart(self) -> None:
         self.trusted = None
-        self.still = self.still_joules = self.held = self.held_joules = 0.0
+        self.still = self.still_joules = 0.0
+        self.held = []
 
-    def _stand(self, sample: GpuSample, passed: float, seconds: float) -> Energy:
+    def _stand(
+        self, sample: GpuSample, passed: float, seconds: float, listed: GpuProcessList | None
+    ) -> Energy:
         """The energy of a time in which the counter did not move."""
         watts = sample.power_draw or 0.0
         if watts <= 0:
             return Energy(counted=seconds)
         self.still += passed
         self.still_joules += watts * passed
-        self.held += seconds
-        self.held_joules += watts * seconds
-        return Energy(counted=seconds) if self.still < _STILL_SECONDS else self._release(seconds)
-
-    def _release(self, seconds: float) -> Energy:
-        """The energy by power draw of the time that counted as 0, of which some is new."""
-        energy = Energy(
-            self.held_joules, seconds - self.held, integrated=self.held, stopped=self.held
-        )
-        self.held = self.held_joules = 0.0
-        return energy
+        if self.still < _STILL_SECONDS:
+            change = Energy(watts * seconds, -seconds, integrated=seconds, stopped=seconds)
+            if self.held and self.held[-1].listed is listed:
+                self.held[-1].energy.add(change)
+            else:
+                self.held = [*self.held, Corrected(listed, change)]
+            return Energy(counted=seconds)
+        self.released, self.held = self.held, []
+        return Energy(watts * seconds, integrated=seconds, stopped=seconds)
 
     def _caught_up(self, used: float, expected: float) -> float:
         """The part of a step that was not counted while the counter stood still."""

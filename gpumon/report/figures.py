@@ -74,7 +74,9 @@ def make_report(tally: UsageTotals) -> UsageReport:
     gpus, total, holed = Sums(), Sums(), Sums()
     alone = 0.0
     for name, host in sorted(tally.hosts.items(), key=lambda one: one[0] or ""):
-        seen = [gpu for gpu in host.gpus.values() if gpu.sums.first is not None]
+        seen = [gpu for gpu in host.gpus.values() if gpu.sums.has_any]
+        if all(gpu.sums.first is None for gpu in seen):
+            continue
         seen.sort(key=lambda gpu: (gpu.index is None, gpu.index, gpu.uuid or ""))
         for gpu in seen:
             gpus.join(gpu.sums)
@@ -92,7 +94,7 @@ def make_report(tally: UsageTotals) -> UsageReport:
         there = [
             ReportRow(tally.by, name, host.sums[key], subject=subject)
             for key, subject in host.subjects.known.items()
-            if host.sums[key].first is not None
+            if key in host.sums and host.sums[key].has_any
         ]
         lines += sorted(there, key=lambda line: (-line.sums.computing, -line.sums.seconds))
     for line in lines:

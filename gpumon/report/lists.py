@@ -62,6 +62,7 @@ class GpuProcessList(Struct):
     Attributes:
         at: When it was written, in the host's time; of several the oldest.
         processes: Number of processes.
+        is_complete: Whether all of them are in the list.
         computing: Whether any of them computes; ``None`` if some are unknown.
         preparing: Whether a computing one may be preparing its data: it is at one full CPU core, or
             waits inside the kernel. ``None`` if that is unknown.
@@ -70,6 +71,7 @@ class GpuProcessList(Struct):
 
     at: float
     processes: int
+    is_complete: bool
     computing: bool | None
     preparing: bool | None
     shares: list[SubjectShare]

@@ -73,6 +73,11 @@ def _sources(report: UsageReport) -> list[str]:
             f"{unit.name} is an estimate: a GPU's energy is split among its processes by "
             f"SM share.{used if report.alone else ''}"
         )
+        if report.gpus.unlisted:
+            found.append(
+                "GPUs had processes that no list has, together for"
+                f" {_short(report.gpus.unlisted)}: no row counts them."
+            )
     elif not report.gpus.listed and report.lines:
         found.append(
             "No processes were logged: GPU-hours are unknown, and IDLE is the time at 0 % "

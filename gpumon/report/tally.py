@@ -187,7 +187,8 @@ class HostTotals:
         for gpu in self.gpus.values():
             if gpu.sample is not None and self._window.holds(gpu.sample.time):
                 self._count_gpu(gpu, gpu.sample, 0.0, is_fresh=gpu.is_fresh(gpu.sample))
-            gpu.period.energy.add(gpu.meter.end())
+            gpu.meter.end()
+            _correct_energy(gpu)
             _end_period(gpu, gpu.list)
         self._newest = self._holders = None
 
@@ -225,7 +226,9 @@ class HostTotals:
             gpu.sums.faults.add_ecc(errors)
             for share in () if gpu.list is None else gpu.list.shares:
                 share.sums.faults.add_ecc(errors)
-        energy = gpu.meter.used(sample, after, self._now, passed, seconds)
+        energy = gpu.meter.used(sample, after, self._now, passed, seconds, gpu.list)
+        if gpu.meter.released:
+            _correct_energy(gpu)
         if not seconds and not window.holds(sample.time):
             if gpu.is_fresh(sample) and sample.utilization_gpu is not None:
                 # It may have waited in the window, or begin to wait there.
@@ -285,6 +288,8 @@ class HostTotals:
         if sample.status in _LOST:
             # The list of such a GPU is empty, whatever runs on it.
             computing = None
+        if sample.processes and (gpu.list is None or not gpu.list.is_complete):
+            sums.unlisted += seconds
         if computing is not None:
             sums.listed += seconds
             if computing:
@@ -315,9 +320,10 @@ class HostTotals:
         if seen and (at is None or before is None or abs(at - before) < _SAME_XID):
             return
         # An error that is reported at the start of a log may be old.
-        if gpu.sample is None or not self._window.counts(sample.time):
+        if gpu.sample is None or (at is not None and at < self._began):
             return
-        if at is not None and at < self._began:
+        is_between = at is not None and gpu.sample.time <= at <= sample.time
+        if not self._window.counts(at if at is not None and is_between else sample.time):
             return
         gpu.sums.faults.xids[number] += 1
         for share in [] if gpu.list is None else gpu.list.shares:
@@ -338,7 +344,9 @@ class HostTotals:
         elif count == 0:
             gpu.written.clear()
             if standing is None or standing.processes:
-                gpu.list = GpuProcessList(self._now, 0, computing=False, preparing=False, shares=[])
+                gpu.list = GpuProcessList(
+                    self._now, 0, is_complete=True, computing=False, preparing=False, shares=[]
+                )
         else:
             if written is not None:
                 if len({identity(one) for one in written}) >= count:
@@ -375,7 +383,9 @@ class HostTotals:
         if not preparing and named < count:
             preparing = None
         shares = [] if self.subjects is None else self._shares(self.subjects, listed, named, count)
-        return GpuProcessList(oldest.at, max(count, named), computing, preparing, shares)
+        return GpuProcessList(
+            oldest.at, max(count, named), named >= count, computing, preparing, shares
+        )
 
     def _shares(
         self, subjects: Subjects, listed: list[ListedUse], named: int, count: int
@@ -450,6 +460,17 @@ class HostTotals:
             for share in [] if gpu.list is None else gpu.list.shares:
                 found.setdefault(id(share.sums), (share.sums, []))[1].append((gpu, share.memory))
         return list(found.values())
+
+
+def _correct_energy(gpu: GpuTotals) -> None:
+    """Add the energy of a time when the counter had already stopped."""
+    for listed, energy in ((one.listed, one.energy) for one in gpu.meter.released):
+        gpu.sums.energy.add(energy)
+        if listed is not None and not listed.processes:
+            gpu.alone.add(energy)
+        for share in () if listed is None else listed.shares:
+            share.sums.energy.add(energy, share.part)
+    gpu.meter.released = []
 
 
 def _end_period(gpu: GpuTotals, listed: GpuProcessList | None) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BLOCK = 2**18
+_PIECE = 64
 MOST_UNPACKED = 2**32
 """Bytes of a file that are unpacked at most."""
 FREE_SHARE = 4
@@ -56,10 +57,10 @@ def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> OpenFile:
     file = _open(path)
     if not is_packed(path):
         return OpenFile(file, None)
-    with _readable(path), file, _unpacking(file, path) as packed:
+    with _readable(path), file:
         unpacked = _nameless()
         try:
-            flaw = _unpack(packed, unpacked, path, stop)
+            flaw = _unpack(file, unpacked, path, stop)
             unpacked.flush()
         except BaseException:
             unpacked.close()
@@ -67,27 +68,34 @@ def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> OpenFile:
         return OpenFile(unpacked, flaw)
 
 
-def _unpack(
-    packed: BufferedIOBase, to: BinaryIO, path: Path, stop: Callable[[], bool]
-) -> str | None:
+def _unpack(file: BinaryIO, to: BinaryIO, path: Path, stop: Callable[[], bool]) -> str | None:
     """Decompress a file as far as possible; what is wrong with it."""
     space = os.fstatvfs(to.fileno())
     most = min(MOST_UNPACKED, space.f_bavail * space.f_frsize // FREE_SHARE)
-    try:
-        # Not `read`, which loses the data before a corrupt place.
-        while block := packed.read1(_BLOCK):
-            if stop():
-                raise RecordingError(f"{path} is no longer wanted.")
-            most -= len(block)
-            if most < 0:
-                raise RecordingError(
-                    f"{path} is too long unpacked for the free space, or for a log: unpack it where"
-                    " there is room, and open it there."
-                )
-            to.write(block)
-    except _broken() as error:
-        return _flaw_of(error)
-    return None
+    error = None
+    # A read that meets a corrupt place loses what it has: the last block is read in small pieces.
+    for size in (_BLOCK, _PIECE):
+        file.seek(0)
+        with _unpacking(file, path) as packed:
+            left = to.tell()
+            try:
+                while left:
+                    left -= len(packed.read(min(left, _BLOCK)))
+                # Not `read`, which loses the data before a corrupt place.
+                while block := packed.read1(size):
+                    if stop():
+                        raise RecordingError(f"{path} is no longer wanted.")
+                    if to.tell() + len(block) > most:
+                        raise RecordingError(
+                            f"{path} is too long unpacked for the free space, or for a log: unpack"
+                            " it where there is room, and open it there."
+                        )
+                    to.write(block)
+            except _broken() as broken:
+                error = broken
+        if error is None:
+            return None
+    return None if error is None else _flaw_of(error)
 
 
 def _flaw_of(error: Exception) -> str:
@@ -97,9 +105,9 @@ def _flaw_of(error: Exception) -> str:
         return "ends in the middle of its compressed data"
     if isinstance(error, gzip.BadGzipFile):
         if str(error).startswith(("CRC", "Incorrect length")):
-            return "has compressed data with a wrong checksum, so any value in it may be wrong"
+            return "is corrupt: its checksum is wrong, so any value in it may be wrong"
         return "has something else after its compressed data, which is left out"
-    return "has compressed data that is corrupt in the middle"
+    return "is corrupt: it can be decompressed up to a place in the middle only"
 
 
 def head(path: Path, size: int) -> bytes:

@@ -7,6 +7,7 @@ Durations come from each log's monotonic clock if it has one, so a clock that wa
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -21,7 +22,7 @@ from gpumon.report.lists import GpuProcessList, SubjectShare, WrittenList, by_gp
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
 from gpumon.report.reading import PATIENCE, GpuSample, ListedUse, MergedSample
-from gpumon.report.sums import Energy, Period, Sums, slows
+from gpumon.report.sums import Energy, Period, Sums, WastedTime, slows
 
 if TYPE_CHECKING:
     from gpumon.report.window import TimeWindow
@@ -53,8 +54,7 @@ class GpuTotals(Struct):
         written: The lists that it is made of, by the number of their log, oldest first. There are
             several only if none is complete, as in logs of one user's processes.
         loaded_until: When its load was last high, in the host's time; ``None`` if it never was.
-        waited: Seconds since then in which it may have waited for data.
-        waited_joules: Energy used meanwhile.
+        waited: The time since then in which it may have waited for data, by process list.
         period: What was counted under that list, and is not in any sums yet.
         xids: When each XID was last reported; ``None`` if unknown.
     """
@@ -72,8 +72,7 @@ class GpuTotals(Struct):
     list: GpuProcessList | None = None
     written: dict[int, WrittenList] = field(default_factory=dict)
     loaded_until: float | None = None
-    waited: float = 0.0
-    waited_joules: float = 0.0
+    waited: deque[tuple[GpuProcessList, WastedTime]] = field(default_factory=deque)
     period: Period = field(default_factory=Period)
     xids: dict[int, float | None] = field(default_factory=dict)
 
@@ -273,13 +272,18 @@ class HostTotals:
             wasted.starved.known += seconds
         if utilization >= _HIGH:
             if gpu.loaded_until is not None and gpu.since - gpu.loaded_until <= TURN:
-                wasted.starved.seconds += gpu.waited
-                wasted.starved.joules += gpu.waited_joules
+                for listed, waited in gpu.waited:
+                    gpu.sums.wasted.starved.join(waited, 1.0)
+                    for share in listed.shares:
+                        share.sums.wasted.starved.join(waited, share.part)
             gpu.loaded_until = self._now
-            gpu.waited = gpu.waited_joules = 0.0
-        elif preparing and utilization <= _LOW:
-            gpu.waited += seconds
-            gpu.waited_joules += joules
+            gpu.waited.clear()
+        elif preparing and gpu.list is not None and utilization <= _LOW:
+            if not gpu.waited or gpu.waited[-1][0] is not gpu.list:
+                gpu.waited.append((gpu.list, WastedTime()))
+            waited = gpu.waited[-1][1]
+            waited.seconds += seconds
+            waited.joules += joules
 
     @staticmethod
     def _count_gpu(gpu: GpuTotals, sample: GpuSample, seconds: float, *, is_fresh: bool) -> None:

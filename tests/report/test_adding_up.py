@@ -332,7 +332,7 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], list[Row], list[float]]:
 
 @pytest.mark.parametrize("by", BY)
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(drawn=logs())
 def test_time_ranges_add_up_to_the_whole(

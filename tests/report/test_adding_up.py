@@ -127,6 +127,16 @@ def test_a_clock_that_goes_wrong_for_a_while_moves_no_list(tmp_path: Path) -> No
     assert seconds_of(report(path, by="user"), "user") == {"ann": 7, "bo": 6}
 
 
+def test_a_list_stands_when_the_clock_is_set_forward(tmp_path: Path) -> None:
+    rows = [
+        sample(START + second + (3600 if second > 1 else 0), second, processes=1)
+        for second in range(4)
+    ]
+    path = write(tmp_path / "run.csv", rows, [use(START, 0)])
+    assert users_in_replay(path) == [["ann"]] * 4
+    assert seconds_of(report(path, by="user"), "user") == {"ann": 3}
+
+
 def test_a_list_whose_sample_is_missing_is_of_the_next_one(tmp_path: Path) -> None:
     rows = [sample(START + second, second, processes=1) for second in (0, 1, 2, 4, 5)]
     lists = [use(START, 0, user="ann"), use(START + 3, 3, user="bo")]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gpumon.model.snapshot import Snapshot
-from gpumon.recording.csv.clocks import Clocks, clocks_of
+from gpumon.recording.csv.clocks import Clocks, clocks_at, clocks_of
 from gpumon.recording.csv.compression import head, is_packed, open_file
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
 from gpumon.recording.csv.headings import LONGEST_LINE, first_header
@@ -147,7 +147,7 @@ class Part:
         if reader is None:
             reader = self._gpu_readers[chunk.header] = SequentialGpuReader(chunk.header)
         rows, host = reader.read(chunk.lines[run.first : run.stop], time, run.wall)
-        listing = self._list(run) if any(one.listed for one in rows) else None
+        listing = self._list(chunk, run) if any(one.listed for one in rows) else None
         counts = {} if listing is None else listing.counts
         gpus = [
             reader.gpu(one, listed=one.listed is not None and counts.get(one.uuid, 0) >= one.listed)
@@ -182,9 +182,9 @@ class Part:
             known = self._filtered = (listing, busy, tuple(kept))
         return known[2]
 
-    def _list(self, run: SampleSpan) -> ProcessList | None:
+    def _list(self, samples: Chunk, run: SampleSpan) -> ProcessList | None:
         """The process list of a sample."""
-        found = self._list_run(run)
+        found = self._list_run(samples, run)
         if found is None:
             return None
         chunk, listed = found
@@ -201,7 +201,7 @@ class Part:
                 self._read.popitem(last=False)
         return listing
 
-    def _list_run(self, run: SampleSpan) -> tuple[Chunk, SampleSpan] | None:
+    def _list_run(self, samples: Chunk, run: SampleSpan) -> tuple[Chunk, SampleSpan] | None:
         """The newest list that is not newer than a sample, if it is recent enough."""
         if self._lists is None:
             return None
@@ -210,9 +210,16 @@ class Part:
         if chunk is None:
             return None
         place = bisect_right(chunk.runs, onward, key=_onward) - 1
-        if place < 0 or onward - chunk.runs[place].onward > LIST_FRESH:
+        if place < 0:
             return None
-        return chunk, chunk.runs[place]
+        listed = chunk.runs[place]
+        if onward - listed.onward > LIST_FRESH:
+            # A clock that was set forward makes no list older.
+            clocks = clocks_at(run.wall, samples.lines[run.first], samples.header)
+            before = clocks_at(listed.wall, chunk.lines[listed.first], chunk.header)
+            if not 0 <= clocks.elapsed - before.elapsed <= LIST_FRESH:
+                return None
+        return chunk, listed
 
     def _open_lists(self) -> None:
         # GPUs without their processes are still a log.

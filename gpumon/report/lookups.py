@@ -44,10 +44,13 @@ class Lookups:
             if known == found:
                 continue
             if known is not None:
-                merged = [
-                    new if old is None else old for old, new in zip(known, found, strict=True)
-                ]
-                found = (merged[0], merged[1], merged[2], merged[3], merged[4])  # type: ignore[assignment]
+                found = (
+                    known[0] or found[0],
+                    known[1] or found[1],
+                    known[2] or found[2],
+                    known[3] or found[3],
+                    known[4] or found[4],
+                )
             self._known[key] = found
             if row.launcher is not None:
                 self._launchers[row.hostname, row.launcher] = row.launcher_name

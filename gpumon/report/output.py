@@ -138,7 +138,7 @@ def _read(
         except PastNeededError:
             depth = replace(depth, from_start=True)
             continue
-        if tally.has_changed_subjects and not depth.all_lists:
+        if depth.jobs and not depth.all_lists and tally.has_changed_subjects:
             depth = replace(depth, all_lists=True)
             continue
         tally.close()

@@ -65,7 +65,11 @@ def tally_parts(
         # What a process or a job is may depend on what was seen of it long before.
         return None
     (log,) = logs
-    if any(is_packed(part.gpus) or has_several(part.gpus) for part in log.parts):
+    try:
+        if any(is_packed(part.gpus) or has_several(part.gpus) for part in log.parts):
+            return None
+    except RecordingError:
+        # The serial reader reports the error.
         return None
     count = min(
         len(os.sched_getaffinity(0)), _MOST_PARTS, int(_bytes_within(log, window) // part_bytes)

@@ -370,7 +370,14 @@ def _of_part(
     columns = columns_of(GpuSample.__struct_fields__[1:], processes=False)
     damage = log.damage_of(part.gpus)
     with ExitStack() as ending:
-        gpus = open_sheet(part.gpus, ending, processes=False, damage=damage)
+        try:
+            gpus = open_sheet(part.gpus, ending, processes=False, damage=damage)
+        except RecordingError as error:
+            if part is log.parts[-1]:
+                raise
+            # A broken rotated part does not affect the others.
+            damage.refusal = error.sentence
+            return
         several = has_several(part.gpus)
         lists = _Lists(
             _lists_of(log, part, gpus, ending), log.damage_of(part.processes), depth, lookups
@@ -431,11 +438,10 @@ def _belongs(row: GpuSample, gpu: str, sample: MergedSample) -> bool:
 
 def _learn_all(log: Log, lookups: Lookups) -> None:
     """Learn where processes run from all lists of a log."""
-    fields = [*_LIST_FIELDS[:_OWNERS_FROM], *_LIST_FIELDS[_OWNERS_FROM:]]
+    columns = columns_of(_LIST_FIELDS, processes=True)
     for part in log.parts:
         if exists(part.processes):
             with suppress(RecordingError):
-                columns = columns_of(fields, processes=True)
                 for rows in samples(part.processes, columns, ListedUse, processes=True):
                     lookups.learn(row for row in rows if row.pid is not None)
 

@@ -401,8 +401,7 @@ def test_an_xid_between_the_samples_around_a_split_counts_once(tmp_path: Path) -
         | ({} if at < 120 else {"xid": 79, "xid.time": iso(START + 100)})
         for at in range(0, 300, 60)
     ]
-    path = write(tmp_path / "run.csv", [rows[-1] | {"at": START - 1e4}, *rows][1:])
-    path = write(tmp_path / "run.csv", [row | {"xid": row.get("xid")} for row in rows])
+    path = write(tmp_path / "run.csv", rows)
     assert report(path)["lines"][0]["xids"] == {"79": 1}
     for split in (90, 100, 110, 119.9, 120, 130):
         assert_adds_up([path], [split], "gpu")
@@ -590,6 +589,22 @@ def test_a_process_file_without_anything_is_reported_and_the_gpus_are_read(
     assert "run.processes.csv.gz" in found["notes"][0]
     assert found["notes"][0].endswith("what it has is left out.")
     assert "run.processes.csv.gz" in replay_note(path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("run.part0001.csv", b""), ("run.part0001.csv", b"x\n"), ("run.part0001.csv.gz", b"\x1f")],
+)
+def test_a_rotated_part_that_is_no_log_is_reported_and_the_others_are_read(
+    name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = long_log(tmp_path / "run.csv", 60)
+    (tmp_path / name).write_bytes(content)
+    found = report(path)
+    assert seconds_of(found, "index", "covered_hours") == {0: 59}
+    assert name in found["notes"][0]
+    assert found["notes"][0].endswith("; what it has is left out.")
+    assert name in replay_note(path, monkeypatch)
 
 
 def test_a_gpu_file_that_is_not_compressed_in_spite_of_its_name_is_refused(

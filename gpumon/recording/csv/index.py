@@ -128,7 +128,7 @@ class CsvFile:
         self._last: Chunk | None = None
         self._kept: tuple[int, int, list[bytes]] = (-1, -1, [])
         self._set_back = 0.0
-        self._unplaced: object = None
+        self._unplaced: int | None = None
 
     def close(self) -> None:
         """Close the file."""
@@ -141,7 +141,9 @@ class CsvFile:
             RecordingError: Its times are invalid.
         """
         size = self._file.size
-        if size < self._end or self._unplaced not in (None, self._timeline_state):
+        if size < self._end or (
+            self._timeline is not None and self._unplaced not in (None, self._timeline.end)
+        ):
             self._forget()
         end = self._file.end_of_lines(self._end, size)
         if end == self._end:
@@ -176,13 +178,9 @@ class CsvFile:
         return self._file.size > self._end
 
     @property
-    def _timeline_state(self) -> object:
-        return None if self._timeline is None else self._timeline.state
-
-    @property
-    def state(self) -> object:
-        """Differs whenever ``probes`` does, or the last chunk."""
-        return len(self._starts), self._end
+    def end(self) -> int:
+        """The end of the last complete line, in bytes."""
+        return self._end
 
     @property
     def probes(self) -> list[tuple[Clocks, float]]:
@@ -384,7 +382,7 @@ class CsvFile:
             if onward is not None and onward > before:
                 return onward
             # Its sample may not be written yet.
-            self._unplaced = self._timeline_state
+            self._unplaced = self._timeline.end
         return clocks.wall if math.isinf(before) else before + APART
 
     def _following(self, before: _Entry, onward: float, after: _Entry) -> float:

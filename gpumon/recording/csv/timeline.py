@@ -63,7 +63,7 @@ class Timeline:
 
     def __init__(self, gpus: CsvFile) -> None:
         self._gpus = gpus
-        self._known: object = None
+        self._known = -1
         self._stretches: list[_Stretch] = []
 
     @property
@@ -72,9 +72,9 @@ class Timeline:
         return self._gpus.set_back
 
     @property
-    def state(self) -> object:
-        """See ``CsvFile.state``."""
-        return self._gpus.state
+    def end(self) -> int:
+        """See ``CsvFile.end``."""
+        return self._gpus.end
 
     def place(self, clocks: Clocks, after: float) -> float | None:
         """The onward time of the sample at which the clocks showed this.
@@ -100,9 +100,8 @@ class Timeline:
 
     def _all(self) -> list[_Stretch]:
         """The stretches in order."""
-        state = self._gpus.state
-        if state != self._known:
-            self._known = state
+        if self.end != self._known:
+            self._known = self.end
             self._stretches = []
             for reading in self._readings():
                 before = self._stretches[-1] if self._stretches else None

@@ -62,6 +62,8 @@ def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> OpenFile:
         try:
             flaw = _unpack(file, unpacked, path, stop)
             unpacked.flush()
+            if flaw is not None and not unpacked.tell():
+                raise _undecompressible(path)
         except BaseException:
             unpacked.close()
             raise
@@ -98,6 +100,13 @@ def _unpack(file: BinaryIO, to: BinaryIO, path: Path, stop: Callable[[], bool]) 
     return None if error is None else _flaw_of(error)
 
 
+def _undecompressible(path: Path) -> RecordingError:
+    return RecordingError(
+        f"{path} cannot be decompressed: it is cut short near its beginning, or is no {path.suffix}"
+        " file in spite of its name."
+    )
+
+
 def _flaw_of(error: Exception) -> str:
     """What an error of decompression says of the file."""
     if isinstance(error, EOFError):
@@ -105,9 +114,9 @@ def _flaw_of(error: Exception) -> str:
         return "ends in the middle of its compressed data"
     if isinstance(error, gzip.BadGzipFile):
         if str(error).startswith(("CRC", "Incorrect length")):
-            return "is corrupt: its checksum is wrong, so any value in it may be wrong"
+            return "is corrupt: its checksum is wrong, so values in it may be wrong or missing"
         return "has something else after its compressed data, which is left out"
-    return "is corrupt: it can be decompressed up to a place in the middle only"
+    return "is corrupt: it cannot be decompressed to its end"
 
 
 def head(path: Path, size: int) -> bytes:
@@ -126,10 +135,7 @@ def head(path: Path, size: int) -> bytes:
                     found += block
             except _broken() as error:
                 if not found:
-                    raise RecordingError(
-                        f"{path} cannot be decompressed from its first byte on: it is cut short, or"
-                        f" is no {path.suffix} file in spite of its name."
-                    ) from error
+                    raise _undecompressible(path) from error
             return found
 
 

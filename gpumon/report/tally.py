@@ -440,14 +440,18 @@ class HostTotals:
             if left < 0:
                 continue
             seconds = self._window.part(moment.time, min(passed, left))
-            if not (seen or seconds):
+            if not (seen or seconds or self.whole):
                 continue
             if seen:
                 sums.see(moment.time)
             if seconds:
                 self._see_ends(sums, moment.time, min(passed, left))
             sums.present += seconds
-            if memory is not None:
+            if self.whole is not None and passed > left:
+                gap = moment.time + left
+                sums.missing += self._window.part(gap, passed - left)
+                sums.gaps += self._window.counts(gap)
+            if memory is not None and (seen or seconds):
                 sums.memory.add(memory, seconds)
 
     def _held_by_all(self) -> list[tuple[GpuTotals, float | None]]:

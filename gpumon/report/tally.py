@@ -15,16 +15,17 @@ from msgspec import Struct, field
 from gpumon.findings.conditions import TURN
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording.csv.part import LIST_FRESH
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, holds_memory
 from gpumon.report.energy import EnergyMeter
 from gpumon.report.lists import GpuProcessList, SubjectShare, WrittenList, by_gpu, prepares
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
-from gpumon.report.reading import PATIENCE, GpuSample, ListedUse, MergedSample
 from gpumon.report.sums import Energy, Period, Sums, WastedTime, slows
 
 if TYPE_CHECKING:
+    from gpumon.report.reading import GpuSample, ListedUse, MergedSample
     from gpumon.report.window import TimeWindow
 
 _LOST = frozenset(("lost", "reset required"))
@@ -358,8 +359,7 @@ class HostTotals:
                 gpu.written.pop(moment.log, None)
                 gpu.written[moment.log] = WrittenList(self._now, written)
             # A log of one user's processes has no list when that user has none.
-            patience = PATIENCE * max(LIST_SECONDS, moment.usual)
-            old = [log for log, one in gpu.written.items() if self._now - one.at > patience]
+            old = [log for log, one in gpu.written.items() if self._now - one.at > LIST_FRESH]
             if moment.is_last and len(gpu.written) > 1:
                 # It lists some of the processes, and says nothing of the time after it.
                 old.append(moment.log)

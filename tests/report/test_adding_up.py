@@ -171,6 +171,16 @@ def test_logs_of_single_users_that_overlap_count_each_user(
     assert seconds_of(report(*there, by="gpu"), "index") == {0: 7.5}
 
 
+def test_a_list_without_a_next_one_ends_in_a_report_as_in_a_replay(tmp_path: Path) -> None:
+    rows = [sample(START + second, second, processes=1) for second in range(20)]
+    path = write(tmp_path / "run.csv", rows, [use(START, 0), use(START + 4, 4)])
+    shown = users_in_replay(path)
+    assert shown == [["ann"]] * 10 + [[]] * 10
+    found = report(path, by="user")
+    assert seconds_of(found, "user") == {"ann": 10}
+    assert any("no list has, together for 9s" in note for note in found["notes"])
+
+
 def test_a_log_of_a_single_user_adds_nothing_to_one_of_all(tmp_path: Path) -> None:
     mine = user_log(tmp_path / "mine.csv", "user-a", START + 0.5, 20)
     rows = [sample(START + second, second, processes=2) for second in range(31)]
@@ -539,7 +549,7 @@ def test_a_packed_file_that_is_damaged_is_reported(
         notes = " ".join(report(path, by=by)["notes"])
         assert f"{torn}.gz " in notes
         assert said in notes
-        assert "; the last sample in it is of 20" in notes
+        assert "; its last sample is of 20" in notes
     note = replay_note(path, monkeypatch)
     assert note.startswith(f"{torn}.gz ")
     assert said in note
@@ -568,12 +578,16 @@ def test_a_plain_file_that_is_cut_is_reported(
     path = long_log(tmp_path / "run.csv", 60)
     data = (tmp_path / torn).read_bytes()
     (tmp_path / torn).write_bytes(data[: data.rindex(b",3\n", 0, len(data) // 2) - 4])
-    said = f"{torn} ends in the middle of a line, which is left out; the last sample in it is of 20"
+    said = f"{torn} ends in the middle of a line, which is left out; its last sample is of 20"
     assert said in " ".join(report(path)["notes"])
     assert replay_note(path, monkeypatch).startswith(said)
 
 
-@pytest.mark.parametrize("content", [b"", gzip.compress(b""), b"\x1f\x8b", b"no gzip at all"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", gzip.compress(b"", mtime=0), b"\x1f\x8b", b"no gzip at all"],
+    ids=["no byte", "no content", "a start", "no gzip"],
+)
 def test_a_process_file_without_anything_is_reported_and_the_gpus_are_read(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -594,6 +608,7 @@ def test_a_process_file_without_anything_is_reported_and_the_gpus_are_read(
 @pytest.mark.parametrize(
     ("name", "content"),
     [("run.part0001.csv", b""), ("run.part0001.csv", b"x\n"), ("run.part0001.csv.gz", b"\x1f")],
+    ids=["empty", "no heading", "no gzip"],
 )
 def test_a_rotated_part_that_is_no_log_is_reported_and_the_others_are_read(
     name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -111,7 +111,7 @@ def open_sheet(
         flaw = "ends in the middle of a line, which is left out"
     if flaw is not None:
         last = sheet.last
-        until = "" if last is None else f"; the last sample in it is of {day_and_time(last.wall)}"
+        until = "" if last is None else f"; its last sample is of {day_and_time(last.wall)}"
         damage.flaw = flaw + until
     return sheet
 

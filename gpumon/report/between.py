@@ -6,25 +6,9 @@ from typing import TYPE_CHECKING
 
 from gpumon.availability.rule import normal_with_reserve
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.report.sums import Energy
 
 if TYPE_CHECKING:
     from gpumon.report.reading import GpuSample
-
-
-def energy_used(sample: GpuSample, after: GpuSample, passed: float, seconds: float) -> Energy:
-    """The energy that a GPU used in the counted part of the time between two samples.
-
-    The counter restarts when the driver is loaded: then it says nothing about the time between.
-    """
-    if seconds <= 0:
-        return Energy()
-    if sample.energy is not None and after.energy is not None and after.energy >= sample.energy:
-        joules = (after.energy - sample.energy) * seconds / passed
-        return Energy(joules, counted=seconds)
-    if sample.power_draw is not None:
-        return Energy(sample.power_draw * seconds, integrated=seconds)
-    return Energy()
 
 
 def ecc_errors(before: GpuSample, after: GpuSample) -> int | None:

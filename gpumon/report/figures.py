@@ -73,8 +73,12 @@ def make_report(tally: UsageTotals) -> UsageReport:
     lines: list[ReportRow] = []
     gpus, total, holed = Sums(), Sums(), Sums()
     alone = 0.0
+    each = (gpu for host in tally.hosts.values() for gpu in host.gpus.values())
+    has_samples = any(gpu.sums.first is not None for gpu in each)
     for name, host in sorted(tally.hosts.items(), key=lambda one: one[0] or ""):
-        seen = [gpu for gpu in host.gpus.values() if gpu.sums.first is not None]
+        seen = [gpu for gpu in host.gpus.values() if gpu.sums.has_any]
+        if not has_samples:
+            continue
         seen.sort(key=lambda gpu: (gpu.index is None, gpu.index, gpu.uuid or ""))
         for gpu in seen:
             gpus.join(gpu.sums)
@@ -92,7 +96,7 @@ def make_report(tally: UsageTotals) -> UsageReport:
         there = [
             ReportRow(tally.by, name, host.sums[key], subject=subject)
             for key, subject in host.subjects.known.items()
-            if host.sums[key].first is not None
+            if key in host.sums and host.sums[key].has_any
         ]
         lines += sorted(there, key=lambda line: (-line.sums.computing, -line.sums.seconds))
     for line in lines:
@@ -107,8 +111,7 @@ def _of_host(name: str | None, whole: Sums, gpus: Sequence[GpuTotals]) -> Report
         sums.join(gpu.sums)
     sums.present, sums.memory = whole.present, whole.memory
     # Most gaps are of the whole host, and count once.
-    holed = max(gpus, key=lambda gpu: gpu.sums.missing).sums
-    sums.gaps, sums.missing = holed.gaps, holed.missing
+    sums.gaps, sums.missing = whole.gaps, whole.missing
     indices = tuple([gpu.index for gpu in gpus if gpu.index is not None])
     return ReportRow("host", name, sums, indices=indices)
 
@@ -161,7 +164,7 @@ def energy_source(sums: Sums) -> str | None:
     """The source of the energy value."""
     energy = sums.energy
     named = [("counter", energy.counted), ("power", energy.integrated)]
-    return "+".join(name for name, seconds in named if seconds) or None
+    return "+".join(name for name, seconds in named if seconds > 0) or None
 
 
 def xids(sums: Sums) -> dict[str, int] | None:
@@ -218,7 +221,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("first", BY, lambda line: moment(line.sums.first) or None, "First time it was seen, in ISO 8601.", "FIRST"),
     Figure("last", BY, lambda line: moment(line.sums.last) or None, "Last time it was seen.", "LAST"),
     Figure("covered_hours", _GPU, lambda line: round(line.sums.seconds / 3600, 6), "Hours covered by samples; all other figures are for this time.", "COVERED", adds_up=_GPU),
-    Figure("gaps", _GPUS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals; of a host that of its GPU with the longest.", "GAPS", adds_up=_GPUS),
+    Figure("gaps", _GPUS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals that began in the time range; of a host those without samples of any of its GPUs.", "GAPS", adds_up=_GPUS),
     Figure("gap_hours", _GPUS, lambda line: round(line.sums.missing / 3600, 6), "Total length of the gaps, which are not counted.", "GAPS", adds_up=_GPUS),
     Figure("present_hours", ("host", *_OTHERS), lambda line: round(line.sums.present / 3600, 6), "Hours on any GPU; of a host, hours covered by samples of any of its GPUs.", "COVERED"),
     Figure("gpu_hours", BY, lambda line: hours(line.sums.computing, line.sums.listed), "Hours times GPUs with a compute process (of a GPU or host: of any user). Processes that only draw do not count; several on one GPU count once.", "GPU-H", adds_up=_GPUS),

@@ -12,6 +12,7 @@ from gpumon.model.thresholds import DEFAULTS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpumon.report.owners import Subject
     from gpumon.report.reading import ListedUse
     from gpumon.report.sums import Sums
 
@@ -22,6 +23,8 @@ class SubjectShare(Struct):
     """A subject's share of a GPU, from one list.
 
     Attributes:
+        subject: The subject.
+        rows: Its rows of the list.
         sums: The sums of the subject.
         memory: Bytes of its processes there; ``None`` if any is unknown.
         sm: Percent of its processes there; ``None`` where that of any is unknown.
@@ -31,6 +34,8 @@ class SubjectShare(Struct):
             that is unknown, and for a subject on a single GPU.
     """
 
+    subject: Subject
+    rows: list[ListedUse]
     sums: Sums
     memory: float | None
     sm: float | None
@@ -39,12 +44,25 @@ class SubjectShare(Struct):
     left_out: bool | None = None
 
 
+class WrittenList(Struct, frozen=True):
+    """A list of one log for one GPU.
+
+    Attributes:
+        at: When it was written, in the host's time.
+        rows: Its rows.
+    """
+
+    at: float
+    rows: list[ListedUse]
+
+
 class GpuProcessList(Struct):
     """The current process list of a GPU.
 
     Attributes:
-        at: When it was written, in the host's time.
+        at: When it was written, in the host's time; of several the oldest.
         processes: Number of processes.
+        is_complete: Whether all of them are in the list.
         computing: Whether any of them computes; ``None`` if some are unknown.
         preparing: Whether a computing one may be preparing its data: it is at one full CPU core, or
             waits inside the kernel. ``None`` if that is unknown.
@@ -53,6 +71,7 @@ class GpuProcessList(Struct):
 
     at: float
     processes: int
+    is_complete: bool
     computing: bool | None
     preparing: bool | None
     shares: list[SubjectShare]

@@ -37,8 +37,9 @@ def notes(report: UsageReport, without_processes: Sequence[str]) -> list[str]:
 
 def _coverage(report: UsageReport) -> list[str]:
     found = []
-    if report.gaps:
-        gaps = "a gap" if report.gaps == 1 else f"{report.gaps} gaps"
+    if report.missing:
+        # A gap that began before the time range is not counted in it.
+        gaps = f"{report.gaps} gaps" if report.gaps > 1 else "a gap"
         found.append(
             f"The samples have {gaps}, together at most {length(report.missing)} per GPU, which"
             " count as no time."
@@ -72,16 +73,35 @@ def _sources(report: UsageReport) -> list[str]:
             f"{unit.name} is an estimate: a GPU's energy is split among its processes by "
             f"SM share.{used if report.alone else ''}"
         )
+        if report.gpus.unlisted:
+            found.append(
+                "GPUs had processes that no list has, together for"
+                f" {_short(report.gpus.unlisted)}: no row counts them."
+            )
     elif not report.gpus.listed and report.lines:
         found.append(
             "No processes were logged: GPU-hours are unknown, and IDLE is the time at 0 % "
             "utilisation with more memory in use than an unused GPU needs."
         )
-    if energy_source(report.gpus) == "power":
+    energy = report.gpus.energy
+    for seconds, what in (
+        (energy.impossible, "went down, or up by more than a GPU can use,"),
+        (energy.stopped, "stood still while power was drawn"),
+    ):
+        if seconds > 0:
+            found.append(
+                f"The energy counter {what} for {_short(seconds)}: there {unit.name} is power draw"
+                " times time, and unknown without power draw."
+            )
+    if energy_source(report.gpus) == "power" and not (energy.impossible or energy.stopped):
         found.append(
             f"The log has no energy counter: {unit.name} is the power draw integrated over time."
         )
     return found
+
+
+def _short(seconds: float) -> str:
+    return length(seconds) if seconds >= 1 else f"{seconds:.2g}s"
 
 
 def _health(report: UsageReport) -> list[str]:

@@ -9,6 +9,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from msgspec.structs import replace
+
 from gpumon.recording.csv.damage import damage_notes
 from gpumon.recording.csv.hosts import in_words
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
@@ -18,7 +20,14 @@ from gpumon.report.figures import UsageReport, make_report
 from gpumon.report.notes import notes, wrapped
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.parallel import PART_BYTES, tally_parts
-from gpumon.report.reading import HostChoice, find_logs, merged_samples, span_of
+from gpumon.report.reading import (
+    HostChoice,
+    PastNeededError,
+    ReadDepth,
+    find_logs,
+    merged_samples,
+    span_of,
+)
 from gpumon.report.span import parse_span
 from gpumon.report.table import heading, left_out, to_table
 from gpumon.report.tally import UsageTotals
@@ -115,14 +124,25 @@ def _read(
 ) -> tuple[UsageReport, Curves | None]:
     if not plot and (in_parts := tally_parts(logs, by, window, hosts, PART_BYTES)) is not None:
         return make_report(in_parts), None
-    tally = UsageTotals(by, window)
-    curves = Curves(window) if plot else None
-    for moment in merged_samples(logs, window, hosts, owners=by in BY_PROCESSES):
-        tally.add(moment)
-        if curves is not None:
-            curves.add(moment)
-    tally.close()
-    return make_report(tally), curves
+    depth = ReadDepth(owners=by in BY_PROCESSES, jobs=by == "job")
+    while True:
+        tally = UsageTotals(by, window)
+        curves = Curves(window) if plot else None
+        for log in logs:
+            log.damage.clear()
+        try:
+            for sample in merged_samples(logs, window, hosts, depth):
+                tally.add(sample)
+                if curves is not None:
+                    curves.add(sample)
+        except PastNeededError:
+            depth = replace(depth, from_start=True)
+            continue
+        if depth.jobs and not depth.all_lists and tally.has_changed_subjects:
+            depth = replace(depth, all_lists=True)
+            continue
+        tally.close()
+        return make_report(tally), curves
 
 
 def _write_table(

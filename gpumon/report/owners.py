@@ -11,7 +11,7 @@ from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.report.reading import ListedUse
 
@@ -38,6 +38,14 @@ class Subject(Struct):
     pid: int | None = None
     started_at: float | None = None
     command: str | None = None
+
+    def see(self, rows: Iterable[ListedUse]) -> None:
+        """Record its processes and GPUs in a list that counts."""
+        for row in rows:
+            self.users.add(row.user)
+            self.processes.add(identity(row))
+            if row.gpu_index is not None:
+                self.gpus.add(row.gpu_index)
 
     def join(self, other: Subject) -> None:
         """Merge another subject that turned out to be part of it."""
@@ -122,34 +130,38 @@ class Subjects:
 
     The lookup of where a process runs finishes after it is first listed: a process that was a job
     of its own may turn out to be part of another. ``merged`` has these cases.
+
+    Attributes:
+        known: The subjects by key.
+        has_changed: Whether a process changed its subject.
     """
 
     def __init__(self, by: str) -> None:
         self._grouping = GROUPINGS[by]
         self.known: dict[str, Subject] = {}
+        self.has_changed = False
         self._last: dict[Identity, str] = {}
 
-    def of(self, listed: Sequence[ListedUse]) -> dict[Identity, Subject]:
-        """The subject of each process of a list."""
-        found = {}
+    def find(self, listed: Sequence[ListedUse]) -> None:
+        """Find the subjects of the processes of a list."""
         groups = self._grouping(listed)
-        for one in listed:
-            process = identity(one)
+        for row in listed:
+            process = identity(row)
             key, label = groups[process]
             subject = self.known.get(key)
             if subject is None:
-                subject = Subject(key, printable(label), set(), set(), set())
+                subject = Subject(key, printable(label), {row.user}, set(), set())
                 self.known[key] = subject
-            subject.users.add(one.user)
-            subject.processes.add(process)
-            if one.gpu_index is not None:
-                subject.gpus.add(one.gpu_index)
             if key == _process_key(process):
-                subject.pid, subject.started_at = one.pid, one.started_at
-            subject.command = subject.command or one.command or one.name
-            self._last[process] = key
-            found[process] = subject
-        return found
+                subject.pid, subject.started_at = row.pid, row.started_at
+            subject.command = subject.command or row.command or row.name
+            if self._last.setdefault(process, key) != key:
+                self.has_changed = True
+                self._last[process] = key
+
+    def of(self, row: ListedUse) -> Subject:
+        """The subject of a process of the last list that has it."""
+        return self.known[self._last[identity(row)]]
 
     def merged(self) -> dict[str, str]:
         """Keys of processes that counted as a job of their own -> the job they belong to."""

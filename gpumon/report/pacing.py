@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from gpumon.report.reading import MergedSample
 
-_AROUND = 5
+INTERVALS_AROUND = 5
 """The usual interval is the median of this many intervals before a sample and as many after it."""
 
 
@@ -30,19 +30,22 @@ def seconds_between(before: MergedSample, after: MergedSample) -> float:
 def paced(merged: Iterator[MergedSample]) -> Iterator[MergedSample]:
     """The samples of a log, each with the usual interval around it."""
     waiting: deque[list[MergedSample]] = deque()
-    intervals: deque[float] = deque(maxlen=2 * _AROUND + 1)
+    intervals: deque[float] = deque(maxlen=2 * INTERVALS_AROUND + 1)
     newest: MergedSample | None = None
     for together in _together(merged):
         if newest is not None:
             intervals.append(seconds_between(newest, together[0]))
         newest = together[0]
         waiting.append(together)
-        if len(waiting) > _AROUND + 1:
+        if len(waiting) > INTERVALS_AROUND + 1:
             yield from _with_usual(waiting.popleft(), intervals)
     for left in range(len(waiting), 0, -1):
-        while len(intervals) > left + _AROUND - 1:
+        while len(intervals) > left + INTERVALS_AROUND - 1:
             intervals.popleft()
-        yield from _with_usual(waiting.popleft(), intervals)
+        together = waiting.popleft()
+        for sample in together:
+            sample.is_last = left == 1
+        yield from _with_usual(together, intervals)
 
 
 def _together(merged: Iterator[MergedSample]) -> Iterator[list[MergedSample]]:

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpumon.recording.csv.compression import is_packed
 from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.recording import RecordingError
-from gpumon.report.reading import HostChoice, Log, merged_samples, span_of
+from gpumon.report.reading import (
+    HostChoice,
+    Log,
+    PastNeededError,
+    ReadDepth,
+    merged_samples,
+    span_of,
+)
 from gpumon.report.tally import UsageTotals
 from gpumon.report.window import TimeWindow
 
@@ -58,7 +65,11 @@ def tally_parts(
         # What a process or a job is may depend on what was seen of it long before.
         return None
     (log,) = logs
-    if any(is_packed(part.gpus) or has_several(part.gpus) for part in log.parts):
+    try:
+        if any(is_packed(part.gpus) or has_several(part.gpus) for part in log.parts):
+            return None
+    except RecordingError:
+        # The serial reader reports the error.
         return None
     count = min(
         len(os.sched_getaffinity(0)), _MOST_PARTS, int(_bytes_within(log, window) // part_bytes)
@@ -68,14 +79,11 @@ def tally_parts(
         return None
     times = [window.first, *(time for time, _ in cuts), window.last]
     windows = [TimeWindow(*ends) for ends in pairwise(times)]
-    counted = _count_all([_Work(log, by, part, hosts, part is windows[-1]) for part in windows])
+    counted = _count_all([_Work(log, by, part, hosts) for part in windows])
     if counted is None:
         return None
     whole, *later = counted
     for part in later:
-        if any(host.has_old_xid for host in part.hosts.values()):
-            # Old for the part, but perhaps not for the log.
-            return None
         whole.join(part)
     hosts.seen.update(whole.hosts)
     gpus = {host: frozenset(totals.gpus) for host, totals in whole.hosts.items()}
@@ -97,7 +105,6 @@ class _Work(NamedTuple):
     by: str
     window: TimeWindow
     hosts: HostChoice
-    is_last: bool
 
 
 def _bytes_within(log: Log, window: TimeWindow) -> float:
@@ -173,15 +180,15 @@ _PR_SET_PDEATHSIG = 1
 
 def _tally(work: _Work) -> UsageTotals | None:
     """The sums of a part; ``None`` if it has damaged lines, which others would count again."""
-    window = work.window
-    tally = UsageTotals(work.by, window)
-    log = Log(work.log.path, work.log.parts, {})
-    ahead = 0.0 if work.is_last else _READ_AHEAD_SECONDS
-    read = TimeWindow(window.first, window.last + ahead)
-    for moment in merged_samples([log], read, work.hosts, owners=False):
-        tally.add(moment)
+    tally = UsageTotals(work.by, work.window)
+    try:
+        for moment in merged_samples([work.log], work.window, work.hosts, ReadDepth()):
+            tally.add(moment)
+    except PastNeededError:
+        return None
     tally.close()
-    return None if any(damage.lines for damage in log.damage.values()) else tally
+    is_damaged = any(one.lines or one.repeated or one.refusal for one in work.log.damage.values())
+    return None if is_damaged else tally
 
 
 _Cut = tuple[float, dict[str | None, frozenset[str]]]
@@ -212,7 +219,7 @@ def _cuts(log: Log, window: TimeWindow, count: int) -> list[_Cut]:
 def _cut_at(log: Log, time: float) -> _Cut | None:
     """A time between two samples that is not before this one, if the samples around are regular."""
     read = TimeWindow(time, time + _READ_AHEAD_SECONDS)
-    around = list(merged_samples([log], read, HostChoice(), owners=False))
+    around = list(merged_samples([log], read, HostChoice(), ReadDepth()))
     after = [moment for moment in around if moment.time > time]
     if len(after) < 2 or not around[0].time < time - _LEAST_BEFORE:
         return None

@@ -3,12 +3,18 @@
 A sample has what one log says of its GPUs at one time, with the process list if one was written
 then. Logs of one host may overlap: their samples are interleaved, and the tally counts each GPU's
 sample only until that GPU's next one, from any log.
+
+A time range is read with some samples before and after it, so that what it has in common with the
+whole log is the same in both: the usual interval, the current list, the sample that still counts at
+its start, and the one that ends the last of its own.
 """
 
 from __future__ import annotations
 
 import heapq
-from contextlib import closing
+import math
+from collections import deque
+from contextlib import ExitStack, closing, suppress
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - msgspec resolves annotations at run time
 from typing import TYPE_CHECKING
@@ -21,25 +27,30 @@ from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.files import exists, log_to_read, parts
 from gpumon.recording.csv.hosts import has_several
+from gpumon.recording.csv.part import GRAIN, LIST_FRESH
 from gpumon.recording.csv.rotated_log import RotatedLog
-from gpumon.recording.csv.tables import Damage, samples
-from gpumon.report.pacing import paced
+from gpumon.recording.csv.tables import Damage, open_sheet, rows_of, samples
+from gpumon.recording.csv.timeline import Timeline
+from gpumon.recording.recording import RecordingError
+from gpumon.report.lookups import Lookups
+from gpumon.report.pacing import INTERVALS_AROUND, paced
 from gpumon.report.window import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gpumon.recording.csv.files import LogFiles
+    from gpumon.recording.csv.index import CsvFile
 
 PATIENCE = 2.5
 """Number of usual intervals for which a sample counts at most; a longer interval has a gap."""
 
-_WARM_UP = 300.0
-"""Seconds read before the start time: they give the usual interval and the process list."""
-
-
-_SAME_MOMENT, _SAME_CLOCK = 0.0005, 2.0
-"""Seconds by which the times of one sample may differ between the two files of a log."""
+_WARM_UP, _SAMPLES_BEFORE = 300.0, 2 * INTERVALS_AROUND + 2
+"""Seconds and samples read before the start time."""
+_READ_ON, _SAMPLES_AFTER = 60.0, 2 * INTERVALS_AROUND + 2
+"""Seconds and samples read after the end time."""
+_LOOKUP_SECONDS = 300.0
+"""Seconds for which process lists are read ahead, to know which job a process is part of."""
 
 
 class GpuSample(Struct, frozen=True, gc=False):
@@ -59,6 +70,7 @@ class GpuSample(Struct, frozen=True, gc=False):
     memory_used: float | None
     memory_total: float | None
     power_draw: float | None
+    power_limit_max: float | None
     energy: float | None
     clock_event_reasons: int | None
     ecc_uncorrected_volatile: int | None
@@ -80,14 +92,15 @@ class GpuSample(Struct, frozen=True, gc=False):
 class ListedUse(Struct, frozen=True, gc=False):
     """A row of the process file: the use that one process makes of one GPU or a part of it.
 
-    The fields from ``user`` on are set only if the owners were requested; ``hostname`` only in a
-    log of several machines.
+    Its time is that of its sample. The fields from ``user`` on are set only if the owners were
+    requested; ``hostname`` only in a log of several machines.
     """
 
     time: float
-    elapsed: float | None
     gpu_index: int | None
     gpu_uuid: str | None
+    gpu_instance: int | None
+    compute_instance: int | None
     pid: int
     type: str | None
     memory_used: float | None
@@ -111,6 +124,12 @@ class ListedUse(Struct, frozen=True, gc=False):
         """The same key as that of the GPU's sample."""
         return self.gpu_uuid or f"index {self.gpu_index}"
 
+    @property
+    def use(self) -> tuple[object, ...]:
+        """Distinguishes it from the other rows of its list."""
+        process = self.pid, self.started_at, self.start_ticks
+        return *process, self.gpu, self.gpu_instance, self.compute_instance
+
 
 _LIST_FIELDS = ListedUse.__struct_fields__[1:]
 _OWNERS_FROM = _LIST_FIELDS.index("user")
@@ -126,7 +145,9 @@ class MergedSample(Struct):
         elapsed: Seconds of the monotonic clock; ``None`` if the log has none.
         gpus: One sample per GPU.
         listed: The processes, if a list was written then.
+        began: Time of the first sample of the log.
         usual: The usual sampling interval of the log at that time; 0 for a single sample.
+        is_last: Whether the log ends with it.
     """
 
     log: int
@@ -134,8 +155,10 @@ class MergedSample(Struct):
     time: float
     elapsed: float | None
     gpus: dict[str, GpuSample]
+    began: float
     listed: list[ListedUse] = []
     usual: float = 0.0
+    is_last: bool = False
 
     @property
     def reach(self) -> float:
@@ -212,134 +235,271 @@ def span_of(logs: Iterable[Log]) -> tuple[float, float] | None:
     return (min(times), max(times)) if times else None
 
 
+class ReadDepth(Struct, frozen=True):
+    """How much of the logs is read beside the time range.
+
+    Attributes:
+        owners: Whether the owners of processes are read.
+        jobs: Whether processes are completed by what later lists say of where they run.
+        all_lists: Whether those are all lists of the log; else the lists of some minutes.
+        from_start: Whether all samples before the time range are read; else the last ones.
+    """
+
+    owners: bool = False
+    jobs: bool = False
+    all_lists: bool = False
+    from_start: bool = False
+
+
+class PastNeededError(Exception):
+    """A GPU returns in the time range: its sample before is further back than was read."""
+
+
 def merged_samples(
-    logs: Sequence[Log], window: TimeWindow, hosts: HostChoice, *, owners: bool
+    logs: Sequence[Log], window: TimeWindow, hosts: HostChoice, depth: ReadDepth
 ) -> Iterator[MergedSample]:
     """The samples of the logs in time order; each log in its own order, even if its clock was set.
 
     Args:
         logs: The logs.
-        window: The time range; some samples before it are included.
+        window: The time range; some samples before and after it are included.
         hosts: The hosts to read.
-        owners: Whether to read the owners of processes.
+        depth: What is read beside it.
 
     Raises:
+        PastNeededError: The logs must be read from their start.
         RecordingError: A file cannot be read, or is not a log.
     """
-    read = TimeWindow(window.first - _WARM_UP, window.last)
-    each = [paced(_of_log(number, log, read, owners=owners)) for number, log in enumerate(logs)]
+    if depth.from_start:
+        window = TimeWindow(-math.inf, window.last)
+    each = [paced(_of_log(number, log, window, depth)) for number, log in enumerate(logs)]
     ordered = [_never_back(log) for log in _with_hosts(each)]
-    for _, _, moment in heapq.merge(*ordered, key=lambda one: one[:2]):
-        if hosts.takes(moment.host):
-            yield moment
+    for _, _, sample in heapq.merge(*ordered, key=lambda one: one[:2]):
+        if hosts.takes(sample.host):
+            yield sample
 
 
-def _of_log(number: int, log: Log, window: TimeWindow, *, owners: bool) -> Iterator[MergedSample]:
-    columns = columns_of(GpuSample.__struct_fields__[1:], processes=False)
+def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iterator[MergedSample]:
+    """The samples of a log, those of one time by host."""
+    lookups = Lookups() if depth.jobs else None
+    if lookups is not None and depth.all_lists:
+        _learn_all(log, lookups)
+    bounds = _Bounds(window, _LOOKUP_SECONDS if depth.jobs else _READ_ON)
+    began: float | None = None
     for part in log.parts:
-        damage, lists_damage = log.damage_of(part.gpus), log.damage_of(part.processes)
+        for sample in _of_part(number, log, part, window, depth, lookups):
+            began = sample.began if began is None else began
+            sample.began = began
+            if window == TimeWindow():
+                yield sample
+                continue
+            if bounds.ends_before(sample):
+                break
+            yield from bounds.take(sample)
+    yield from bounds.rest()
+
+
+class _Bounds:
+    """Selects those samples of a log that are read for a time range.
+
+    Args:
+        window: The time range.
+        read_on: Seconds that are read after it.
+    """
+
+    def __init__(self, window: TimeWindow, read_on: float) -> None:
+        self._window = window
+        self._read_on = read_on
+        self._before: deque[list[MergedSample]] = deque(maxlen=_SAMPLES_BEFORE)
+        self._is_cut: bool | None = None
+        self._known: set[tuple[str | None, str]] = set()
+        self._awaited: set[tuple[str | None, str]] = set()
+        self._after = 0
+        self._newest = -math.inf
+
+    def ends_before(self, sample: MergedSample) -> bool:
+        """Whether the time range is over, and each GPU in it has its next sample."""
+        is_late = sample.time > self._window.last + self._read_on
+        return is_late and not self._awaited and self._after >= _SAMPLES_AFTER
+
+    def take(self, sample: MergedSample) -> Iterator[MergedSample]:
+        """The samples to read, now that the next one is known.
+
+        Raises:
+            PastNeededError: A GPU was not in the samples before the time range.
+        """
+        if sample.time < self._window.first - _WARM_UP:
+            if self._before and self._before[-1][0].time == sample.time:
+                self._before[-1].append(sample)
+            else:
+                self._before.append([sample])
+            return
+        yield from self.rest()
+        yield self._seen(sample)
+
+    def rest(self) -> Iterator[MergedSample]:
+        """The last samples before the time range, if it has none."""
+        for together in self._before:
+            yield from map(self._seen, together)
+        self._before.clear()
+
+    def _seen(self, sample: MergedSample) -> MergedSample:
+        if self._is_cut is None:
+            self._is_cut = sample.time > sample.began
+        gpus = {(sample.host, gpu) for gpu in sample.gpus}
+        if self._is_cut and sample.time >= self._window.first and not gpus <= self._known:
+            raise PastNeededError
+        self._known |= gpus
+        if sample.time < self._window.last:
+            self._awaited |= gpus
+        else:
+            self._awaited -= gpus
+            self._after += sample.time > self._newest
+            self._newest = sample.time
+        return sample
+
+
+def _of_part(
+    number: int,
+    log: Log,
+    part: LogFiles,
+    window: TimeWindow,
+    depth: ReadDepth,
+    lookups: Lookups | None,
+) -> Iterator[MergedSample]:
+    columns = columns_of(GpuSample.__struct_fields__[1:], processes=False)
+    damage = log.damage_of(part.gpus)
+    with ExitStack() as ending:
+        try:
+            gpus = open_sheet(part.gpus, ending, processes=False, damage=damage)
+        except RecordingError as error:
+            if part is log.parts[-1]:
+                raise
+            # A broken rotated part does not affect the others.
+            damage.refusal = error.sentence
+            return
         several = has_several(part.gpus)
-        lists = _Lists(part, window, lists_damage, owners=owners)
-        moment: MergedSample | None = None
-        for rows in samples(
-            part.gpus,
+        lists = _Lists(
+            _lists_of(log, part, gpus, ending), log.damage_of(part.processes), depth, lookups
+        )
+        began = math.inf if gpus.first is None else gpus.first.wall - gpus.set_back
+        sample: MergedSample | None = None
+        for rows in rows_of(
+            gpus,
             columns,
             GpuSample,
-            processes=False,
-            first=window.first,
-            last=window.last,
+            first=window.first - _WARM_UP,
+            before=_SAMPLES_BEFORE,
             damage=damage,
         ):
-            for sample in rows:
-                host = sample.host_name
+            for row in rows:
+                host = row.host_name
                 if several and host is None:
                     # A damaged row: nobody can tell which machine it is of.
                     continue
-                gpu = sample.uuid or sample.gpu
-                if moment is None or not _belongs(sample, gpu, moment):
-                    if moment is not None:
-                        yield moment
-                    moment = MergedSample(number, host, sample.time, sample.elapsed, {})
-                    moment.listed = lists.at(sample.time, sample.elapsed, host if several else None)
-                moment.gpus[gpu] = sample
-        if moment is not None:
-            yield moment
+                gpu = row.uuid or row.gpu
+                if sample is None or not _belongs(row, gpu, sample):
+                    if sample is not None:
+                        yield sample
+                    sample = MergedSample(number, host, row.time, row.elapsed, {}, began)
+                    sample.listed = lists.at(row.time, host if several else None)
+                damage.repeated += gpu in sample.gpus
+                sample.gpus[gpu] = row
+        if sample is not None:
+            yield sample
 
 
-def _belongs(sample: GpuSample, gpu: str, moment: MergedSample) -> bool:
+def _lists_of(log: Log, part: LogFiles, gpus: CsvFile, ending: ExitStack) -> CsvFile | None:
+    """The process file of a part; ``None`` if it is missing, or is none."""
+    damage = log.damage_of(part.processes)
+    if not exists(part.processes):
+        return None
+    try:
+        return open_sheet(
+            part.processes, ending, processes=True, damage=damage, timeline=Timeline(gpus)
+        )
+    except RecordingError as error:
+        # GPUs without their processes are still a log.
+        damage.refusal = error.sentence
+        return None
+
+
+def _belongs(row: GpuSample, gpu: str, sample: MergedSample) -> bool:
     """Whether a row belongs to the same sample as the rows before it.
 
     gpumon gives all rows of a sample one time; nvidia-smi reads one GPU after the other.
     """
-    if gpu in moment.gpus or sample.host_name != moment.host:
+    if row.host_name != sample.host:
         return False
-    return sample.elapsed is None or (
-        sample.time == moment.time and sample.elapsed == moment.elapsed
-    )
+    if row.elapsed is None:
+        return gpu not in sample.gpus
+    return row.time == sample.time and row.elapsed == sample.elapsed
+
+
+def _learn_all(log: Log, lookups: Lookups) -> None:
+    """Learn where processes run from all lists of a log."""
+    columns = columns_of(_LIST_FIELDS, processes=True)
+    for part in log.parts:
+        if exists(part.processes):
+            with suppress(RecordingError):
+                for rows in samples(part.processes, columns, ListedUse, processes=True):
+                    lookups.learn(row for row in rows if row.pid is not None)
 
 
 class _Lists:
-    """The process lists of a part, each returned when the GPU rows of its time are reached."""
+    """The process lists of a part, each returned with the first sample that is not older.
 
-    def __init__(self, part: LogFiles, window: TimeWindow, damage: Damage, *, owners: bool) -> None:
-        self._rows: Iterator[ListedUse] = iter(())
-        if exists(part.processes):
-            columns = columns_of(_LIST_FIELDS[: None if owners else _OWNERS_FROM], processes=True)
-            found = samples(
-                part.processes,
-                columns,
-                ListedUse,
-                processes=True,
-                first=window.first,
-                last=window.last,
-                damage=damage,
-            )
-            # A damaged row may have no process.
-            self._rows = (row for rows in found for row in rows if row.pid is not None)
-        self._next = next(self._rows, None)
-        self._at: tuple[float, float | None] | None = None
+    Args:
+        sheet: The process file; ``None`` if there is none.
+        damage: Counts its damaged lines.
+        depth: What is read.
+        lookups: Completes the rows; ``None`` leaves them.
+    """
+
+    def __init__(
+        self, sheet: CsvFile | None, damage: Damage, depth: ReadDepth, lookups: Lookups | None
+    ) -> None:
+        self._sheet = sheet
+        self._damage = damage
+        self._columns = columns_of(
+            _LIST_FIELDS[: None if depth.owners else _OWNERS_FROM], processes=True
+        )
+        self._lookups = lookups
+        self._lists: Iterator[list[ListedUse]] | None = None
+        self._next: list[ListedUse] | None = None
+        self._at = -math.inf
         self._by_host: dict[str | None, list[ListedUse]] = {}
 
-    def at(self, time: float, elapsed: float | None, host: str | None) -> list[ListedUse]:
-        """The list of a sample; empty if none was written then.
+    def at(self, time: float, host: str | None) -> list[ListedUse]:
+        """The newest list of a host that no earlier sample had; empty without one.
 
         Args:
-            time: The time of the sample.
-            elapsed: Its time on the monotonic clock.
+            time: The time of the sample; a list has the same time as its sample.
             host: The host in a log of several machines; ``None`` in another.
         """
-        if (time, elapsed) != self._at:
-            self._at = time, elapsed
-            self._by_host = {}
-            for row in self._rows_at(time, elapsed):
-                self._by_host.setdefault(row.hostname, []).append(row)
-        return self._by_host.pop(host, [])
+        if self._sheet is None:
+            return []
+        if self._lists is None:
+            self._lists = self._read(self._sheet, time - LIST_FRESH)
+            self._next = next(self._lists, None)
+        if time != self._at:
+            self._at = time
+            while (rows := self._next) is not None and rows[0].time <= time + GRAIN:
+                found: dict[str | None, dict[object, ListedUse]] = {}
+                for row in rows:
+                    found.setdefault(row.hostname, {})[row.use] = row
+                self._damage.repeated += len(rows) - sum(map(len, found.values()))
+                self._by_host |= {name: [*uses.values()] for name, uses in found.items()}
+                self._next = next(self._lists, None)
+        listed = self._by_host.pop(host, [])
+        return listed if listed and time - listed[0].time <= LIST_FRESH else []
 
-    def _rows_at(self, time: float, elapsed: float | None) -> list[ListedUse]:
-        while (row := self._next) is not None and _is_before(row, time, elapsed):
-            self._next = next(self._rows, None)
-        found = []
-        while (row := self._next) is not None and _is_of(row, time, elapsed):
-            found.append(row)
-            self._next = next(self._rows, None)
-        return found
-
-
-def _is_of(row: ListedUse, time: float, elapsed: float | None) -> bool:
-    """Whether a row belongs to a sample: ``elapsed`` is the same text in both files.
-
-    Their times may differ a little if the clock was set back, see ``gpumon.recording.csv.index``.
-    """
-    if row.elapsed is None or elapsed is None:
-        return abs(row.time - time) < _SAME_MOMENT
-    return row.elapsed == elapsed and abs(row.time - time) < _SAME_CLOCK
-
-
-def _is_before(row: ListedUse, time: float, elapsed: float | None) -> bool:
-    """Whether the sample of a row is past, and with it the GPU rows that it belongs to."""
-    if row.elapsed is None or elapsed is None:
-        return row.time <= time - _SAME_MOMENT
-    return row.time <= time - _SAME_CLOCK or (row.time < time and row.elapsed < elapsed)
+    def _read(self, sheet: CsvFile, first: float) -> Iterator[list[ListedUse]]:
+        found = rows_of(sheet, self._columns, ListedUse, first=first, damage=self._damage)
+        # A damaged row may have no process.
+        known = ([row for row in rows if row.pid is not None] for rows in found)
+        lists = (rows for rows in known if rows)
+        return lists if self._lookups is None else self._lookups.completed(lists, _LOOKUP_SECONDS)
 
 
 def _with_hosts(logs: Iterable[Iterator[MergedSample]]) -> Iterator[Iterator[MergedSample]]:

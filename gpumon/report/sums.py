@@ -101,17 +101,23 @@ class Energy(Struct):
         joules: The total.
         counted: Seconds covered by the GPU's energy counter.
         integrated: Seconds for which power draw was integrated.
+        impossible: Seconds in which the counter went down, or up by more than a GPU can use.
+        stopped: Seconds in which the counter stood still although power was drawn.
     """
 
     joules: float = 0.0
     counted: float = 0.0
     integrated: float = 0.0
+    impossible: float = 0.0
+    stopped: float = 0.0
 
     def add(self, part: Energy, share: float = 1.0) -> None:
         """Add an amount, or a share of it."""
         self.joules += part.joules * share
         self.counted += part.counted
         self.integrated += part.integrated
+        self.impossible += part.impossible
+        self.stopped += part.stopped
 
 
 class Slowed(Struct):
@@ -269,6 +275,7 @@ class Sums(Struct):
         seconds: GPU-seconds covered by samples, or with the subject on the GPU.
         computing: GPU-seconds with a computing process.
         listed: GPU-seconds with a known process list.
+        unlisted: GPU-seconds with processes of which not all are in a list.
         memory: Memory on all its GPUs.
         utilization: Utilisation of the GPU, or the subject's SM share on each GPU.
         busy: Seconds with utilisation above 0.
@@ -287,6 +294,7 @@ class Sums(Struct):
     seconds: float = 0.0
     computing: float = 0.0
     listed: float = 0.0
+    unlisted: float = 0.0
     memory: WeightedMean = field(default_factory=WeightedMean)
     utilization: Distribution = field(default_factory=Distribution)
     busy: float = 0.0
@@ -298,6 +306,11 @@ class Sums(Struct):
     faults: Faults = field(default_factory=Faults)
     gaps: int = 0
     missing: float = 0.0
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is anything to report: also errors found at its end, and gaps."""
+        return self.first is not None or bool(self.missing or self.faults.xids or self.faults.ecc)
 
     def see(self, time: float) -> None:
         """Record that it was present at this time."""
@@ -324,6 +337,7 @@ class Sums(Struct):
         self.seconds += other.seconds
         self.computing += other.computing
         self.listed += other.listed
+        self.unlisted += other.unlisted
         self.memory.join(other.memory)
         self.utilization.join(other.utilization)
         self.busy += other.busy

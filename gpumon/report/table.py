@@ -132,7 +132,10 @@ def _wasted(value: Callable[[Sums], WastedTime]) -> Callable[[ReportRow], str]:
 
 def _gaps(line: ReportRow) -> str:
     sums = line.sums
-    return f"{sums.gaps}: {length(sums.missing)}" if sums.gaps else "none"
+    if not sums.gaps:
+        # The time range may lie within a gap that began before it.
+        return length(sums.missing) if sums.missing else "none"
+    return f"{sums.gaps}: {length(sums.missing)}"
 
 
 def _errors(line: ReportRow) -> str:

@@ -6,6 +6,8 @@ Durations come from each log's monotonic clock if it has one, so a clock that wa
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -13,15 +15,17 @@ from msgspec import Struct, field
 from gpumon.findings.conditions import TURN
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording.csv.part import LIST_FRESH
 from gpumon.recording.csv.rows import LIST_SECONDS
-from gpumon.report.between import ecc_errors, energy_used, holds_memory
-from gpumon.report.lists import GpuProcessList, SubjectShare, by_gpu, prepares
+from gpumon.report.between import ecc_errors, holds_memory
+from gpumon.report.energy import EnergyMeter
+from gpumon.report.lists import GpuProcessList, SubjectShare, WrittenList, by_gpu, prepares
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
-from gpumon.report.reading import PATIENCE, GpuSample, ListedUse, MergedSample
-from gpumon.report.sums import Energy, Period, Sums, slows
+from gpumon.report.sums import Energy, Period, Sums, WastedTime, slows
 
 if TYPE_CHECKING:
+    from gpumon.report.reading import GpuSample, ListedUse, MergedSample
     from gpumon.report.window import TimeWindow
 
 _LOST = frozenset(("lost", "reset required"))
@@ -46,10 +50,12 @@ class GpuTotals(Struct):
         sample: Its newest sample, which counts from ``since`` on for at most ``reach`` seconds.
         since: Start time of that sample, in the host's time.
         reach: Maximum seconds for which it counts.
+        meter: Follows its energy counter.
         list: Its current process list; ``None`` if unknown.
+        written: The lists that it is made of, by the number of their log, oldest first. There are
+            several only if none is complete, as in logs of one user's processes.
         loaded_until: When its load was last high, in the host's time; ``None`` if it never was.
-        waited: Seconds since then in which it may have waited for data.
-        waited_joules: Energy used meanwhile.
+        waited: The time since then in which it may have waited for data, by process list.
         period: What was counted under that list, and is not in any sums yet.
         xids: When each XID was last reported; ``None`` if unknown.
     """
@@ -63,10 +69,11 @@ class GpuTotals(Struct):
     sample: GpuSample | None = None
     since: float = 0.0
     reach: float = 0.0
+    meter: EnergyMeter = field(default_factory=EnergyMeter)
     list: GpuProcessList | None = None
+    written: dict[int, WrittenList] = field(default_factory=dict)
     loaded_until: float | None = None
-    waited: float = 0.0
-    waited_joules: float = 0.0
+    waited: deque[tuple[GpuProcessList, WastedTime]] = field(default_factory=deque)
     period: Period = field(default_factory=Period)
     xids: dict[int, float | None] = field(default_factory=dict)
 
@@ -96,7 +103,6 @@ class HostTotals:
         sums: The sums of each subject.
         subjects: The users, processes or jobs; ``None`` if these are not what is counted.
         whole: Presence and memory of the host as a whole, if hosts are counted.
-        has_old_xid: Whether an XID did not count because it is older than the first sample.
     """
 
     def __init__(self, by: str, window: TimeWindow) -> None:
@@ -106,7 +112,7 @@ class HostTotals:
         # A user may have several jobs, and each uses its own GPUs.
         self._are_groups = by in ("process", "job")
         self.whole = Sums() if by == "host" else None
-        self.has_old_xid = False
+        self._began = math.inf
         self._window = window
         self._now = 0.0
         self._newest: MergedSample | None = None
@@ -118,8 +124,12 @@ class HostTotals:
             passed = seconds_between(self._newest, moment)
             self._count_presence(passed)
             self._now += passed
+        self._began = min(self._began, moment.began)
         lists = by_gpu(moment.listed) if moment.listed else None
-        seconds, counted = 0.0, None
+        if self.subjects is not None and lists is not None:
+            self.subjects.find(moment.listed)
+        seconds = reached = 0.0
+        counted = None
         for key, sample in moment.gpus.items():
             gpu = self.gpus.get(key)
             if gpu is None:
@@ -133,12 +143,14 @@ class HostTotals:
                     counted = interval
                     reached = min(self._now - gpu.since, gpu.reach)
                     seconds = self._window.part(gpu.sample.time, reached)
+                if seconds:
+                    self._see_ends(gpu.sums, gpu.sample.time, reached)
                 self._finish(gpu, gpu.sample, sample, seconds)
             self._begin(gpu, sample, moment.reach)
-            if lists is not None:
-                self._replace_list(gpu, sample, lists.get(key, []), moment.usual)
-            elif not (sample.processes and self._is_recent(gpu.list)):
-                self._replace_list(gpu, sample, None, moment.usual)
+            stands = sample.processes and not moment.is_last and self._is_recent(gpu.list)
+            if lists is not None or not stands:
+                written = None if lists is None else lists.get(key, [])
+                self._replace_list(gpu, sample, written, moment)
         if lists is not None and self._are_groups:
             self._find_left_out()
         self._newest = moment
@@ -175,6 +187,8 @@ class HostTotals:
         for gpu in self.gpus.values():
             if gpu.sample is not None and self._window.holds(gpu.sample.time):
                 self._count_gpu(gpu, gpu.sample, 0.0, is_fresh=gpu.is_fresh(gpu.sample))
+            gpu.meter.end()
+            _correct_energy(gpu)
             _end_period(gpu, gpu.list)
         self._newest = self._holders = None
 
@@ -194,24 +208,32 @@ class HostTotals:
             gpu.sums.see(sample.time)
         gpu.sample, gpu.since, gpu.reach = sample, self._now, reach
 
+    def _see_ends(self, sums: Sums, time: float, seconds: float) -> None:
+        """Record the ends of the time range, if they are in the seconds after a sample."""
+        for end in (self._window.first, self._window.last):
+            if time < end < time + seconds:
+                sums.see(end)
+
     def _finish(self, gpu: GpuTotals, sample: GpuSample, after: GpuSample, seconds: float) -> None:
         """Count so many seconds of the GPU's last sample, now that the next one is known."""
         window, passed = self._window, self._now - gpu.since
         if passed > gpu.reach:
-            missing = window.part(sample.time + gpu.reach, passed - gpu.reach)
-            gpu.sums.missing += missing
-            gpu.sums.gaps += missing > 0
-        errors = ecc_errors(sample, after) if window.holds(after.time) else None
+            gap = sample.time + gpu.reach
+            gpu.sums.missing += window.part(gap, passed - gpu.reach)
+            gpu.sums.gaps += window.counts(gap)
+        errors = ecc_errors(sample, after) if window.counts(after.time) else None
         if errors is not None:
             gpu.sums.faults.add_ecc(errors)
             for share in () if gpu.list is None else gpu.list.shares:
                 share.sums.faults.add_ecc(errors)
+        energy = gpu.meter.used(sample, after, self._now, passed, seconds, gpu.list)
+        if gpu.meter.released:
+            _correct_energy(gpu)
         if not seconds and not window.holds(sample.time):
             if gpu.is_fresh(sample) and sample.utilization_gpu is not None:
                 # It may have waited in the window, or begin to wait there.
                 self._count_waiting(gpu, sample.utilization_gpu, 0.0, 0.0)
             return
-        energy = energy_used(sample, after, passed, seconds)
         is_fresh = gpu.is_fresh(sample)
         idle = gpu.sums.idle
         self._count_gpu(gpu, sample, seconds, is_fresh=is_fresh)
@@ -251,13 +273,18 @@ class HostTotals:
             wasted.starved.known += seconds
         if utilization >= _HIGH:
             if gpu.loaded_until is not None and gpu.since - gpu.loaded_until <= TURN:
-                wasted.starved.seconds += gpu.waited
-                wasted.starved.joules += gpu.waited_joules
+                for listed, waited in gpu.waited:
+                    gpu.sums.wasted.starved.join(waited, 1.0)
+                    for share in listed.shares:
+                        share.sums.wasted.starved.join(waited, share.part)
             gpu.loaded_until = self._now
-            gpu.waited = gpu.waited_joules = 0.0
-        elif preparing and utilization <= _LOW:
-            gpu.waited += seconds
-            gpu.waited_joules += joules
+            gpu.waited.clear()
+        elif preparing and gpu.list is not None and utilization <= _LOW:
+            if not gpu.waited or gpu.waited[-1][0] is not gpu.list:
+                gpu.waited.append((gpu.list, WastedTime()))
+            waited = gpu.waited[-1][1]
+            waited.seconds += seconds
+            waited.joules += joules
 
     @staticmethod
     def _count_gpu(gpu: GpuTotals, sample: GpuSample, seconds: float, *, is_fresh: bool) -> None:
@@ -266,6 +293,8 @@ class HostTotals:
         if sample.status in _LOST:
             # The list of such a GPU is empty, whatever runs on it.
             computing = None
+        if sample.processes and (gpu.list is None or not gpu.list.is_complete):
+            sums.unlisted += seconds
         if computing is not None:
             sums.listed += seconds
             if computing:
@@ -296,18 +325,21 @@ class HostTotals:
         if seen and (at is None or before is None or abs(at - before) < _SAME_XID):
             return
         # An error that is reported at the start of a log may be old.
-        began = gpu.sums.first
-        if began is None or not self._window.holds(sample.time):
+        if gpu.sample is None or (at is not None and at < self._began):
             return
-        if at is not None and at < began:
-            self.has_old_xid = True
+        is_between = at is not None and gpu.sample.time <= at <= sample.time
+        if not self._window.counts(at if at is not None and is_between else sample.time):
             return
         gpu.sums.faults.xids[number] += 1
         for share in [] if gpu.list is None else gpu.list.shares:
             share.sums.faults.xids[number] += 1
 
     def _replace_list(
-        self, gpu: GpuTotals, sample: GpuSample, written: list[ListedUse] | None, usual: float
+        self,
+        gpu: GpuTotals,
+        sample: GpuSample,
+        written: list[ListedUse] | None,
+        moment: MergedSample,
     ) -> None:
         """Make the list of this sample the current one; ``None`` if no lists were written."""
         count = sample.processes
@@ -315,21 +347,38 @@ class HostTotals:
         if count is None:
             gpu.list = None
         elif count == 0:
+            gpu.written.clear()
             if standing is None or standing.processes:
-                gpu.list = GpuProcessList(self._now, 0, computing=False, preparing=False, shares=[])
-        elif written is not None:
-            gpu.list = self._read_list(written, count)
-        elif standing is not None and (
+                gpu.list = GpuProcessList(
+                    self._now, 0, is_complete=True, computing=False, preparing=False, shares=[]
+                )
+        else:
+            if written is not None:
+                if len({identity(one) for one in written}) >= count:
+                    gpu.written.clear()
+                gpu.written.pop(moment.log, None)
+                gpu.written[moment.log] = WrittenList(self._now, written)
             # A log of one user's processes has no list when that user has none.
-            standing.processes == 0 or self._now - standing.at > PATIENCE * max(LIST_SECONDS, usual)
-        ):
-            gpu.list = None
+            old = [log for log, one in gpu.written.items() if self._now - one.at > LIST_FRESH]
+            if moment.is_last and len(gpu.written) > 1:
+                # It lists some of the processes, and says nothing of the time after it.
+                old.append(moment.log)
+            for log in old:
+                gpu.written.pop(log, None)
+            if written is not None or old or standing is None or not standing.processes:
+                gpu.list = self._read_list(gpu.written, count) if gpu.written else None
         if gpu.list is not standing:
             self._holders = None
             if self.subjects is not None:
                 _end_period(gpu, standing)
 
-    def _read_list(self, listed: list[ListedUse], count: int) -> GpuProcessList:
+    def _read_list(self, written: dict[int, WrittenList], count: int) -> GpuProcessList:
+        oldest = next(iter(written.values()))
+        listed = oldest.rows
+        if len(written) > 1:
+            # A process that several logs list is as the newest one has it.
+            uses = {one.use: one for each in written.values() for one in each.rows}
+            listed = [*uses.values()]
         named = len({identity(one) for one in listed})
         computing: bool | None = any(one.type != "G" for one in listed)
         if not computing and named < count:
@@ -338,15 +387,16 @@ class HostTotals:
         if not preparing and named < count:
             preparing = None
         shares = [] if self.subjects is None else self._shares(self.subjects, listed, named, count)
-        return GpuProcessList(self._now, max(count, named), computing, preparing, shares)
+        return GpuProcessList(
+            oldest.at, max(count, named), named >= count, computing, preparing, shares
+        )
 
     def _shares(
         self, subjects: Subjects, listed: list[ListedUse], named: int, count: int
     ) -> list[SubjectShare]:
         by_subject: dict[str, list[ListedUse]] = {}
-        found = subjects.of(listed)
         for one in listed:
-            by_subject.setdefault(found[identity(one)].key, []).append(one)
+            by_subject.setdefault(subjects.of(one).key, []).append(one)
         total = sum(one.sm or 0 for one in listed)
         is_known = named >= count and total > 0 and all(one.sm is not None for one in listed)
         shares = []
@@ -357,6 +407,8 @@ class HostTotals:
             here = len({identity(one) for one in members})
             shares.append(
                 SubjectShare(
+                    subject=subjects.known[key],
+                    rows=members,
                     sums=self.sums[key],
                     memory=known_sum([one.memory_used for one in members]),
                     sm=None if sm is None else min(100.0, sm),
@@ -388,12 +440,18 @@ class HostTotals:
             if left < 0:
                 continue
             seconds = self._window.part(moment.time, min(passed, left))
-            if not (seen or seconds):
+            if not (seen or seconds or self.whole):
                 continue
             if seen:
                 sums.see(moment.time)
+            if seconds:
+                self._see_ends(sums, moment.time, min(passed, left))
             sums.present += seconds
-            if memory is not None:
+            if self.whole is not None and passed > left:
+                gap = moment.time + left
+                sums.missing += self._window.part(gap, passed - left)
+                sums.gaps += self._window.counts(gap)
+            if memory is not None and (seen or seconds):
                 sums.memory.add(memory, seconds)
 
     def _held_by_all(self) -> list[tuple[GpuTotals, float | None]]:
@@ -412,6 +470,17 @@ class HostTotals:
         return list(found.values())
 
 
+def _correct_energy(gpu: GpuTotals) -> None:
+    """Add the energy of a time when the counter had already stopped."""
+    for listed, energy in ((one.listed, one.energy) for one in gpu.meter.released):
+        gpu.sums.energy.add(energy)
+        if listed is not None and not listed.processes:
+            gpu.alone.add(energy)
+        for share in () if listed is None else listed.shares:
+            share.sums.energy.add(energy, share.part)
+    gpu.meter.released = []
+
+
 def _end_period(gpu: GpuTotals, listed: GpuProcessList | None) -> None:
     """Add what was counted under a list to the sums of the GPU and of the subjects on it."""
     period, gpu.period = gpu.period, Period()
@@ -419,6 +488,8 @@ def _end_period(gpu: GpuTotals, listed: GpuProcessList | None) -> None:
     gpu.sums.present += period.seconds
     for share in () if listed is None else listed.shares:
         _count_share(share, period)
+        if period.seconds:
+            share.subject.see(share.rows)
 
 
 def _count_share(share: SubjectShare, period: Period) -> None:
@@ -468,6 +539,12 @@ class UsageTotals:
         for name, host in later.hosts.items():
             if (known := self.hosts.setdefault(name, host)) is not host:
                 known.join(host)
+
+    @property
+    def has_changed_subjects(self) -> bool:
+        """Whether a process turned out to be of another job than before."""
+        each = (host.subjects for host in self.hosts.values())
+        return any(subjects is not None and subjects.has_changed for subjects in each)
 
     def close(self) -> None:
         """Finish."""

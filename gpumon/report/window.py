@@ -17,6 +17,10 @@ class TimeWindow(Struct, frozen=True):
         """Whether a time is in it."""
         return self.first <= time <= self.last
 
+    def counts(self, time: float) -> bool:
+        """Whether an event at this time is in it; at its end it is in the one that follows."""
+        return self.first <= time < self.last
+
     def part(self, time: float, seconds: float) -> float:
         """How many of the seconds after a time are in it."""
         begin = max(self.first, time)

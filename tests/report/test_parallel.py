@@ -211,7 +211,7 @@ def test_a_damaged_log_is_read_as_a_whole(
     tallied = watch_parts(monkeypatch)
     (said, *_) = report(log, "gpu", monkeypatch, 1)["notes"]
     assert tallied == [False]
-    assert said.startswith(f"{log} has 2 damaged lines, the first is line 5001;")
+    assert said.startswith(f"{log} has 1 damaged line, line 5001;")
 
 
 def test_a_gpu_that_comes_later_is_not_lost(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from gpumon.recording.recording import RecordingError
 
@@ -20,13 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import BufferedIOBase
     from pathlib import Path
-    from typing import BinaryIO
 
 _BLOCK = 2**18
+_PIECE = 64
 MOST_UNPACKED = 2**32
 """Bytes of a file that are unpacked at most."""
 FREE_SHARE = 4
 """A decompressed file may take this fraction (1/n) of the free space."""
+
+
+class OpenFile(NamedTuple):
+    """A file to read, and what is wrong with its compressed data; ``None`` if nothing is."""
+
+    file: BinaryIO
+    flaw: str | None
 
 
 def is_packed(path: Path) -> bool:
@@ -34,7 +41,7 @@ def is_packed(path: Path) -> bool:
     return path.suffix in (".gz", ".zst")
 
 
-def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> BinaryIO:
+def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> OpenFile:
     """Open a file for random access, decompressed if necessary.
 
     A compressed file is decompressed completely, to an unnamed file on disk. If the data is
@@ -49,36 +56,67 @@ def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> BinaryIO:
     """
     file = _open(path)
     if not is_packed(path):
-        return file
-    with _readable(path), file, _unpacking(file, path) as packed:
+        return OpenFile(file, None)
+    with _readable(path), file:
         unpacked = _nameless()
         try:
-            _unpack(packed, unpacked, path, stop)
+            flaw = _unpack(file, unpacked, path, stop)
             unpacked.flush()
+            if flaw is not None and not unpacked.tell():
+                raise _undecompressible(path)
         except BaseException:
             unpacked.close()
             raise
-        return unpacked
+        return OpenFile(unpacked, flaw)
 
 
-def _unpack(packed: BufferedIOBase, to: BinaryIO, path: Path, stop: Callable[[], bool]) -> None:
+def _unpack(file: BinaryIO, to: BinaryIO, path: Path, stop: Callable[[], bool]) -> str | None:
+    """Decompress a file as far as possible; what is wrong with it."""
     space = os.fstatvfs(to.fileno())
     most = min(MOST_UNPACKED, space.f_bavail * space.f_frsize // FREE_SHARE)
-    try:
-        # Not `read`, which loses the data before a corrupt place.
-        while block := packed.read1(_BLOCK):
-            if stop():
-                raise RecordingError(f"{path} is no longer wanted.")
-            most -= len(block)
-            if most < 0:
-                raise RecordingError(
-                    f"{path} is too long unpacked for the free space, or for a log: unpack it where"
-                    " there is room, and open it there."
-                )
-            to.write(block)
-    except _broken():
-        # A file that is still being compressed, or whose disk was full, ends early.
-        pass
+    error = None
+    # A read that meets a corrupt place loses what it has: the last block is read in small pieces.
+    for size in (_BLOCK, _PIECE):
+        file.seek(0)
+        with _unpacking(file, path) as packed:
+            left = to.tell()
+            try:
+                while left:
+                    left -= len(packed.read(min(left, _BLOCK)))
+                # Not `read`, which loses the data before a corrupt place.
+                while block := packed.read1(size):
+                    if stop():
+                        raise RecordingError(f"{path} is no longer wanted.")
+                    if to.tell() + len(block) > most:
+                        raise RecordingError(
+                            f"{path} is too long unpacked for the free space, or for a log: unpack"
+                            " it where there is room, and open it there."
+                        )
+                    to.write(block)
+            except _broken() as broken:
+                error = broken
+        if error is None:
+            return None
+    return None if error is None else _flaw_of(error)
+
+
+def _undecompressible(path: Path) -> RecordingError:
+    return RecordingError(
+        f"{path} cannot be decompressed: it is cut short near its beginning, or is no {path.suffix}"
+        " file in spite of its name."
+    )
+
+
+def _flaw_of(error: Exception) -> str:
+    """What an error of decompression says of the file."""
+    if isinstance(error, EOFError):
+        # It is still being compressed, or the disk was full, or the transfer was cut short.
+        return "ends in the middle of its compressed data"
+    if isinstance(error, gzip.BadGzipFile):
+        if str(error).startswith(("CRC", "Incorrect length")):
+            return "is corrupt: its checksum is wrong, so values in it may be wrong or missing"
+        return "has something else after its compressed data, which is left out"
+    return "is corrupt: it cannot be decompressed to its end"
 
 
 def head(path: Path, size: int) -> bytes:
@@ -95,8 +133,9 @@ def head(path: Path, size: int) -> bytes:
             try:
                 while len(found) < size and (block := packed.read1(size - len(found))):
                     found += block
-            except _broken():
-                pass
+            except _broken() as error:
+                if not found:
+                    raise _undecompressible(path) from error
             return found
 
 

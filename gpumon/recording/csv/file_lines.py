@@ -27,7 +27,7 @@ class FileLines:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._breakless = 0
+        self._searched_from = self._breakless = 0
 
     def close(self) -> None:
         """Close the file."""
@@ -56,8 +56,8 @@ class FileLines:
             end: Where complete lines are known to end.
             size: Size of the file.
         """
-        if not end <= self._breakless <= size:
-            self._breakless = end
+        if not self._searched_from <= end <= self._breakless <= size:
+            self._searched_from = self._breakless = end
         stop = size
         while stop > self._breakless:
             start = max(self._breakless, stop - PIECE)

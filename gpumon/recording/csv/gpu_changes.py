@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import Unknown
 from gpumon.recording.csv.columns import LIMITS
-from gpumon.recording.csv.gpus import GpuReader, ParsedGpu
+from gpumon.recording.csv.gpus import GpuReader, ParsedGpu, once_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ class SequentialGpuReader(GpuReader):
         if not rows:
             return super().read(lines, time, wall)
         gpus = [self._gpu(cells, at, time, wall) for at, cells in enumerate(rows)]
-        return gpus, self._host(rows[0])
+        return once_each(gpus), self._host(rows[0])
 
     def _whole_rows(self, lines: Sequence[bytes]) -> list[list[str]]:
         """The cells of the rows; none if any line needs a closer look."""

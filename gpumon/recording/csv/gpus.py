@@ -116,7 +116,7 @@ class GpuReader:
             if is_row:
                 found.append(self._gpu(cells, len(found), time, wall))
                 host = host or self._host(cells)
-        return found, host or Host("")
+        return once_each(found), host or Host("")
 
     def gpu(self, parsed: ParsedGpu, *, listed: bool) -> Gpu:
         """The GPU, with its processes marked as known or unknown."""
@@ -203,6 +203,12 @@ class GpuReader:
             known["load"] = None if None in load else load
             host = self._hosts[found] = Host(**{"name": "", **known})
         return host
+
+
+def once_each(rows: list[ParsedGpu]) -> list[ParsedGpu]:
+    """The rows of a sample; of a GPU that has several only the last one, as in a report."""
+    by_gpu = {row.uuid: row for row in rows}
+    return rows if len(by_gpu) == len(rows) else [*by_gpu.values()]
 
 
 def _value(column: tuple[int, Cells] | None, cells: list[str]) -> Any:

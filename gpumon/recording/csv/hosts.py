@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.model.metrics import Unit
 from gpumon.recording.csv.columns import cell
 from gpumon.recording.csv.compression import head, is_packed
 from gpumon.recording.csv.headings import LONGEST_LINE, cells_of, first_header
+from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -87,6 +89,19 @@ def _pieces(path: Path, most: int) -> Iterable[bytes]:
             yield file.read(_PIECE)
         file.seek(max(0, size - _PIECE))
         yield file.read(_PIECE)
+
+
+def readable(parts: Sequence[LogFiles]) -> Sequence[LogFiles]:
+    """The parts of a log that have a header, as a broken part does not affect the others.
+
+    All parts if none has one: then reading them says why.
+    """
+    found = []
+    for part in parts:
+        with suppress(RecordingError):
+            _header(part.gpus)
+            found.append(part)
+    return found or parts
 
 
 def has_several(path: Path) -> bool:

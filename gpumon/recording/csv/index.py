@@ -7,7 +7,7 @@ The rows have wall-clock times, and the clock may have been set back. The index 
 ``onward`` times, which never run backwards: rows after a setback are shifted forward by it.
 ``elapsed [s]`` says by how much; without it, a sample immediately follows the one before. Minus
 ``CsvFile.set_back``, which grows with the file, onward times are the wall-clock times at the end of
-the file.
+the file. A list of processes has the onward time of its sample, see ``timeline``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from gpumon.recording.csv.hosts import HostFilter
     from gpumon.recording.csv.sample_finder import Row
+    from gpumon.recording.csv.timeline import Timeline
 
 CHUNK = 2**16
 STRIDE = 2**22
@@ -87,20 +88,28 @@ class CsvFile:
         name: Its name in messages.
         processes: Whether it is the process file.
         host: Read only the rows of this host; ``None`` reads all.
+        timeline: That of the GPU file, if this is its process file.
 
     Attributes:
-        set_back: Total seconds by which the clock was set back.
+        processes: Whether it is the process file.
 
     Raises:
         RecordingError: It is not a log file, or its times are invalid.
     """
 
     def __init__(
-        self, file: BinaryIO, name: str, *, processes: bool, host: HostFilter | None = None
+        self,
+        file: BinaryIO,
+        name: str,
+        *,
+        processes: bool,
+        host: HostFilter | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         self._file, self._name = FileLines(file), name
         self._host = host
-        self._processes = processes
+        self.processes = processes
+        self._timeline = timeline
         self._finder = SampleFinder()
         place, header = first_header(self._file.read(0, LONGEST_LINE), name, processes=processes)
         self._header_places, self._headers = [place], [header]
@@ -118,7 +127,8 @@ class CsvFile:
         self._chunks: OrderedDict[int, Chunk] = OrderedDict()
         self._last: Chunk | None = None
         self._kept: tuple[int, int, list[bytes]] = (-1, -1, [])
-        self.set_back = 0.0
+        self._set_back = 0.0
+        self._unplaced: int | None = None
 
     def close(self) -> None:
         """Close the file."""
@@ -131,7 +141,9 @@ class CsvFile:
             RecordingError: Its times are invalid.
         """
         size = self._file.size
-        if size < self._end:
+        if size < self._end or (
+            self._timeline is not None and self._unplaced not in (None, self._timeline.end)
+        ):
             self._forget()
         end = self._file.end_of_lines(self._end, size)
         if end == self._end:
@@ -147,13 +159,33 @@ class CsvFile:
         if self._starts:
             self._last = self._read_chunk(len(self._starts) - 1)
             run = self._last.runs[-1]
-            self.set_back = run.onward - run.wall
-            if self.set_back > _MOST_SET_BACK:
+            self._set_back = run.onward - run.wall
+            if self._set_back > _MOST_SET_BACK:
                 raise RecordingError(
                     f"{self._name} cannot be put in order: its clock was set back by more than a "
                     "hundred years in all, so look for the rows where it was."
                 )
         return True
+
+    @property
+    def set_back(self) -> float:
+        """Total seconds by which the clock was set back."""
+        return self._set_back if self._timeline is None else self._timeline.set_back
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether it ends in the middle of a line."""
+        return self._file.size > self._end
+
+    @property
+    def end(self) -> int:
+        """The end of the last complete line, in bytes."""
+        return self._end
+
+    @property
+    def probes(self) -> list[tuple[Clocks, float]]:
+        """The clocks at the first sample of each chunk, and its onward time."""
+        return list(zip(self._clocks, self._onward, strict=True))
 
     @property
     def first(self) -> Clocks | None:
@@ -176,20 +208,20 @@ class CsvFile:
         number = max(0, bisect_right(self._onward, onward) - 1)
         if self._refine(number):
             number = max(0, bisect_right(self._onward, onward) - 1)
-        return self._chunk(number)
+        return self.chunk(number)
 
     def after(self, chunk: Chunk) -> Chunk | None:
         """The chunk after one; ``None`` at the end."""
         number = bisect_right(self._starts, chunk.start)
         self._refine(number)
-        return self._chunk(number)
+        return self.chunk(number)
 
     def before(self, chunk: Chunk) -> Chunk | None:
         """The chunk before one; ``None`` at the beginning."""
         number = bisect_left(self._starts, chunk.start) - 1
         if self._refine(number):
             number = bisect_left(self._starts, chunk.start) - 1
-        return self._chunk(number)
+        return self.chunk(number)
 
     def before_first(self) -> Chunk:
         """The lines between header and first sample, or all lines while there is no sample."""
@@ -203,7 +235,8 @@ class CsvFile:
         """The 1-based line number of the line at an offset."""
         return self._file.line_number(place)
 
-    def _chunk(self, number: int) -> Chunk | None:
+    def chunk(self, number: int) -> Chunk | None:
+        """The chunk with a number; ``None`` if there is none."""
         if not 0 <= number < len(self._starts):
             return None
         if number == len(self._starts) - 1:
@@ -234,7 +267,7 @@ class CsvFile:
                 end = block.find(b"\n", at)
                 known = place + begin <= self._header_places[-1]
                 if not known and (begin or place == start) and len(self._headers) < _HEADINGS_KEPT:
-                    header = as_header(block[begin:end], processes=self._processes)
+                    header = as_header(block[begin:end], processes=self.processes)
                     # A repeated header with the same columns changes nothing.
                     if header is not None and header.names != self._headers[-1].names:
                         found.append(place + begin)
@@ -277,10 +310,10 @@ class CsvFile:
                 for begin, end in pairwise([*headings, stop]):
                     self._look(begin, end)
                 return
-        onward = entry.clocks.wall
+        onward = self._placed(entry.clocks, -math.inf)
         if self._starts:
             before = _Entry(self._starts[-1], self._clocks[-1])
-            onward = self._onward[-1] + self._passed(before, self._onward[-1], entry)
+            onward = self._following(before, self._onward[-1], entry)
         self._starts.append(entry.start)
         self._onward.append(onward)
         self._clocks.append(entry.clocks)
@@ -298,7 +331,7 @@ class CsvFile:
             found = self._first_sample(place, min(stop, place + CHUNK))
             if found is not None and found[0].start < stop:
                 entry = found[0]
-                onward += self._passed(before, onward, entry)
+                onward = self._following(before, onward, entry)
                 entries.append(entry)
                 times.append(onward)
                 before = entry
@@ -339,19 +372,34 @@ class CsvFile:
                 before = row
         return None
 
-    def _passed(self, before: _Entry, onward: float, after: _Entry) -> float:
-        """Seconds from the first sample of a chunk to that of the next.
+    def _placed(self, clocks: Clocks, before: float) -> float:
+        """The onward time of a list on the timeline, or of the first sample of a file.
+
+        A list without a sample follows the one before.
+        """
+        if self._timeline is not None:
+            onward = self._timeline.place(clocks, before)
+            if onward is not None and onward > before:
+                return onward
+            # Its sample may not be written yet.
+            self._unplaced = self._timeline.end
+        return clocks.wall if math.isinf(before) else before + APART
+
+    def _following(self, before: _Entry, onward: float, after: _Entry) -> float:
+        """The onward time of the first sample of a chunk, from that of the chunk before.
 
         Reads the data in between only if the clocks disagree.
         """
+        if self._timeline is not None:
+            return self._placed(after.clocks, onward)
         wall = after.clocks.wall - before.clocks.wall
         passed = after.clocks.elapsed - before.clocks.elapsed
         if abs(passed - wall) <= STEADY or (math.isnan(passed) and wall > 0):
-            return max(wall, APART)
+            return onward + max(wall, APART)
         chunk = self._make_chunk(before, onward, after.start)
         run = chunk.runs[-1]
         last = clocks_at(run.wall, chunk.lines[run.first], chunk.header)
-        return run.onward - onward + onward_step(last, after.clocks)
+        return run.onward + onward_step(last, after.clocks)
 
     # Chunks
 
@@ -407,7 +455,10 @@ class CsvFile:
             clocks = [clocks_at(wall, lines[first], header) for first, wall in found]
             times = [onward]
             for before, after in pairwise(clocks):
-                times.append(times[-1] + onward_step(before, after))
+                if self._timeline is None:
+                    times.append(times[-1] + onward_step(before, after))
+                else:
+                    times.append(self._placed(after, times[-1]))
             times = held_below(times, clocks, limit)
         stops = [first for first, _ in found[1:]] + [len(lines)]
         runs = [

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gpumon.model.snapshot import Snapshot
-from gpumon.recording.csv.clocks import Clocks, clocks_of
+from gpumon.recording.csv.clocks import Clocks, clocks_at, clocks_of
 from gpumon.recording.csv.compression import head, is_packed, open_file
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
 from gpumon.recording.csv.headings import LONGEST_LINE, first_header
 from gpumon.recording.csv.index import CsvFile
 from gpumon.recording.csv.process_lists import ListReader, ProcessList
 from gpumon.recording.csv.rows import LIST_SECONDS
+from gpumon.recording.csv.timeline import Timeline
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 GRAIN = 1e-5
 """Seconds by which a time may differ from itself for having been added to and subtracted from."""
 
-_FRESH = LIST_SECONDS + 1.0
+LIST_FRESH = LIST_SECONDS + 1.0
 """An older list is not the newest there was: that one was empty, or was left out."""
 _LISTS_KEPT = 64
 _onward = attrgetter("onward")
@@ -146,7 +147,7 @@ class Part:
         if reader is None:
             reader = self._gpu_readers[chunk.header] = SequentialGpuReader(chunk.header)
         rows, host = reader.read(chunk.lines[run.first : run.stop], time, run.wall)
-        listing = self._list(run) if any(one.listed for one in rows) else None
+        listing = self._list(chunk, run) if any(one.listed for one in rows) else None
         counts = {} if listing is None else listing.counts
         gpus = [
             reader.gpu(one, listed=one.listed is not None and counts.get(one.uuid, 0) >= one.listed)
@@ -154,7 +155,7 @@ class Part:
         ]
         at: float | None = time
         if listing is not None:
-            at = min(time, listing.onward - self._lists_shift)
+            at = min(time, listing.onward - self.shift)
         elif all(one.listed is None for one in rows):
             at = None
         return Snapshot(
@@ -181,44 +182,44 @@ class Part:
             known = self._filtered = (listing, busy, tuple(kept))
         return known[2]
 
-    @property
-    def _lists_shift(self) -> float:
-        """Seconds by which the lists' onward times are ahead of the recording's times."""
-        if self._gpus is None or self._lists is None:
-            return self.shift
-        return self.shift + self._lists.set_back - self._gpus.set_back
-
-    def _list(self, run: SampleSpan) -> ProcessList | None:
+    def _list(self, samples: Chunk, run: SampleSpan) -> ProcessList | None:
         """The process list of a sample."""
-        found = self._list_run(run)
+        found = self._list_run(samples, run)
         if found is None:
             return None
         chunk, listed = found
-        key = (listed.onward, self._lists_shift)
+        key = (listed.onward, self.shift)
         listing = self._read.get(key)
         if listing is None:
             reader = self._list_readers.get(chunk.header)
             if reader is None:
                 reader = self._list_readers[chunk.header] = ListReader(chunk.header)
-            late = listed.onward - self._lists_shift - listed.wall
+            late = listed.onward - self.shift - listed.wall
             lines = chunk.lines[listed.first : listed.stop]
             listing = self._read[key] = reader.read(lines, listed.onward, late)
             if len(self._read) > _LISTS_KEPT:
                 self._read.popitem(last=False)
         return listing
 
-    def _list_run(self, run: SampleSpan) -> tuple[Chunk, SampleSpan] | None:
+    def _list_run(self, samples: Chunk, run: SampleSpan) -> tuple[Chunk, SampleSpan] | None:
         """The newest list that is not newer than a sample, if it is recent enough."""
         if self._lists is None:
             return None
-        onward = run.onward - self.shift + self._lists_shift + GRAIN
+        onward = run.onward + GRAIN
         chunk = self._lists.at(onward)
         if chunk is None:
             return None
         place = bisect_right(chunk.runs, onward, key=_onward) - 1
-        if place < 0 or onward - chunk.runs[place].onward > _FRESH:
+        if place < 0:
             return None
-        return chunk, chunk.runs[place]
+        listed = chunk.runs[place]
+        if onward - listed.onward > LIST_FRESH:
+            # A clock that was set forward makes no list older.
+            clocks = clocks_at(run.wall, samples.lines[run.first], samples.header)
+            before = clocks_at(listed.wall, chunk.lines[listed.first], chunk.header)
+            if not 0 <= clocks.elapsed - before.elapsed <= LIST_FRESH:
+                return None
+        return chunk, listed
 
     def _open_lists(self) -> None:
         # GPUs without their processes are still a log.
@@ -226,9 +227,10 @@ class Part:
             self._lists = self._sheet(self.files.processes, processes=True)
 
     def _sheet(self, path: Path, *, processes: bool) -> CsvFile:
-        file = open_file(path, self._stop)
+        file = open_file(path, self._stop).file
+        timeline = Timeline(self.gpus) if processes else None
         try:
-            return CsvFile(file, str(path), processes=processes, host=self._host)
+            return CsvFile(file, str(path), processes=processes, host=self._host, timeline=timeline)
         except BaseException:
             file.close()
             raise

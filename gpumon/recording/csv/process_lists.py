@@ -60,7 +60,7 @@ class ListReader:
         header = self._header
         stamp = header.stamp(lines[0])[0]
         first: dict[ProcessId, dict[str, Any]] = {}
-        uses: dict[ProcessId, list[GpuUse]] = {}
+        uses: dict[ProcessId, dict[tuple[object, ...], GpuUse]] = {}
         for line in whole_lines(lines, header):
             if header.stamp(line)[0] != stamp:
                 continue
@@ -69,9 +69,11 @@ class ListReader:
                 continue
             id_ = ProcessId(row["pid"], row.get("start_ticks"))
             first.setdefault(id_, row)
-            uses.setdefault(id_, []).append(_use(row))
+            use = _use(row)
+            # A row that was written twice counts once, as in a report.
+            uses.setdefault(id_, {})[use.gpu_uuid, use.instance] = use
         processes = tuple(
-            [self._process(id_, row, tuple(uses[id_]), late) for id_, row in first.items()]
+            [self._process(id_, row, tuple(uses[id_].values()), late) for id_, row in first.items()]
         )
         counts = Counter(
             uuid for process in processes for uuid in {use.gpu_uuid for use in process.uses}

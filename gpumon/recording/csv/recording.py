@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpumon.recording.csv.files import log_to_read, parts
-from gpumon.recording.csv.hosts import HostFilter, has_several, hosts_in, in_words
+from gpumon.recording.csv.hosts import HostFilter, has_several, hosts_in, in_words, readable
 from gpumon.recording.csv.log_reader import LogReader
 from gpumon.recording.csv.part import GRAIN
 from gpumon.recording.csv.rotated_log import RotatedLog
@@ -39,7 +39,7 @@ def open_log(path: str | os.PathLike[str], host: str | None = None) -> CsvRecord
         RecordingError: There is no such file, it is not a log, or it does not have the host.
     """
     files = log_to_read(path)
-    there = parts(files) or [files]
+    there = readable(parts(files) or [files])
     if host is None:
         if not any(has_several(part.gpus) for part in there):
             return CsvRecording(files)

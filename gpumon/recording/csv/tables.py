@@ -13,6 +13,7 @@ from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.compression import open_file
 from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
 from gpumon.recording.csv.index import CsvFile
+from gpumon.text.time_parsing import day_and_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,21 +22,32 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.columns import CsvColumn
     from gpumon.recording.csv.headings import Header
     from gpumon.recording.csv.index import Chunk, SampleSpan
+    from gpumon.recording.csv.timeline import Timeline
 
 
 RowT = TypeVar("RowT")
 
 
 class Damage(Struct):
-    """The lines of a file that could not be read completely.
+    """What of a file could not be read, or is left out.
 
     Attributes:
-        lines: Their number.
+        lines: Number of damaged lines.
         first: 1-based number of the first one; ``None`` if there is none.
+        repeated: Number of rows that repeat another row of their sample.
+        flaw: What is wrong with the whole file, such as a wrong checksum; ``None`` if nothing is.
+        refusal: Why the file was not read at all, in a sentence; ``None`` if it was.
     """
 
     lines: int = 0
     first: int | None = None
+    repeated: int = 0
+    flaw: str | None = None
+    refusal: str | None = None
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to report."""
+        return bool(self.lines or self.repeated or self.flaw or self.refusal)
 
 
 def samples(
@@ -66,33 +78,95 @@ def samples(
     Raises:
         RecordingError: It is not a log file, or cannot be opened.
     """
+    with contextlib.ExitStack() as ending:
+        damage = Damage() if damage is None else damage
+        sheet = open_sheet(path, ending, processes=processes, damage=damage)
+        yield from rows_of(sheet, wanted, make, first=first, last=last, damage=damage)
+
+
+def open_sheet(
+    path: Path,
+    ending: contextlib.ExitStack,
+    *,
+    processes: bool,
+    damage: Damage,
+    timeline: Timeline | None = None,
+) -> CsvFile:
+    """Open a file, and note what is wrong with it.
+
+    Args:
+        path: The file.
+        ending: Closes it.
+        processes: Whether it is the process file.
+        damage: Receives its flaw.
+        timeline: See ``CsvFile``.
+
+    Raises:
+        RecordingError: It is not a log file, or cannot be opened.
+    """
+    file, flaw = open_file(path)
+    ending.callback(file.close)
+    sheet = CsvFile(file, str(path), processes=processes, timeline=timeline)
+    if flaw is None and sheet.is_torn:
+        flaw = "ends in the middle of a line, which is left out"
+    if flaw is not None:
+        last = sheet.last
+        until = "" if last is None else f"; its last sample is of {day_and_time(last.wall)}"
+        damage.flaw = flaw + until
+    return sheet
+
+
+def rows_of(
+    sheet: CsvFile,
+    wanted: Sequence[CsvColumn],
+    make: Callable[..., RowT],
+    *,
+    first: float = -math.inf,
+    last: float = math.inf,
+    before: int = 0,
+    damage: Damage | None = None,
+) -> Iterator[list[RowT]]:
+    """The rows of an open file; see ``samples``.
+
+    Args:
+        sheet: The file.
+        wanted: See ``samples``.
+        make: See ``samples``.
+        first: Skip samples before this time, except the last ones.
+        last: Skip samples after this time.
+        before: How many samples before ``first`` are not skipped.
+        damage: Counts the damaged lines.
+    """
     readers = [Cells(column.parse, damaged=DAMAGED) for column in wanted]
-    file = open_file(path)
-    with contextlib.closing(file):
-        sheet = CsvFile(file, str(path), processes=processes)
-        seen = _Seen(sheet, Damage() if damage is None else damage, processes=processes)
-        set_back = sheet.set_back
-        plan: _Plan | None = None
-        chunk = sheet.at(first + set_back)
-        if first == -math.inf:
-            seen.begin(sheet.before_first())
-        while chunk is not None:
-            if plan is None or plan.header is not chunk.header:
-                plan = _Plan(chunk.header, wanted, readers, seen, processes=processes)
-            seen.begin(chunk)
-            times = [run.onward - set_back for run in chunk.runs]
-            table = plan.table(chunk, times)
-            rows = None if table is None else list(map(make, *table))
-            for run, time in zip(chunk.runs, times, strict=True):
-                if time > last:
-                    return
-                if time < first:
-                    continue
-                if rows is not None:
-                    yield rows[run.first : run.stop]
-                elif found := [make(*row) for row in plan.rows(chunk, run, time)]:
-                    yield found
-            chunk = sheet.after(chunk)
+    seen = _Seen(sheet, Damage() if damage is None else damage, processes=sheet.processes)
+    set_back = sheet.set_back
+    plan: _Plan | None = None
+    chunk = sheet.at(first + set_back)
+    if first == -math.inf:
+        seen.begin(sheet.before_first())
+    skipped = 0 if chunk is None else sum(run.onward - set_back < first for run in chunk.runs)
+    while chunk is not None and skipped < before and (earlier := sheet.before(chunk)) is not None:
+        chunk = earlier
+        skipped += len(chunk.runs)
+    skipped = max(0, skipped - before)
+    while chunk is not None:
+        if plan is None or plan.header is not chunk.header:
+            plan = _Plan(chunk.header, wanted, readers, seen, processes=sheet.processes)
+        seen.begin(chunk)
+        times = [run.onward - set_back for run in chunk.runs]
+        table = plan.table(chunk, times)
+        rows = None if table is None else list(map(make, *table))
+        for run, time in zip(chunk.runs, times, strict=True):
+            if time > last:
+                return
+            if skipped:
+                skipped -= 1
+                continue
+            if rows is not None:
+                yield rows[run.first : run.stop]
+            elif found := [make(*row) for row in plan.rows(chunk, run, time)]:
+                yield found
+        chunk = sheet.after(chunk)
 
 
 class _Seen:

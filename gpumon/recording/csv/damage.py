@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 8
 """Number of files whose damage is listed."""
+_MESSAGE_CHARACTERS = 120
 _SAMPLES = 100
 """Samples that are read between two pauses."""
 
@@ -49,7 +50,7 @@ def find_damage(parts: Iterable[LogFiles], pause: Callable[[], bool]) -> dict[Pa
             except RecordingError:
                 # Showing the log tells it.
                 continue
-            if damage.lines:
+            if not damage.is_none:
                 found[path] = damage
     return found
 
@@ -65,16 +66,35 @@ def damage_notes(damages: Mapping[Path, Damage], most: int = _MOST_FILES) -> lis
         damages: The damage of each file, also of those without.
         most: Number of files that get a sentence each.
     """
-    found = []
-    for path, damage in damages.items():
-        if damage.lines:
-            lines = counted(damage.lines, "damaged line")
-            first = "" if damage.lines == 1 else "the first is "
-            found.append(
-                f"{path} has {lines}, {first}line {damage.first}; unreadable values"
-                " count as unknown."
-            )
+    found = [_sentences(path, damage) for path, damage in damages.items() if not damage.is_none]
+    sentences = [sentence for of_file in found[:most] for sentence in of_file]
     more = len(found) - most
     if more > 0:
-        found[most:] = [f"{counted(more, 'more file')} of these logs have damaged lines."]
-    return [printable(sentence) for sentence in found]
+        sentences.append(f"{counted(more, 'more file')} of these logs have damaged lines.")
+    return [printable(sentence) for sentence in sentences]
+
+
+def _sentences(path: Path, damage: Damage) -> list[str]:
+    found = []
+    if damage.lines:
+        lines = counted(damage.lines, "damaged line")
+        first = "" if damage.lines == 1 else "the first is "
+        found.append(
+            f"{path} has {lines}, {first}line {damage.first}; unreadable values count as unknown."
+        )
+    if damage.impossible:
+        lines = counted(damage.impossible, "line")
+        first = "" if damage.impossible == 1 else "the first is "
+        found.append(
+            f"{path} has {lines} with values that no GPU can have, {first}line"
+            f" {damage.first_impossible}; these values count as unknown."
+        )
+    if damage.first_message is not None:
+        number, text = damage.first_message
+        messages = counted(damage.messages, "message")
+        first = "" if damage.messages == 1 else "the first "
+        found.append(
+            f"{path} has {messages} of nvidia-smi among its rows, {first}in line {number}:"
+            f" {text[:_MESSAGE_CHARACTERS]}"
+        )
+    return found

@@ -29,6 +29,10 @@ _LARGEST = 2**64
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
+class ImpossibleError(ValueError):
+    """A value that no hardware can report."""
+
+
 def parse_time(text: str) -> float:
     """Seconds since the epoch from ``2026-07-01T14:03:27.512+02:00`` or nvidia-smi's format.
 
@@ -76,7 +80,7 @@ def parser(unit: Unit, possible: tuple[float, float], *, real: bool) -> Callable
         value = number(text)
         # False for NaN too.
         if not lowest <= value <= highest:
-            raise ValueError(text)
+            raise ImpossibleError(text)
         return value
 
     return parse

@@ -22,26 +22,37 @@ class Row(NamedTuple):
     rank: bytes
 
 
-class SampleFinder:
-    """Finds the samples of one file. Not thread-safe."""
+class Ranks:
+    """The order of the GPUs within a sample. Not thread-safe."""
 
     def __init__(self) -> None:
         self._ranks: dict[bytes, int] = {}
 
-    def row(self, line: bytes, header: Header) -> Row | None:
-        """The row in a line; ``None`` if the line has no time."""
-        stamp, key = header.stamp(line)
-        wall = read_moment(stamp.decode("utf-8", "replace"))
-        if wall is None:
-            return None
-        return Row(stamp, wall, self._rank(key, header))
-
-    def _rank(self, key: bytes, header: Header) -> bytes:
+    def of(self, key: bytes, header: Header) -> bytes:
         """A value that increases from GPU to GPU within a sample."""
         key = key.strip()
         if header.key is not None and not header.is_ranked:
             key = b"%d" % self._ranks.setdefault(key, len(self._ranks))
         return key.rjust(_RANK_BYTES, b"0")
+
+
+class SampleFinder:
+    """Finds the samples of one file. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._ranks = Ranks()
+
+    def row(self, line: bytes, header: Header) -> Row | None:
+        """The row in a line; ``None`` if the line has no time."""
+        stamp, key = header.stamp(line)
+        other = header.other
+        text = stamp.decode("utf-8", "replace")
+        wall = (
+            read_moment(text) if other is None or other.times.is_usual else other.times.read(text)
+        )
+        if wall is None:
+            return None
+        return Row(stamp, wall, self._ranks.of(key, header))
 
     def learn_ranks(self, lines: Iterable[bytes], header: Header) -> None:
         """Learn the order of GPUs that are identified by name only."""
@@ -53,7 +64,7 @@ class SampleFinder:
         """The first line and the wall-clock time of each sample."""
         found: list[tuple[int, float]] = []
         before: Row | None = None
-        share_stamp = header.key is None and header.time == 0
+        share_stamp = header.other is None and header.time == 0
         stamp = b""
         for number, line in enumerate(lines):
             # Most lines certainly belong to the sample of the row before.
@@ -73,7 +84,7 @@ def continues(before: Row | None, line: bytes, header: Header) -> bool:
     """Whether a line certainly belongs to the sample of the row before it."""
     return (
         before is not None
-        and header.key is None
+        and header.other is None
         and header.time == 0
         and line.startswith(before.stamp)
     )
@@ -81,7 +92,8 @@ def continues(before: Row | None, line: bytes, header: Header) -> bool:
 
 def begins(before: Row, row: Row, header: Header) -> bool:
     """Whether a row begins a new sample, judged by the row before it."""
-    if header.key is None:
+    if header.other is None:
         # A timestamp that was cut off may be the same time, written otherwise.
         return row.stamp != before.stamp and row.wall != before.wall
-    return row.rank <= before.rank
+    gap = header.other.rule.gap
+    return row.rank <= before.rank if gap is None else abs(row.wall - before.wall) > gap

@@ -1,0 +1,167 @@
+"""Where the samples of another program's log begin, found from its first rows.
+
+nvidia-smi reads one GPU after the other, so the rows of a sample have times that differ by
+milliseconds. Usually the order of the GPUs shows where a sample begins. Where no column
+identifies the GPU, or where two programs write one file, the time between the rows does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+_APART = 2.5
+"""How much longer than within a sample the time between samples is. A report takes an interval that
+is so much longer than usual for a gap (``report.reading.PATIENCE``)."""
+_CLEARLY_APART = 4.0
+"""The same where nothing but the time says that rows are of one sample."""
+_LONGEST_STEP = 0.5
+"""Seconds from one GPU to the next at most: a query without persistence mode takes that long."""
+_SHORTEST_INTERVAL = 0.003
+"""Seconds between samples at least: nvidia-smi is not faster."""
+_MOST_GPUS = 64
+_FEW = 0.2
+"""Share of intervals that may be longer than usual, or of samples that may lack a GPU."""
+
+
+class AmbiguousRowsError(ValueError):
+    """Nothing tells the GPUs apart; the message continues a sentence that begins with the file."""
+
+
+class SampleRule(NamedTuple):
+    """Where samples begin.
+
+    Attributes:
+        gap: Seconds from the row before from which a row begins a sample; ``None`` if samples begin
+            where the order of the GPUs does.
+        rows: The rows of a sample, if their order is what identifies the GPUs.
+    """
+
+    gap: float | None = None
+    rows: int | None = None
+
+
+def keyed_rule(times: Sequence[float], ranks: Sequence[bytes]) -> SampleRule:
+    """The rule for rows that identify their GPU.
+
+    Args:
+        times: The time of each row.
+        ranks: What increases from GPU to GPU within a sample.
+    """
+    begins = [at for at in range(1, len(times)) if ranks[at] <= ranks[at - 1]]
+    if _are_regular(times, ranks, begins):
+        return SampleRule()
+    for gap in _limits(times, _APART):
+        begins = _begins(times, gap)
+        if _are_regular(times, ranks, begins):
+            return SampleRule(gap)
+    return SampleRule()
+
+
+def _are_regular(times: Sequence[float], keys: Sequence[Hashable], begins: Sequence[int]) -> bool:
+    """Whether samples that begin there follow each other regularly, each with the same GPUs."""
+    starts = [0, *begins]
+    # The last one may be incomplete.
+    gpus = [frozenset(keys[first:stop]) for first, stop in pairwise(starts)]
+    changes = sum(one != other for one, other in pairwise(gpus))
+    if changes > _FEW * len(gpus):
+        return False
+    passed = [abs(times[after] - times[before]) for before, after in pairwise(starts)]
+    return not _has_pauses([seconds for seconds in passed if seconds])
+
+
+def _has_pauses(passed: Sequence[float]) -> bool:
+    if not passed:
+        return False
+    usual = sorted(passed)[(len(passed) - 1) // 2]
+    return sum(seconds > _APART * usual for seconds in passed) > _FEW * len(passed)
+
+
+def _begins(times: Sequence[float], gap: float) -> list[int]:
+    return [at for at in range(1, len(times)) if abs(times[at] - times[at - 1]) > gap]
+
+
+def _limits(times: Sequence[float], apart: float) -> list[float]:
+    """Times that clearly lie between short and long steps from row to row, the clearest first."""
+    steps = sorted({max(abs(after - before), 1e-4) for before, after in pairwise(times)})
+    found = [
+        (long / short, math.sqrt(long * short))
+        for short, long in pairwise(steps)
+        if long >= apart * short and short <= _LONGEST_STEP
+    ]
+    return [limit for _, limit in sorted(found, reverse=True)]
+
+
+def unkeyed_rule(times: Sequence[float], names: Sequence[str], precision: float) -> SampleRule:
+    """The rule for rows that do not identify their GPU.
+
+    Args:
+        times: The time of each row.
+        names: The name of the GPU in each row, or whatever differs between kinds of GPUs.
+        precision: Seconds to which the times are known.
+
+    Raises:
+        AmbiguousRowsError: They are, or may be, of several GPUs that nothing tells apart.
+    """
+    if len(times) < 2:
+        return SampleRule()
+    steps = [abs(after - before) for before, after in pairwise(times)]
+    if max(steps) < _SHORTEST_INTERVAL and (precision < 1 or len(set(names)) > 1):
+        # A single sample.
+        if len(times) > _MOST_GPUS:
+            raise AmbiguousRowsError(_SEVERAL)
+        return SampleRule(math.inf, len(times))
+    for gap in _limits(times, _CLEARLY_APART):
+        rows = _rows_of_each(times, names, gap)
+        if rows is None:
+            continue
+        within = max(step for step in steps if step <= gap)
+        between = min(step for step in steps if step > gap)
+        # Of times in whole seconds, the rows of one second may be of one GPU.
+        if within == 0 and between <= precision and precision >= 1 and len(set(names)) == 1:
+            raise AmbiguousRowsError(_PERHAPS_SEVERAL)
+        return SampleRule(gap, rows)
+    if len(set(names)) > 1 or _repeats_pauses(steps, precision):
+        raise AmbiguousRowsError(_SEVERAL)
+    return SampleRule()
+
+
+def _rows_of_each(times: Sequence[float], names: Sequence[str], gap: float) -> int | None:
+    """The number of rows of each sample, if it is always the same and more than one."""
+    starts = [0, *_begins(times, gap)]
+    counts = {stop - first for first, stop in pairwise(starts)}
+    if len(counts) != 1:
+        return None
+    [rows] = counts
+    orders = {tuple(names[first:stop]) for first, stop in pairwise(starts)}
+    last = len(times) - starts[-1]
+    return rows if 1 < rows <= _MOST_GPUS and len(orders) == 1 and last <= rows else None
+
+
+def _repeats_pauses(steps: Sequence[float], precision: float) -> bool:
+    """Whether rows come in groups, which are of several GPUs, though not of always as many."""
+    if precision >= 1:
+        counts = Counter(_group_sizes(steps))
+        return math.gcd(*counts) > 1 if counts else max(steps) == 0
+    usual = sorted(steps)[len(steps) // 2]
+    long = sorted(step for step in steps if step > _CLEARLY_APART * max(usual, 1e-3))
+    return len(long) > 2 and long[-1] <= _APART * long[0] and usual <= _LONGEST_STEP
+
+
+def _group_sizes(steps: Sequence[float]) -> list[int]:
+    """The number of rows of each whole second but the first and the last, which may be cut off."""
+    ends = [at for at, step in enumerate(steps) if step]
+    return [after - before for before, after in pairwise(ends)]
+
+
+_ADVICE = "add index to the query, as in nvidia-smi --query-gpu=timestamp,index,…"
+_SEVERAL = f"has rows of several GPUs and no column that tells them apart: {_ADVICE}"
+_PERHAPS_SEVERAL = (
+    "has several rows for each time, which may be of one GPU or of several, and no column that"
+    f" tells: {_ADVICE}"
+)

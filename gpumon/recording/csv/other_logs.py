@@ -1,0 +1,403 @@
+"""The rows of logs that nvidia-smi and other programs wrote, with the columns of gpumon's.
+
+Every reader gets the rows of a sample from here, so that all of them see the same: which row is of
+which GPU, what a value is where several columns have it, and which GPU is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.recording.csv.bursts import SampleRule, keyed_rule, unkeyed_rule
+from gpumon.recording.csv.columns import (
+    CLOCK_EVENTS_KNOWN,
+    readable_columns,
+)
+from gpumon.recording.csv.nvidia_smi import (
+    POWER,
+    bus_id_in,
+    clock_event_bit,
+    is_lost_gpu,
+    is_message,
+    unknown_word,
+)
+from gpumon.recording.csv.sample_finder import Ranks
+from gpumon.recording.csv.time_formats import TimeFormat, time_format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from gpumon.recording.csv.headings import Header
+    from gpumon.recording.csv.other_names import Heading
+
+_KEYS = ("index", "uuid", "pci.bus_id", "serial")
+_IDENTITY = frozenset(("index", "uuid", "name", "pci.bus_id", "serial"))
+_MEASURED = tuple(
+    column.name
+    for column in readable_columns(processes=False)
+    if column.metric is not None
+    and column.name.startswith(("utilization.", "temperature.", "power.draw", "clocks.current."))
+)
+"""Columns that have a value on every GPU that answers, unless it does not support them."""
+_ROWS_LEARNT = 2000
+_STATUS, _CLOCK_EVENTS = "status", "clocks_event_reasons.active"
+_LOST_CELL = "[GPU is lost]"
+
+
+class OtherRow(NamedTuple):
+    """A line of a sample.
+
+    Attributes:
+        number: Its number in the sample.
+        line: The line.
+        cells: Its cells, and those that follow from them; ``None`` if it is no row.
+        wall: Its time.
+        is_whole: Whether all of it could be read.
+        is_expected: Whether it is no row but belongs to such logs.
+        is_message: Whether it is a message of nvidia-smi.
+    """
+
+    number: int
+    line: bytes
+    cells: list[str] | None
+    wall: float = 0.0
+    is_whole: bool = True
+    is_expected: bool = False
+    is_message: bool = False
+
+
+class _Derived(NamedTuple):
+    """A column that follows from others."""
+
+    name: str
+    cell: Callable[[Sequence[str]], str]
+
+
+class OtherLog(Struct):
+    """What is particular to the rows below a header that is not of gpumon.
+
+    Attributes:
+        delimiter: What separates cells.
+        times: The form of the times.
+        rule: Where samples begin.
+        are_times_split: Whether the time has a comma, which makes two cells of it.
+    """
+
+    header: Header
+    delimiter: str
+    headings: Sequence[Heading]
+    times: TimeFormat = TimeFormat()
+    rule: SampleRule = SampleRule()
+    are_times_split: bool = False
+    derived: Sequence[_Derived] = ()
+    _gpus: dict[str, list[str]] = {}
+    _scaled: Sequence[tuple[int, float]] = ()
+    _measured: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        places = self.header.places
+        self._measured = [places[name] for name in _MEASURED if name in places]
+        self._scaled = [
+            (place, heading.factor)
+            for place, heading in enumerate(self.headings)
+            if heading.factor != 1
+        ]
+        self._derive([*self._derive_status(), *self._derive_power(), *self._derive_events()])
+
+    def _derive(self, columns: Sequence[_Derived]) -> None:
+        """Add columns after those of the file."""
+        self.derived = [*self.derived, *columns]
+        for place, column in enumerate(self.derived, self.header.width):
+            self.header.places[column.name] = place
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its lines are split like those of a log of gpumon."""
+        return self.delimiter == "," and not self.are_times_split
+
+    # Learning from the first rows
+
+    def learn(self, lines: Iterable[bytes]) -> None:
+        """Find out from the first rows what the header does not say.
+
+        Args:
+            lines: The first lines below the header.
+
+        Raises:
+            ValueError: The rows cannot be read; the message continues a sentence that begins with
+                the name of the file.
+        """
+        header, rows = self.header, []
+        for line in lines:
+            cells = self.header.split(line)
+            if len(cells) >= header.width and not self._is_no_row(line, cells):
+                rows.append(cells)
+                if len(rows) == _ROWS_LEARNT:
+                    break
+        if not rows:
+            return
+        at = header.time
+        if all(len(row) == header.width + 1 and _is_split(row[at], row[at + 1]) for row in rows):
+            self.are_times_split = True
+            rows = [_joined(row, at) for row in rows]
+        self.times = time_format([row[at] for row in rows])
+        timed = [(row, wall) for row in rows if (wall := self.times.read(row[at])) is not None]
+        walls = [wall for _, wall in timed]
+        key = self._find_key(rows)
+        if key is None:
+            named = [
+                place
+                for name in ("name", "memory.total [MiB]")
+                if (place := header.places.get(name)) is not None
+            ]
+            names = [" ".join(row[place] for place in named) for row, _ in timed]
+            self.rule = unkeyed_rule(walls, names, self.times.precision)
+            if self.rule.rows is not None:
+                self._derive([_Derived("index", lambda _: "")])
+        else:
+            ranks = Ranks()
+            keys = [row[key].encode() for row, _ in timed]
+            self.rule = keyed_rule(walls, [ranks.of(gpu, header) for gpu in keys])
+            for row, _ in timed:
+                self._gpus.setdefault(row[key].strip(), row)
+
+    def _find_key(self, rows: Sequence[Sequence[str]]) -> int | None:
+        """The position of the cells that identify the GPU; ``None`` if there are none."""
+        header = self.header
+        for name in _KEYS:
+            place = header.places.get(name)
+            if place is not None and all(unknown_word(row[place]) is None for row in rows):
+                header.key, header.is_ranked = place, name in ("index", "pci.bus_id")
+                return place
+        header.key = None
+        return None
+
+    def _is_no_row(self, line: bytes, cells: Sequence[str]) -> bool:
+        return (
+            self.header.is_same(cells)
+            or unknown_word(cells[self.header.time]) is not None
+            or is_message(line.decode("utf-8", "replace"))
+        )
+
+    # Cells that follow from others
+
+    def _derive_status(self) -> list[_Derived]:
+        if _STATUS in self.header.places or not self._measured:
+            return []
+        return [_Derived(_STATUS, self._status)]
+
+    def _status(self, cells: Sequence[str]) -> str:
+        return str(self._gpu_status(cells).value)
+
+    def _gpu_status(self, cells: Sequence[str]) -> GpuStatus:
+        words = [unknown_word(cell) for cell in cells]
+        if Unknown.GPU_LOST in words:
+            is_lost = any("is lost" in cell.lower() for cell in cells)
+            return GpuStatus.LOST if is_lost else GpuStatus.RESET_REQUIRED
+        measured = [words[place] for place in self._measured]
+        # A single sensor may fail, as that of the power does on some laptops.
+        if measured.count(Unknown.NO_ANSWER) > 1 and None not in measured:
+            return GpuStatus.LOST
+        return GpuStatus.OK
+
+    def _derive_power(self) -> list[_Derived]:
+        """The power: where several columns have it, the best that is known."""
+        found = [self.header.places[name] for name in POWER if name in self.header.places]
+        if not found or (len(found) == 1 and POWER[0] in self.header.places):
+            return []
+
+        def power(cells: Sequence[str]) -> str:
+            return next((cells[at] for at in found if _is_known(cells[at])), cells[found[0]])
+
+        return [_Derived(POWER[0], power)]
+
+    def _derive_events(self) -> list[_Derived]:
+        """The clock event reasons of columns that have a single reason each."""
+        header = self.header
+        single = [
+            (place, bit)
+            for place, text in enumerate(header.texts)
+            if (bit := clock_event_bit(text)) is not None
+        ]
+        if not single:
+            return []
+        mask = header.places.get(_CLOCK_EVENTS)
+
+        def reasons(cells: Sequence[str], word: tuple[str, ...]) -> int:
+            return sum({bit for place, bit in single if cells[place].strip().lower() in word})
+
+        def active(cells: Sequence[str]) -> str:
+            if mask is not None and _is_known(cells[mask]):
+                return cells[mask]
+            return hex(reasons(cells, _ACTIVE)) if reasons(cells, _ACTIVE + _NOT_ACTIVE) else ""
+
+        def known(cells: Sequence[str]) -> str:
+            if mask is not None and _is_known(cells[mask]):
+                return ""
+            return hex(reasons(cells, _ACTIVE + _NOT_ACTIVE))
+
+        return [_Derived(_CLOCK_EVENTS, active), _Derived(CLOCK_EVENTS_KNOWN.name, known)]
+
+    # Rows
+
+    def split(self, cells: list[str]) -> list[str]:
+        """The cells of a line, with a time in one cell, and numbers with a point."""
+        if self.are_times_split and len(cells) > self.header.width:
+            cells = _joined(cells, self.header.time)
+        if self.delimiter != ",":
+            cells = [_with_point(cell) for cell in cells]
+        return cells
+
+    def rows(self, lines: Iterable[bytes]) -> list[OtherRow]:
+        """The lines of a sample, those that are rows with all their cells."""
+        found = [self._row(number, line) for number, line in _numbered(lines)]
+        if self.rule.rows is not None:
+            return self._by_position(found, self.rule.rows)
+        if self.header.key is None:
+            return found
+        if self.rule.gap is not None:
+            found = self._without_repeated(found)
+        return self._with_lost(found)
+
+    def _row(self, number: int, line: bytes) -> OtherRow:
+        header = self.header
+        cells = header.split(line)
+        is_said = is_message(text := line.decode("utf-8", "replace"))
+        if is_said or self._is_lost_row(cells):
+            return OtherRow(number, line, None, is_expected=True, is_message=is_said)
+        is_whole = len(cells) >= header.width and not text.count('"') % 2 and "\0" not in text
+        if len(cells) > header.width and any(cells[header.width :]):
+            cells = []
+        elif len(cells) < header.width:
+            # The last one may be cut off.
+            cells = cells[:-1]
+        wall = self.times.read(cells[header.time]) if len(cells) > header.time else None
+        if wall is None:
+            return OtherRow(number, line, None)
+        cells = [*cells[: header.width], *[""] * (header.width - len(cells))]
+        for place, factor in self._scaled:
+            cells[place] = _scaled(cells[place], factor)
+        return OtherRow(number, line, self._derived(cells), wall, is_whole)
+
+    def _derived(self, cells: list[str]) -> list[str]:
+        return [*cells, *(column.cell(cells) for column in self.derived)]
+
+    def _is_lost_row(self, cells: Sequence[str]) -> bool:
+        """Whether it is the row of a GPU that nvidia-smi could not open, without time and index."""
+        return len(cells) == self.header.width and all(unknown_word(cell) for cell in cells)
+
+    def _by_position(self, rows: list[OtherRow], expected: int) -> list[OtherRow]:
+        """The rows with the index of their GPU, if none is missing."""
+        gpus = [
+            row
+            for row in rows
+            if row.cells is not None or self._is_lost_row(self.header.split(row.line))
+        ]
+        if len(gpus) != expected:
+            return [row._replace(cells=None) for row in rows]
+        found, model = [], next((row for row in gpus if row.cells is not None), None)
+        for row in rows:
+            if row in gpus and model is not None:
+                cells = row.cells or self._lost_cells(model.cells or [], model)
+                found.append(
+                    row._replace(
+                        cells=[*cells[:-1], str(gpus.index(row))], wall=row.wall or model.wall
+                    )
+                )
+            else:
+                found.append(row)
+        return found
+
+    def _without_repeated(self, rows: Iterable[OtherRow]) -> list[OtherRow]:
+        """The rows with only the first of each GPU: two programs wrote the file."""
+        key, found = self.header.key or 0, []
+        seen: set[str | None] = set()
+        for row in rows:
+            gpu = None if row.cells is None else row.cells[key].strip()
+            is_repeated = gpu is not None and gpu in seen
+            found.append(row._replace(cells=None, is_expected=True) if is_repeated else row)
+            seen.add(gpu)
+        return found
+
+    def _with_lost(self, rows: list[OtherRow]) -> list[OtherRow]:
+        """The rows, and in place of a line that a lost GPU left, its row."""
+        model = next((row for row in rows if row.cells is not None), None)
+        if model is None or all(row.cells is not None or not row.is_expected for row in rows):
+            return rows
+        key = self.header.key or 0
+        here = {row.cells[key].strip() for row in rows if row.cells is not None}
+        missing = [gpu for gpu in self._gpus if gpu not in here]
+        named = [row for row in rows if is_lost_gpu(row.line.decode("utf-8", "replace"))]
+        places = [
+            row
+            for row in rows
+            if row.cells is None and self._is_lost_row(self.header.split(row.line))
+        ]
+        found = {}
+        for row, message in zip(places or named, named or places, strict=False):
+            gpu = self._named_gpu(message.line, missing) or next(iter(missing), None)
+            if gpu is not None:
+                missing.remove(gpu)
+                cells = self._lost_cells(self._gpus[gpu], model)
+                found[row.number] = row._replace(cells=cells, wall=model.wall)
+        return [found.get(row.number, row) for row in rows]
+
+    def _named_gpu(self, message: bytes, missing: Iterable[str]) -> str | None:
+        """The missing GPU whose bus id is in a message."""
+        place = self.header.places.get("pci.bus_id")
+        bus_id = bus_id_in(message.decode("utf-8", "replace"))
+        if place is None or not bus_id:
+            return None
+        return next((gpu for gpu in missing if bus_id_in(self._gpus[gpu][place]) == bus_id), None)
+
+    def _lost_cells(self, gpu: Sequence[str], model: OtherRow) -> list[str]:
+        """The row of a lost GPU at the time of another row."""
+        header = self.header
+        cells = [
+            cell if header.names[place] in _IDENTITY else _LOST_CELL
+            for place, cell in enumerate(gpu[: header.width])
+        ]
+        cells[header.time] = (model.cells or cells)[header.time]
+        return self._derived(cells)
+
+
+_ACTIVE, _NOT_ACTIVE = ("active", "yes", "1", "true"), ("not active", "no", "0", "false")
+
+
+def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    for line in lines:
+        yield number, line
+        number += 1 + line.count(b"\n")
+
+
+def _is_known(cell: str) -> bool:
+    text = cell.strip()
+    return bool(text) and unknown_word(text) is None and not text.startswith("[")
+
+
+def _is_split(first: str, rest: str) -> bool:
+    """Whether two cells are a time such as ``2026-05-01T10:00:00,123+00:00``, as from ``date``."""
+    return ":" in first and TimeFormat().read(f"{first}.{rest}") is not None and rest[:1].isdigit()
+
+
+def _joined(cells: Sequence[str], place: int) -> list[str]:
+    return [*cells[:place], f"{cells[place]}.{cells[place + 1]}", *cells[place + 2 :]]
+
+
+def _with_point(cell: str) -> str:
+    """A number with a decimal comma, perhaps with a unit, with a point."""
+    whole, comma, rest = cell.partition(",")
+    if comma and whole.strip().lstrip("+-").isdecimal() and rest[:1].isdecimal():
+        return f"{whole}.{rest}"
+    return cell
+
+
+def _scaled(cell: str, factor: float) -> str:
+    try:
+        return repr(float(cell.strip().partition(" ")[0]) * factor)
+    except ValueError:
+        return cell

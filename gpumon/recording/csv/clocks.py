@@ -65,18 +65,24 @@ def held_below(times: list[float], clocks: list[Clocks], limit: float) -> list[f
     return times
 
 
-def spread(walls: list[float], precision: float) -> list[float]:
+def spread(walls: list[float], following: float, precision: float) -> list[float]:
     """Times, those that are the same spread evenly until the next one, as far as they are precise.
 
     A stamp in whole seconds that several samples share shows that they were more than one a second.
     Nothing shows how far apart those of the last stamp are.
+
+    Args:
+        walls: The times.
+        following: The time after them; infinite if there is none.
+        precision: Seconds to which they are known.
     """
     found: list[float] = []
     for wall, group in groupby(walls):
         count = len(list(group))
         at = len(found) + count
-        after = walls[at] - wall if at < len(walls) else 0.0
-        step = min(after, precision) / count if after > 0 else APART * min(1.0, precision)
+        after = (walls[at] if at < len(walls) else following) - wall
+        step = min(after, precision) / count if 0 < after < math.inf else 0.0
+        step = step or min(APART, precision / count)
         found += [wall + number * step for number in range(count)]
     return found
 

@@ -9,7 +9,7 @@ from gpumon.recording.csv.cells import read_moment
 from gpumon.recording.csv.columns import HOSTNAME, column_name
 from gpumon.recording.csv.nvidia_smi import is_message
 from gpumon.recording.csv.other_kinds import other_kind
-from gpumon.recording.csv.other_logs import OtherLog
+from gpumon.recording.csv.other_logs import KEYS, OtherLog
 from gpumon.recording.csv.other_names import Heading, heading_of
 from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
@@ -67,7 +67,13 @@ class Header:
         self.time = self.places["timestamp"]
         self.elapsed = self.places.get("elapsed [s]")
         if not is_ours:
+            self.set_key(next((name for name in KEYS if name in self.places), None))
             self.other = OtherLog(self, delimiter, headings)
+
+    def set_key(self, name: str | None) -> None:
+        """Set the column that identifies the GPU."""
+        self.key = None if name is None else self.places[name]
+        self.is_ranked = name in ("index", "pci.bus_id")
 
     def stamp(self, line: bytes) -> tuple[bytes, bytes]:
         """The cells with the timestamp and the key, of a row or of any other line."""

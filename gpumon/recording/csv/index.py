@@ -370,7 +370,7 @@ class CsvFile:
         passed = after.clocks.elapsed - before.clocks.elapsed
         if abs(passed - wall) <= STEADY or (math.isnan(passed) and wall > 0):
             return max(wall, APART)
-        chunk = self._make_chunk(before, onward, after.start)
+        chunk = self._make_chunk(before, onward, after.start, following=after.clocks.wall)
         run = chunk.runs[-1]
         last = clocks_at(run.wall, chunk.lines[run.first], chunk.header)
         return run.onward - onward + onward_step(last, after.clocks)
@@ -387,6 +387,7 @@ class CsvFile:
             entry,
             onward,
             self._starts[following],
+            following=self._clocks[following].wall,
             limit=self._onward[following],
             is_quiet=abs(self._onward[following] - onward - by_wall) < APART,
         )
@@ -397,6 +398,7 @@ class CsvFile:
         onward: float,
         stop: int,
         *,
+        following: float = math.inf,
         limit: float = math.inf,
         is_quiet: bool = False,
     ) -> Chunk:
@@ -406,7 +408,8 @@ class CsvFile:
             entry: Where it starts.
             onward: The onward time of its first sample.
             stop: Where it ends in the file.
-            limit: The onward time of the sample after it.
+            following: The wall-clock time of the sample after it.
+            limit: The onward time of that sample.
             is_quiet: Whether the clock was not set between its first sample and the one after it.
         """
         header = self._headers[self._header_number(entry.start)]
@@ -424,7 +427,7 @@ class CsvFile:
         found = self._finder.samples(lines, header) or [(0, entry.clocks.wall)]
         walls = [wall for _, wall in found]
         if header.other is not None:
-            walls = spread(walls, header.other.times.precision)
+            walls = spread(walls, following, header.other.times.precision)
             found = [(first, wall) for (first, _), wall in zip(found, walls, strict=True)]
         if is_quiet and all(one < other for one, other in pairwise(walls)):
             times = [wall + (onward - walls[0]) for wall in walls]

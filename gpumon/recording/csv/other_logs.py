@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.headings import Header
     from gpumon.recording.csv.other_names import Heading
 
-_KEYS = ("index", "uuid", "pci.bus_id", "serial")
+KEYS = ("index", "uuid", "pci.bus_id", "serial")
+"""Columns that identify the GPU, the first that there is."""
 _IDENTITY = frozenset(("index", "uuid", "name", "pci.bus_id", "serial"))
 _MEASURED = tuple(
     column.name
@@ -166,14 +167,14 @@ class OtherLog(Struct):
 
     def _find_key(self, rows: Sequence[Sequence[str]]) -> int | None:
         """The position of the cells that identify the GPU; ``None`` if there are none."""
-        header = self.header
-        for name in _KEYS:
-            place = header.places.get(name)
-            if place is not None and all(unknown_word(row[place]) is None for row in rows):
-                header.key, header.is_ranked = place, name in ("index", "pci.bus_id")
-                return place
-        header.key = None
-        return None
+        places = self.header.places
+        for name in KEYS:
+            if name in places and not any(unknown_word(row[places[name]]) for row in rows):
+                self.header.set_key(name)
+                break
+        else:
+            self.header.set_key(None)
+        return self.header.key
 
     def _is_no_row(self, line: bytes, cells: Sequence[str]) -> bool:
         return (

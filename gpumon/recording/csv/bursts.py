@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 _APART = 2.5
 """How much longer than within a sample the time between samples is. A report takes an interval that
 is so much longer than usual for a gap (``report.reading.PATIENCE``)."""
-_CLEARLY_APART = 4.0
-"""The same where nothing but the time says that rows are of one sample."""
+_CLEARLY_APART, _QUICK_APART = 4.0, 2.0
+"""The same where nothing but the time says that rows are of one sample; and if they follow each
+other as quickly as nvidia-smi usually reads GPUs."""
+_QUICK = 0.1
 _LONGEST_STEP = 0.5
 """Seconds from one GPU to the next at most: a query without persistence mode takes that long."""
 _SHORTEST_INTERVAL = 0.003
 """Seconds between samples at least: nvidia-smi is not faster."""
 _MOST_GPUS = 64
+_PAUSES = 0.05
+"""Share of intervals that are longer if rows come in groups; a program seldom pauses so often."""
 _FEW = 0.2
 """Share of intervals that may be longer than usual, or of samples that may lack a GPU."""
 
@@ -56,7 +60,7 @@ def keyed_rule(times: Sequence[float], ranks: Sequence[bytes]) -> SampleRule:
     begins = [at for at in range(1, len(times)) if ranks[at] <= ranks[at - 1]]
     if _are_regular(times, ranks, begins):
         return SampleRule()
-    for gap in _limits(times, _APART):
+    for gap in _limits(times, _APART, _APART):
         begins = _begins(times, gap)
         if _are_regular(times, ranks, begins):
             return SampleRule(gap)
@@ -86,13 +90,13 @@ def _begins(times: Sequence[float], gap: float) -> list[int]:
     return [at for at in range(1, len(times)) if abs(times[at] - times[at - 1]) > gap]
 
 
-def _limits(times: Sequence[float], apart: float) -> list[float]:
+def _limits(times: Sequence[float], apart: float, quick_apart: float) -> list[float]:
     """Times that clearly lie between short and long steps from row to row, the clearest first."""
     steps = sorted({max(abs(after - before), 1e-4) for before, after in pairwise(times)})
     found = [
         (long / short, math.sqrt(long * short))
         for short, long in pairwise(steps)
-        if long >= apart * short and short <= _LONGEST_STEP
+        if long >= (quick_apart if short <= _QUICK else apart) * short and short <= _LONGEST_STEP
     ]
     return [limit for _, limit in sorted(found, reverse=True)]
 
@@ -116,7 +120,7 @@ def unkeyed_rule(times: Sequence[float], names: Sequence[str], precision: float)
         if len(times) > _MOST_GPUS:
             raise AmbiguousRowsError(_SEVERAL)
         return SampleRule(math.inf, len(times))
-    for gap in _limits(times, _CLEARLY_APART):
+    for gap in _limits(times, _CLEARLY_APART, _QUICK_APART):
         rows = _rows_of_each(times, names, gap)
         if rows is None:
             continue
@@ -149,8 +153,9 @@ def _repeats_pauses(steps: Sequence[float], precision: float) -> bool:
         counts = Counter(_group_sizes(steps))
         return math.gcd(*counts) > 1 if counts else max(steps) == 0
     usual = sorted(steps)[len(steps) // 2]
-    long = sorted(step for step in steps if step > _CLEARLY_APART * max(usual, 1e-3))
-    return len(long) > 2 and long[-1] <= _APART * long[0] and usual <= _LONGEST_STEP
+    long = sorted(step for step in steps if step > _APART * max(usual, 1e-3))
+    are_many = len(long) > max(2, _PAUSES * len(steps))
+    return are_many and long[-1] <= _APART * long[0] and usual <= _LONGEST_STEP
 
 
 def _group_sizes(steps: Sequence[float]) -> list[int]:

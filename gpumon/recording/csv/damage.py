@@ -89,6 +89,19 @@ def _sentences(path: Path, damage: Damage) -> list[str]:
             f"{path} has {lines} with values that no GPU can have, {first}line"
             f" {damage.first_impossible}; these values count as unknown."
         )
+    if damage.unassigned:
+        rows = counted(damage.unassigned, "row")
+        first = "" if damage.unassigned == 1 else "the first is "
+        found.append(
+            f"{path} has {rows} of which nobody can tell the GPU, {first}line"
+            f" {damage.first_unassigned}, because others are missing there: add index to the query."
+        )
+    if damage.unread:
+        columns = "the column" if len(damage.unread) == 1 else "the columns"
+        found.append(
+            f"{path}: gpumon does not know {columns} {', '.join(damage.unread)}; names as in"
+            " nvidia-smi --query-gpu are read."
+        )
     if damage.first_message is not None:
         number, text = damage.first_message
         messages = counted(damage.messages, "message")

@@ -86,7 +86,9 @@ class Header:
             cells = [cell.encode() for cell in self.split(line)]
         else:
             cells = line.split(b",", last + 1)
-        return (cells[self.time], cells[key]) if len(cells) > last else (b"", b"")
+        if len(cells) <= last:
+            return b"", b""
+        return cells[self.time], b"" if self.key is None else cells[key]
 
     def moment(self, stamp: bytes) -> float | None:
         """The time in a timestamp; ``None`` if it cannot be read."""

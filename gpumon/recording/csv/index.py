@@ -32,7 +32,7 @@ from gpumon.recording.csv.clocks import (
 )
 from gpumon.recording.csv.file_lines import PIECE, FileLines
 from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, first_header
-from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues
+from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues, leads
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
@@ -350,15 +350,18 @@ class CsvFile:
             lines = self._file.kept_lines(place, stop, self._end, keep)
             # No row of the host comes before the first one.
             fresh = fresh or not self._starts
+        left: int | None = None
         for at, line in lines:
             if at == place:
                 continue
             row = None if continues(before, line, header) else self._finder.row(line, header)
             if row is not None:
                 if fresh if before is None else _begins_apart(before, row, header):
-                    entry = _Entry(at, clocks_at(row.wall, line, header))
+                    entry = _Entry(at if left is None else left, clocks_at(row.wall, line, header))
                     return entry, len(header.split(line))
-                before = row
+                before, left = row, None
+            elif left is None and leads(before, line, header):
+                left = at
         return None
 
     def _passed(self, before: _Entry, onward: float, after: _Entry) -> float:

@@ -54,6 +54,19 @@ def clock_event_bit(heading: str) -> int | None:
     return None
 
 
+_NAMES = re.compile(
+    r"(accounting|addressing|c2c|clocks|compute|count|display|driver|dram|ecc|encoder|enforced"
+    r"|fabric|fan|gom|gpu|gsp|hostname|index|inforom|kmd|memory|mig|module|name|pci|pcie|persistence"
+    r"|platform|power|protected|pstate|remapped|reset|retired|serial|temperature|timestamp"
+    r"|utilization|uuid|vbios|vgpu)(_[a-z_]+)*(\.[A-Za-z0-9_.]+)?( \[(%|MiB|W|MHz|us|ms|s)\])?"
+)
+
+
+def is_smi_name(heading: str) -> bool:
+    """Whether a heading looks like one of nvidia-smi, which has many that gpumon does not need."""
+    return _NAMES.fullmatch(heading) is not None
+
+
 UNKNOWN_WORDS: dict[str, Unknown] = {
     "n/a": Unknown.NOT_SUPPORTED,
     "not supported": Unknown.NOT_SUPPORTED,

@@ -89,6 +89,9 @@ _VALUE = re.compile(
     r"|[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d|(En|Dis)abled|(Not )?Active"
 )
 _PROCESS_COLUMNS = frozenset(("pid", "process_name", "used_gpu_memory [MiB]", "used_memory [MiB]"))
+_ONLY_PROCESSES = (
+    f"has processes and no GPUs, as nvidia-smi --query-compute-apps writes it: {LOG_INSTEAD}"
+)
 
 
 def other_kind(block: bytes, header: Header | None, *, processes: bool) -> str | None:
@@ -141,10 +144,7 @@ def _without_gpus(header: Header) -> str | None:
         for name in header.names
     )
     if _PROCESS_COLUMNS.intersection(header.texts) and not has_values:
-        return (
-            "has processes and no GPUs, as nvidia-smi --query-compute-apps writes it:"
-            f" {LOG_INSTEAD}"
-        )
+        return _ONLY_PROCESSES
     return None
 
 
@@ -156,6 +156,8 @@ def _of_lines(lines: list[str]) -> str | None:
         return None
     for delimiter in (",", ";", "\t"):
         cells = [cell.strip() for cell in lines[0].split(delimiter)]
+        if len(_PROCESS_COLUMNS.intersection(cells)) > 1:
+            return _ONLY_PROCESSES
         values = sum(_VALUE.fullmatch(cell) is not None for cell in cells)
         if len(cells) > 2 and 2 * values >= len(cells):
             return (

@@ -6,6 +6,7 @@ which GPU, what a value is where several columns have it, and which GPU is lost.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from gpumon.recording.csv.nvidia_smi import (
     clock_event_bit,
     is_lost_gpu,
     is_message,
+    is_smi_name,
     unknown_word,
 )
 from gpumon.recording.csv.sample_finder import Ranks
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 KEYS = ("index", "uuid", "pci.bus_id", "serial")
 """Columns that identify the GPU, the first that there is."""
+_KINDS = ("name", "memory.total [MiB]")
+"""Columns that differ between kinds of GPUs."""
 _IDENTITY = frozenset(("index", "uuid", "name", "pci.bus_id", "serial"))
 _MEASURED = tuple(
     column.name
@@ -43,6 +47,8 @@ _MEASURED = tuple(
     and column.name.startswith(("utilization.", "temperature.", "power.draw", "clocks.current."))
 )
 """Columns that have a value on every GPU that answers, unless it does not support them."""
+_IMPORTANT = ("utilization.gpu [%]", "memory.used [MiB]", "power.draw [W]")
+_MOST_NAMED = 8
 _ROWS_LEARNT = 2000
 _STATUS, _CLOCK_EVENTS = "status", "clocks_event_reasons.active"
 _LOST_CELL = "[GPU is lost]"
@@ -59,6 +65,7 @@ class OtherRow(NamedTuple):
         is_whole: Whether all of it could be read.
         is_expected: Whether it is no row but belongs to such logs.
         is_message: Whether it is a message of nvidia-smi.
+        is_unassigned: Whether it is a row of which nobody can tell the GPU.
     """
 
     number: int
@@ -68,6 +75,7 @@ class OtherRow(NamedTuple):
     is_whole: bool = True
     is_expected: bool = False
     is_message: bool = False
+    is_unassigned: bool = False
 
 
 class _Derived(NamedTuple):
@@ -119,6 +127,15 @@ class OtherLog(Struct):
         """Whether its lines are split like those of a log of gpumon."""
         return self.delimiter == "," and not self.are_times_split
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The columns that have no meaning for gpumon, if important values are missing."""
+        if all(name in self.header.places for name in _IMPORTANT):
+            return ()
+        texts = zip(self.header.texts, self.header.names, strict=True)
+        unread = [text for text, name in texts if name is None and text and not is_smi_name(text)]
+        return tuple(unread[:_MOST_NAMED])
+
     # Learning from the first rows
 
     def learn(self, lines: Iterable[bytes]) -> None:
@@ -131,57 +148,89 @@ class OtherLog(Struct):
             ValueError: The rows cannot be read; the message continues a sentence that begins with
                 the name of the file.
         """
-        header, rows = self.header, []
+        header, at = self.header, self.header.time
+        rows = self._first_rows(lines)
+        if all(len(row) == header.width + 1 and _is_split(row[at], row[at + 1]) for row in rows):
+            self.are_times_split = bool(rows)
+            rows = [_joined(row, at) for row in rows]
+        widths = Counter(len(row) for row in rows)
+        if len(rows) > 1 and not widths[header.width] and len(widths) == 1:
+            raise ValueError(_of_width(len(rows[0]), header.width))
+        rows = [row for row in rows if len(row) == header.width]
+        if not rows:
+            return
+        self._find_key(rows)
+        whole = [row for row in rows if not self._is_lost_row(row)]
+        self.times = time_format([row[at] for row in whole])
+        if header.key is None:
+            self._learn_order(rows)
+            return
+        timed = [(row, wall) for row in whole if (wall := self.times.read(row[at])) is not None]
+        ranks, keys = Ranks(), [row[header.key] for row, _ in timed]
+        self.rule = keyed_rule(
+            [wall for _, wall in timed], [ranks.of(key.encode(), header) for key in keys]
+        )
+        for key, (row, _) in zip(keys, timed, strict=True):
+            self._gpus.setdefault(key.strip(), row)
+
+    def _first_rows(self, lines: Iterable[bytes]) -> list[list[str]]:
+        """The cells of the first lines that may be rows, also of those for a lost GPU."""
+        rows: list[list[str]] = []
         for line in lines:
             cells = self.header.split(line)
-            if len(cells) >= header.width and not self._is_no_row(line, cells):
+            is_said = is_message(line.decode("utf-8", "replace"))
+            if line.strip() and not is_said and not self.header.is_same(cells):
                 rows.append(cells)
                 if len(rows) == _ROWS_LEARNT:
                     break
-        if not rows:
-            return
-        at = header.time
-        if all(len(row) == header.width + 1 and _is_split(row[at], row[at + 1]) for row in rows):
-            self.are_times_split = True
-            rows = [_joined(row, at) for row in rows]
-        self.times = time_format([row[at] for row in rows])
-        timed = [(row, wall) for row in rows if (wall := self.times.read(row[at])) is not None]
-        walls = [wall for _, wall in timed]
-        key = self._find_key(rows)
-        if key is None:
-            named = [
-                place
-                for name in ("name", "memory.total [MiB]")
-                if (place := header.places.get(name)) is not None
-            ]
-            names = [" ".join(row[place] for place in named) for row, _ in timed]
-            self.rule = unkeyed_rule(walls, names, self.times.precision)
-            if self.rule.rows is not None:
-                self._derive([_Derived("index", lambda _: "")])
-        else:
-            ranks = Ranks()
-            keys = [row[key].encode() for row, _ in timed]
-            self.rule = keyed_rule(walls, [ranks.of(gpu, header) for gpu in keys])
-            for row, _ in timed:
-                self._gpus.setdefault(row[key].strip(), row)
+        return rows
 
-    def _find_key(self, rows: Sequence[Sequence[str]]) -> int | None:
-        """The position of the cells that identify the GPU; ``None`` if there are none."""
+    def _learn_order(self, rows: Sequence[list[str]]) -> None:
+        """Find out what tells apart GPUs that have no index or the like: names, or their order.
+
+        Raises:
+            AmbiguousRowsError: They are, or may be, of several GPUs that nothing tells apart.
+        """
+        header = self.header
+        named = [header.places[name] for name in _KINDS if name in header.places]
+        walls: list[float] = []
+        names: list[str] = []
+        for row in rows:
+            is_lost = self._is_lost_row(row)
+            wall = walls[-1] if is_lost and walls else self.times.read(row[header.time])
+            if wall is not None:
+                walls.append(wall)
+                names.append(names[-1] if is_lost and names else " ".join(row[at] for at in named))
+        order = list(dict.fromkeys(names))
+        if len(order) > 1 and "name" in header.places and _is_cycle(names, len(order)):
+            header.set_key("name")
+            places = {
+                row[header.key or 0].strip(): str(at) for at, row in enumerate(rows[: len(order)])
+            }
+            if len(places) == len(order):
+                self._gpus = {row[header.key or 0].strip(): row for row in rows[: len(order)]}
+                self._derive(
+                    [
+                        _Derived(
+                            "index", lambda cells: places.get(cells[header.key or 0].strip(), "")
+                        )
+                    ]
+                )
+                return
+            header.set_key(None)
+        self.rule = unkeyed_rule(walls, names, self.times.precision)
+        self._derive([_Derived("index", lambda _: "0")])
+
+    def _find_key(self, rows: Sequence[Sequence[str]]) -> None:
+        """Find the column that identifies the GPU, and has a value for most rows."""
         places = self.header.places
         for name in KEYS:
-            if name in places and not any(unknown_word(row[places[name]]) for row in rows):
-                self.header.set_key(name)
-                break
-        else:
-            self.header.set_key(None)
-        return self.header.key
-
-    def _is_no_row(self, line: bytes, cells: Sequence[str]) -> bool:
-        return (
-            self.header.is_same(cells)
-            or unknown_word(cells[self.header.time]) is not None
-            or is_message(line.decode("utf-8", "replace"))
-        )
+            if name in places:
+                unknown = sum(unknown_word(row[places[name]]) is not None for row in rows)
+                if 2 * unknown < len(rows):
+                    self.header.set_key(name)
+                    return
+        self.header.set_key(None)
 
     # Cells that follow from others
 
@@ -244,6 +293,18 @@ class OtherLog(Struct):
 
     # Rows
 
+    def is_left_by_gpu(self, line: bytes) -> bool:
+        """Whether a line stands in place of the row of a lost GPU."""
+        return is_lost_gpu(line.decode("utf-8", "replace")) or self._is_lost_row(
+            self.header.split(line)
+        )
+
+    def is_last_gpu(self, key: bytes) -> bool:
+        """Whether the row with a key is the last one of a sample."""
+        return bool(self._gpus) and key.decode("utf-8", "replace").strip() == next(
+            reversed(self._gpus)
+        )
+
     def split(self, cells: list[str]) -> list[str]:
         """The cells of a line, with a time in one cell, and numbers with a point."""
         if self.are_times_split and len(cells) > self.header.width:
@@ -287,8 +348,13 @@ class OtherLog(Struct):
         return [*cells, *(column.cell(cells) for column in self.derived)]
 
     def _is_lost_row(self, cells: Sequence[str]) -> bool:
-        """Whether it is the row of a GPU that nvidia-smi could not open, without time and index."""
-        return len(cells) == self.header.width and all(unknown_word(cell) for cell in cells)
+        """Whether it is the row of a GPU that nvidia-smi could not open, without time or index."""
+        if len(cells) != self.header.width:
+            return False
+        key = self.header.key
+        if key is not None and unknown_word(cells[key]) is not None:
+            return True
+        return all(unknown_word(cell) is not None for cell in cells)
 
     def _by_position(self, rows: list[OtherRow], expected: int) -> list[OtherRow]:
         """The rows with the index of their GPU, if none is missing."""
@@ -298,7 +364,7 @@ class OtherLog(Struct):
             if row.cells is not None or self._is_lost_row(self.header.split(row.line))
         ]
         if len(gpus) != expected:
-            return [row._replace(cells=None) for row in rows]
+            return [row._replace(cells=None, is_unassigned=row.cells is not None) for row in rows]
         found, model = [], next((row for row in gpus if row.cells is not None), None)
         for row in rows:
             if row in gpus and model is not None:
@@ -366,6 +432,19 @@ class OtherLog(Struct):
 
 
 _ACTIVE, _NOT_ACTIVE = ("active", "yes", "1", "true"), ("not active", "no", "0", "false")
+
+
+def _of_width(found: int, width: int) -> str:
+    why = "numbers with a decimal comma" if found > width else "columns that were left out"
+    return (
+        f"has rows of {found} cells below {width} headings, perhaps because of {why}: write as many"
+        " cells as headings, with a point in numbers (LC_ALL=C) or semicolons between cells"
+    )
+
+
+def _is_cycle(names: Sequence[str], count: int) -> bool:
+    """Whether the same names come again and again, each once and in the same order."""
+    return all(name == names[at % count] for at, name in enumerate(names))
 
 
 def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -15,11 +15,12 @@ _RANK_BYTES = 20
 
 
 class Row(NamedTuple):
-    """The time of a row, as written and in seconds, and the rank of its GPU in a sample."""
+    """The time of a row, as written and in seconds, and the rank and the key of its GPU."""
 
     stamp: bytes
     wall: float
     rank: bytes
+    key: bytes
 
 
 class Ranks:
@@ -50,9 +51,9 @@ class SampleFinder:
         wall = (
             read_moment(text) if other is None or other.times.is_usual else other.times.read(text)
         )
-        if wall is None:
+        if wall is None or (other is not None and key.lstrip().startswith(b"[")):
             return None
-        return Row(stamp, wall, self._ranks.of(key, header))
+        return Row(stamp, wall, self._ranks.of(key, header), key)
 
     def learn_ranks(self, lines: Iterable[bytes], header: Header) -> None:
         """Learn the order of GPUs that are identified by name only."""
@@ -64,6 +65,7 @@ class SampleFinder:
         """The first line and the wall-clock time of each sample."""
         found: list[tuple[int, float]] = []
         before: Row | None = None
+        left: int | None = None
         share_stamp = header.other is None and header.time == 0
         stamp = b""
         for number, line in enumerate(lines):
@@ -72,10 +74,11 @@ class SampleFinder:
                 continue
             row = self.row(line, header)
             if row is None:
+                left = number if left is None and leads(before, line, header) else left
                 continue
             if before is None or begins(before, row, header):
-                found.append((number, row.wall))
-            before = row
+                found.append((number if left is None else left, row.wall))
+            before, left = row, None
             stamp = row.stamp if share_stamp else b""
         return found
 
@@ -88,6 +91,14 @@ def continues(before: Row | None, line: bytes, header: Header) -> bool:
         and header.time == 0
         and line.startswith(before.stamp)
     )
+
+
+def leads(before: Row | None, line: bytes, header: Header) -> bool:
+    """Whether a line stands in place of the first row of a sample, whose GPU is lost."""
+    other = header.other
+    if before is None or other is None:
+        return False
+    return other.is_last_gpu(before.key) and other.is_left_by_gpu(line)
 
 
 def begins(before: Row, row: Row, header: Header) -> bool:

@@ -37,6 +37,9 @@ class Damage(Struct):
         first_impossible: 1-based number of the first one.
         messages: The number of messages of nvidia-smi between the rows.
         first_message: The first one, with its 1-based line number.
+        unassigned: The number of rows of which nobody can tell the GPU.
+        first_unassigned: 1-based line number of the first one.
+        unread: Headings of columns that have no meaning for gpumon although it lacks values.
     """
 
     lines: int = 0
@@ -45,11 +48,15 @@ class Damage(Struct):
     first_impossible: int | None = None
     messages: int = 0
     first_message: tuple[int, str] | None = None
+    unassigned: int = 0
+    first_unassigned: int | None = None
+    unread: tuple[str, ...] = ()
 
     @property
     def is_none(self) -> bool:
         """Whether there is nothing to mention."""
-        return not (self.lines or self.impossible or self.messages)
+        counts = (self.lines, self.impossible, self.messages, self.unassigned, self.unread)
+        return not any(counts)
 
 
 def samples(
@@ -121,6 +128,8 @@ class _Seen:
     def begin(self, chunk: Chunk) -> None:
         """Move to a chunk."""
         self._chunk = chunk
+        if chunk.header.other is not None:
+            self._damage.unread = chunk.header.other.unread
         if not chunk.runs:
             for place, line in enumerate(chunk.lines):
                 self.skip(line, place)
@@ -159,6 +168,12 @@ class _Seen:
         self._damage.impossible += 1
         if self._damage.first_impossible is None:
             self._damage.first_impossible = self._line_number(place)
+
+    def add_unassigned(self, place: int) -> None:
+        """Note a row of which nobody can tell the GPU."""
+        self._damage.unassigned += 1
+        if self._damage.first_unassigned is None:
+            self._damage.first_unassigned = self._line_number(place)
 
     def _line_number(self, place: int) -> int:
         chunk = self._chunk
@@ -252,6 +267,8 @@ class _Plan:
                     at = time + max(0.0, row.wall - run.wall)
                     place = row.line, run.first + row.number
                     yield self._row(row.cells, at, place, is_whole=row.is_whole)
+                elif row.is_unassigned:
+                    self._seen.add_unassigned(run.first + row.number)
                 elif not row.is_expected or row.is_message:
                     self._seen.skip(row.line, run.first + row.number)
             return

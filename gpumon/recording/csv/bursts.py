@@ -12,6 +12,8 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpumon.recording.csv.clocks import spread
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
@@ -50,24 +52,27 @@ class SampleRule(NamedTuple):
     rows: int | None = None
 
 
-def keyed_rule(times: Sequence[float], ranks: Sequence[bytes]) -> SampleRule:
+def keyed_rule(times: Sequence[float], ranks: Sequence[bytes], precision: float) -> SampleRule:
     """The rule for rows that identify their GPU.
 
     Args:
         times: The time of each row.
         ranks: What increases from GPU to GPU within a sample.
+        precision: Seconds to which the times are known.
     """
     begins = [at for at in range(1, len(times)) if ranks[at] <= ranks[at - 1]]
-    if _are_regular(times, ranks, begins):
+    if _are_regular(times, ranks, begins, precision):
         return SampleRule()
     for gap in _limits(times, _APART, _APART):
         begins = _begins(times, gap)
-        if _are_regular(times, ranks, begins):
+        if _are_regular(times, ranks, begins, precision):
             return SampleRule(gap)
     return SampleRule()
 
 
-def _are_regular(times: Sequence[float], keys: Sequence[Hashable], begins: Sequence[int]) -> bool:
+def _are_regular(
+    times: Sequence[float], keys: Sequence[Hashable], begins: Sequence[int], precision: float
+) -> bool:
     """Whether samples that begin there follow each other regularly, each with the same GPUs."""
     starts = [0, *begins]
     # The last one may be incomplete.
@@ -75,12 +80,13 @@ def _are_regular(times: Sequence[float], keys: Sequence[Hashable], begins: Seque
     changes = sum(one != other for one, other in pairwise(gpus))
     if changes > _FEW * len(gpus):
         return False
-    passed = [abs(times[after] - times[before]) for before, after in pairwise(starts)]
-    return not _has_pauses([seconds for seconds in passed if seconds])
+    # The last time is that of an incomplete sample, and nothing shows how it is spread.
+    spread_times = spread([times[at] for at in starts], math.inf, precision)[:-1]
+    return not _has_pauses([abs(after - before) for before, after in pairwise(spread_times)])
 
 
 def _has_pauses(passed: Sequence[float]) -> bool:
-    if not passed:
+    if len(passed) < 2:
         return False
     usual = sorted(passed)[(len(passed) - 1) // 2]
     return sum(seconds > _APART * usual for seconds in passed) > _FEW * len(passed)

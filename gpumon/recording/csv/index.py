@@ -360,7 +360,7 @@ class CsvFile:
                     entry = _Entry(at if left is None else left, clocks_at(row.wall, line, header))
                     return entry, len(header.split(line))
                 before, left = row, None
-            elif left is None and leads(before, line, header):
+            elif left is None and leads(before, line, header, fresh=fresh):
                 left = at
         return None
 

@@ -153,9 +153,9 @@ class OtherLog(Struct):
         if all(len(row) == header.width + 1 and _is_split(row[at], row[at + 1]) for row in rows):
             self.are_times_split = bool(rows)
             rows = [_joined(row, at) for row in rows]
-        widths = Counter(len(row) for row in rows)
-        if len(rows) > 1 and not widths[header.width] and len(widths) == 1:
-            raise ValueError(_of_width(len(rows[0]), header.width))
+        widths = Counter(len(row) for row in rows if _has_digit(row[at : at + 1]))
+        if widths and header.width not in widths:
+            raise ValueError(_of_width(widths.most_common(1)[0][0], header.width))
         rows = [row for row in rows if len(row) == header.width]
         if not rows:
             return
@@ -168,7 +168,9 @@ class OtherLog(Struct):
         timed = [(row, wall) for row in whole if (wall := self.times.read(row[at])) is not None]
         ranks, keys = Ranks(), [row[header.key] for row, _ in timed]
         self.rule = keyed_rule(
-            [wall for _, wall in timed], [ranks.of(key.encode(), header) for key in keys]
+            [wall for _, wall in timed],
+            [ranks.of(key.encode(), header) for key in keys],
+            self.times.precision,
         )
         for key, (row, _) in zip(keys, timed, strict=True):
             self._gpus.setdefault(key.strip(), row)
@@ -440,6 +442,10 @@ def _of_width(found: int, width: int) -> str:
         f"has rows of {found} cells below {width} headings, perhaps because of {why}: write as many"
         " cells as headings, with a point in numbers (LC_ALL=C) or semicolons between cells"
     )
+
+
+def _has_digit(cells: Sequence[str]) -> bool:
+    return any(character.isdigit() for cell in cells for character in cell)
 
 
 def _is_cycle(names: Sequence[str], count: int) -> bool:

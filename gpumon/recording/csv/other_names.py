@@ -63,7 +63,8 @@ def _known() -> dict[str, str]:
     measured = [one for one in readable_columns(processes=False) if one.metric is not None]
     found = {_words(one.name.partition(" [")[0]): one.name for one in measured}
     found |= {_words(other): name for other, name in OTHER_NAMES.items()}
-    return found | {_words(word): name for name, words in _WORDS.items() for word in words}
+    found |= {_words(word): name for name, words in _WORDS.items() for word in words}
+    return found | {_words(name.partition(" [")[0]): name for name in _WORDS}
 
 
 _KNOWN = _known()

@@ -74,7 +74,8 @@ class SampleFinder:
                 continue
             row = self.row(line, header)
             if row is None:
-                left = number if left is None and leads(before, line, header) else left
+                if left is None and leads(before, line, header, fresh=True):
+                    left = number
                 continue
             if before is None or begins(before, row, header):
                 found.append((number if left is None else left, row.wall))
@@ -93,12 +94,19 @@ def continues(before: Row | None, line: bytes, header: Header) -> bool:
     )
 
 
-def leads(before: Row | None, line: bytes, header: Header) -> bool:
-    """Whether a line stands in place of the first row of a sample, whose GPU is lost."""
+def leads(before: Row | None, line: bytes, header: Header, *, fresh: bool) -> bool:
+    """Whether a line stands in place of the first row of a sample, whose GPU is lost.
+
+    Args:
+        before: The row before it.
+        line: The line.
+        header: Its header.
+        fresh: Whether a sample begins with the first row.
+    """
     other = header.other
-    if before is None or other is None:
+    if other is None or not (fresh if before is None else other.is_last_gpu(before.key)):
         return False
-    return other.is_last_gpu(before.key) and other.is_left_by_gpu(line)
+    return other.is_left_by_gpu(line)
 
 
 def begins(before: Row, row: Row, header: Header) -> bool:

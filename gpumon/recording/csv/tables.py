@@ -262,6 +262,8 @@ class _Plan:
         lines = chunk.lines[run.first : run.stop]
         if self.header.other is not None:
             for row in self.header.other.rows(lines):
+                if row.is_message or not (row.cells or row.is_expected or row.is_unassigned):
+                    self._seen.skip(row.line, run.first + row.number)
                 if row.cells is not None:
                     # Each of nvidia-smi's rows of one sample has its own time.
                     at = time + max(0.0, row.wall - run.wall)
@@ -269,8 +271,6 @@ class _Plan:
                     yield self._row(row.cells, at, place, is_whole=row.is_whole)
                 elif row.is_unassigned:
                     self._seen.add_unassigned(run.first + row.number)
-                elif not row.is_expected or row.is_message:
-                    self._seen.skip(row.line, run.first + row.number)
             return
         header = self.header
         # The first line of a sample is a row; a line with another time is not.

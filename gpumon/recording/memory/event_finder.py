@@ -44,6 +44,7 @@ class EventFinder:
         self._full_share = full_share
         self._before: Snapshot | None = None
         self._since = math.inf
+        self._earlier: tuple[Gpu, ...] = ()
         self._missing: dict[str, Gpu] = {}
         self._held: dict[tuple[EventKind, str], float] = {}
 
@@ -71,12 +72,21 @@ class EventFinder:
         return events
 
     def _no_longer_listed(self, before: Snapshot | None, after: Snapshot) -> list[Event]:
-        """The GPUs that two samples in a row lack: the newest of a log may still be incomplete."""
-        if before is None or not after.gpus or before.gpus is after.gpus:
+        """The GPUs that are missing from two samples in a row, after they were in two.
+
+        The newest sample of a log may be incomplete, and a damaged row may name any GPU.
+        """
+        if before is None or not after.gpus:
+            return []
+        earlier, self._earlier = self._earlier, before.gpus
+        if len(after.gpus) >= len(before.gpus) and not self._missing:
             return []
         here = {gpu.uuid for gpu in after.gpus}
+        steady = {gpu.uuid for gpu in earlier}
         gone = [gpu for uuid, gpu in self._missing.items() if uuid not in here]
-        self._missing = {gpu.uuid: gpu for gpu in before.gpus if gpu.uuid not in here}
+        self._missing = {
+            gpu.uuid: gpu for gpu in before.gpus if gpu.uuid in steady and gpu.uuid not in here
+        }
         return [
             Event(
                 after.time,

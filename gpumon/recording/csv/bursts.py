@@ -29,6 +29,8 @@ _LONGEST_STEP = 0.5
 _SHORTEST_INTERVAL = 0.003
 """Seconds between samples at least: nvidia-smi is not faster."""
 _MOST_GPUS = 64
+_DAMAGED = 10
+"""One of so many samples may differ from the others: some of its rows are damaged."""
 _PAUSES = 0.05
 """Share of intervals that are longer if rows come in groups; a program seldom pauses so often."""
 _FEW = 0.2
@@ -142,15 +144,15 @@ def unkeyed_rule(times: Sequence[float], names: Sequence[str], precision: float)
 
 
 def _rows_of_each(times: Sequence[float], names: Sequence[str], gap: float) -> int | None:
-    """The number of rows of each sample, if it is always the same and more than one."""
+    """The number of rows of each sample, if nearly all have as many and more than one."""
     starts = [0, *_begins(times, gap)]
-    counts = {stop - first for first, stop in pairwise(starts)}
-    if len(counts) != 1:
+    samples = list(pairwise(starts))
+    if not samples:
         return None
-    [rows] = counts
-    orders = {tuple(names[first:stop]) for first, stop in pairwise(starts)}
-    last = len(times) - starts[-1]
-    return rows if 1 < rows <= _MOST_GPUS and len(orders) == 1 and last <= rows else None
+    orders = Counter(tuple(names[first:stop]) for first, stop in samples)
+    [(order, count)] = orders.most_common(1)
+    are_alike = len(samples) - count <= len(samples) // _DAMAGED
+    return len(order) if 1 < len(order) <= _MOST_GPUS and are_alike else None
 
 
 def _repeats_pauses(steps: Sequence[float], precision: float) -> bool:

@@ -432,6 +432,7 @@ class CsvFile:
         if header.other is not None:
             walls = spread(walls, following, header.other.times.precision)
             found = [(first, wall) for (first, _), wall in zip(found, walls, strict=True)]
+        is_quiet = is_quiet and walls[-1] - walls[0] < limit - onward
         if is_quiet and all(one < other for one, other in pairwise(walls)):
             times = [wall + (onward - walls[0]) for wall in walls]
         else:

@@ -150,9 +150,10 @@ class OtherLog(Struct):
         """
         header, at = self.header, self.header.time
         rows = self._first_rows(lines)
-        if all(len(row) == header.width + 1 and _is_split(row[at], row[at + 1]) for row in rows):
-            self.are_times_split = bool(rows)
-            rows = [_joined(row, at) for row in rows]
+        split = [row for row in rows if len(row) > header.width and _is_split(*row[at : at + 2])]
+        if 2 * len(split) > len(rows):
+            self.are_times_split = True
+            rows = [_joined(row, at) for row in split]
         widths = Counter(len(row) for row in rows if _has_digit(row[at : at + 1]))
         if widths and header.width not in widths:
             raise ValueError(_of_width(widths.most_common(1)[0][0], header.width))
@@ -182,7 +183,8 @@ class OtherLog(Struct):
             cells = self.header.split(line)
             is_said = is_message(line.decode("utf-8", "replace"))
             if line.strip() and not is_said and not self.header.is_same(cells):
-                rows.append(cells)
+                is_longer = any(cells[self.header.width :])
+                rows.append(cells if is_longer else cells[: self.header.width])
                 if len(rows) == _ROWS_LEARNT:
                     break
         return rows
@@ -412,6 +414,9 @@ class OtherLog(Struct):
                 missing.remove(gpu)
                 cells = self._lost_cells(self._gpus[gpu], model)
                 found[row.number] = row._replace(cells=cells, wall=model.wall)
+            elif not named:
+                # Nothing else mentions the line.
+                found[row.number] = row._replace(is_expected=False)
         return [found.get(row.number, row) for row in rows]
 
     def _named_gpu(self, message: bytes, missing: Iterable[str]) -> str | None:

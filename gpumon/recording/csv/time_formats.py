@@ -86,9 +86,10 @@ def time_format(texts: Sequence[str]) -> TimeFormat:
         return TimeFormat()
     for number, read in enumerate((read_moment, _general, *map(_epoch_in, _EPOCH_UNITS))):
         if _fits(read, texts):
-            return TimeFormat(read, _precision(texts), is_usual=not number)
+            return TimeFormat(read, _precision(texts, read), is_usual=not number)
     if _fits(lambda text: _slashed(text, day_first=True) or _slashed(text, day_first=False), texts):
-        return TimeFormat(_by_slashes(texts), _precision(texts), is_usual=False)
+        read = _by_slashes(texts)
+        return TimeFormat(read, _precision(texts, read), is_usual=False)
     raise TimeFormatError(_unreadable(texts))
 
 
@@ -96,10 +97,12 @@ def _fits(read: Callable[[str], float | None], texts: Sequence[str]) -> bool:
     return sum(read(text) is not None for text in texts) >= _MOSTLY * len(texts)
 
 
-def _precision(texts: Sequence[str]) -> float:
+def _precision(texts: Sequence[str], read: Callable[[str], float | None]) -> float:
     """Seconds to which the times are known: the last place that any of them has."""
     digits, has_seconds = 0, False
     for text in texts:
+        if read(text) is None:
+            continue
         clock = re.search(r"\d:\d\d(:\d\d)?(?:[.,](\d+))?", text)
         if clock is None:
             number = text.strip().partition(".")

@@ -181,7 +181,7 @@ def _tally(work: _Work) -> UsageTotals | None:
     for moment in merged_samples([log], read, work.hosts, owners=False):
         tally.add(moment)
     tally.close()
-    return None if any(not damage.is_none for damage in log.damage.values()) else tally
+    return None if any(log.damage.values()) else tally
 
 
 _Cut = tuple[float, dict[str | None, frozenset[str]]]

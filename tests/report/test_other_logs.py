@@ -397,8 +397,7 @@ def test_rows_of_a_sample_that_lacks_a_gpu_are_of_nobody(tmp_path: Path) -> None
     found = report(path)
     assert [line["utilization_mean_percent"] for line in found["lines"]] == [0, 10, 20, 30]
     assert any(
-        "30 rows of which nobody can tell the GPU, the first is line 2802" in note
-        for note in found["notes"]
+        "30 rows that may be of any GPU, the first is line 2802" in note for note in found["notes"]
     )
     assert replayed(path)[-1].gpus == ()
 

@@ -11,7 +11,7 @@ from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from gpumon.recording.csv.files import LogFiles
@@ -50,7 +50,7 @@ def find_damage(parts: Iterable[LogFiles], pause: Callable[[], bool]) -> dict[Pa
             except RecordingError:
                 # Showing the log tells it.
                 continue
-            if not damage.is_none:
+            if damage:
                 found[path] = damage
     return found
 
@@ -60,54 +60,50 @@ def _nothing(*_: object) -> None:
 
 
 def damage_notes(damages: Mapping[Path, Damage], most: int = _MOST_FILES) -> list[str]:
-    """The damaged lines of logs, in sentences for the user.
+    """What is wrong with the files of logs, in sentences for the user.
 
     Args:
         damages: The damage of each file, also of those without.
-        most: Number of files that get a sentence each.
+        most: Number of files that are named.
     """
-    found = [_sentences(path, damage) for path, damage in damages.items() if not damage.is_none]
-    sentences = [sentence for of_file in found[:most] for sentence in of_file]
+    found = [(path, damage) for path, damage in damages.items() if damage]
+    sentences = [printable(one) for each in found[:most] for one in _sentences(*each)]
     more = len(found) - most
     if more > 0:
-        sentences.append(f"{counted(more, 'more file')} of these logs have damaged lines.")
-    return [printable(sentence) for sentence in sentences]
+        sentences.append(f"{counted(more, 'more file')} of these logs are damaged too.")
+    return sentences
 
 
-def _sentences(path: Path, damage: Damage) -> list[str]:
-    found = []
+def _sentences(path: Path, damage: Damage) -> Iterator[str]:
     if damage.lines:
         lines = counted(damage.lines, "damaged line")
         first = "" if damage.lines == 1 else "the first is "
-        found.append(
-            f"{path} has {lines}, {first}line {damage.first}; unreadable values count as unknown."
-        )
+        yield f"{path} has {lines}, {first}line {damage.first}; unreadable values count as unknown."
     if damage.impossible:
         lines = counted(damage.impossible, "line")
         first = "" if damage.impossible == 1 else "the first is "
-        found.append(
+        yield (
             f"{path} has {lines} with values that no GPU can have, {first}line"
             f" {damage.first_impossible}; these values count as unknown."
         )
     if damage.unassigned:
         rows = counted(damage.unassigned, "row")
         first = "" if damage.unassigned == 1 else "the first is "
-        found.append(
-            f"{path} has {rows} of which nobody can tell the GPU, {first}line"
-            f" {damage.first_unassigned}, because others are missing there: add index to the query."
+        yield (
+            f"{path} has {rows} that may be of any GPU, {first}line {damage.first_unassigned}:"
+            " others are missing there, so add index to the query."
         )
     if damage.unread:
         columns = "the column" if len(damage.unread) == 1 else "the columns"
-        found.append(
-            f"{path}: gpumon does not know {columns} {', '.join(damage.unread)}; names as in"
-            " nvidia-smi --query-gpu are read."
+        yield (
+            f"{path}: gpumon does not know {columns} {', '.join(damage.unread)}; it reads the names"
+            " of nvidia-smi --query-gpu."
         )
     if damage.first_message is not None:
         number, text = damage.first_message
         messages = counted(damage.messages, "message")
         first = "" if damage.messages == 1 else "the first "
-        found.append(
+        yield (
             f"{path} has {messages} of nvidia-smi among its rows, {first}in line {number}:"
             f" {text[:_MESSAGE_CHARACTERS]}"
         )
-    return found

@@ -52,11 +52,10 @@ class Damage(Struct):
     first_unassigned: int | None = None
     unread: tuple[str, ...] = ()
 
-    @property
-    def is_none(self) -> bool:
-        """Whether there is nothing to mention."""
+    def __bool__(self) -> bool:
+        """Whether there is anything to report."""
         counts = (self.lines, self.impossible, self.messages, self.unassigned, self.unread)
-        return not any(counts)
+        return any(counts)
 
 
 def samples(

@@ -21,6 +21,7 @@ from gpumon.recording.csv.recording import open_log
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import RecordingError
 from gpumon.report.output import print_report
+from tests.log_headers import PROCESS_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -620,6 +621,15 @@ def test_other_units_in_headings_are_converted(tmp_path: Path) -> None:
     assert shown.power_draw == pytest.approx(300.12)
 
 
+def test_units_without_a_space_are_read(tmp_path: Path) -> None:
+    headings = "timestamp,index,utilization.gpu,memory.used,power.draw,temperature.gpu"
+    path = log_of(tmp_path, [f"{stamp(at)},0,97%,20480MiB,300.1W,60C" for at in range(9)], headings)
+    shown = only_gpu(path)
+    assert (shown.utilization_gpu, shown.power_draw, shown.temperature_gpu) == (97, 300.1, 60)
+    assert shown.memory_used == 20480 * 2**20
+    assert not any("damaged" in note for note in report(path)["notes"])
+
+
 def test_columns_that_nobody_knows_are_named(tmp_path: Path) -> None:
     headings = "timestamp,index,memory.used [furlong],load,encoder.stats.sessionCount"
     path = log_of(tmp_path, [f"{stamp(at)},0,20,48,0" for at in range(9)], headings)
@@ -714,6 +724,14 @@ KINDS: dict[str, tuple[str, str]] = {
     "xlsx": ("PK\x03\x04", "is a spreadsheet"),
     "a terminal": ("\x1b[H\x1b[2J\x1b[3J", "is a recording of a terminal"),
 }
+
+
+def test_the_processes_of_a_log_under_another_name_are_no_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "gpu.csv"
+    path.write_bytes(PROCESS_HEADER)
+    assert "has the processes of a log and not its GPUs" in refusal(path, capsys)
 
 
 @pytest.mark.parametrize(("content", "says"), KINDS.values(), ids=KINDS)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from gpumon.recording.csv.cells import read_moment
 from gpumon.recording.csv.columns import HOSTNAME, column_name
 from gpumon.recording.csv.nvidia_smi import is_message
-from gpumon.recording.csv.other_kinds import other_kind
-from gpumon.recording.csv.other_logs import KEYS, OtherLog
-from gpumon.recording.csv.other_names import Heading, heading_of
 from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from gpumon.recording.csv.other_logs import OtherLog
+    from gpumon.recording.csv.other_names import Heading
 
 LONGEST_LINE = 2**17
 """Bytes of the longest line that is read; those that gpumon writes are far below it."""
@@ -57,16 +57,21 @@ class Header:
         self.key: int | None = None
         self.is_ranked = False
         self.other: OtherLog | None = None
-        is_ours = processes or "gpumon_log" in self.texts
-        headings = _headings(self.texts, processes=processes, is_ours=is_ours)
-        self.names = [heading.name for heading in headings]
+        headings: list[Heading] = []
+        if processes or "gpumon_log" in self.texts:
+            self.names = [column_name(text, processes=processes) for text in self.texts]
+        else:
+            headings = _headings(self.texts)
+            self.names = [heading.name for heading in headings]
         self.places = {name: place for place, name in enumerate(self.names) if name is not None}
         self.several = HOSTNAME.name in self.places
         if self.several:
             self.places["host"] = self.places[HOSTNAME.name]
         self.time = self.places["timestamp"]
         self.elapsed = self.places.get("elapsed [s]")
-        if not is_ours:
+        if headings:
+            from gpumon.recording.csv.other_logs import KEYS, OtherLog
+
             self.set_key(next((name for name in KEYS if name in self.places), None))
             self.other = OtherLog(self, delimiter, headings)
 
@@ -106,11 +111,11 @@ class Header:
         return len(cells) == self.width and cells[self.time].strip() == self.texts[self.time]
 
 
-def _headings(texts: Sequence[str], *, processes: bool, is_ours: bool) -> list[Heading]:
-    """What each heading means; a meaning counts once."""
-    strict = [column_name(text, processes=processes) for text in texts]
-    if is_ours:
-        return [Heading(name) for name in strict]
+def _headings(texts: Sequence[str]) -> list[Heading]:
+    """What each heading of another program means; a meaning counts once."""
+    from gpumon.recording.csv.other_names import Heading, heading_of
+
+    strict = [column_name(text, processes=False) for text in texts]
     # A name of nvidia-smi is more certain than one that a script chose.
     found, taken = [], {name for name in strict if name is not None}
     for text, name in zip(texts, strict, strict=True):
@@ -128,18 +133,23 @@ def as_header(line: bytes, *, processes: bool) -> Header | None:
     if len(line) > _HEADING_CHARACTERS:
         return None
     line = line.removeprefix(_MARK)
-    for delimiter in (",",) if processes else _DELIMITERS:
+    if processes or b"gpumon_log" in line:
+        cells = cells_of(line)
+        names = {column_name(cell, processes=processes) for cell in cells} - {None}
+        if "timestamp" in names and len(names) > 1:
+            return Header(cells, processes=processes)
+    if processes:
+        return None
+    from gpumon.recording.csv.other_names import heading_of
+
+    for delimiter in _DELIMITERS:
         cells = cells_of(line, delimiter)
         if len(cells) < 2:
             continue
-        names = {_heading_name(cell, processes=processes) for cell in cells} - {None}
+        names = {heading_of(cell).name for cell in cells} - {None}
         if "timestamp" in names and len(names) > 1:
-            return Header(cells, processes=processes, delimiter=delimiter)
+            return Header(cells, processes=False, delimiter=delimiter)
     return None
-
-
-def _heading_name(cell: str, *, processes: bool) -> str | None:
-    return column_name(cell, processes=True) if processes else heading_of(cell).name
 
 
 def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Header]:
@@ -166,11 +176,19 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
         raise RecordingError(
             f"{name} is empty: expected headings such as {_expected(processes)} in line 1."
         )
-    kind = other_kind(block, header, processes=processes)
-    if kind is not None:
-        raise RecordingError(f"{name} {kind}.")
+    if header is None or header.other is not None:
+        from gpumon.recording.csv.other_kinds import other_kind
+
+        kind = other_kind(block, header, processes=processes)
+        if kind is not None:
+            raise RecordingError(f"{name} {kind}.")
     if header is None:
         raise RecordingError(_no_log(trouble[1], trouble[0], name, processes=processes))
+    if header.other is None and not processes and "pid" in header.texts:
+        raise RecordingError(
+            f"{name} has the processes of a log and not its GPUs: name the file of the GPUs, which"
+            " gpumon log writes beside it."
+        )
     if header.other is not None:
         try:
             header.other.learn(block[place:].split(b"\n")[1:-1])

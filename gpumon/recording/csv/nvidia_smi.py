@@ -8,6 +8,7 @@ have two names, and an unknown value is a word in brackets. A message may stand 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from gpumon.model.snapshot import Unknown
 
@@ -54,7 +55,7 @@ def clock_event_bit(heading: str) -> int | None:
     return None
 
 
-_NAMES = re.compile(
+_NAMES = (
     r"(accounting|addressing|c2c|clocks|compute|count|display|driver|dram|ecc|encoder|enforced"
     r"|fabric|fan|gom|gpu|gsp|hostname|index|inforom|kmd|memory|mig|module|name|pci|pcie|persistence"
     r"|platform|power|protected|pstate|remapped|reset|retired|serial|temperature|timestamp"
@@ -64,7 +65,7 @@ _NAMES = re.compile(
 
 def is_smi_name(heading: str) -> bool:
     """Whether a heading looks like one of nvidia-smi, which has many that gpumon does not need."""
-    return _NAMES.fullmatch(heading) is not None
+    return re.fullmatch(_NAMES, heading) is not None
 
 
 UNKNOWN_WORDS: dict[str, Unknown] = {
@@ -83,15 +84,17 @@ UNKNOWN_WORDS: dict[str, Unknown] = {
 _LOST_WORDS = ("gpu is lost", "gpu requires re")
 """How the words of a GPU that is gone begin: some drivers add what to do, or ask for a restart."""
 
-_MESSAGES = re.compile(
+# Compiled at the first use: logs of gpumon need none of them.
+_MESSAGES = (
     r"(?i)\s*(unable to determine the device handle|failed to initialize nvml|no devices were found"
     r"|nvidia-smi has failed|warning: |field \".*\" is not a valid field|gpu is lost"
     r"|.{0,200}nvidia-smi: (command )?not found|driver/library version mismatch)"
 )
-_HANDLE = re.compile(r"(?i)\s*unable to determine the device handle for gpu")
-_BUS_ID = re.compile(r"([0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])")
+_HANDLE = r"(?i)\s*unable to determine the device handle for gpu"
+_BUS_ID = r"([0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])"
 
 
+@lru_cache(2048)
 def unknown_word(cell: str) -> Unknown | None:
     """The reason for an unknown value from nvidia-smi's word; ``None`` for any other text."""
     word = cell.strip(" []").lower()
@@ -102,15 +105,16 @@ def unknown_word(cell: str) -> Unknown | None:
 
 def is_message(line: str) -> bool:
     """Whether a line is a message of nvidia-smi, or of a shell that has none."""
-    return _MESSAGES.match(line) is not None
+    # Most lines are rows, which begin with a digit.
+    return not line[:1].isdigit() and re.match(_MESSAGES, line) is not None
 
 
 def is_lost_gpu(line: str) -> bool:
     """Whether a line is the message that stands in place of the row of a GPU."""
-    return _HANDLE.match(line) is not None
+    return re.match(_HANDLE, line) is not None
 
 
 def bus_id_in(text: str) -> str:
     """Bus, device and function in a text, without the domain; empty if there is none."""
-    found = _BUS_ID.search(text)
+    found = re.search(_BUS_ID, text)
     return "" if found is None else found[1].lower()

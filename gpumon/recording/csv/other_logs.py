@@ -7,6 +7,7 @@ which GPU, what a value is where several columns have it, and which GPU is lost.
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -280,18 +281,26 @@ class OtherLog(Struct):
             return []
         mask = header.places.get(_CLOCK_EVENTS)
 
-        def reasons(cells: Sequence[str], word: tuple[str, ...]) -> int:
-            return sum({bit for place, bit in single if cells[place].strip().lower() in word})
+        @lru_cache
+        def bits(*words: str) -> tuple[str, str]:
+            """The reasons that are active, and those that are known."""
+            found = dict.fromkeys((_ACTIVE, _NOT_ACTIVE), 0)
+            for (_, bit), word in zip(single, words, strict=True):
+                for kind in found:
+                    found[kind] |= bit * (word.strip().lower() in kind)
+            known = found[_ACTIVE] | found[_NOT_ACTIVE]
+            return hex(found[_ACTIVE]) if known else "", hex(known)
+
+        def read(cells: Sequence[str]) -> tuple[str, str]:
+            if mask is not None and _is_known(cells[mask]):
+                return cells[mask], ""
+            return bits(*[cells[place] for place, _ in single])
 
         def active(cells: Sequence[str]) -> str:
-            if mask is not None and _is_known(cells[mask]):
-                return cells[mask]
-            return hex(reasons(cells, _ACTIVE)) if reasons(cells, _ACTIVE + _NOT_ACTIVE) else ""
+            return read(cells)[0]
 
         def known(cells: Sequence[str]) -> str:
-            if mask is not None and _is_known(cells[mask]):
-                return ""
-            return hex(reasons(cells, _ACTIVE + _NOT_ACTIVE))
+            return read(cells)[1]
 
         return [_Derived(_CLOCK_EVENTS, active), _Derived(CLOCK_EVENTS_KNOWN.name, known)]
 
@@ -335,15 +344,13 @@ class OtherLog(Struct):
         if is_said or self._is_lost_row(cells):
             return OtherRow(number, line, None, is_expected=True, is_message=is_said)
         is_whole = len(cells) >= header.width and not text.count('"') % 2 and "\0" not in text
-        if len(cells) > header.width and any(cells[header.width :]):
-            cells = []
-        elif len(cells) < header.width:
-            # The last one may be cut off.
-            cells = cells[:-1]
+        if len(cells) != header.width:
+            # Of too few cells the last one may be cut off; too many are two rows in one line.
+            cells = [] if any(cells[header.width :]) else cells[: min(header.width, len(cells) - 1)]
         wall = self.times.read(cells[header.time]) if len(cells) > header.time else None
         if wall is None:
             return OtherRow(number, line, None)
-        cells = [*cells[: header.width], *[""] * (header.width - len(cells))]
+        cells += [""] * (header.width - len(cells))
         for place, factor in self._scaled:
             cells[place] = _scaled(cells[place], factor)
         return OtherRow(number, line, self._derived(cells), wall, is_whole)

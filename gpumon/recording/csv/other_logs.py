@@ -28,7 +28,7 @@ from gpumon.recording.csv.nvidia_smi import (
     unknown_word,
 )
 from gpumon.recording.csv.sample_finder import Ranks
-from gpumon.recording.csv.time_formats import TimeFormat, time_format
+from gpumon.recording.csv.time_formats import TimeFormat, read_any, time_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -479,7 +479,7 @@ def _is_known(cell: str) -> bool:
 
 def _is_split(first: str, rest: str) -> bool:
     """Whether two cells are a time such as ``2026-05-01T10:00:00,123+00:00``, as from ``date``."""
-    return ":" in first and TimeFormat().read(f"{first}.{rest}") is not None and rest[:1].isdigit()
+    return ":" in first and rest[:1].isdigit() and read_any(f"{first}.{rest}") is not None
 
 
 def _joined(cells: Sequence[str], place: int) -> list[str]:

@@ -84,7 +84,7 @@ def time_format(texts: Sequence[str]) -> TimeFormat:
     """
     if not texts:
         return TimeFormat()
-    for number, read in enumerate((read_moment, _general, *map(_epoch_in, _EPOCH_UNITS))):
+    for number, read in enumerate((read_moment, read_any, *map(_epoch_in, _EPOCH_UNITS))):
         if _fits(read, texts):
             return TimeFormat(read, _precision(texts, read), is_usual=not number)
     if _fits(lambda text: _slashed(text, day_first=True) or _slashed(text, day_first=False), texts):
@@ -115,7 +115,8 @@ def _precision(texts: Sequence[str], read: Callable[[str], float | None]) -> flo
     return 10.0**-digits if has_seconds else 60.0
 
 
-def _general(text: str) -> float | None:
+def read_any(text: str) -> float | None:
+    """The time in a text of any form whose meaning is certain."""
     stripped = text.strip()
     for form in (_YEAR_FIRST, _DAY_FIRST, _COMPACT, *_NAMED):
         found = form.fullmatch(stripped)

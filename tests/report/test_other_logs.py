@@ -316,6 +316,33 @@ def test_two_programs_that_write_one_log_count_once(
     }
 
 
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("key", ["index", "pci.bus_id", "uuid"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_sample_begins_with_the_gpu_that_the_log_has_first(
+    tmp_path: Path, order: tuple[int, ...], key: str
+) -> None:
+    names = {"index": "{}", "pci.bus_id": "00000000:{}1:00.0", "uuid": "GPU-{}"}
+    lines = [
+        f"{stamp(at + number / 100)}, {names[key].format(gpu)}, {10 * gpu} %"
+        for at in range(60)
+        for number, gpu in enumerate(order)
+    ]
+    samples = replayed(log_of(tmp_path, lines, f"timestamp, {key}, utilization.gpu [%]"))
+    assert len(samples) == 60
+    expected = [10 * gpu for gpu in order]
+    assert all([gpu.utilization_gpu for gpu in shown.gpus] == expected for shown in samples)
+
+
+@pytest.mark.usefixtures("_chunks")
+def test_a_log_that_begins_in_the_middle_of_a_sample_goes_on_with_whole_ones(
+    tmp_path: Path,
+) -> None:
+    lines = [row(at + number / 100, number) for at in range(60) for number in range(3)][2:]
+    samples = replayed(log_of(tmp_path, lines))
+    assert [len(shown.gpus) for shown in samples] == [1, *[3] * 59]
+
+
 # GPUs without an index
 
 

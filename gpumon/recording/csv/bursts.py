@@ -62,7 +62,7 @@ def keyed_rule(times: Sequence[float], ranks: Sequence[bytes], precision: float)
         ranks: What increases from GPU to GPU within a sample.
         precision: Seconds to which the times are known.
     """
-    begins = [at for at in range(1, len(times)) if ranks[at] <= ranks[at - 1]]
+    begins = _ranked_begins(ranks)
     if _are_regular(times, ranks, begins, precision):
         return SampleRule()
     for gap in _limits(times, _APART, _APART):
@@ -70,6 +70,15 @@ def keyed_rule(times: Sequence[float], ranks: Sequence[bytes], precision: float)
         if _are_regular(times, ranks, begins, precision):
             return SampleRule(gap)
     return SampleRule()
+
+
+def time_before_samples(times: Sequence[float], ranks: Sequence[bytes]) -> float:
+    """Seconds between samples together, if they begin where the order of the GPUs does."""
+    return sum(times[at] - times[at - 1] for at in _ranked_begins(ranks))
+
+
+def _ranked_begins(ranks: Sequence[bytes]) -> list[int]:
+    return [at for at in range(1, len(ranks)) if ranks[at] <= ranks[at - 1]]
 
 
 def _are_regular(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.recording.csv.bursts import SampleRule, keyed_rule, unkeyed_rule
+from gpumon.recording.csv.bursts import SampleRule, keyed_rule, time_before_samples, unkeyed_rule
 from gpumon.recording.csv.columns import (
     CLOCK_EVENTS_KNOWN,
     readable_columns,
@@ -168,14 +169,25 @@ class OtherLog(Struct):
             self._learn_order(rows)
             return
         timed = [(row, wall) for row in whole if (wall := self.times.read(row[at])) is not None]
-        ranks, keys = Ranks(), [row[header.key] for row, _ in timed]
-        self.rule = keyed_rule(
-            [wall for _, wall in timed],
-            [ranks.of(key.encode(), header) for key in keys],
-            self.times.precision,
-        )
-        for key, (row, _) in zip(keys, timed, strict=True):
+        walls, keys = [wall for _, wall in timed], [row[header.key] for row, _ in timed]
+        ranks = self._ranks(keys)
+        if header.is_ranked:
+            # Scripts may list GPUs in an order of their own.
+            header.is_ranked = False
+            in_order_of_file = self._ranks(keys)
+            if time_before_samples(walls, ranks) < time_before_samples(walls, in_order_of_file):
+                ranks = in_order_of_file
+            else:
+                header.is_ranked = True
+        self.rule = keyed_rule(walls, ranks, self.times.precision)
+        # In the order of a sample, of which the log may begin in the middle.
+        ordered = sorted(zip(ranks, keys, timed, strict=True), key=itemgetter(0))
+        for _, key, (row, _) in ordered:
             self._gpus.setdefault(key.strip(), row)
+
+    def _ranks(self, keys: Sequence[str]) -> list[bytes]:
+        ranks = Ranks()
+        return [ranks.of(key.encode(), self.header) for key in keys]
 
     def _first_rows(self, lines: Iterable[bytes]) -> list[list[str]]:
         """The cells of the first lines that may be rows, also of those for a lost GPU."""

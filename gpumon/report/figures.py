@@ -174,6 +174,11 @@ def xids(sums: Sums) -> dict[str, int] | None:
     return {str(number): count for number, count in sorted(sums.faults.xids.items())}
 
 
+def _slowed(line: ReportRow, kind: str) -> float | None:
+    """Hours in which GPUs were slowed down for a kind of reason."""
+    return hours(getattr(line.sums.slowed, kind), line.sums.slowed.known_of(kind))
+
+
 def _rounded(value: float | None, digits: int | None = None) -> float | None:
     return None if value is None else round(value, digits)
 
@@ -240,11 +245,11 @@ FIGURES: tuple[Figure, ...] = (
     Figure("energy_known", BY, lambda line: share(line.sums.energy.counted + line.sums.energy.integrated, line.sums.seconds), "Share of the time for which it was known, 0 to 1.", adds_up=BY),
     Figure("energy_source", BY, lambda line: energy_source(line.sums), "`counter`: the GPU's energy counter; `power`: power draw integrated over time; `counter+power`: both.", adds_up=BY),
     Figure("energy_estimated", BY, lambda line: line.by in BY_PROCESSES, "true for subjects: a GPU's energy is split among its processes by SM share, or equally if any share is unknown or all are 0.", adds_up=BY),
-    Figure("heat_hours", BY, lambda line: hours(line.sums.slowed.heat, line.sums.slowed.known), "Hours times GPUs slowed down by heat (SW thermal, HW thermal).", "HEAT", adds_up=_GPUS),
-    Figure("power_brake_hours", BY, lambda line: hours(line.sums.slowed.brake, line.sums.slowed.known), "The same by HW power brake, which the machine's power supply requests.", "BRAKE", adds_up=_GPUS),
-    Figure("hw_slowdown_hours", BY, lambda line: hours(line.sums.slowed.hardware, line.sums.slowed.known), "The same by HW slowdown for neither of these reasons.", "HW-SLOW", adds_up=_GPUS),
-    Figure("power_cap_hours", BY, lambda line: hours(line.sums.slowed.capped, line.sums.slowed.known), "Hours times GPUs at their power limit (SW power cap), which is normal for a busy GPU.", "CAPPED", adds_up=_GPUS),
-    Figure("slowdown_known", BY, lambda line: share(line.sums.slowed.known, line.sums.seconds), "Share of the time for which these four were known, 0 to 1.", adds_up=_GPUS),
+    Figure("heat_hours", BY, lambda line: _slowed(line, "heat"), "Hours times GPUs slowed down by heat (SW thermal, HW thermal).", "HEAT", adds_up=_GPUS),
+    Figure("power_brake_hours", BY, lambda line: _slowed(line, "brake"), "The same by HW power brake, which the machine's power supply requests.", "BRAKE", adds_up=_GPUS),
+    Figure("hw_slowdown_hours", BY, lambda line: _slowed(line, "hardware"), "The same by HW slowdown for neither of these reasons.", "HW-SLOW", adds_up=_GPUS),
+    Figure("power_cap_hours", BY, lambda line: _slowed(line, "capped"), "Hours times GPUs at their power limit (SW power cap), which is normal for a busy GPU.", "CAPPED", adds_up=_GPUS),
+    Figure("slowdown_known", BY, lambda line: share(line.sums.slowed.known, line.sums.seconds), "Share of the time for which any of these four was known, 0 to 1.", adds_up=_GPUS),
     Figure("empty_hours", BY, lambda line: hours(line.sums.wasted.empty.seconds, line.sums.wasted.empty.known), "Hours times GPUs that were busy but empty: a utilisation of at least 90 %, and at most 20 % of the multiprocessors active. Unknown if the log has no `sm_active`.", "EMPTY", adds_up=_GPUS),
     Figure("empty_known", BY, lambda line: share(line.sums.wasted.empty.known, line.sums.seconds), "Share of the time for which that was known, 0 to 1.", adds_up=_GPUS),
     Figure("empty_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.empty.joules, line.sums.wasted.empty.known), "Energy used in these hours; for a subject its share.", adds_up=BY),
@@ -253,10 +258,10 @@ FIGURES: tuple[Figure, ...] = (
     Figure("left_out_hours", _GROUPS, lambda line: hours(line.sums.wasted.left_out.seconds, line.sums.wasted.left_out.known), "Hours times GPUs on which it ran no kernel while it did on most of its other GPUs; part of `idle_hours`. Unknown on a single GPU.", "LEFT-OUT"),
     Figure("left_out_kwh", _GROUPS, lambda line: spent(line.sums, line.sums.wasted.left_out.joules, line.sums.wasted.left_out.known), "Its share of the energy used in these hours.", adds_up=_GROUPS),
     Figure("idle_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.idle_joules, line.sums.idle_known), "Energy used in the hours of `idle_hours`; for a subject its share.", adds_up=BY),
-    Figure("slowed_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.slowed_joules, line.sums.slowed.known), "Energy used while slowed down by heat, power brake or HW slowdown; for a subject its share.", adds_up=BY),
+    Figure("slowed_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.slowed_joules, line.sums.slowed.known_harmful), "Energy used while slowed down by heat, power brake or HW slowdown; for a subject its share.", adds_up=BY),
     Figure("xids", BY, lambda line: xids(line.sums), "XID errors of the GPU, or of a subject's GPUs while it used them: number and count; in CSV `79:1 31:2`.", "ERRORS"),
     Figure("ecc_uncorrected", BY, lambda line: line.sums.faults.ecc, "New uncorrected memory errors, of the same GPUs as `xids`.", "ERRORS", adds_up=_GPUS),
-    Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.watched), "Hours times GPUs that were lost or required a reset.", "ERRORS", adds_up=_GPUS),
+    Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.answered), "Hours times GPUs that were lost or required a reset.", "ERRORS", adds_up=_GPUS),
 )
 # fmt: on
 

@@ -107,12 +107,17 @@ def _short(seconds: float) -> str:
 def _health(report: UsageReport) -> list[str]:
     faults, slowed = report.gpus.faults, report.gpus.slowed
     found = []
-    if not slowed.known:
+    harmful = [slowed.known_of(kind) for kind in ("heat", "brake", "hardware")]
+    if not any(harmful):
         found.append("The log does not say whether GPUs were slowed down.")
-    elif not (slowed.heat or slowed.brake or slowed.hardware):
+    elif all(harmful) and not (slowed.heat or slowed.brake or slowed.hardware):
         found.append("No GPU was slowed down by heat or power brake.")
-    if not faults.watched:
+    if not faults.answered:
         found.append("The log has no XIDs and no lost GPUs.")
+    elif not faults.watched:
+        found.append(
+            "The log has no XIDs." if faults.lost else "The log has no XIDs; no GPU was lost."
+        )
     elif not (faults.xids or faults.ecc or faults.lost):
         found.append("No GPU reported an error.")
     if report.by not in BY_PROCESSES:

@@ -187,8 +187,7 @@ def _tally(work: _Work) -> UsageTotals | None:
     except PastNeededError:
         return None
     tally.close()
-    is_damaged = any(one.lines or one.repeated or one.refusal for one in work.log.damage.values())
-    return None if is_damaged else tally
+    return None if any(damage.is_in_lines for damage in work.log.damage.values()) else tally
 
 
 _Cut = tuple[float, dict[str | None, frozenset[str]]]

@@ -73,6 +73,7 @@ class GpuSample(Struct, frozen=True, gc=False):
     power_limit_max: float | None
     energy: float | None
     clock_event_reasons: int | None
+    clock_events_known: int | None
     ecc_uncorrected_volatile: int | None
     ecc_uncorrected_aggregate: int | None
     xid: int | None

@@ -129,6 +129,7 @@ class Slowed(Struct):
         brake: Power brake: requested by the machine's power supply.
         hardware: A hardware slowdown without either reason.
         capped: The power limit, which is normal for a busy GPU.
+        not_logged: Of the known seconds those for which the log lacks a kind of reason.
     """
 
     known: float = 0.0
@@ -136,10 +137,21 @@ class Slowed(Struct):
     brake: float = 0.0
     hardware: float = 0.0
     capped: float = 0.0
+    not_logged: dict[str, float] = field(default_factory=dict)
 
-    def add(self, reasons: int, seconds: float) -> None:
-        """Add clock event reasons that held for that many seconds."""
+    def add(self, reasons: int, seconds: float, logged: int | None = None) -> None:
+        """Add clock event reasons that held for that many seconds.
+
+        Args:
+            reasons: The reasons.
+            seconds: The seconds.
+            logged: The bits of the reasons that the log has; all by default.
+        """
         self.known += seconds
+        if logged is not None:
+            for kind, bits in _KINDS.items():
+                if not logged & bits:
+                    self.not_logged[kind] = self.not_logged.get(kind, 0.0) + seconds
         if reasons & HARMFUL_CLOCK_EVENTS:
             # HW slowdown is also set together with the thermal bit and the power brake (nvml.h).
             if reasons & _THERMAL:
@@ -151,9 +163,20 @@ class Slowed(Struct):
         if reasons & _POWER_CAP:
             self.capped += seconds
 
+    def known_of(self, kind: str) -> float:
+        """Seconds for which it is known whether the GPU was slowed down for this kind of reason."""
+        return self.known - self.not_logged.get(kind, 0.0)
+
+    @property
+    def known_harmful(self) -> float:
+        """The same for any kind but the power limit."""
+        return max(map(self.known_of, ("heat", "brake", "hardware")))
+
     def join(self, other: Slowed) -> None:
         """Add all of another."""
         self.known += other.known
+        for kind, seconds in other.not_logged.items():
+            self.not_logged[kind] = self.not_logged.get(kind, 0.0) + seconds
         self.heat += other.heat
         self.brake += other.brake
         self.hardware += other.hardware
@@ -161,6 +184,8 @@ class Slowed(Struct):
 
 
 _POWER_CAP, _THERMAL, _POWER_BRAKE = 0x04, 0x20 | 0x40, 0x80
+_KINDS = {"heat": _THERMAL, "brake": _POWER_BRAKE, "hardware": 0x08, "capped": _POWER_CAP}
+"""The bits of which any tells of a kind of slowdown."""
 
 
 class WastedTime(Struct):
@@ -223,7 +248,8 @@ class Period(Struct):
         energy: Energy used by the GPU.
         slowed: Seconds of slowdown.
         wasted: What was spent on little work; idleness is of each subject.
-        watched: Seconds for which the GPU's status was known.
+        watched: Seconds for which the GPU's XIDs were known.
+        answered: Seconds for which its status was known.
         lost: Seconds for which it was lost or needed a reset.
     """
 
@@ -232,6 +258,7 @@ class Period(Struct):
     slowed: Slowed = field(default_factory=Slowed)
     wasted: Wasted = field(default_factory=Wasted)
     watched: float = 0.0
+    answered: float = 0.0
     lost: float = 0.0
 
 
@@ -241,13 +268,15 @@ class Faults(Struct):
     Attributes:
         xids: Number of each XID.
         ecc: New uncorrected memory errors; ``None`` if no counter was read.
-        watched: Seconds for which the GPU's status, and so its XIDs, were known.
+        watched: Seconds for which the GPU's XIDs were known.
+        answered: Seconds for which its status was known.
         lost: Seconds for which a GPU was lost or needed a reset.
     """
 
     xids: Counter[int] = field(default_factory=Counter)
     ecc: int | None = None
     watched: float = 0.0
+    answered: float = 0.0
     lost: float = 0.0
 
     def add_ecc(self, errors: int) -> None:
@@ -260,6 +289,7 @@ class Faults(Struct):
         if other.ecc is not None:
             self.add_ecc(other.ecc)
         self.watched += other.watched
+        self.answered += other.answered
         self.lost += other.lost
 
 
@@ -326,6 +356,7 @@ class Sums(Struct):
         self.slowed.join(period.slowed)
         self.wasted.join(period.wasted, share)
         self.faults.watched += period.watched
+        self.faults.answered += period.answered
         self.faults.lost += period.lost
 
     def join(self, other: Sums) -> None:

@@ -118,8 +118,12 @@ def _energy(unit: EnergyUnit) -> Callable[[ReportRow], str]:
     return show
 
 
-def _slowed(value: Callable[[Sums], float]) -> Callable[[ReportRow], str]:
-    return lambda line: _time(value(line.sums), line.sums.slowed.known, line.sums.seconds)
+def _slowed(kind: str) -> Callable[[ReportRow], str]:
+    def show(line: ReportRow) -> str:
+        slowed = line.sums.slowed
+        return _time(getattr(slowed, kind), slowed.known_of(kind), line.sums.seconds)
+
+    return show
 
 
 def _wasted(value: Callable[[Sums], WastedTime]) -> Callable[[ReportRow], str]:
@@ -219,10 +223,10 @@ _COLUMNS = (
     _Column("IDLE", BY, lambda one: _time(one.sums.idle, one.sums.idle_known, one.sums.seconds), drop=2, total=True),
     _Column("GPU-H", BY, lambda one: _time(one.sums.computing, one.sums.listed, one.sums.seconds), total=True),
     _ENERGY,
-    _Column("HEAT", BY, _slowed(lambda s: s.slowed.heat), drop=16, total=True, quiet=("0s", UNKNOWN)),
-    _Column("BRAKE", BY, _slowed(lambda s: s.slowed.brake), drop=26, total=True, quiet=("0s", UNKNOWN)),
-    _Column("HW-SLOW", BY, _slowed(lambda s: s.slowed.hardware), drop=27, total=True, quiet=("0s", UNKNOWN)),
-    _Column("CAPPED", BY, _slowed(lambda s: s.slowed.capped), drop=28, total=True, quiet=(UNKNOWN,)),
+    _Column("HEAT", BY, _slowed("heat"), drop=16, total=True, quiet=("0s", UNKNOWN)),
+    _Column("BRAKE", BY, _slowed("brake"), drop=26, total=True, quiet=("0s", UNKNOWN)),
+    _Column("HW-SLOW", BY, _slowed("hardware"), drop=27, total=True, quiet=("0s", UNKNOWN)),
+    _Column("CAPPED", BY, _slowed("capped"), drop=28, total=True, quiet=(UNKNOWN,)),
     _Column("EMPTY", BY, _wasted(lambda s: s.wasted.empty), drop=9, total=True, quiet=("0s", UNKNOWN)),
     _Column("STARVED", BY, _wasted(lambda s: s.wasted.starved), drop=11, total=True, quiet=("0s", UNKNOWN)),
     _Column("ERRORS", BY, _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),

@@ -243,7 +243,7 @@ class HostTotals:
         period.seconds += seconds
         period.energy.add(energy)
         if is_fresh and sample.clock_event_reasons is not None:
-            period.slowed.add(sample.clock_event_reasons, seconds)
+            period.slowed.add(sample.clock_event_reasons, seconds, sample.clock_events_known)
             if slows(sample.clock_event_reasons):
                 period.wasted.slowed_joules += energy.joules
         if is_fresh and sample.sm_active is not None and sample.utilization_gpu is not None:
@@ -254,7 +254,10 @@ class HostTotals:
         if is_fresh and sample.utilization_gpu is not None:
             self._count_waiting(gpu, sample.utilization_gpu, seconds, energy.joules)
         if sample.status is not None:
-            period.watched += seconds
+            period.answered += seconds
+            if sample.elapsed is not None:
+                # Only gpumon's own logs, which have this clock, have XIDs.
+                period.watched += seconds
             if sample.status in _LOST:
                 period.lost += seconds
         if gpu.list is not None and not gpu.list.processes:

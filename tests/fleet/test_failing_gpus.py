@@ -153,8 +153,10 @@ CASES = {
         {0: OK, 1: GpuStatus.RESET_REQUIRED, 2: OK},
     ),
     "is lost": Case([HEADING, row(0), dead(1, "GPU is lost"), row(2)], {0: OK, 1: LOST, 2: OK}),
+    "all fails": Case([HEADING, row(0), dead(1, "Unknown Error"), row(2)], {0: OK, 1: LOST, 2: OK}),
     "most fails": Case(
-        [HEADING, row(0), dead(1, "Unknown Error"), row(2)], {0: OK, 1: GpuStatus.FAILING, 2: OK}
+        [HEADING, row(0), dead(1, "Unknown Error").replace("[Unknown Error]", "0", 1), row(2)],
+        {0: OK, 1: GpuStatus.FAILING, 2: OK},
     ),
     "no permission": Case(
         [HEADING, row(0), f"{UNREADABLE} 0000:02:00.0: Insufficient Permissions", row(2)],

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-NOTES = ("damaged line", "twice in a sample", "left out")
+NOTES = ("damaged line", "values that no GPU can have", "twice in a sample", "left out")
 """What a report says of a damaged file."""
 OFTEN = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 UUID = "GPU-0"

@@ -202,10 +202,15 @@ POWER = "power.draw [W]"
     ("counter", "powers", "joules", "known", "said"),
     [
         # A single impossible value, above or below.
-        ([1000, 10**15, 1200], None, 100, 1, "for 1s"),
-        ([1000, 1100, 10**15, 1300, 1400], None, 300, 3, "for 1s"),
+        ([1000, 10**12, 1200], None, 100, 1, "for 1s"),
+        ([1000, 1100, 10**12, 1300, 1400], None, 300, 3, "for 1s"),
         ([1000, 1100, 3, 1300, 1400], None, 300, 3, "for 1s"),
-        ([1000, 1100, 10**15, 1300, 1400], 100, 400, 4, "for 1s"),
+        ([1000, 1100, 10**12, 1300, 1400], 100, 400, 4, "for 1s"),
+        # One that no GPU can have is unknown, and reported as such.
+        ([1000, 10**15, 1200], None, 100, 1, None),
+        ([1000, 1100, 10**15, 1300, 1400], None, 300, 3, None),
+        ([1000, 1100, 10**15, 10**15, 1400, 1500], 100, 500, 5, None),
+        ([1000, 1100, 10**15, 0, 100], None, 200, 2, None),
         # It goes on from where it jumped to, up or down: the driver was loaded, or it wrapped.
         ([1000, 1100, 10**9, 10**9 + 100], None, 200, 2, "for 1s"),
         ([1000, 1100, 0, 100, 200], None, 300, 3, "for 1s"),

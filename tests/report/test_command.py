@@ -320,7 +320,8 @@ def test_what_nvidia_smi_wrote_is_told_by_card(tmp_path: Path) -> None:
     for card in range(2):
         assert lines[card]["energy_kwh"] == pytest.approx(0.18)
         assert lines[card]["gpu_hours"] is None
-        assert lines[card]["xids"] is lines[card]["lost_hours"] is lines[card]["host"] is None
+        assert lines[card]["xids"] is lines[card]["host"] is None
+        assert lines[card]["lost_hours"] == 0
     assert lines[0]["idle_hours"] == lines[1]["busy_hours"] == 0.5
     assert any("No processes were logged" in sentence for sentence in told["notes"])
 
@@ -614,19 +615,24 @@ def test_damaged_lines_are_counted_and_the_first_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = damaged(tmp_path / "a.csv")
-    said = f"{log} has 4 damaged lines, the first is line 20; unreadable values count as unknown."
-    assert said in " ".join(table([log], width=200).split("\n  ")).replace("\n", " ")
-    assert report([log])["notes"][0] == said
+    said = f"{log} has 1 damaged line, line 20; unreadable values count as unknown."
+    impossible = (
+        f"{log} has 3 lines with values that no GPU can have, the first is line 30; these values"
+        " count as unknown."
+    )
+    for sentence in (said, impossible):
+        assert sentence in " ".join(table([log], width=200).split("\n  ")).replace("\n", " ")
+    assert report([log])["notes"][:2] == [said, impossible]
     assert capsys.readouterr().err == ""
     assert print_report([str(log)], form="csv", out=io.StringIO()) == 0
-    assert capsys.readouterr().err == f"gpumon: {said}\n"
+    assert capsys.readouterr().err == f"gpumon: {said}\ngpumon: {impossible}\n"
     with log.open("a") as file:
         file.write("\n")
     lists = log_files(log).processes
     lists.write_text(lists.read_text() + "garbage\n")
     number = lists.read_text().count("\n")
     lists_said = f"{lists} has 1 damaged line, line {number}; unreadable values count as unknown."
-    assert report([log])["notes"][:2] == [said, lists_said]
+    assert report([log])["notes"][:3] == [said, impossible, lists_said]
     log.write_text(log.read_text().splitlines()[0] + "\ngarbage\n")
     assert print_report([str(log)], out=io.StringIO()) == 1
     assert f"{NO_SAMPLES} {log} has 1 damaged line, line 2" in capsys.readouterr().err

@@ -19,6 +19,8 @@ DATE = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d")
 """Stands in every line that has a time, as gpumon and nvidia-smi write it."""
 DAMAGED = object()
 """Stands for a cell that cannot be read, where a reader asks for it."""
+IMPOSSIBLE = object()
+"""The same for a value that no hardware can have."""
 
 
 class Cells(dict[str, object]):
@@ -30,7 +32,8 @@ class Cells(dict[str, object]):
         read: Parses the value; may raise ``ValueError``, ``OverflowError`` or ``OSError``.
         reasons: Whether a cell that gives the reason for a missing value becomes that ``Unknown``
             instead of ``None``.
-        damaged: The value of a cell that cannot be read.
+        damaged: The value of a cell that cannot be read; one with a value that no hardware can have
+            is then ``IMPOSSIBLE``.
 
     Attributes:
         found_damage: How often a cell could not be read, if ``damaged`` was given.
@@ -56,15 +59,15 @@ class Cells(dict[str, object]):
                 value = self._read(text)
             except (ValueError, OverflowError, OSError) as error:
                 value = unknown_word(text)
-                if isinstance(error, ImpossibleValueError) and self._damaged is None:
-                    value = Unknown.IMPOSSIBLE
                 # nvidia-smi has more bracketed words than this table.
-                if value is None and not text.strip().startswith("[") and not text.isspace():
-                    value = self._damaged
-                    if value is not None:
-                        # Not kept, so that each of them is counted.
-                        self.found_damage += 1
-                        return value
+                is_word = value is not None or text.strip().startswith("[") or text.isspace()
+                is_impossible = isinstance(error, ImpossibleValueError)
+                if self._damaged is not None and not is_word:
+                    # Not kept, so that each of them is counted.
+                    self.found_damage += 1
+                    return IMPOSSIBLE if is_impossible else self._damaged
+                if is_impossible:
+                    value = Unknown.IMPOSSIBLE
             if value.__class__ is Unknown and not self._reasons:
                 value = None
         self[text] = value

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.recording.csv.cells import read_moment
-from gpumon.recording.csv.headings import cells_of
 from gpumon.recording.csv.parsers import LATEST
 
 if TYPE_CHECKING:
@@ -35,13 +33,13 @@ class Clocks(NamedTuple):
 
 def clocks_of(line: bytes, header: Header) -> Clocks:
     """The clock readings of a row; NaN if the row does not have them."""
-    wall = read_moment(header.stamp(line)[0].decode("utf-8", "replace"))
+    wall = header.moment(header.stamp(line)[0])
     return Clocks(math.nan, math.nan) if wall is None else clocks_at(wall, line, header)
 
 
 def clocks_at(wall: float, line: bytes, header: Header) -> Clocks:
     """The clock readings of a row whose wall-clock time is known."""
-    cells: Sequence[str] = () if header.elapsed is None else cells_of(line)
+    cells: Sequence[str] = () if header.elapsed is None else header.split(line)
     try:
         elapsed = float(cells[header.elapsed or 0])
     except (ValueError, IndexError):
@@ -65,6 +63,28 @@ def held_below(times: list[float], clocks: list[Clocks], limit: float) -> list[f
             break
         limit = times[place] = limit - APART
     return times
+
+
+def spread(walls: list[float], following: float, precision: float) -> list[float]:
+    """Times, those that are the same spread evenly until the next one, as far as they are precise.
+
+    A stamp in whole seconds that several samples share shows that they were more than one a second.
+    Nothing shows how far apart those of the last stamp are.
+
+    Args:
+        walls: The times.
+        following: The time after them; infinite if there is none.
+        precision: Seconds to which they are known.
+    """
+    found: list[float] = []
+    for wall, group in groupby(walls):
+        count = len(list(group))
+        at = len(found) + count
+        after = (walls[at] if at < len(walls) else following) - wall
+        step = min(after, precision) / count if 0 < after < math.inf else 0.0
+        step = step or min(APART, precision / count)
+        found += [wall + number * step for number in range(count)]
+    return found
 
 
 def onward_step(before: Clocks, after: Clocks) -> float:

@@ -379,6 +379,7 @@ PROCESS_COLUMNS: tuple[CsvColumn, ...] = (
     _column("gpumon_log", _N, "log.version", "Version of these columns.", value=lambda _: VERSION),
 )
 HOSTNAME = _column("hostname", _T, "hostname", "The machine, as `--hosts` names it. Only logs of several machines have this column; it is always the last one.")
+CLOCK_EVENTS_KNOWN = _column("clocks_event_reasons.known", Unit.BITS, "gpu.clock_events_known", "The bits of the reasons that are known, where they are not all.")
 # fmt: on
 
 _READABLE: dict[bool, dict[str, CsvColumn]] = {
@@ -387,6 +388,7 @@ _READABLE: dict[bool, dict[str, CsvColumn]] = {
         for column in (
             *GPU_COLUMNS,
             HOSTNAME,
+            CLOCK_EVENTS_KNOWN,
             *(_metric_column(GPU_METRIC[one]) for one in sorted(_NOT_LOGGED)),
         )
     },

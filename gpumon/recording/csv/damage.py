@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 8
 """Number of files whose damage is listed."""
+_MESSAGE_CHARACTERS = 120
 _SAMPLES = 100
 """Samples that are read between two pauses."""
 _GPU = ("uuid", "pci_bus_id", "index", "hostname")
@@ -96,3 +97,31 @@ def _sentences(path: Path, damage: Damage) -> Iterator[str]:
     if damage.repeated:
         rows = counted(damage.repeated, "row")
         yield f"{path} has {rows} twice in a sample, which count once."
+    if damage.impossible:
+        lines = counted(damage.impossible, "line")
+        first = "" if damage.impossible == 1 else "the first is "
+        yield (
+            f"{path} has {lines} with values that no GPU can have, {first}line"
+            f" {damage.first_impossible}; these values count as unknown."
+        )
+    if damage.unassigned:
+        rows = counted(damage.unassigned, "row")
+        first = "" if damage.unassigned == 1 else "the first is "
+        yield (
+            f"{path} has {rows} that may be of any GPU, {first}line {damage.first_unassigned}:"
+            " others are missing there, so add index to the query."
+        )
+    if damage.unread:
+        columns = "the column" if len(damage.unread) == 1 else "the columns"
+        yield (
+            f"{path}: gpumon does not know {columns} {', '.join(damage.unread)}; it reads the names"
+            " of nvidia-smi --query-gpu."
+        )
+    if damage.first_message is not None:
+        number, text = damage.first_message
+        messages = counted(damage.messages, "message")
+        first = "" if damage.messages == 1 else "the first "
+        yield (
+            f"{path} has {messages} of nvidia-smi among its rows, {first}in line {number}:"
+            f" {text[:_MESSAGE_CHARACTERS]}"
+        )

@@ -23,9 +23,13 @@ class FileLines:
 
     Args:
         file: The file; ``close`` closes it.
+
+    Attributes:
+        date: What stands in every line that has a time.
     """
 
     def __init__(self, file: BinaryIO) -> None:
+        self.date = DATE
         self._file = file
         self._searched_from = self._breakless = 0
 
@@ -102,7 +106,7 @@ class FileLines:
                 continue
             place += len(block)
             lines, end, held = (held + block).rpartition(b"\n")
-            if end and DATE.search(lines) is None:
+            if end and self.date.search(lines) is None:
                 empty = len(lines) - len(lines.lstrip())
                 more = lines.count(b"\n", 0, stop - at - 1)
                 before = lines.count(b"\n", 0, min(empty, stop - at - 1))

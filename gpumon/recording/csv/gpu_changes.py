@@ -94,7 +94,7 @@ class SequentialGpuReader(GpuReader):
         """The cells of the rows; none if any line needs a closer look."""
         header = self._header
         text = b"\n".join(lines)
-        if header.key is not None or b'"' in text or b"\0" in text or b"\r" in text:
+        if header.other is not None or b'"' in text or b"\0" in text or b"\r" in text:
             return []
         rows = [line.split(",") for line in text.decode("utf-8", "replace").split("\n")]
         stamp = rows[0][header.time] if len(rows[0]) == header.width else ""

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Unknown
-from gpumon.recording.csv.cells import Cells, read_moment
+from gpumon.recording.csv.cells import Cells
 from gpumon.recording.csv.columns import (
+    CLOCK_EVENTS_KNOWN,
     GPU_COLUMNS,
     LIMITS,
     readable_column,
@@ -17,7 +19,7 @@ from gpumon.recording.csv.columns import (
 from gpumon.recording.csv.headings import row_of, whole_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gpumon.recording.csv.headings import Header
 
@@ -87,6 +89,7 @@ class GpuReader:
         self._age = self._column("age [s]")
         self._listed = self._column("processes")
         self._mig = self._column("mig.devices")
+        self._events_known = self._column(CLOCK_EVENTS_KNOWN.name)
         self._host_columns = [self._column(column.name) for column in _HOST_COLUMNS]
         self._hosts: dict[tuple[object, ...], Host] = {}
         self._unknown: dict[tuple[object, ...], Mapping[str, Unknown]] = {}
@@ -101,22 +104,25 @@ class GpuReader:
             time: The time of the sample in the recording.
             wall: The wall-clock time of the sample, which the times in its cells refer to.
         """
-        header = self._header
-        stamp = header.stamp(lines[0])[0]
         found: list[ParsedGpu] = []
         host = None
-        for line in whole_lines(lines, header):
-            if header.key is None and header.stamp(line)[0] != stamp:
-                continue
-            cells = row_of(line, header)
-            # Rows that share the timestamp of the first have a readable one.
-            is_row = len(cells) > header.time and (
-                header.key is None or read_moment(cells[header.time]) is not None
-            )
-            if is_row:
-                found.append(self._gpu(cells, len(found), time, wall))
-                host = host or self._host(cells)
+        for cells in self._rows(lines):
+            found.append(self._gpu(cells, len(found), time, wall))
+            host = host or self._host(cells)
         return once_each(found), host or Host("")
+
+    def _rows(self, lines: Sequence[bytes]) -> Iterator[list[str]]:
+        """The cells of the rows of a sample."""
+        header = self._header
+        if header.other is not None:
+            yield from (row.cells for row in header.other.rows(lines) if row.cells is not None)
+            return
+        stamp = header.stamp(lines[0])[0]
+        for line in whole_lines(lines, header):
+            if header.stamp(line)[0] == stamp:
+                cells = row_of(line, header)
+                if len(cells) > header.time:
+                    yield cells
 
     def gpu(self, parsed: ParsedGpu, *, listed: bool) -> Gpu:
         """The GPU, with its processes marked as known or unknown."""
@@ -158,6 +164,12 @@ class GpuReader:
             if value is not None and most is not None and value > most:
                 values[field] = None
                 told = (*told, (field, Unknown.IMPOSSIBLE))
+        known = _value(self._events_known, cells)
+        if known is not None and not (
+            values["clock_event_reasons"] or known & HARMFUL_CLOCK_EVENTS
+        ):
+            # That no other reason is active does not show that the GPU is not slowed down.
+            values["clock_event_reasons"] = None
         missing = tuple(
             [
                 field
@@ -174,7 +186,7 @@ class GpuReader:
             values["xid_at"] += late
         since = _value(self._since, cells)
         age = _value(self._age, cells)
-        values["status"] = self._status_of(cells, told)
+        values["status"] = self._status_of(cells)
         values["status_since"] = None if since is None else since + late
         values["sampled_at"] = _sampled_at(time, age, is_ours=self._is_ours)
         mig = _value(self._mig, cells)
@@ -182,14 +194,8 @@ class GpuReader:
             values["mig"] = mig
         return ParsedGpu(values, (missing, told), _value(self._listed, cells))
 
-    def _status_of(self, cells: list[str], told: tuple[tuple[str, Unknown], ...]) -> GpuStatus:
-        status = _STATUSES.get(_value(self._status, cells) or "")
-        if status is not None:
-            return status
-        if any(reason is Unknown.GPU_LOST for _, reason in told):
-            lost = any("is lost" in cell for cell in cells)
-            return GpuStatus.LOST if lost else GpuStatus.RESET_REQUIRED
-        return GpuStatus.OK
+    def _status_of(self, cells: list[str]) -> GpuStatus:
+        return _STATUSES.get(_value(self._status, cells) or "", GpuStatus.OK)
 
     def _host(self, cells: list[str]) -> Host:
         found = tuple([_value(column, cells) for column in self._host_columns])

@@ -7,79 +7,149 @@ from typing import TYPE_CHECKING
 
 from gpumon.recording.csv.cells import read_moment
 from gpumon.recording.csv.columns import HOSTNAME, column_name
+from gpumon.recording.csv.nvidia_smi import is_message
 from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gpumon.recording.csv.other_logs import OtherLog
+    from gpumon.recording.csv.other_names import Heading
+
 LONGEST_LINE = 2**17
 """Bytes of the longest line that is read; those that gpumon writes are far below it."""
 
-_KEYS = ("index", "uuid", "pci.bus_id")
-_MARK = b"\xef\xbb\xbf"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_PAIRED = 16
 _FOUND_CHARACTERS = 60
+_MARK = b"\xef\xbb\xbf"
+_DELIMITERS = (",", ";", "\t")
+_HEADING_CHARACTERS = 2**14
+"""A longer line is no header."""
 
 
 class Header:
     """The columns of the rows below one header.
 
     Args:
-        cells: The cells of the header; one of them names the time.
+        texts: The cells of the header; one of them names the time.
         processes: Whether it is the header of the process file.
+        delimiter: What separates the cells.
 
     Attributes:
         names: The names in ``columns``; ``None`` for an unknown column.
+        texts: The headings as written.
         places: The position of each known column, by its name in ``columns``.
         width: Number of columns.
         time: Position of the timestamp.
         elapsed: Position of ``elapsed [s]``, or ``None``.
-        key: Position of the cell that identifies the GPU. ``None`` if the rows of a sample share
-            one timestamp, as gpumon's do; the timestamps of nvidia-smi's rows differ by
-            milliseconds.
+        key: Position of the cell that identifies the GPU in a log of another program. ``None`` if
+            there is none, and in gpumon's, where the rows of a sample share one timestamp.
         is_ranked: Whether the GPUs of a sample are in the order of their keys.
         several: Whether it is a log of several machines. The host of a row is then the one that
             the user named, not what the machine calls itself.
+        other: What is particular to a log of another program, such as nvidia-smi, whose rows have
+            times that differ by milliseconds; ``None`` for a file of gpumon.
     """
 
-    def __init__(self, cells: Sequence[str], *, processes: bool) -> None:
-        self.names = [column_name(cell, processes=processes) for cell in cells]
+    def __init__(self, texts: Sequence[str], *, processes: bool, delimiter: str = ",") -> None:
+        self.texts = [text.strip() for text in texts]
+        self.width = len(texts)
+        self.key: int | None = None
+        self.is_ranked = False
+        self.other: OtherLog | None = None
+        headings: list[Heading] = []
+        if processes or "gpumon_log" in self.texts:
+            self.names = [column_name(text, processes=processes) for text in self.texts]
+        else:
+            headings = _headings(self.texts)
+            self.names = [heading.name for heading in headings]
         self.places = {name: place for place, name in enumerate(self.names) if name is not None}
-        self.width = len(cells)
         self.several = HOSTNAME.name in self.places
         if self.several:
             self.places["host"] = self.places[HOSTNAME.name]
         self.time = self.places["timestamp"]
         self.elapsed = self.places.get("elapsed [s]")
-        self.key: int | None = None
-        self.is_ranked = False
-        if not processes and "gpumon_log" not in self.places:
-            key = next((key for key in _KEYS if key in self.places), None)
-            self.key = None if key is None else self.places[key]
-            self.is_ranked = key != "uuid"
+        if headings:
+            from gpumon.recording.csv.other_logs import KEYS, OtherLog
+
+            self.set_key(next((name for name in KEYS if name in self.places), None))
+            self.other = OtherLog(self, delimiter, headings)
+
+    def set_key(self, name: str | None) -> None:
+        """Set the column that identifies the GPU."""
+        self.key = None if name is None else self.places[name]
+        self.is_ranked = name in ("index", "pci.bus_id")
 
     def stamp(self, line: bytes) -> tuple[bytes, bytes]:
         """The cells with the timestamp and the key, of a row or of any other line."""
-        if self.key is None and self.time == 0 and not line.startswith(b'"'):
+        is_plain = self.other is None or self.other.is_plain
+        if is_plain and self.key is None and self.time == 0 and not line.startswith(b'"'):
             return line[: line.find(b",")], b""
         key = self.time if self.key is None else self.key
         last = max(self.time, key)
-        if b'"' in line:
-            cells = [cell.encode() for cell in cells_of(line)]
+        if b'"' in line or not is_plain:
+            cells = [cell.encode() for cell in self.split(line)]
         else:
             cells = line.split(b",", last + 1)
-        return (cells[self.time], cells[key]) if len(cells) > last else (b"", b"")
+        if len(cells) <= last:
+            return b"", b""
+        return cells[self.time], b"" if self.key is None else cells[key]
+
+    def moment(self, stamp: bytes) -> float | None:
+        """The time in a timestamp; ``None`` if it cannot be read."""
+        text = stamp.decode("utf-8", "replace")
+        return read_moment(text) if self.other is None else self.other.times.read(text)
+
+    def split(self, line: bytes) -> list[str]:
+        """The cells of a line; none if it is too long or cannot be parsed."""
+        if self.other is None:
+            return cells_of(line)
+        return self.other.split(cells_of(line, self.other.delimiter))
+
+    def is_same(self, cells: Sequence[str]) -> bool:
+        """Whether these are the cells of the header, written again."""
+        return len(cells) == self.width and cells[self.time].strip() == self.texts[self.time]
+
+
+def _headings(texts: Sequence[str]) -> list[Heading]:
+    """What each heading of another program means; a meaning counts once."""
+    from gpumon.recording.csv.other_names import Heading, heading_of
+
+    strict = [column_name(text, processes=False) for text in texts]
+    # A name of nvidia-smi is more certain than one that a script chose.
+    found, taken = [], {name for name in strict if name is not None}
+    for text, name in zip(texts, strict, strict=True):
+        heading = heading_of(text)
+        if name is None and heading.name in taken:
+            heading = Heading(None)
+        elif heading.name is not None:
+            taken.add(heading.name)
+        found.append(heading)
+    return found
 
 
 def as_header(line: bytes, *, processes: bool) -> Header | None:
     """The header in a line; ``None`` if the line is not a header with a time column."""
-    cells = cells_of(line.removeprefix(_MARK))
-    names = {column_name(cell, processes=processes) for cell in cells} - {None}
-    if "timestamp" not in names or len(names) < 2:
+    if len(line) > _HEADING_CHARACTERS:
         return None
-    return Header(cells, processes=processes)
+    line = line.removeprefix(_MARK)
+    if processes or b"gpumon_log" in line:
+        cells = cells_of(line)
+        names = {column_name(cell, processes=processes) for cell in cells} - {None}
+        if "timestamp" in names and len(names) > 1:
+            return Header(cells, processes=processes)
+    if processes:
+        return None
+    from gpumon.recording.csv.other_names import heading_of
+
+    for delimiter in _DELIMITERS:
+        cells = cells_of(line, delimiter)
+        if len(cells) < 2:
+            continue
+        names = {heading_of(cell).name for cell in cells} - {None}
+        if "timestamp" in names and len(names) > 1:
+            return Header(cells, processes=False, delimiter=delimiter)
+    return None
 
 
 def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Header]:
@@ -91,45 +161,40 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
         processes: Whether it should be the process file.
 
     Raises:
-        RecordingError: The file does not begin with a header.
+        RecordingError: The file does not begin with a header, or its rows cannot be read.
     """
-    place = 0
+    place, header, trouble = 0, None, None
     for number, line in enumerate(block.split(b"\n"), 1):
         if line.strip(_MARK + b" \r\0"):
-            if (foreign := _foreign(block, line, processes=processes)) is not None:
-                raise RecordingError(f"{name} {foreign}")
+            trouble = trouble or (number, line)
             header = as_header(line, processes=processes)
-            if header is None:
-                raise RecordingError(_no_log(line, number, name, processes=processes))
-            return place, header
+            # nvidia-smi writes its warnings before the header.
+            if header is not None or not is_message(line.decode("utf-8", "replace")):
+                break
         place += len(line) + 1
-    raise RecordingError(
-        f"{name} is empty: expected headings such as {_expected(processes)} in line 1."
-    )
-
-
-def _foreign(block: bytes, line: bytes, *, processes: bool) -> str | None:
-    """What is wrong with the file's format, and what to do; ``None`` if nothing is.
-
-    Args:
-        block: The file's beginning.
-        line: Its first line that is not empty.
-        processes: Whether it should be the process file.
-    """
-    # In UTF-16 every other byte of Latin letters is 0.
-    begin = block[:_PAIRED]
-    is_paired = len(begin) == _PAIRED and any(
-        not any(begin[at::2]) and all(begin[1 - at :: 2]) for at in (0, 1)
-    )
-    if block.startswith(_UTF_16) or is_paired:
-        return (
-            "is in UTF-16, as a redirection in Windows PowerShell writes it: convert it with"
-            " iconv -f UTF-16 -t UTF-8."
+    if trouble is None:
+        raise RecordingError(
+            f"{name} is empty: expected headings such as {_expected(processes)} in line 1."
         )
-    first, _, rest = line.partition(b"\r")
-    if rest.strip(b"\r") and as_header(first, processes=processes) is not None:
-        return "has lines that end in a carriage return alone: convert it with tr '\\r' '\\n'."
-    return None
+    if header is None or header.other is not None:
+        from gpumon.recording.csv.other_kinds import other_kind
+
+        kind = other_kind(block, header, processes=processes)
+        if kind is not None:
+            raise RecordingError(f"{name} {kind}.")
+    if header is None:
+        raise RecordingError(_no_log(trouble[1], trouble[0], name, processes=processes))
+    if header.other is None and not processes and "pid" in header.texts:
+        raise RecordingError(
+            f"{name} has the processes of a log and not its GPUs: name the file of the GPUs, which"
+            " gpumon log writes beside it."
+        )
+    if header.other is not None:
+        try:
+            header.other.learn(block[place:].split(b"\n")[1:-1])
+        except ValueError as error:
+            raise RecordingError(f"{name} {error}.") from None
+    return place, header
 
 
 def _expected(processes: bool) -> str:
@@ -147,23 +212,25 @@ def _no_log(line: bytes, number: int, name: str, *, processes: bool) -> str:
     found = printable(line[: 4 * _FOUND_CHARACTERS].decode("utf-8", "replace"))
     if len(found) > _FOUND_CHARACTERS:
         found = f"{found[:_FOUND_CHARACTERS]}…"
+    what = "is JSON and no log" if line.lstrip()[:1] in (b"{", b"[") else "is no log"
     return (
-        f"{name} is no log: expected headings such as {_expected(processes)} in line {number},"
+        f"{name} {what}: expected headings such as {_expected(processes)} in line {number},"
         f" found {found!r}."
     )
 
 
-def cells_of(line: bytes) -> list[str]:
+def cells_of(line: bytes, delimiter: str = ",") -> list[str]:
     """The cells of a line; none if it is too long or cannot be parsed."""
     if len(line) > LONGEST_LINE:
         return []
     text = line.decode("utf-8", "replace").replace("\0", "").rstrip("\r")
     if '"' not in text:
-        return text.split(",")
+        return text.split(delimiter)
     # A writer that puts a space after each comma, as nvidia-smi does, also puts it before a quote.
-    spaced = ', "' in text
+    spaced = f'{delimiter} "' in text
     try:
-        return next(csv.reader(text.splitlines(keepends=True), skipinitialspace=spaced), [])
+        lines = text.splitlines(keepends=True)
+        return next(csv.reader(lines, delimiter=delimiter, skipinitialspace=spaced), [])
     except csv.Error:
         return []
 
@@ -187,7 +254,7 @@ def whole_lines(lines: Sequence[bytes], header: Header) -> Iterator[bytes]:
     held: list[bytes] = []
     size = 0
     for line in lines:
-        if held and read_moment(header.stamp(line)[0].decode("utf-8", "replace")) is None:
+        if held and header.moment(header.stamp(line)[0]) is None:
             held.append(line)
             size += 1 + len(line)
             if line.count(b'"') % 2 or size >= LONGEST_LINE:

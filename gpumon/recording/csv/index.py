@@ -13,16 +13,26 @@ the file. A list of processes has the onward time of its sample, see ``timeline`
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.recording.csv.clocks import APART, STEADY, Clocks, clocks_at, held_below, onward_step
+from gpumon.recording.csv.clocks import (
+    APART,
+    STEADY,
+    Clocks,
+    clocks_at,
+    held_below,
+    onward_step,
+    spread,
+)
 from gpumon.recording.csv.file_lines import PIECE, FileLines
-from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, cells_of, first_header
-from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues
+from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, first_header
+from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues, leads
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
@@ -41,7 +51,7 @@ HEADINGS_SOUGHT = 2**26
 where the number of columns changes, as it does between versions of gpumon."""
 _MOST_SET_BACK = 100 * 365.25 * 86400
 """Seconds; what was before is told as so much earlier, and there are no times for any number."""
-_HEADING = b"timestamp"
+_DIGIT = re.compile(rb"\d")
 _CHUNKS_KEPT = 16
 _HEADINGS_KEPT = 1000
 
@@ -111,10 +121,18 @@ class CsvFile:
         self.processes = processes
         self._timeline = timeline
         self._finder = SampleFinder()
-        place, header = first_header(self._file.read(0, LONGEST_LINE), name, processes=processes)
-        self._header_places, self._headers = [place], [header]
+        self._read_header()
         self._forget()
         self.grow()
+
+    def _read_header(self) -> None:
+        """Read the first header, and what the first rows say of those of another program."""
+        block = self._file.read(0, LONGEST_LINE)
+        place, header = first_header(block, self._name, processes=self.processes)
+        self._header_places, self._headers = [place], [header]
+        self._heading = header.texts[header.time].encode()
+        if header.other is not None and not header.other.times.is_usual:
+            self._file.date = _DIGIT
 
     def _forget(self) -> None:
         del self._header_places[1:], self._headers[1:]
@@ -148,6 +166,9 @@ class CsvFile:
         end = self._file.end_of_lines(self._end, size)
         if end == self._end:
             return False
+        if not self._starts and self._headers[0].other is not None:
+            # There may have been no rows yet when it was read.
+            self._read_header()
         seen, self._end = self._end, end
         if end <= HEADINGS_SOUGHT:
             self._seek_headers(seen, end)
@@ -261,7 +282,7 @@ class CsvFile:
         found: list[int] = []
         for place in range(start, stop, CHUNK):
             block = self._file.read(place, min(stop, place + CHUNK + LONGEST_LINE))
-            at = block.find(_HEADING, 0, CHUNK)
+            at = block.find(self._heading, 0, CHUNK)
             while at >= 0:
                 begin = block.rfind(b"\n", 0, at) + 1
                 end = block.find(b"\n", at)
@@ -270,10 +291,11 @@ class CsvFile:
                     header = as_header(block[begin:end], processes=self.processes)
                     # A repeated header with the same columns changes nothing.
                     if header is not None and header.names != self._headers[-1].names:
+                        _learn(header, block[end + 1 :])
                         found.append(place + begin)
                         self._header_places.append(place + begin)
                         self._headers.append(header)
-                at = block.find(_HEADING, end, CHUNK) if end >= 0 else -1
+                at = block.find(self._heading, end, CHUNK) if end >= 0 else -1
         return found
 
     # Looking at every so many bytes
@@ -361,15 +383,18 @@ class CsvFile:
             lines = self._file.kept_lines(place, stop, self._end, keep)
             # No row of the host comes before the first one.
             fresh = fresh or not self._starts
+        left: int | None = None
         for at, line in lines:
             if at == place:
                 continue
             row = None if continues(before, line, header) else self._finder.row(line, header)
             if row is not None:
-                if fresh if before is None else begins(before, row, header):
-                    entry = _Entry(at, clocks_at(row.wall, line, header))
-                    return entry, len(cells_of(line))
-                before = row
+                if fresh if before is None else _begins_apart(before, row, header):
+                    entry = _Entry(at if left is None else left, clocks_at(row.wall, line, header))
+                    return entry, len(header.split(line))
+                before, left = row, None
+            elif left is None and leads(before, line, header, fresh=fresh):
+                left = at
         return None
 
     def _placed(self, clocks: Clocks, before: float) -> float:
@@ -396,7 +421,7 @@ class CsvFile:
         passed = after.clocks.elapsed - before.clocks.elapsed
         if abs(passed - wall) <= STEADY or (math.isnan(passed) and wall > 0):
             return onward + max(wall, APART)
-        chunk = self._make_chunk(before, onward, after.start)
+        chunk = self._make_chunk(before, onward, after.start, following=after.clocks.wall)
         run = chunk.runs[-1]
         last = clocks_at(run.wall, chunk.lines[run.first], chunk.header)
         return run.onward + onward_step(last, after.clocks)
@@ -413,6 +438,7 @@ class CsvFile:
             entry,
             onward,
             self._starts[following],
+            following=self._clocks[following].wall,
             limit=self._onward[following],
             is_quiet=abs(self._onward[following] - onward - by_wall) < APART,
         )
@@ -423,6 +449,7 @@ class CsvFile:
         onward: float,
         stop: int,
         *,
+        following: float = math.inf,
         limit: float = math.inf,
         is_quiet: bool = False,
     ) -> Chunk:
@@ -432,7 +459,8 @@ class CsvFile:
             entry: Where it starts.
             onward: The onward time of its first sample.
             stop: Where it ends in the file.
-            limit: The onward time of the sample after it.
+            following: The wall-clock time of the sample after it.
+            limit: The onward time of that sample.
             is_quiet: Whether the clock was not set between its first sample and the one after it.
         """
         header = self._headers[self._header_number(entry.start)]
@@ -449,6 +477,10 @@ class CsvFile:
         lines = lines or [b""]
         found = self._finder.samples(lines, header) or [(0, entry.clocks.wall)]
         walls = [wall for _, wall in found]
+        if header.other is not None:
+            walls = spread(walls, following, header.other.times.precision)
+            found = [(first, wall) for (first, _), wall in zip(found, walls, strict=True)]
+        is_quiet = is_quiet and walls[-1] - walls[0] < limit - onward
         if is_quiet and all(one < other for one, other in pairwise(walls)):
             times = [wall + (onward - walls[0]) for wall in walls]
         else:
@@ -480,3 +512,19 @@ class CsvFile:
         lines = [*known, *(line for _, line in more)]
         self._kept = start, stop, lines
         return lines
+
+
+def _begins_apart(before: Row, row: Row, header: Header) -> bool:
+    """Whether a row begins a sample with another time than the row before.
+
+    Those with the same time are spread together, so they stay in one chunk.
+    """
+    return begins(before, row, header) and (header.other is None or row.wall != before.wall)
+
+
+def _learn(header: Header, block: bytes) -> None:
+    """Find out what is particular to the rows below a further header."""
+    if header.other is not None:
+        # Rows that cannot be read are damaged; those below the first header can be.
+        with suppress(ValueError):
+            header.other.learn(block[:LONGEST_LINE].split(b"\n")[:-1])

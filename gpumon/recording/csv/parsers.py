@@ -119,10 +119,11 @@ def _real(unit: Unit) -> Callable[[str], float]:
         try:
             return float(text) * scale
         except ValueError:
-            digits, _, found = text.strip().partition(" ")
-            if found != after:
+            stripped = text.strip()
+            if not stripped.endswith(after):
                 raise
-            return float(digits) * scale
+            # Scripts write 97% for nvidia-smi's 97 %.
+            return float(stripped[: -len(after)]) * scale
 
     return parse
 

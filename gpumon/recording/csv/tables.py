@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from gpumon.recording.csv.cells import DAMAGED, Cells, read_moment
+from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE, Cells, read_moment
 from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.compression import open_file
 from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
 from gpumon.recording.csv.index import CsvFile
+from gpumon.recording.csv.nvidia_smi import is_message
 from gpumon.text.time_parsing import day_and_time
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ RowT = TypeVar("RowT")
 
 
 class Damage(Struct):
-    """What of a file could not be read, or is left out.
+    """What of a file could not be read, is left out, or is to be mentioned.
 
     Attributes:
         lines: Number of damaged lines.
@@ -37,6 +38,13 @@ class Damage(Struct):
         repeated: Number of rows that repeat another row of their sample.
         flaw: What is wrong with the whole file, such as a wrong checksum; ``None`` if nothing is.
         refusal: Why the file was not read at all, in a sentence; ``None`` if it was.
+        impossible: Number of whole lines with a value that no hardware can have.
+        first_impossible: 1-based number of the first one.
+        messages: Number of messages of nvidia-smi between the rows.
+        first_message: The first one, with its 1-based line number.
+        unassigned: Number of rows whose GPU is not known.
+        first_unassigned: 1-based line number of the first one.
+        unread: Headings of columns that have no meaning for gpumon although it lacks values.
     """
 
     lines: int = 0
@@ -44,10 +52,23 @@ class Damage(Struct):
     repeated: int = 0
     flaw: str | None = None
     refusal: str | None = None
+    impossible: int = 0
+    first_impossible: int | None = None
+    messages: int = 0
+    first_message: tuple[int, str] | None = None
+    unassigned: int = 0
+    first_unassigned: int | None = None
+    unread: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
-        return bool(self.lines or self.repeated or self.flaw or self.refusal)
+        return self.is_in_lines or self.flaw is not None
+
+    @property
+    def is_in_lines(self) -> bool:
+        """Whether there is more than a flaw: who reads a part of the file finds a part of it."""
+        counts = (self.lines, self.repeated, self.impossible, self.messages, self.unassigned)
+        return any((*counts, self.unread, self.refusal))
 
 
 def samples(
@@ -181,6 +202,8 @@ class _Seen:
     def begin(self, chunk: Chunk) -> None:
         """Move to a chunk."""
         self._chunk = chunk
+        if chunk.header.other is not None:
+            self._damage.unread = chunk.header.other.unread
         if not chunk.runs:
             for place, line in enumerate(chunk.lines):
                 self.skip(line, place)
@@ -189,9 +212,21 @@ class _Seen:
         """Note a line without a row: it is damage unless it is empty or a header."""
         if not line.strip():
             return
-        if b"timestamp" in line and as_header(line, processes=self._processes) is not None:
+        if self._chunk is not None and self._is_header(line, self._chunk.header):
+            return
+        text = line.decode("utf-8", "replace")
+        if not self._processes and is_message(text):
+            damage = self._damage
+            damage.messages += 1
+            if damage.first_message is None:
+                damage.first_message = self._line_number(place), text.strip()
             return
         self.add(line, place)
+
+    def _is_header(self, line: bytes, header: Header) -> bool:
+        if header.other is not None and header.is_same(header.split(line)):
+            return True
+        return b"timestamp" in line and as_header(line, processes=self._processes) is not None
 
     def add(self, line: bytes, place: int) -> None:
         """Note a damaged row, which may consist of several joined lines."""
@@ -200,8 +235,26 @@ class _Seen:
             return
         damage.lines += 1 + line.count(b"\n") + chunk.passed.get(place, 0)
         if damage.first is None:
-            passed = sum(count for at, count in chunk.passed.items() if at < place)
-            damage.first = self._sheet.line_number(chunk.start) + place + passed
+            damage.first = self._line_number(place)
+
+    def add_impossible(self, place: int) -> None:
+        """Note a row with a value that no hardware can have."""
+        self._damage.impossible += 1
+        if self._damage.first_impossible is None:
+            self._damage.first_impossible = self._line_number(place)
+
+    def add_unassigned(self, place: int) -> None:
+        """Note a row of which nobody can tell the GPU."""
+        self._damage.unassigned += 1
+        if self._damage.first_unassigned is None:
+            self._damage.first_unassigned = self._line_number(place)
+
+    def _line_number(self, place: int) -> int:
+        chunk = self._chunk
+        if chunk is None:
+            return 0
+        passed = sum(count for at, count in chunk.passed.items() if at < place)
+        return self._sheet.line_number(chunk.start) + place + passed
 
 
 class _Plan:
@@ -246,7 +299,7 @@ class _Plan:
         of the samples.
         """
         header, lines = self.header, chunk.lines
-        if header.key is not None or header.time != 0 or chunk.passed:
+        if header.other is not None or header.time != 0 or chunk.passed:
             return None
         cells = _plain_cells(lines, header.width)
         if cells is None:
@@ -263,7 +316,11 @@ class _Plan:
         table: list[Sequence[object]] = [line_times]
         each = chunk.runs[0].stop - chunk.runs[0].first
         for column, (place, values) in zip(self._wanted, self._cells, strict=True):
-            table.append(_column_values(column, cells[place::step], values, each))
+            table.append(
+                [None] * len(lines)
+                if values is _NOTHING
+                else _column_values(column, cells[place::step], values, each)
+            )
         if damaged != sum(values.found_damage for _, values in self._cells):
             return None
         for part, whole in self._limits:
@@ -276,12 +333,24 @@ class _Plan:
 
     def rows(self, chunk: Chunk, run: SampleSpan, time: float) -> Iterator[tuple[object, ...]]:
         """The rows of a sample."""
-        header = self.header
         lines = chunk.lines[run.first : run.stop]
+        if self.header.other is not None:
+            for row in self.header.other.rows(lines):
+                if row.is_message or not (row.cells or row.is_expected or row.is_unassigned):
+                    self._seen.skip(row.line, run.first + row.number)
+                if row.cells is not None:
+                    # Each of nvidia-smi's rows of one sample has its own time.
+                    at = time + max(0.0, row.wall - run.wall)
+                    place = row.line, run.first + row.number
+                    yield self._row(row.cells, at, place, is_whole=row.is_whole)
+                elif row.is_unassigned:
+                    self._seen.add_unassigned(run.first + row.number)
+            return
+        header = self.header
         # The first line of a sample is a row; a line with another time is not.
         stamp = header.stamp(lines[0])[0]
         begin = stamp + b","
-        together = header.key is None and header.time == 0
+        together = header.time == 0
         quoted = b'"' in b"".join(lines)
         following = run.first
         for line in whole_lines(lines, header) if quoted else lines:
@@ -300,30 +369,34 @@ class _Plan:
                 )
             at = time
             if not together or len(cells) <= header.time:
-                # Each of nvidia-smi's rows of one sample has its own time.
                 wall = read_moment(cells[header.time]) if len(cells) > header.time else None
                 if wall is None:
                     self._seen.skip(line, at_line)
                     continue
                 at += max(0.0, wall - run.wall)
-            row: tuple[object, ...]
-            try:
-                row = (at, *[values[cells[place]] for place, values in self._cells])
-            except IndexError:
-                found = len(cells)
-                row = (
-                    at,
-                    *(v[cells[place]] if place < found else None for place, v in self._cells),
-                )
-            known = self._without_damage(row)
-            if known is not row or not is_whole:
-                self._seen.add(line, at_line)
-            yield known
+            yield self._row(cells, at, (line, at_line), is_whole=is_whole)
+
+    def _row(
+        self, cells: Sequence[str], at: float, line: tuple[bytes, int], *, is_whole: bool
+    ) -> tuple[object, ...]:
+        """A row at a time, from its cells; a damaged one is noted by its line and its place."""
+        row: tuple[object, ...]
+        try:
+            row = (at, *[values[cells[place]] for place, values in self._cells])
+        except IndexError:
+            found = len(cells)
+            row = (at, *(v[cells[place]] if place < found else None for place, v in self._cells))
+        known = self._without_damage(row)
+        if DAMAGED in row or not is_whole:
+            self._seen.add(*line)
+        elif known is not row:
+            self._seen.add_impossible(line[1])
+        return known
 
     def _without_damage(self, row: tuple[object, ...]) -> tuple[object, ...]:
         """The row without the values that cannot be read or are impossible."""
-        if DAMAGED in row:
-            row = tuple([None if value is DAMAGED else value for value in row])
+        if DAMAGED in row or IMPOSSIBLE in row:
+            row = tuple([None if value in (DAMAGED, IMPOSSIBLE) else value for value in row])
         for part, whole in self._limits:
             if _is_above(row[part], row[whole]):
                 row = (*row[:part], None, *row[part + 1 :])

@@ -44,6 +44,8 @@ class EventFinder:
         self._full_share = full_share
         self._before: Snapshot | None = None
         self._since = math.inf
+        self._earlier: tuple[Gpu, ...] = ()
+        self._missing: dict[str, Gpu] = {}
         self._held: dict[tuple[EventKind, str], float] = {}
 
     def see(self, snapshot: Snapshot) -> list[Event]:
@@ -58,6 +60,7 @@ class EventFinder:
         )
         if events:
             events = [event for event in events if not self._is_repeated(event)]
+        events += self._no_longer_listed(before, snapshot)
         for gpu in snapshot.gpus:
             if gpu.clock_event_reasons and _slowed(gpu):
                 self._held[EventKind.THROTTLED, gpu.uuid] = snapshot.time
@@ -67,6 +70,33 @@ class EventFinder:
             now = snapshot.time
             self._held = {key: at for key, at in self._held.items() if 0 <= now - at < HYSTERESIS}
         return events
+
+    def _no_longer_listed(self, before: Snapshot | None, after: Snapshot) -> list[Event]:
+        """The GPUs that are missing from two samples in a row, after they were in two.
+
+        The newest sample of a log may be incomplete, and a damaged row may name any GPU.
+        """
+        if before is None or not after.gpus:
+            return []
+        earlier, self._earlier = self._earlier, before.gpus
+        if len(after.gpus) >= len(before.gpus) and not self._missing:
+            return []
+        here = {gpu.uuid for gpu in after.gpus}
+        steady = {gpu.uuid for gpu in earlier}
+        gone = [gpu for uuid, gpu in self._missing.items() if uuid not in here]
+        self._missing = {
+            gpu.uuid: gpu for gpu in before.gpus if gpu.uuid in steady and gpu.uuid not in here
+        }
+        return [
+            Event(
+                after.time,
+                EventKind.ERROR,
+                gpu.uuid,
+                f"GPU {gpu.index} is no longer listed",
+                (gpu.uuid,),
+            )
+            for gpu in gone
+        ]
 
     def _is_repeated(self, event: Event) -> bool:
         if event.kind not in (EventKind.THROTTLED, EventKind.FULL):

@@ -308,7 +308,7 @@ def test_a_value_that_no_card_can_have_is_unknown_to_every_reader(
         wanted = (column, "memory.total [MiB]")
         [row] = rows(path, wanted, processes=False, damage=damage)
         assert row[1] is None, text
-        assert damage == Damage(1, first=2)
+        assert damage == Damage(impossible=1, first_impossible=2)
         with opened(path) as tape:
             read = tape.at(NOON)
             assert read is not None

@@ -1,0 +1,513 @@
+"""The rows of logs that nvidia-smi and other programs wrote, with the columns of gpumon's.
+
+Every reader gets the rows of a sample from here, so that all of them see the same: which row is of
+which GPU, what a value is where several columns have it, and which GPU is lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.recording.csv.bursts import SampleRule, keyed_rule, time_before_samples, unkeyed_rule
+from gpumon.recording.csv.columns import (
+    CLOCK_EVENTS_KNOWN,
+    readable_columns,
+)
+from gpumon.recording.csv.nvidia_smi import (
+    POWER,
+    bus_id_in,
+    clock_event_bit,
+    is_lost_gpu,
+    is_message,
+    is_smi_name,
+    unknown_word,
+)
+from gpumon.recording.csv.sample_finder import Ranks
+from gpumon.recording.csv.time_formats import TimeFormat, read_any, time_format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from gpumon.recording.csv.headings import Header
+    from gpumon.recording.csv.other_names import Heading
+
+KEYS = ("index", "uuid", "pci.bus_id", "serial")
+"""Columns that identify the GPU, the first that there is."""
+_KINDS = ("name", "memory.total [MiB]")
+"""Columns that differ between kinds of GPUs."""
+_IDENTITY = frozenset(("index", "uuid", "name", "pci.bus_id", "serial"))
+_MEASURED = tuple(
+    column.name
+    for column in readable_columns(processes=False)
+    if column.metric is not None
+    and column.name.startswith(("utilization.", "temperature.", "power.draw", "clocks.current."))
+)
+"""Columns that have a value on every GPU that answers, unless it does not support them."""
+_IMPORTANT = ("utilization.gpu [%]", "memory.used [MiB]", "power.draw [W]")
+_MOST_NAMED = 8
+_ROWS_LEARNT = 2000
+_STATUS, _CLOCK_EVENTS = "status", "clocks_event_reasons.active"
+_LOST_CELL = "[GPU is lost]"
+
+
+class OtherRow(NamedTuple):
+    """A line of a sample.
+
+    Attributes:
+        number: Its number in the sample.
+        line: The line.
+        cells: Its cells, and those that follow from them; ``None`` if it is no row.
+        wall: Its time.
+        is_whole: Whether all of it could be read.
+        is_expected: Whether it is no row but belongs to such logs.
+        is_message: Whether it is a message of nvidia-smi.
+        is_unassigned: Whether it is a row of which nobody can tell the GPU.
+    """
+
+    number: int
+    line: bytes
+    cells: list[str] | None
+    wall: float = 0.0
+    is_whole: bool = True
+    is_expected: bool = False
+    is_message: bool = False
+    is_unassigned: bool = False
+
+
+class _Derived(NamedTuple):
+    """A column that follows from others."""
+
+    name: str
+    cell: Callable[[Sequence[str]], str]
+
+
+class OtherLog(Struct):
+    """What is particular to the rows below a header that is not of gpumon.
+
+    Attributes:
+        delimiter: What separates cells.
+        times: The form of the times.
+        rule: Where samples begin.
+        are_times_split: Whether the time has a comma, which makes two cells of it.
+    """
+
+    header: Header
+    delimiter: str
+    headings: Sequence[Heading]
+    times: TimeFormat = TimeFormat()
+    rule: SampleRule = SampleRule()
+    are_times_split: bool = False
+    derived: Sequence[_Derived] = ()
+    _gpus: dict[str, list[str]] = {}
+    _scaled: Sequence[tuple[int, float]] = ()
+    _measured: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        places = self.header.places
+        self._measured = [places[name] for name in _MEASURED if name in places]
+        self._scaled = [
+            (place, heading.factor)
+            for place, heading in enumerate(self.headings)
+            if heading.factor != 1
+        ]
+        self._derive([*self._derive_status(), *self._derive_power(), *self._derive_events()])
+
+    def _derive(self, columns: Sequence[_Derived]) -> None:
+        """Add columns after those of the file."""
+        self.derived = [*self.derived, *columns]
+        for place, column in enumerate(self.derived, self.header.width):
+            self.header.places[column.name] = place
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its lines are split like those of a log of gpumon."""
+        return self.delimiter == "," and not self.are_times_split
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The columns that have no meaning for gpumon, if important values are missing."""
+        if all(name in self.header.places for name in _IMPORTANT):
+            return ()
+        texts = zip(self.header.texts, self.header.names, strict=True)
+        unread = [text for text, name in texts if name is None and text and not is_smi_name(text)]
+        return tuple(unread[:_MOST_NAMED])
+
+    # Learning from the first rows
+
+    def learn(self, lines: Iterable[bytes]) -> None:
+        """Find out from the first rows what the header does not say.
+
+        Args:
+            lines: The first lines below the header.
+
+        Raises:
+            ValueError: The rows cannot be read; the message continues a sentence that begins with
+                the name of the file.
+        """
+        header, at = self.header, self.header.time
+        rows = self._first_rows(lines)
+        split = [row for row in rows if len(row) > header.width and _is_split(*row[at : at + 2])]
+        if 2 * len(split) > len(rows):
+            self.are_times_split = True
+            rows = [_joined(row, at) for row in split]
+        widths = Counter(len(row) for row in rows if _has_digit(row[at : at + 1]))
+        if widths and header.width not in widths:
+            raise ValueError(_of_width(widths.most_common(1)[0][0], header.width))
+        rows = [row for row in rows if len(row) == header.width]
+        if not rows:
+            return
+        self._find_key(rows)
+        whole = [row for row in rows if not self._is_lost_row(row)]
+        self.times = time_format([row[at] for row in whole])
+        if header.key is None:
+            self._learn_order(rows)
+            return
+        timed = [(row, wall) for row in whole if (wall := self.times.read(row[at])) is not None]
+        walls, keys = [wall for _, wall in timed], [row[header.key] for row, _ in timed]
+        ranks = self._ranks(keys)
+        if header.is_ranked:
+            # Scripts may list GPUs in an order of their own.
+            header.is_ranked = False
+            in_order_of_file = self._ranks(keys)
+            if time_before_samples(walls, ranks) < time_before_samples(walls, in_order_of_file):
+                ranks = in_order_of_file
+            else:
+                header.is_ranked = True
+        self.rule = keyed_rule(walls, ranks, self.times.precision)
+        # In the order of a sample, of which the log may begin in the middle.
+        ordered = sorted(zip(ranks, keys, timed, strict=True), key=itemgetter(0))
+        for _, key, (row, _) in ordered:
+            self._gpus.setdefault(key.strip(), row)
+
+    def _ranks(self, keys: Sequence[str]) -> list[bytes]:
+        ranks = Ranks()
+        return [ranks.of(key.encode(), self.header) for key in keys]
+
+    def _first_rows(self, lines: Iterable[bytes]) -> list[list[str]]:
+        """The cells of the first lines that may be rows, also of those for a lost GPU."""
+        rows: list[list[str]] = []
+        for line in lines:
+            cells = self.header.split(line)
+            is_said = is_message(line.decode("utf-8", "replace"))
+            if line.strip() and not is_said and not self.header.is_same(cells):
+                is_longer = any(cells[self.header.width :])
+                rows.append(cells if is_longer else cells[: self.header.width])
+                if len(rows) == _ROWS_LEARNT:
+                    break
+        return rows
+
+    def _learn_order(self, rows: Sequence[list[str]]) -> None:
+        """Find out what tells apart GPUs that have no index or the like: names, or their order.
+
+        Raises:
+            AmbiguousRowsError: They are, or may be, of several GPUs that nothing tells apart.
+        """
+        header = self.header
+        named = [header.places[name] for name in _KINDS if name in header.places]
+        walls: list[float] = []
+        names: list[str] = []
+        for row in rows:
+            is_lost = self._is_lost_row(row)
+            wall = walls[-1] if is_lost and walls else self.times.read(row[header.time])
+            if wall is not None:
+                walls.append(wall)
+                names.append(names[-1] if is_lost and names else " ".join(row[at] for at in named))
+        order = list(dict.fromkeys(names))
+        if len(order) > 1 and "name" in header.places and _is_cycle(names, len(order)):
+            header.set_key("name")
+            places = {
+                row[header.key or 0].strip(): str(at) for at, row in enumerate(rows[: len(order)])
+            }
+            if len(places) == len(order):
+                self._gpus = {row[header.key or 0].strip(): row for row in rows[: len(order)]}
+                self._derive(
+                    [
+                        _Derived(
+                            "index", lambda cells: places.get(cells[header.key or 0].strip(), "")
+                        )
+                    ]
+                )
+                return
+            header.set_key(None)
+        self.rule = unkeyed_rule(walls, names, self.times.precision)
+        self._derive([_Derived("index", lambda _: "0")])
+
+    def _find_key(self, rows: Sequence[Sequence[str]]) -> None:
+        """Find the column that identifies the GPU, and has a value for most rows."""
+        places = self.header.places
+        for name in KEYS:
+            if name in places:
+                unknown = sum(unknown_word(row[places[name]]) is not None for row in rows)
+                if 2 * unknown < len(rows):
+                    self.header.set_key(name)
+                    return
+        self.header.set_key(None)
+
+    # Cells that follow from others
+
+    def _derive_status(self) -> list[_Derived]:
+        if _STATUS in self.header.places or not self._measured:
+            return []
+        return [_Derived(_STATUS, self._status)]
+
+    def _status(self, cells: Sequence[str]) -> str:
+        return str(self._gpu_status(cells).value)
+
+    def _gpu_status(self, cells: Sequence[str]) -> GpuStatus:
+        words = [unknown_word(cell) for cell in cells]
+        if Unknown.GPU_LOST in words:
+            is_lost = any("is lost" in cell.lower() for cell in cells)
+            return GpuStatus.LOST if is_lost else GpuStatus.RESET_REQUIRED
+        measured = [words[place] for place in self._measured]
+        # A single sensor may fail, as that of the power does on some laptops.
+        if measured.count(Unknown.NO_ANSWER) > 1 and None not in measured:
+            return GpuStatus.LOST
+        return GpuStatus.OK
+
+    def _derive_power(self) -> list[_Derived]:
+        """The power: where several columns have it, the best that is known."""
+        found = [self.header.places[name] for name in POWER if name in self.header.places]
+        if not found or (len(found) == 1 and POWER[0] in self.header.places):
+            return []
+
+        def power(cells: Sequence[str]) -> str:
+            return next((cells[at] for at in found if _is_known(cells[at])), cells[found[0]])
+
+        return [_Derived(POWER[0], power)]
+
+    def _derive_events(self) -> list[_Derived]:
+        """The clock event reasons of columns that have a single reason each."""
+        header = self.header
+        single = [
+            (place, bit)
+            for place, text in enumerate(header.texts)
+            if (bit := clock_event_bit(text)) is not None
+        ]
+        if not single:
+            return []
+        mask = header.places.get(_CLOCK_EVENTS)
+
+        @lru_cache
+        def bits(*words: str) -> tuple[str, str]:
+            """The reasons that are active, and those that are known."""
+            found = dict.fromkeys((_ACTIVE, _NOT_ACTIVE), 0)
+            for (_, bit), word in zip(single, words, strict=True):
+                for kind in found:
+                    found[kind] |= bit * (word.strip().lower() in kind)
+            known = found[_ACTIVE] | found[_NOT_ACTIVE]
+            return hex(found[_ACTIVE]) if known else "", hex(known)
+
+        def read(cells: Sequence[str]) -> tuple[str, str]:
+            if mask is not None and _is_known(cells[mask]):
+                return cells[mask], ""
+            return bits(*[cells[place] for place, _ in single])
+
+        def active(cells: Sequence[str]) -> str:
+            return read(cells)[0]
+
+        def known(cells: Sequence[str]) -> str:
+            return read(cells)[1]
+
+        return [_Derived(_CLOCK_EVENTS, active), _Derived(CLOCK_EVENTS_KNOWN.name, known)]
+
+    # Rows
+
+    def is_left_by_gpu(self, line: bytes) -> bool:
+        """Whether a line stands in place of the row of a lost GPU."""
+        return is_lost_gpu(line.decode("utf-8", "replace")) or self._is_lost_row(
+            self.header.split(line)
+        )
+
+    def is_last_gpu(self, key: bytes) -> bool:
+        """Whether the row with a key is the last one of a sample."""
+        return bool(self._gpus) and key.decode("utf-8", "replace").strip() == next(
+            reversed(self._gpus)
+        )
+
+    def split(self, cells: list[str]) -> list[str]:
+        """The cells of a line, with a time in one cell, and numbers with a point."""
+        if self.are_times_split and len(cells) > self.header.width:
+            cells = _joined(cells, self.header.time)
+        if self.delimiter != ",":
+            cells = [_with_point(cell) for cell in cells]
+        return cells
+
+    def rows(self, lines: Iterable[bytes]) -> list[OtherRow]:
+        """The lines of a sample, those that are rows with all their cells."""
+        found = [self._row(number, line) for number, line in _numbered(lines)]
+        if self.rule.rows is not None:
+            return self._by_position(found, self.rule.rows)
+        if self.header.key is None:
+            return found
+        if self.rule.gap is not None:
+            found = self._without_repeated(found)
+        return self._with_lost(found)
+
+    def _row(self, number: int, line: bytes) -> OtherRow:
+        header = self.header
+        cells = header.split(line)
+        is_said = is_message(text := line.decode("utf-8", "replace"))
+        if is_said or self._is_lost_row(cells):
+            return OtherRow(number, line, None, is_expected=True, is_message=is_said)
+        is_whole = len(cells) >= header.width and not text.count('"') % 2 and "\0" not in text
+        if len(cells) != header.width:
+            # Of too few cells the last one may be cut off; too many are two rows in one line.
+            cells = [] if any(cells[header.width :]) else cells[: min(header.width, len(cells) - 1)]
+        wall = self.times.read(cells[header.time]) if len(cells) > header.time else None
+        if wall is None:
+            return OtherRow(number, line, None)
+        cells += [""] * (header.width - len(cells))
+        for place, factor in self._scaled:
+            cells[place] = _scaled(cells[place], factor)
+        return OtherRow(number, line, self._derived(cells), wall, is_whole)
+
+    def _derived(self, cells: list[str]) -> list[str]:
+        return [*cells, *(column.cell(cells) for column in self.derived)]
+
+    def _is_lost_row(self, cells: Sequence[str]) -> bool:
+        """Whether it is the row of a GPU that nvidia-smi could not open, without time or index."""
+        if len(cells) != self.header.width:
+            return False
+        key = self.header.key
+        if key is not None and unknown_word(cells[key]) is not None:
+            return True
+        return all(unknown_word(cell) is not None for cell in cells)
+
+    def _by_position(self, rows: list[OtherRow], expected: int) -> list[OtherRow]:
+        """The rows with the index of their GPU, if none is missing."""
+        gpus = [
+            row
+            for row in rows
+            if row.cells is not None or self._is_lost_row(self.header.split(row.line))
+        ]
+        if len(gpus) != expected:
+            return [row._replace(cells=None, is_unassigned=row.cells is not None) for row in rows]
+        found, model = [], next((row for row in gpus if row.cells is not None), None)
+        for row in rows:
+            if row in gpus and model is not None:
+                cells = row.cells or self._lost_cells(model.cells or [], model)
+                found.append(
+                    row._replace(
+                        cells=[*cells[:-1], str(gpus.index(row))], wall=row.wall or model.wall
+                    )
+                )
+            else:
+                found.append(row)
+        return found
+
+    def _without_repeated(self, rows: Iterable[OtherRow]) -> list[OtherRow]:
+        """The rows with only the first of each GPU: two programs wrote the file."""
+        key, found = self.header.key or 0, []
+        seen: set[str | None] = set()
+        for row in rows:
+            gpu = None if row.cells is None else row.cells[key].strip()
+            is_repeated = gpu is not None and gpu in seen
+            found.append(row._replace(cells=None, is_expected=True) if is_repeated else row)
+            seen.add(gpu)
+        return found
+
+    def _with_lost(self, rows: list[OtherRow]) -> list[OtherRow]:
+        """The rows, and in place of a line that a lost GPU left, its row."""
+        model = next((row for row in rows if row.cells is not None), None)
+        if model is None or all(row.cells is not None or not row.is_expected for row in rows):
+            return rows
+        key = self.header.key or 0
+        here = {row.cells[key].strip() for row in rows if row.cells is not None}
+        missing = [gpu for gpu in self._gpus if gpu not in here]
+        named = [row for row in rows if is_lost_gpu(row.line.decode("utf-8", "replace"))]
+        places = [
+            row
+            for row in rows
+            if row.cells is None and self._is_lost_row(self.header.split(row.line))
+        ]
+        found = {}
+        for row, message in zip(places or named, named or places, strict=False):
+            gpu = self._named_gpu(message.line, missing) or next(iter(missing), None)
+            if gpu is not None:
+                missing.remove(gpu)
+                cells = self._lost_cells(self._gpus[gpu], model)
+                found[row.number] = row._replace(cells=cells, wall=model.wall)
+            elif not named:
+                # Nothing else mentions the line.
+                found[row.number] = row._replace(is_expected=False)
+        return [found.get(row.number, row) for row in rows]
+
+    def _named_gpu(self, message: bytes, missing: Iterable[str]) -> str | None:
+        """The missing GPU whose bus id is in a message."""
+        place = self.header.places.get("pci.bus_id")
+        bus_id = bus_id_in(message.decode("utf-8", "replace"))
+        if place is None or not bus_id:
+            return None
+        return next((gpu for gpu in missing if bus_id_in(self._gpus[gpu][place]) == bus_id), None)
+
+    def _lost_cells(self, gpu: Sequence[str], model: OtherRow) -> list[str]:
+        """The row of a lost GPU at the time of another row."""
+        header = self.header
+        cells = [
+            cell if header.names[place] in _IDENTITY else _LOST_CELL
+            for place, cell in enumerate(gpu[: header.width])
+        ]
+        cells[header.time] = (model.cells or cells)[header.time]
+        return self._derived(cells)
+
+
+_ACTIVE, _NOT_ACTIVE = ("active", "yes", "1", "true"), ("not active", "no", "0", "false")
+
+
+def _of_width(found: int, width: int) -> str:
+    why = "numbers with a decimal comma" if found > width else "columns that were left out"
+    return (
+        f"has rows of {found} cells below {width} headings, perhaps because of {why}: write as many"
+        " cells as headings, with a point in numbers (LC_ALL=C) or semicolons between cells"
+    )
+
+
+def _has_digit(cells: Sequence[str]) -> bool:
+    return any(character.isdigit() for cell in cells for character in cell)
+
+
+def _is_cycle(names: Sequence[str], count: int) -> bool:
+    """Whether the same names come again and again, each once and in the same order."""
+    return all(name == names[at % count] for at, name in enumerate(names))
+
+
+def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    for line in lines:
+        yield number, line
+        number += 1 + line.count(b"\n")
+
+
+def _is_known(cell: str) -> bool:
+    text = cell.strip()
+    return bool(text) and unknown_word(text) is None and not text.startswith("[")
+
+
+def _is_split(first: str, rest: str) -> bool:
+    """Whether two cells are a time such as ``2026-05-01T10:00:00,123+00:00``, as from ``date``."""
+    return ":" in first and rest[:1].isdigit() and read_any(f"{first}.{rest}") is not None
+
+
+def _joined(cells: Sequence[str], place: int) -> list[str]:
+    return [*cells[:place], f"{cells[place]}.{cells[place + 1]}", *cells[place + 2 :]]
+
+
+def _with_point(cell: str) -> str:
+    """A number with a decimal comma, perhaps with a unit, with a point."""
+    whole, comma, rest = cell.partition(",")
+    if comma and whole.strip().lstrip("+-").isdecimal() and rest[:1].isdecimal():
+        return f"{whole}.{rest}"
+    return cell
+
+
+def _scaled(cell: str, factor: float) -> str:
+    try:
+        return repr(float(cell.strip().partition(" ")[0]) * factor)
+    except ValueError:
+        return cell

@@ -1,0 +1,770 @@
+"""Logs that nvidia-smi, scripts and other programs wrote: a report and a replay see the same.
+
+The words of a lost GPU follow public reports of nvidia-smi's output; the formats of time are those
+of nvidia-smi, ``date``, Python and spreadsheets.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from contextlib import closing
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpumon.model.snapshot import Unknown
+from gpumon.recording.csv import file_lines, index
+from gpumon.recording.csv.recording import open_log
+from gpumon.recording.memory.event_finder import EventFinder
+from gpumon.recording.recording import RecordingError
+from gpumon.report.output import print_report
+from tests.log_headers import PROCESS_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Gpu, Snapshot
+
+BEGIN = datetime(2026, 5, 21, 10, tzinfo=timezone.utc)
+HEADINGS = (
+    "timestamp, index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB],"
+    " power.draw [W], temperature.gpu"
+)
+VALUES = "NVIDIA RTX A6000, 50 %, 20000 MiB, 49140 MiB, 300.00 W, 60"
+UNKEYED = (
+    "timestamp, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W]"
+)
+UNKNOWN_ROW = ", ".join(["[Unknown Error]"] * 8)
+NO_HANDLE = "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error"
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture(params=[2**16, 1500], ids=["one chunk", "chunks"])
+def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short log lies in one chunk or in many."""
+    monkeypatch.setattr(index, "CHUNK", request.param)
+    monkeypatch.setattr(file_lines, "_PROBE", 500)
+
+
+def stamp(seconds: float) -> str:
+    return f"{BEGIN + timedelta(seconds=seconds):%Y/%m/%d %H:%M:%S.%f}"[:-3]
+
+
+def row(seconds: float, gpu: int, values: str = VALUES) -> str:
+    return f"{stamp(seconds)}, {gpu}, {values}"
+
+
+def write(path: Path, lines: Iterable[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def log_of(tmp_path: Path, lines: Iterable[str], headings: str = HEADINGS) -> Path:
+    return write(tmp_path / "gpu.csv", [headings, *lines])
+
+
+def report(path: Path) -> dict[str, Any]:
+    out = io.StringIO()
+    assert print_report([str(path)], form="json", out=out) == 0
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def gpus_of(path: Path) -> dict[int | None, dict[str, Any]]:
+    """The lines of the report by the index of the GPU."""
+    return {line["index"]: line for line in report(path)["lines"]}
+
+
+def replayed(path: Path) -> list[Snapshot]:
+    """All samples of a log, as a replay shows them."""
+    with closing(open_log(path)) as log:
+        found: list[Snapshot] = []
+        at = log.first
+        while at is not None:
+            shown = log.at(at)
+            assert shown is not None
+            found.append(shown)
+            following = log.step(at, 1)
+            at = None if following == at else following
+        return found
+
+
+def events_of(samples: Iterable[Snapshot]) -> list[tuple[float, str]]:
+    finder = EventFinder(0.02)
+    began = BEGIN.timestamp()
+    return [
+        (round(event.time - began), event.sentence)
+        for sample in samples
+        for event in finder.see(sample)
+    ]
+
+
+def seconds(hours: float | None) -> float:
+    assert hours is not None
+    return hours * 3600
+
+
+def refusal(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Why a file is refused, which a report and a replay say alike."""
+    assert print_report([str(path)], out=io.StringIO()) == 1
+    said = capsys.readouterr().err.removeprefix("gpumon: ").strip()
+    with pytest.raises(RecordingError) as caught:
+        open_log(path)
+    assert said == caught.value.sentence
+    return said
+
+
+# Lost GPUs
+
+
+def values_of(word: str) -> str:
+    """A row of a GPU of which nvidia-smi still knows name and memory."""
+    return f"NVIDIA RTX A6000, {word}, 0 MiB, 49140 MiB, {word}, {word}"
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize(
+    ("word", "status", "event"),
+    [
+        ("[GPU requires reset]", "reset required", "GPU 1 requires reset"),
+        ("[GPU is lost]", "lost", "GPU 1 is lost"),
+        (
+            "[GPU is lost. Reboot the system to recover this GPU]",
+            "lost",
+            "GPU 1 is lost",
+        ),
+        ("[Unknown Error]", "lost", "GPU 1 is lost"),
+    ],
+)
+def test_the_words_of_a_lost_gpu_are_lost_hours(
+    tmp_path: Path, word: str, status: str, event: str
+) -> None:
+    lines = [
+        row(at + number / 1000, number, values_of(word) if number == 1 and at >= 30 else VALUES)
+        for at in range(0, 60, 5)
+        for number in range(3)
+    ]
+    path = log_of(tmp_path, lines)
+    found = report(path)
+    by_index = {line["index"]: line for line in found["lines"]}
+    assert seconds(by_index[1]["lost_hours"]) == pytest.approx(25, abs=0.1)
+    assert by_index[0]["lost_hours"] == by_index[2]["lost_hours"] == 0
+    assert by_index[1]["xids"] is None
+    assert "The log has no XIDs." in found["notes"]
+    samples = replayed(path)
+    assert [gpu.status.value for gpu in samples[-1].gpus] == ["ok", status, "ok"]
+    assert events_of(samples) == [(30, event)]
+
+
+LEFT_BY_GPU = {
+    "a message and a row": [NO_HANDLE, UNKNOWN_ROW],
+    "a message": [NO_HANDLE],
+    "a row": [UNKNOWN_ROW],
+    "another message": ["Unable to determine the device handle for gpu 0000:02:00.0: GPU is lost."],
+}
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("left", LEFT_BY_GPU.values(), ids=LEFT_BY_GPU)
+def test_what_stands_in_place_of_a_row_is_a_lost_gpu(
+    tmp_path: Path, lost: int, left: list[str]
+) -> None:
+    lines = [
+        line
+        for at in range(0, 60, 5)
+        for number in range(3)
+        for line in (left if number == lost and at >= 30 else [row(at + number / 1000, number)])
+    ]
+    path = log_of(tmp_path, lines)
+    found = report(path)
+    by_index = {line["index"]: line for line in found["lines"]}
+    assert sorted(by_index) == [0, 1, 2]
+    assert seconds(by_index[lost]["lost_hours"]) == pytest.approx(25, abs=0.1)
+    assert not any("damaged" in note for note in found["notes"])
+    said = [note for note in found["notes"] if "of nvidia-smi among its rows" in note]
+    assert bool(said) == (left[0] is not UNKNOWN_ROW)
+    samples = replayed(path)
+    assert [gpu.index for gpu in samples[-1].gpus] == [0, 1, 2]
+    assert samples[-1].gpus[lost].name == "NVIDIA RTX A6000"
+    assert samples[-1].gpus[lost].unknown["utilization_gpu"] is Unknown.GPU_LOST
+    assert events_of(samples) == [(30, f"GPU {lost} is lost")]
+
+
+def test_a_message_with_a_bus_id_names_its_gpu(tmp_path: Path) -> None:
+    headings = "timestamp, index, pci.bus_id, utilization.gpu [%]"
+    lines = [
+        f"{stamp(at)}, {number}, 00000000:0{number + 1}:00.0, 5 %"
+        for at in range(9)
+        for number in range(3)
+        if at < 5 or number == 0
+    ]
+    # nvidia-smi says nothing of the GPU 1, which is not listed any more.
+    lines[16:] = [line for each in lines[16:] for line in (each, NO_HANDLE.replace("02", "03"))]
+    samples = replayed(log_of(tmp_path, lines, headings))
+    assert [(gpu.index, gpu.status.value) for gpu in samples[-1].gpus] == [(0, "ok"), (2, "lost")]
+
+
+def test_a_row_whose_index_is_unknown_too_is_a_lost_gpu(tmp_path: Path) -> None:
+    gone = ", ".join(["[GPU is lost]"] * 7)
+    lines = [
+        f"{stamp(at)}, {gone}" if number == 1 and at >= 30 else row(at + number / 1000, number)
+        for at in range(0, 60, 5)
+        for number in range(3)
+    ]
+    path = log_of(tmp_path, lines)
+    assert seconds(gpus_of(path)[1]["lost_hours"]) == pytest.approx(25, abs=0.1)
+    assert events_of(replayed(path)) == [(30, "GPU 1 is lost")]
+
+
+def test_a_gpu_that_has_no_rows_any_more_is_an_event(tmp_path: Path) -> None:
+    lines = [
+        row(at + number / 1000, number)
+        for at in range(0, 60, 5)
+        for number in range(3)
+        if number != 1 or at < 30
+    ]
+    path = log_of(tmp_path, lines)
+    # The newest sample of a log that is still being written may be incomplete.
+    assert events_of(replayed(path)) == [(35, "GPU 1 is no longer listed")]
+    assert gpus_of(path)[1]["last"].startswith("2026-05-21T10:00:25")
+
+
+def test_one_sensor_that_fails_is_no_lost_gpu(tmp_path: Path) -> None:
+    lines = [row(at, 0, VALUES.replace("300.00 W", "[Unknown Error]")) for at in range(60)]
+    path = log_of(tmp_path, lines)
+    assert gpus_of(path)[0]["lost_hours"] == 0
+    last = replayed(path)[-1].gpus[0]
+    assert last.status.value == "ok"
+    assert last.unknown["power_draw"] is Unknown.NO_ANSWER
+
+
+# Times that are the same, and rows in bursts
+
+
+def whole_seconds(lines: Iterable[str]) -> list[str]:
+    return [f"{line[:19]}{line[23:]}" for line in lines]
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("gpus", [1, 4])
+@pytest.mark.parametrize("interval", [0.1, 0.4, 0.5])
+def test_stamps_of_whole_seconds_are_a_rate_above_one_a_second(
+    tmp_path: Path, interval: float, gpus: int
+) -> None:
+    count = round(60 / interval)
+    times = [number * interval + 1e-6 for number in range(count)]
+    lines = whole_seconds(row(at, number) for at in times for number in range(gpus))
+    path = log_of(tmp_path, lines)
+    found = report(path)
+    assert len(found["lines"]) == gpus
+    for line in found["lines"]:
+        assert seconds(line["covered_hours"]) == pytest.approx(59, abs=0.1)
+        assert line["energy_kwh"] == pytest.approx(300 * 59 / 3.6e6, rel=0.01)
+        assert line["gaps"] == 0
+        assert line["first"].startswith("2026-05-21T10:00:00")
+    samples = replayed(path)
+    assert len(samples) == count
+    assert samples[0].time == BEGIN.timestamp()
+    assert {len(sample.gpus) for sample in samples} == {gpus}
+
+
+def test_stamps_of_whole_minutes_are_a_rate_too(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)[:16]}, 0, {VALUES}" for at in range(600)]
+    path = log_of(tmp_path, lines)
+    assert seconds(gpus_of(path)[0]["covered_hours"]) == pytest.approx(540, abs=0.1)
+
+
+def test_a_pause_is_a_gap_in_whole_seconds_too(tmp_path: Path) -> None:
+    times = [begin + number / 2 for begin in (0, 3600) for number in range(60)]
+    path = log_of(tmp_path, whole_seconds(row(at, 0) for at in times))
+    line = gpus_of(path)[0]
+    assert seconds(line["covered_hours"]) == pytest.approx(60, abs=2)
+    assert line["gaps"] == 1
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("gpus", [1, 3])
+@pytest.mark.parametrize("apart", [0.0005, 0.003, 0.1, 0.25, 0.28, 0.3, 0.45, 0.5])
+def test_two_programs_that_write_one_log_count_once(
+    tmp_path: Path, apart: float, gpus: int
+) -> None:
+    taken = sorted(
+        (at + late + number / 1000, number)
+        for at in range(60)
+        for late in (0.0, apart)
+        for number in range(gpus)
+    )
+    path = log_of(tmp_path, [row(at, number) for at, number in taken])
+    for line in report(path)["lines"]:
+        assert seconds(line["covered_hours"]) == pytest.approx(59.2, abs=0.4)
+        assert line["gaps"] == 0
+    assert {tuple(gpu.index for gpu in sample.gpus) for sample in replayed(path)} == {
+        tuple(range(gpus))
+    }
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("key", ["index", "pci.bus_id", "uuid"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_sample_begins_with_the_gpu_that_the_log_has_first(
+    tmp_path: Path, order: tuple[int, ...], key: str
+) -> None:
+    names = {"index": "{}", "pci.bus_id": "00000000:{}1:00.0", "uuid": "GPU-{}"}
+    lines = [
+        f"{stamp(at + number / 100)}, {names[key].format(gpu)}, {10 * gpu} %"
+        for at in range(60)
+        for number, gpu in enumerate(order)
+    ]
+    samples = replayed(log_of(tmp_path, lines, f"timestamp, {key}, utilization.gpu [%]"))
+    assert len(samples) == 60
+    expected = [10 * gpu for gpu in order]
+    assert all([gpu.utilization_gpu for gpu in shown.gpus] == expected for shown in samples)
+
+
+@pytest.mark.usefixtures("_chunks")
+def test_a_log_that_begins_in_the_middle_of_a_sample_goes_on_with_whole_ones(
+    tmp_path: Path,
+) -> None:
+    lines = [row(at + number / 100, number) for at in range(60) for number in range(3)][2:]
+    samples = replayed(log_of(tmp_path, lines))
+    assert [len(shown.gpus) for shown in samples] == [1, *[3] * 59]
+
+
+# GPUs without an index
+
+
+def unkeyed(at: float, utilization: int = 50, name: str = "NVIDIA A100") -> str:
+    return f"{stamp(at)}, {name}, {utilization} %, 20000 MiB, 81920 MiB, 300.00 W"
+
+
+def bursts(
+    gpus: int, samples: int = 60, *, step: float = 0.001, interval: float = 1.0
+) -> list[str]:
+    """Rows of GPUs of which each has its own utilisation."""
+    return [
+        unkeyed(at * interval + number * step, 10 * number)
+        for at in range(samples)
+        for number in range(gpus)
+    ]
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize(
+    ("gpus", "step", "interval"),
+    [(1, 0, 1), (2, 0, 1), (4, 0.001, 1), (8, 0.01, 0.1), (8, 0.05, 1), (3, 0.2, 5)],
+)
+def test_gpus_without_an_index_are_told_apart_by_their_order(
+    tmp_path: Path, gpus: int, step: float, interval: float
+) -> None:
+    path = log_of(tmp_path, bursts(gpus, step=step, interval=interval), UNKEYED)
+    found = gpus_of(path)
+    assert list(found) == list(range(gpus))
+    for number, line in found.items():
+        assert line["utilization_mean_percent"] == 10 * (number or 0)
+        assert seconds(line["covered_hours"]) == pytest.approx(59 * interval, rel=0.01)
+    for sample in replayed(path):
+        assert [gpu.index for gpu in sample.gpus] == list(range(gpus))
+        assert [gpu.utilization_gpu for gpu in sample.gpus] == [10 * at for at in range(gpus)]
+
+
+def test_gpus_with_names_of_their_own_need_no_index(tmp_path: Path) -> None:
+    lines = [unkeyed(at, name=name) for at in range(60) for name in ("A100", "T4")]
+    path = log_of(tmp_path, whole_seconds(lines), UNKEYED)
+    found = gpus_of(path)
+    assert {line["name"]: seconds(line["covered_hours"]) for line in found.values()} == {
+        "A100": pytest.approx(59, abs=0.01),
+        "T4": pytest.approx(59, abs=0.01),
+    }
+    assert [gpu.name for gpu in replayed(path)[-1].gpus] == ["A100", "T4"]
+
+
+def test_one_gpu_with_pauses_needs_no_index(tmp_path: Path) -> None:
+    lines = [unkeyed(begin + at) for begin in (0, 700, 4000) for at in range(60)]
+    path = log_of(tmp_path, lines, UNKEYED)
+    assert len(report(path)["lines"]) == 1
+    assert {len(sample.gpus) for sample in replayed(path)} == {1}
+
+
+AMBIGUOUS = {
+    "a GPU is missing later": [*bursts(4, 30), *(unkeyed(30 + at) for at in range(30))][:-1]
+    + [unkeyed(60 + at + number / 1000) for at in range(30) for number in range(3)],
+    "two rows a second": whole_seconds(unkeyed(at) for at in range(60) for _ in range(2)),
+    "names in no order": [
+        unkeyed(at + number / 1000, name="AB"[(at + number) // 3 % 2])
+        for at in range(30)
+        for number in range(2)
+    ],
+}
+
+
+@pytest.mark.parametrize("lines", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_gpus_that_nothing_tells_apart_are_refused(
+    tmp_path: Path, lines: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refusal(log_of(tmp_path, lines, UNKEYED), capsys)
+    assert "add index to the query" in said
+
+
+def test_rows_of_a_sample_that_lacks_a_gpu_are_of_nobody(tmp_path: Path) -> None:
+    lines = bursts(4, 700)
+    lines += [unkeyed(700 + at + number / 1000, 90) for at in range(10) for number in range(3)]
+    path = log_of(tmp_path, lines, UNKEYED)
+    found = report(path)
+    assert [line["utilization_mean_percent"] for line in found["lines"]] == [0, 10, 20, 30]
+    assert any(
+        "30 rows that may be of any GPU, the first is line 2802" in note for note in found["notes"]
+    )
+    assert replayed(path)[-1].gpus == ()
+
+
+def test_a_log_without_index_that_has_only_begun_grows(tmp_path: Path) -> None:
+    path = log_of(tmp_path, [], UNKEYED)
+    with closing(open_log(path)) as log:
+        assert log.first is None
+        with path.open("a") as file:
+            file.write("".join(f"{line}\n" for line in bursts(3, 5)))
+        shown = log.at(BEGIN.timestamp())
+        assert shown is not None
+        assert [gpu.index for gpu in shown.gpus] == [0, 1, 2]
+
+
+# Several columns for one value
+
+
+@pytest.mark.parametrize("prefix", ["clocks_event_reasons", "clocks_throttle_reasons"])
+def test_columns_of_single_clock_event_reasons_are_read(tmp_path: Path, prefix: str) -> None:
+    reasons = ("hw_slowdown", "hw_thermal_slowdown", "sw_power_cap")
+    headings = (
+        f"timestamp, index, utilization.gpu [%], {', '.join(f'{prefix}.{one}' for one in reasons)}"
+    )
+    lines = [
+        f"{stamp(at)}, 0, 97 %, "
+        + ("Active, Active, Not Active" if at >= 30 else "Not Active, Not Active, Active")
+        for at in range(60)
+    ]
+    path = log_of(tmp_path, lines, headings)
+    line = gpus_of(path)[0]
+    assert seconds(line["heat_hours"]) == pytest.approx(29, abs=0.01)
+    assert seconds(line["power_cap_hours"]) == pytest.approx(30, abs=0.01)
+    assert line["hw_slowdown_hours"] == 0
+    assert line["power_brake_hours"] is None
+    samples = replayed(path)
+    assert [samples[at].gpus[0].clock_event_reasons for at in (0, 59)] == [0x04, 0x48]
+    assert events_of(samples) == [(30, "GPU 0 throttled: HW slowdown and HW thermal")]
+
+
+def test_a_reason_that_is_not_logged_is_unknown(tmp_path: Path) -> None:
+    headings = "timestamp, index, utilization.gpu [%], clocks_event_reasons.sw_power_cap"
+    words = ("Active", "Not Active", "[N/A]")
+    lines = [f"{stamp(at)}, 0, 97 %, {words[at // 20]}" for at in range(60)]
+    path = log_of(tmp_path, lines, headings)
+    found = report(path)
+    line = found["lines"][0]
+    assert line["heat_hours"] is line["power_brake_hours"] is line["slowed_kwh"] is None
+    assert seconds(line["power_cap_hours"]) == pytest.approx(20, abs=0.01)
+    assert line["slowdown_known"] == pytest.approx(40 / 59, abs=0.01)
+    assert "The log does not say whether GPUs were slowed down." in found["notes"]
+    shown = [sample.gpus[0].clock_event_reasons for sample in replayed(path)]
+    assert shown == [4] * 20 + [None] * 40
+
+
+def test_the_mask_counts_beside_single_reasons(tmp_path: Path) -> None:
+    headings = (
+        "timestamp, index, clocks_throttle_reasons.active, clocks_throttle_reasons.hw_slowdown,"
+        " utilization.gpu [%]"
+    )
+    lines = [
+        f"{stamp(at)}, 0, {'0x0000000000000044' if at < 30 else '[N/A]'}, Not Active, 5 %"
+        for at in range(60)
+    ]
+    path = log_of(tmp_path, lines, headings)
+    assert seconds(gpus_of(path)[0]["heat_hours"]) == pytest.approx(30, abs=0.01)
+    shown = [sample.gpus[0].clock_event_reasons for sample in replayed(path)]
+    assert shown == [0x44] * 30 + [0] * 30
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "watts"),
+    [
+        ("power.draw.instant [W], power.draw.average [W]", "700.00 W, 650.00 W", 650),
+        ("power.draw.average [W], power.draw.instant [W]", "[N/A], 700.00 W", 700),
+        ("power.draw.instant [W]", "700.00 W", 700),
+        ("power.draw.instant [W], power.draw [W]", "700.00 W, 640.00 W", 640),
+        ("power.draw.instant [W], power.draw [W]", "700.00 W, [Not Supported]", 700),
+        ("module.power.draw.average [W]", "900.00 W", None),
+    ],
+)
+def test_the_power_is_the_mean_if_there_is_one(
+    tmp_path: Path, columns: str, cells: str, watts: float | None
+) -> None:
+    lines = [f"{stamp(at)}, 0, 5 %, {cells}" for at in range(60)]
+    path = log_of(tmp_path, lines, f"timestamp, index, utilization.gpu [%], {columns}")
+    energy = gpus_of(path)[0]["energy_kwh"]
+    assert energy == (None if watts is None else pytest.approx(watts * 59 / 3.6e6, rel=0.001))
+    assert {sample.gpus[0].power_draw for sample in replayed(path)} == {watts}
+
+
+def test_more_memory_in_use_than_there_is_is_unknown_and_no_damage(tmp_path: Path) -> None:
+    lines = [
+        row(at, 0, VALUES.replace("20000 MiB", "17592186044415 MiB") if at % 2 else VALUES)
+        for at in range(60)
+    ]
+    path = log_of(tmp_path, lines)
+    found = report(path)
+    assert found["lines"][0]["memory_peak_bytes"] == 20000 * 2**20
+    assert found["lines"][0]["memory_known"] == pytest.approx(0.5, abs=0.02)
+    assert found["notes"][0] == (
+        f"{path} has 30 lines with values that no GPU can have, the first is line 3; these values"
+        " count as unknown."
+    )
+    assert [sample.gpus[0].memory_used for sample in replayed(path)[:2]] == [20000 * 2**20, None]
+
+
+# Times
+
+SIMPLE = "timestamp,index,utilization.gpu [%],memory.used [MiB],memory.total [MiB],power.draw [W]"
+TIMES: dict[str, Callable[[datetime], str]] = {
+    "seconds": lambda at: f"{at.timestamp():.0f}",
+    "fractions": lambda at: f"{at.timestamp():.3f}",
+    "milliseconds": lambda at: f"{1e3 * at.timestamp():.0f}",
+    "microseconds": lambda at: f"{1e6 * at.timestamp():.0f}",
+    "nanoseconds": lambda at: f"{1e9 * at.timestamp():.0f}",
+    "ISO": lambda at: at.isoformat(),
+    "ISO with nanoseconds": lambda at: f"{at:%Y-%m-%dT%H:%M:%S}.000000001+00:00",
+    "date -Ins": lambda at: f"{at:%Y-%m-%dT%H:%M:%S},000000001+00:00",
+    "UTC": lambda at: f"{at:%Y-%m-%d %H:%M:%S} UTC",
+    "date": lambda at: f"{at:%a %b %e %H:%M:%S} UTC {at:%Y}",
+    "date of Debian 12": lambda at: f"{at:%a %b %d %I:%M:%S %p} UTC {at:%Y}",
+    "date -R": lambda at: f'"{at:%a, %d %b %Y %H:%M:%S} +0000"',
+    "compact": lambda at: f"{at:%Y%m%d_%H%M%S}",
+    "underscore": lambda at: f"{at:%Y-%m-%d_%H:%M:%S}",
+    "German": lambda at: f"{at:%d.%m.%Y %H:%M:%S}",
+    "American": lambda at: f"{at.month}/{at.day}/{at.year} {at:%I:%M:%S %p}",
+    "British": lambda at: f"{at:%d/%m/%Y %H:%M:%S}",
+}
+
+
+def simple(form: Callable[[datetime], str]) -> list[str]:
+    return [f"{form(BEGIN + timedelta(seconds=at))},0,97,20480,49140,300.12" for at in range(60)]
+
+
+@pytest.mark.parametrize("form", TIMES.values(), ids=TIMES)
+def test_times_are_read_where_their_meaning_is_certain(
+    tmp_path: Path, form: Callable[[datetime], str]
+) -> None:
+    path = log_of(tmp_path, simple(form), SIMPLE)
+    line = gpus_of(path)[0]
+    assert seconds(line["covered_hours"]) == pytest.approx(59, abs=0.01)
+    assert line["first"].startswith("2026-05-21T10:00:00")
+    assert line["utilization_mean_percent"] == 97
+    samples = replayed(path)
+    assert len(samples) == 60
+    assert samples[0].time == pytest.approx(BEGIN.timestamp(), abs=0.001)
+
+
+REFUSED: dict[str, tuple[Callable[[datetime], str], str]] = {
+    "either day or month": (lambda at: f"5/1/2026 {at:%I:%M:%S %p}", "the day from the month"),
+    "no date": (lambda at: f"{at:%H:%M:%S}", "times of day without a date, such as '10:00:00'"),
+    "since the start": (lambda at: f"{at.second:.1f}", "perhaps seconds since its start"),
+    "a spreadsheet's number": (
+        lambda at: f"{46163 + (at.hour * 3600 + at.minute * 60 + at.second) / 86400}",
+        "a spreadsheet's numbers",
+    ),
+    "a zone that nobody knows": (
+        lambda at: f"{at:%a %b %e %H:%M:%S} XXT {at:%Y}",
+        "no time that can be read",
+    ),
+}
+
+
+@pytest.mark.parametrize(("form", "says"), REFUSED.values(), ids=REFUSED)
+def test_times_with_no_certain_meaning_are_refused(
+    tmp_path: Path,
+    form: Callable[[datetime], str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = refusal(log_of(tmp_path, simple(form), SIMPLE), capsys)
+    assert says in said
+    assert "2026-05-31 10:00:00" in said or "yyyy-mm-dd" in said
+
+
+# Headings and cells
+
+
+def only_gpu(path: Path) -> Gpu:
+    return replayed(path)[-1].gpus[0]
+
+
+@pytest.mark.parametrize(
+    "headings",
+    [
+        "timestamp,index,gpu_utilization[%],memory.used[MiB],memory.total[MiB],power.draw[W]",
+        "time,gpu,utilization_gpu,memory_used,memory_total,power_draw",
+        "Timestamp,GPU Index,GPU Utilization (%),Memory Used (MiB),Memory Total (MiB),Power (W)",
+        "datetime,gpu_id,gpu_util_pct,memory_used_mib,memory_total_mib,power_w",
+        SIMPLE.replace(",", ";"),
+        SIMPLE.replace(",", "\t"),
+        SIMPLE.replace(",", '","').join('""'),
+    ],
+)
+def test_headings_and_cells_as_scripts_write_them_are_read(tmp_path: Path, headings: str) -> None:
+    lines = simple(TIMES["UTC"])
+    if ";" in headings:
+        lines = [line.replace(",", ";").replace(".12", ",12") for line in lines]
+    elif "\t" in headings:
+        lines = [line.replace(",", "\t") for line in lines]
+    elif '"' in headings:
+        lines = [line.replace(",", '","').join('""') for line in lines]
+    path = log_of(tmp_path, lines, f"\ufeff{headings}")
+    line = gpus_of(path)[0]
+    assert line["utilization_mean_percent"] == 97
+    assert line["memory_peak_bytes"] == 20480 * 2**20
+    assert line["energy_kwh"] == pytest.approx(300.12 * 59 / 3.6e6, rel=0.001)
+    shown = only_gpu(path)
+    assert (shown.index, shown.utilization_gpu, shown.power_draw) == (0, 97, 300.12)
+    assert shown.memory_total == 49140 * 2**20
+
+
+def test_other_units_in_headings_are_converted(tmp_path: Path) -> None:
+    headings = "timestamp,index,memory.used [GiB],memory.total [GB],power.draw [mW]"
+    path = log_of(tmp_path, [f"{stamp(at)},0,20,48,300120" for at in range(9)], headings)
+    shown = only_gpu(path)
+    assert shown.memory_used == 20 * 2**30
+    assert shown.memory_total == 48 * 2**30
+    assert shown.power_draw == pytest.approx(300.12)
+
+
+def test_units_without_a_space_are_read(tmp_path: Path) -> None:
+    headings = "timestamp,index,utilization.gpu,memory.used,power.draw,temperature.gpu"
+    path = log_of(tmp_path, [f"{stamp(at)},0,97%,20480MiB,300.1W,60C" for at in range(9)], headings)
+    shown = only_gpu(path)
+    assert (shown.utilization_gpu, shown.power_draw, shown.temperature_gpu) == (97, 300.1, 60)
+    assert shown.memory_used == 20480 * 2**20
+    assert not any("damaged" in note for note in report(path)["notes"])
+
+
+def test_columns_that_nobody_knows_are_named(tmp_path: Path) -> None:
+    headings = "timestamp,index,memory.used [furlong],load,encoder.stats.sessionCount"
+    path = log_of(tmp_path, [f"{stamp(at)},0,20,48,0" for at in range(9)], headings)
+    found = report(path)
+    assert found["lines"][0]["memory_peak_bytes"] is None
+    [note] = [note for note in found["notes"] if "does not know" in note]
+    assert "the columns memory.used [furlong], load;" in note
+
+
+def test_rows_with_a_decimal_comma_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [line.replace(".12", ",12") for line in simple(TIMES["UTC"])]
+    said = refusal(log_of(tmp_path, lines, SIMPLE), capsys)
+    assert "rows of 7 cells below 6 headings" in said
+    assert "decimal comma" in said
+
+
+def test_messages_before_the_headings_and_among_the_rows_are_told(tmp_path: Path) -> None:
+    warning = "WARNING: infoROM is corrupted at gpu 0000:02:00.0"
+    lines = [warning, HEADINGS, *(row(at, 0) for at in range(9)), warning, row(9, 0)]
+    found = report(write(tmp_path / "gpu.csv", lines))
+    assert seconds(found["lines"][0]["covered_hours"]) == pytest.approx(9)
+    assert not any("damaged" in note for note in found["notes"])
+    assert any(f"in line 12: {warning}" in note for note in found["notes"])
+
+
+# Files of another kind
+
+KINDS: dict[str, tuple[str, str]] = {
+    "dmon": (
+        (
+            "# gpu    pwr  gtemp  mtemp     sm    mem\n# Idx      W      C      C      %      %\n"
+            "    0     61     34     40      0      0\n"
+        ),
+        "is the output of nvidia-smi dmon",
+    ),
+    "dmon -o DT": (
+        (
+            "#Date       Time        gpu    pwr  gtemp\n#YYYYMMDD   HH:MM:SS    Idx      W      C\n"
+            " 20260521   10:00:00      0     61     34\n"
+        ),
+        "is the output of nvidia-smi dmon",
+    ),
+    "dmon --format csv": ("#gpu, pwr, gtemp\n#Idx, W, C\n0, 61, 34\n", "nvidia-smi dmon"),
+    "pmon": (
+        (
+            "# gpu         pid   type     sm    mem    command\n# Idx           #    C/G      %\n"
+            "    0       1234     C     97     40    python\n"
+        ),
+        "is the output of nvidia-smi pmon",
+    ),
+    "dcgmi": ("#Entity   GPUTL   POWER\nID                W\nGPU 0     0   61.2\n", "dcgmi dmon"),
+    "the table": (
+        (
+            "Thu May 21 10:00:00 2026\n+---------+\n"
+            "| NVIDIA-SMI 535.54.03    Driver Version: 535.54.03    CUDA Version: 12.2     |\n"
+        ),
+        "is the table that nvidia-smi prints",
+    ),
+    "-q": ("\n==============NVSMI LOG==============\n\nTimestamp : Thu\n", "nvidia-smi -q"),
+    "-q -x": (
+        '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "x.dtd">\n<nvidia_smi_log>\n',
+        "is the XML of nvidia-smi",
+    ),
+    "-L": ("GPU 0: NVIDIA A100 (UUID: GPU-1)\n", "the list of nvidia-smi -L"),
+    "processes": (
+        (
+            "timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n"
+            "2026/05/21 10:00:00.000, GPU-1, 77, python, 300 MiB\n"
+        ),
+        "has processes and no GPUs",
+    ),
+    "processes without times": ("pid, process_name, used_memory [MiB]\n7, a, 3 MiB\n", "no GPUs"),
+    "no headings": ("2026/05/21 10:00:00.000, NVIDIA A100, P0, 44, 80 %, 3 MiB\n", "no headings"),
+    "an error": ("NVIDIA-SMI has failed because it could not\n", "has a message of nvidia-smi"),
+    "no nvidia-smi": ("bash: nvidia-smi: command not found\n", "has a message of nvidia-smi"),
+    "gpustat": (
+        (
+            "box  Thu May 21 10:00:00 2026  535.54.03\n"
+            "[0] NVIDIA A100-SXM4-80GB | 34'C,   0 % |     3 / 81920 MB |\n"
+        ),
+        "is the output of gpustat",
+    ),
+    "gpustat --json": ('{\n  "hostname": "a",\n  "query_time": "b",\n', "is the JSON of gpustat"),
+    "nvtop -s": ('[\n  {\n   "device_name": "NVIDIA A100",\n', "is the JSON of nvtop"),
+    "JSON": ('{"time": "2026-05-21", "gpu": 0}\n', "is JSON and no log"),
+    "Prometheus": ("# HELP a b\n# TYPE a gauge\na 1\n", "a page of metrics"),
+    "telegraf": ("nvidia_smi,index=0 utilization_gpu=97i 1779357600000000000\n", "telegraf"),
+    "HTML": ("<!DOCTYPE html>\n<html>\n", "is a web page"),
+    "gzip": ("\x1f\udc8b\x08", "is compressed with gzip"),
+    "xlsx": ("PK\x03\x04", "is a spreadsheet"),
+    "a terminal": ("\x1b[H\x1b[2J\x1b[3J", "is a recording of a terminal"),
+}
+
+
+def test_the_processes_of_a_log_under_another_name_are_no_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "gpu.csv"
+    path.write_bytes(PROCESS_HEADER)
+    assert "has the processes of a log and not its GPUs" in refusal(path, capsys)
+
+
+@pytest.mark.parametrize(("content", "says"), KINDS.values(), ids=KINDS)
+def test_a_file_of_another_kind_is_named(
+    tmp_path: Path, content: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "gpu.csv"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    assert says in refusal(path, capsys)

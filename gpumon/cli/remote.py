@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -35,9 +36,12 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.config import load
     from gpumon.kill.audit_log import AuditLog, NoAuditLog
     from gpumon.remote.server import Server
+    from gpumon.system.ending_signals import exit_on_signals
 
     options.readonly = options.readonly or load().settings.readonly
     _, host = source_and_host(options, profiled=False)
     log = NoAuditLog() if options.demo else AuditLog()
-    Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
+    # An exit in order continues processes that are stopped for SIGKILL.
+    with exit_on_signals(signal.SIGTERM, signal.SIGHUP):
+        Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
     return 0

@@ -1,4 +1,4 @@
-"""Signals that end a command without a screen: ``log``, ``stream``, ``exporter``."""
+"""Signals that end a command without a screen, or stop it for a while."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from queue import SimpleQueue
+    from types import FrameType
+    from typing import NoReturn
 
 _CHUNK = 64
 
@@ -55,3 +57,25 @@ def queue_ending_signals(news: SimpleQueue[BaseException | None]) -> Iterator[No
             signal.signal(number, handler)
         signal.set_wakeup_fd(woken)
         os.close(writer)
+
+
+@contextmanager
+def exit_on_signals(*numbers: signal.Signals) -> Iterator[None]:
+    """Within the block, these signals end the program as ``sys.exit`` does.
+
+    Signals that the parent ignores stay ignored.
+    """
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = {
+        number: signal.signal(number, end)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

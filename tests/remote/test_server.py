@@ -22,7 +22,7 @@ from tests.remote.conftest import SERVER
 from tests.screen import Screen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.lives import Family
 
@@ -35,10 +35,8 @@ LATE = 10.0**9
 class Server:
     """The server as a process, and what is written to it."""
 
-    def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [*SERVER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, command: Sequence[str] = SERVER) -> None:
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.hello = self.hear()
 
     def say(self, *lines: bytes) -> None:
@@ -57,9 +55,9 @@ class Server:
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[Server]:
+def started(command: Sequence[str] = SERVER) -> Iterator[Server]:
     """A server that is killed at the end of the block."""
-    server = Server(*arguments)
+    server = Server(command)
     try:
         yield server
     finally:

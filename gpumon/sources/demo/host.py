@@ -6,6 +6,7 @@ processes, and of other processes what ``/proc`` shows to all users.
 
 from __future__ import annotations
 
+from signal import SIGSTOP
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -183,6 +184,14 @@ class _DemoHandle:
     def send(self, number: int) -> None:
         """See ``ProcessHandle.send``."""
         deliver(self._world, self.target, number, readonly=self._readonly)
+
+    def freeze(self) -> None:
+        """See ``ProcessHandle.freeze``; a simulated process does not outlive gpumon."""
+        self.send(SIGSTOP)
+
+    def thaw(self) -> bool:
+        """See ``ProcessHandle.thaw``."""
+        return False
 
     def ended(self) -> bool:
         """See ``ProcessHandle.ended``."""

@@ -17,6 +17,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 
 from gpumon.host.job_control import is_orphaned
+from gpumon.kill.frozen import FROZEN
 from gpumon.ui.terminal.parser import LenientParser
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ class TerminalDriver(LinuxDriver):
         # shell, the shell sees a stopped job only if that process stops, too. Unlike for SIGSTOP,
         # which Textual sends, the kernel does not stop an orphaned group.
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.killpg(0, signal.SIGTSTP)
+        with FROZEN.suspended():
+            os.killpg(0, signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, before)
 
     def _sigcont_application(self, *_: object) -> None:

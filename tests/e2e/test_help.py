@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.demo import COARSE_DEMO
+from tests.e2e.test_palette import FOUND
 from tests.screen import Screen
 
 READY = r"\n q quit"
@@ -85,3 +86,15 @@ def test_typing_searches_and_keys_clear_scroll_and_close() -> None:
         screen.wait_for("gpumon itself takes|still measuring")
         screen.type("\x1b[H")
         screen.wait_for("Find +Look")
+
+
+def test_a_key_is_found_by_other_words_for_it() -> None:
+    with Screen(COARSE_DEMO, columns=100, lines=40) as screen:
+        screen.wait_for(READY)
+        screen.type("?")
+        wait_for_page(screen)
+        for typed, about in FOUND:
+            screen.type(typed)
+            screen.wait_for(rf"{typed}[\s\S]*{about}")
+            screen.type("\x1b[27u")
+            screen.wait_for(SEARCH)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from contextlib import suppress
-from signal import SIGSTOP
 from typing import TYPE_CHECKING, TypeVar
 
 from gpumon.host.process_host import Details, ProcessStatus, Refusal, Refused, RelatedProcess
@@ -208,7 +208,7 @@ class _RemoteHandle:
 
     def freeze(self) -> None:
         """See ``ProcessHandle.freeze``."""
-        self._send(SIGSTOP, freeze=True)
+        self._send(signal.SIGSTOP, freeze=True)
 
     def thaw(self) -> bool:
         """See ``ProcessHandle.thaw``; the other machine does it when the handle is closed."""

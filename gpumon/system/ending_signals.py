@@ -60,13 +60,16 @@ def queue_ending_signals(news: SimpleQueue[BaseException | None]) -> Iterator[No
 
 
 @contextmanager
-def exit_on_signals(*numbers: signal.Signals) -> Iterator[None]:
+def exit_on_signals(*numbers: signal.Signals) -> Iterator[list[int]]:
     """Within the block, these signals end the program as ``sys.exit`` does.
 
-    Signals that the parent ignores stay ignored.
+    Signals that the parent ignores stay ignored. The block gets those received: Python drops an
+    exception that a handler raises during a callback, so a block that waits looks at them.
     """
+    received: list[int] = []
 
     def end(number: int, _: FrameType | None) -> NoReturn:
+        received.append(number)
         raise SystemExit(128 + number)
 
     before = {
@@ -75,7 +78,9 @@ def exit_on_signals(*numbers: signal.Signals) -> Iterator[None]:
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if received:
+        raise SystemExit(128 + received[0])

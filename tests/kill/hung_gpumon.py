@@ -27,11 +27,11 @@ COMMAND = (sys.executable, "-m", "tests.kill.hung_gpumon")
 _read_families = process_tree.read_families
 
 
-def _hang(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+def _hang(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[RelatedProcess, ...]:
     roots = tuple(roots)
     if any((kin := lives.look(root.pid)) is not None and kin.state == "T" for root in roots):
         threading.Event().wait()
-    return _read_families(roots)
+    return _read_families(roots, proc)
 
 
 if __name__ == "__main__":

@@ -718,7 +718,10 @@ def test_a_bug_between_stop_and_kill_continues_what_was_stopped(
     child = lives.children(root.pid)[0]
     for pid in (stopped.pid, child):
         os.kill(pid, signal.SIGSTOP)
-        lives.until(lambda pid=pid: state_of(pid) == "T", "the stop by its user")
+
+    lives.until(
+        lambda: [state_of(stopped.pid), state_of(child)] == ["T", "T"], "the stop by its user"
+    )
 
     def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         if state_of(root.pid) == "T":

@@ -246,10 +246,11 @@ def _send(
     samples.watch(session)
     interrupted = False
     # However it ends, the session sends what it has begun to send.
-    with exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT), _suspending_in_order():
+    ending = exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    with ending as received, _suspending_in_order():
         try:
             session.send(options.number, whole_tree=options.children)
-            _wait(session, options)
+            _wait(session, options, received)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -288,11 +289,11 @@ def _suspending_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTSTP, before)
 
 
-def _wait(session: TerminationSession, options: EndOptions) -> None:
-    """Wait until all is known of the processes and their memory, with a line in place."""
+def _wait(session: TerminationSession, options: EndOptions, received: list[int]) -> None:
+    """Wait until all is known of the processes and their memory, or a signal was received."""
     deadline = time.monotonic() + options.timeout
     with StatusLine(sys.stderr) as status_line:
-        while not session.report.done and session.failure is None:
+        while not (session.report.done or session.failure or received):
             report = session.report
             if time.monotonic() >= deadline and _waits(report):
                 return

@@ -6,7 +6,6 @@ processes, and of other processes what ``/proc`` shows to all users.
 
 from __future__ import annotations
 
-from signal import SIGSTOP
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -186,8 +185,7 @@ class _DemoHandle:
         deliver(self._world, self.target, number, readonly=self._readonly)
 
     def freeze(self) -> None:
-        """See ``ProcessHandle.freeze``; a simulated process does not outlive gpumon."""
-        self.send(SIGSTOP)
+        """See ``ProcessHandle.freeze``; simulated processes do not fork while they are killed."""
 
     def thaw(self) -> bool:
         """See ``ProcessHandle.thaw``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -34,11 +35,13 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.config import load
     from gpumon.kill.audit_log import AuditLog, NoAuditLog
     from gpumon.remote.server import Server
+    from gpumon.system.ending_signals import exit_on_signals
 
     options.readonly = options.readonly or load().settings.readonly
     _, host = source_and_host(options, profiled=False)
     log = NoAuditLog() if options.demo else AuditLog()
-    # The client may go while it is answered.
-    with suppress(BrokenPipeError):
+    # The client may go while it is answered. An exit in order continues processes that are stopped
+    # for SIGKILL.
+    with suppress(BrokenPipeError), exit_on_signals(signal.SIGTERM, signal.SIGHUP):
         Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
     return 0

@@ -351,6 +351,39 @@ MOST_USED = (
 )
 """The actions with which the command palette opens."""
 
+FURTHER_WORDS = {
+    "filter": "search find grep",
+    "mine": "own",
+    "open": "details info show",
+    "users": "owners people accounts",
+    "jobs": "slurm torchrun",
+    "tree": "parents children forest",
+    "host_strip": "ram cores",
+    "columns": "fields",
+    "secrets": "environment tokens passwords",
+    "end": "kill terminate stop abort signal sigterm sigkill sigint",
+    "tag": "select mark",
+    "tag_all": "select mark",
+    "copy": "clipboard yank",
+    "log": "record save write csv",
+    "pause": "freeze stop resume",
+    "step_back": "rewind history past previous",
+    "step_on": "rewind history past",
+    "go_to": "jump clock rewind",
+    "longer_interval": "slower refresh rate delay",
+    "shorter_interval": "refresh rate delay",
+    "help": "keyboard shortcuts manual",
+    "quit": "exit leave close stop end",
+    "palette": "search menu",
+    "theme": "colours colors dark light",
+    "own_cost": "overhead",
+    "suspend": "background stop",
+    "notify": "alert watch tell bell",
+    "alerts": "notifications warnings messages",
+    "reverse": "ascending descending",
+}
+"""Other words for actions, by which the help page and the command palette find them."""
+
 NAMED = {one.name: one for one in KEYMAP if one.name}
 """Actions that footers and messages can refer to."""
 ACTIONS = {name: one for name, one in NAMED.items() if not one.fixed}

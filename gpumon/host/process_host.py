@@ -259,6 +259,21 @@ class ProcessHandle(Protocol):
         """
         ...
 
+    def freeze(self) -> None:
+        """Stop the process until it gets SIGKILL.
+
+        Whatever prevents that continues it: ``thaw``, ``close``, the end of this program or of the
+        connection, and some seconds without another request. One that is stopped already stays so.
+
+        Raises:
+            Refused: It was not stopped.
+        """
+        ...
+
+    def thaw(self) -> bool:
+        """Continue the process if ``freeze`` has stopped it; whether it was continued."""
+        ...
+
     def ended(self) -> bool:
         """Whether the process with all its threads is known to have ended; true for a zombie."""
         ...
@@ -272,7 +287,7 @@ class ProcessHandle(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the handle. May be called more than once."""
+        """Close the handle, which continues a frozen process. May be called more than once."""
         ...
 
 

@@ -168,6 +168,7 @@ class TerminationSession:
             self._failure = failure
         finally:
             for state in self._states.values():
+                self._thaw(state)
                 state.release()
 
     def _run(self) -> None:
@@ -242,11 +243,18 @@ class TerminationSession:
                 sentence = f"{pid} is below {parent}, which gets no signal: choose {pid} by itself"
                 self._refuse(state, Refused(reason, sentence), self._number)
 
+    def _thaw(self, state: TargetState) -> None:
+        """Continue a process that was stopped for SIGKILL, and gets none."""
+        if state.handle is not None and state.handle.thaw():
+            self._log(state, signal.SIGCONT, "sent")
+
     def _refuse(self, state: TargetState, refused: Refused, number: int) -> None:
+        self._thaw(state)
         state.refuse(refused)
         self._log(state, number, refused.reason.value)
 
     def _fail(self, state: TargetState, error: OSError, number: int) -> None:
+        self._thaw(state)
         state.fail(error)
         self._log(state, number, error.strerror or str(error))
 
@@ -254,11 +262,14 @@ class TerminationSession:
         self._logged_at = self._clock.monotonic()
         self._audit_log.write(state.target, number, outcome)
 
-    def _send(self, state: TargetState, number: int) -> None:
+    def _send(self, state: TargetState, number: int, *, freeze: bool = False) -> None:
         if not state.waiting or state.handle is None:
             return
         try:
-            state.handle.send(number)
+            if freeze:
+                state.handle.freeze()
+            else:
+                state.handle.send(number)
         except Refused as refused:
             self._refuse(state, refused, number)
         except OSError as error:
@@ -276,9 +287,9 @@ class TerminationSession:
         looks_without_news = 0
         while looks_without_news < 2 and self._clock.monotonic() < deadline:
             for id_, state in list(self._states.items()):
-                if id_ not in stopped:
+                if id_ not in stopped and state.signal != signal.SIGKILL:
                     stopped.add(id_)
-                    self._send(state, signal.SIGSTOP)
+                    self._send(state, signal.SIGSTOP, freeze=True)
             while self._any_running() and self._clock.monotonic() < deadline:
                 self._clock.wait(moment, 0.001)
             looks_without_news = 0 if self._find_children() else looks_without_news + 1

@@ -19,6 +19,7 @@ import os
 import select
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ from gpumon.host.procfs import (
     stat_of,
     wait_channel,
 )
+from gpumon.kill.frozen import FROZEN
+from gpumon.model.process_states import STOPPED
 from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
 
@@ -99,6 +102,7 @@ class _Handle:
     def __init__(self, target: Target, proc: str) -> None:
         self._target = target
         self._proc = proc
+        self._resumed = False
 
     @property
     def target(self) -> Target:
@@ -137,6 +141,29 @@ class _Handle:
             raise refusals.gone(self._target.id.pid) from None
         except PermissionError:
             raise refusals.not_permitted(self._target, number, os.geteuid()) from None
+        if number in (signal.SIGKILL, signal.SIGCONT):
+            FROZEN.killed(self)
+
+    def freeze(self) -> None:
+        """See ``ProcessHandle.freeze``."""
+        status = self.standing()
+        if status is None or status.state != STOPPED:
+            FROZEN.stop(self, lambda: self.send(signal.SIGSTOP))
+
+    def thaw(self) -> bool:
+        """See ``ProcessHandle.thaw``."""
+        FROZEN.resume(self)
+        resumed, self._resumed = self._resumed, False
+        return resumed
+
+    def resume(self) -> None:
+        """See ``Freezable.resume``."""
+        with suppress(Refused, OSError):
+            # Without a free file it cannot be compared again; it was when it was stopped.
+            with suppress(OSError):
+                self.compare()
+            self._deliver(signal.SIGCONT)
+            self._resumed = True
 
     def _deliver(self, number: int) -> None:
         raise NotImplementedError
@@ -167,6 +194,7 @@ class _Handle:
 
     def close(self) -> None:
         """See ``ProcessHandle.close``."""
+        FROZEN.resume(self)
 
 
 class _PidfdHandle(_Handle):
@@ -199,9 +227,11 @@ class _PidfdHandle(_Handle):
 
     def close(self) -> None:
         """See ``ProcessHandle.close``."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        super().close()
+        with FROZEN.lock:
+            if self.descriptor >= 0:
+                os.close(self.descriptor)
+                self.descriptor = -1
 
 
 class _PsutilHandle(_Handle):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -213,11 +214,22 @@ class _RemoteHandle:
 
     def send(self, number: int) -> None:
         """See ``ProcessHandle.send``."""
+        self._send(number)
+
+    def freeze(self) -> None:
+        """See ``ProcessHandle.freeze``."""
+        self._send(signal.SIGSTOP, freeze=True)
+
+    def thaw(self) -> bool:
+        """See ``ProcessHandle.thaw``; the other machine does it when the handle is closed."""
+        return False
+
+    def _send(self, number: int, *, freeze: bool = False) -> None:
         pid, name = self.target.id.pid, signal_name(number)
         before = self.connection.their_monotonic(time.monotonic() + ANSWER_SECONDS)
         try:
             self.connection.ask(
-                lambda id_: protocol.Send(id_, self.number, number, before),
+                lambda id_: protocol.Send(id_, self.number, number, before, freeze),
                 type(None),
             )
         except LostError as lost:

@@ -54,11 +54,13 @@ class Send(_Request, frozen=True, tag="send"):
         number: The signal.
         before: The signal must not be sent later than this, on the server's monotonic clock: the
             client has told its user by then that nothing is known of it.
+        freeze: Whether this is ``ProcessHandle.freeze``, with SIGSTOP as the number.
     """
 
     handle: int
     number: int
     before: float
+    freeze: bool = False
 
 
 class Status(_Request, frozen=True, tag="status"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import signal
 import threading
 import time
 from queue import Empty, Queue
@@ -19,6 +20,7 @@ import msgspec
 
 from gpumon import __version__
 from gpumon.host.process_host import Refusal, Refused
+from gpumon.kill.frozen import FROZEN
 from gpumon.remote.protocol import (
     MOST_ANSWER,
     MOST_REQUEST,
@@ -134,7 +136,7 @@ class Server:
         finally:
             self._over.set()
             for held in self._held.values():
-                held.handle.close()
+                self._release(held)
 
     def _serve_next(self) -> bool:
         """Answer the next request, or look for exits; False once the client has gone."""
@@ -205,7 +207,10 @@ class Server:
                 Refusal.UNREACHABLE, f"{target.id.pid} got no signal: the request came too late"
             )
         try:
-            handle.send(request.number)
+            if request.freeze:
+                handle.freeze()
+            else:
+                handle.send(request.number)
         except Refused as refused:
             self._audit_log.write(target, request.number, refused.reason.value)
             raise
@@ -218,7 +223,12 @@ class Server:
         held = self._held.pop(number, None)
         self._exited.discard(number)
         if held is not None:
-            held.handle.close()
+            self._release(held)
+
+    def _release(self, held: _Held) -> None:
+        if held.handle.thaw():
+            self._audit_log.write(held.handle.target, signal.SIGCONT, "sent")
+        held.handle.close()
 
     def _say_exits(self) -> None:
         for number, held in self._held.items():
@@ -226,9 +236,9 @@ class Server:
                 continue
             self._exited.add(number)
             if held.sent is not None:
-                signal, at = held.sent
+                sent, at = held.sent
                 outcome = f"ended after {time.monotonic() - at:.1f} s"
-                self._audit_log.write(held.handle.target, signal, outcome)
+                self._audit_log.write(held.handle.target, sent, outcome)
             self._say(Exited(number))
 
     # -- what can hang -----------------------------------------------------------------------------
@@ -271,6 +281,7 @@ class Server:
         self._queue.put(None)
         if not self._over.wait(_LEAVE_SECONDS):
             # The main thread hangs in a system call, and a daemon thread would not end that.
+            FROZEN.end()
             os._exit(1)
 
     def _read_chunk(self) -> bytes:

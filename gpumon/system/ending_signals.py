@@ -1,4 +1,4 @@
-"""Signals that end a command without a screen: ``log``, ``stream``, ``exporter``, ``doctor``."""
+"""Signals that end a command without a screen, or stop it for a while."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from queue import SimpleQueue
+    from types import FrameType
+    from typing import NoReturn
 
 _CHUNK = 64
 # Other systems lack some of them.
@@ -78,3 +80,30 @@ def queue_ending_signals(news: SimpleQueue[BaseException | None]) -> Iterator[No
             signal.signal(number, handler)
         signal.set_wakeup_fd(woken)
         os.close(writer)
+
+
+@contextmanager
+def exit_on_signals(*numbers: signal.Signals) -> Iterator[list[int]]:
+    """Within the block, these signals end the program as ``sys.exit`` does.
+
+    Signals that the parent ignores stay ignored. The block gets those received: Python drops an
+    exception that a handler raises during a callback, so a block that waits looks at them.
+    """
+    received: list[int] = []
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise SystemExit(128 + number)
+
+    before = {
+        number: signal.signal(number, end)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        raise SystemExit(128 + received[0])

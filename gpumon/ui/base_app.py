@@ -23,12 +23,13 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.worker import WorkerFailed
 
-from gpumon.config.keymap import MOST_USED, display
+from gpumon.config.keymap import FURTHER_WORDS, MOST_USED, display
 from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember
 from gpumon.system.resource_errors import is_lack_of_files, lack_behind
 from gpumon.text.formatting import spelled_out
 from gpumon.ui.colours import FewColours, colour_system, refuses_colour
 from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
+from gpumon.ui.dialogs.confirm import ConfirmDialog, terminal_driver
 from gpumon.ui.keys import bindings_of, textual_keymap
 from gpumon.ui.palette import Palette
 from gpumon.ui.plain_text import SameWidth, read_no_markup
@@ -144,13 +145,18 @@ class BaseApp(App[int]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """All key actions by their description: the most used ones, then the rest in groups."""
+        return (command for command, _ in self.key_commands(screen))
+
+    def key_commands(self, screen: Screen[object]) -> Iterable[tuple[SystemCommand, str]]:
+        """The commands, and for each other words by which it is found."""
         commands = list(self._commands(screen))
         used = {name: place for place, name in enumerate(MOST_USED)}
         commands.sort(key=lambda one: used.get(one[0].name, len(used)))
         for action, about, target in commands:
             run = partial(self.run_action, action.action, target)
             keys = display(keys_of(action.name))
-            yield SystemCommand(about, f"key {keys}    {action.group}", run)
+            command = SystemCommand(about, f"key {keys}    {action.group}", run)
+            yield command, FURTHER_WORDS.get(action.name, "")
 
     def _commands(
         self, screen: Screen[object]
@@ -188,10 +194,12 @@ class BaseApp(App[int]):
         return Size(*shutil.get_terminal_size())
 
     def on_terminal_supports_synchronized_output(
-        self, _: TerminalSupportsSynchronizedOutput
+        self, message: TerminalSupportsSynchronizedOutput
     ) -> None:
-        """The terminal has answered a query of Textual's or of the renderer's."""
-        self.renderer.answered()
+        """The terminal has answered a query of Textual's, of the renderer's or of a dialog's."""
+        driver = terminal_driver(self)
+        if driver is None or not driver.replied(message.time):
+            self.renderer.answered()
         with self.renderer.in_background():
             views = self.screen.walk_children(CellView)
             for view in sorted(views, key=lambda it: it.id not in _FEEDBACK_PARTS):
@@ -303,8 +311,13 @@ class BaseApp(App[int]):
 
     async def on_event(self, event: Event) -> None:
         """See Textual's; after the end there is no screen for input that still arrives."""
-        if self.screen_stack or not isinstance(event, _FROM_TERMINAL):
-            await super().on_event(event)
+        if isinstance(event, _FROM_TERMINAL):
+            if not self.screen_stack:
+                return
+            if isinstance(self.screen, ConfirmDialog) and not self.screen.admits(event):
+                event.stop()
+                return
+        await super().on_event(event)
 
     def on_key(self, event: Key) -> None:
         """Handle letters of a filter or search before Textual looks up their bindings."""

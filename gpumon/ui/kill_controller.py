@@ -7,9 +7,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from gpumon.findings.memory import memory_account
 from gpumon.kill.descendants import descendants
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
+from gpumon.model.processes import GpuUse, HoldReason
 from gpumon.ui.background import call_soon, run_in_thread
 from gpumon.ui.dialogs.end import EndDialog
 
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.ui.dialogs.end import SignalChoice
     from gpumon.ui.session import Session
+
+_HOLDS_NOTHING = (HoldReason.OBSERVER, HoldReason.CHILD)
+"""Why a process has the file of a GPU open, and no memory there that the driver does not list."""
 
 _CLOSE_SECONDS = 2.0
 """Maximum seconds to wait at exit for pending signals of all terminations."""
@@ -96,6 +103,7 @@ class KillController:
             return
         if isinstance(self._app.screen, EndDialog):
             return
+        targets = tuple(map(self._with_held_gpus, targets))
         asked = [target.id for target in targets]
         offered = any(
             report.offers_kill and set(asked) <= _waiting(report) for report in self.reports
@@ -107,7 +115,8 @@ class KillController:
         def look() -> Sequence[RelatedProcess]:
             return host.families(asked)
 
-        dialog = EndDialog(targets, host.uid, number, now, look, name)
+        unattributed = self._unattributed(targets)
+        dialog = EndDialog(targets, host.uid, number, now, look, name, unattributed)
         self._app.push_screen(dialog, self._begin)
 
         def found(family: Sequence[RelatedProcess]) -> None:
@@ -125,6 +134,34 @@ class KillController:
             lambda _: dialog.add_children(None),
             name="gpumon-families",
         )
+
+    def _with_held_gpus(self, target: Target) -> Target:
+        """The target with the GPUs that it holds unlisted, of which the memory is unknown."""
+        latest = self._session.history.latest
+        if target.uses or latest is None or latest.holders is None:
+            return target
+        held = {
+            uuid
+            for suspect in latest.holders.suspects
+            for uuid in suspect.gpu_uuids
+            if suspect.id == target.id and suspect.reason not in _HOLDS_NOTHING
+        }
+        uses = tuple(
+            GpuUse(gpu.uuid, gpu.index, memory_used=None) for gpu in latest.gpus if gpu.uuid in held
+        )
+        return msgspec.structs.replace(target, uses=uses)
+
+    def _unattributed(self, targets: Sequence[Target]) -> dict[int, int]:
+        """Bytes without an owner on the GPUs where it is unknown what the targets hold."""
+        history = self._session.history
+        unknown = {
+            use.gpu_uuid for target in targets for use in target.uses if use.memory_used is None
+        }
+        gpus = () if history.latest is None else history.latest.gpus
+        accounts = [
+            (gpu.index, memory_account(history, gpu)) for gpu in gpus if gpu.uuid in unknown
+        ]
+        return {index: account.unattributed for index, account in accounts if account.unattributed}
 
     def ask_again(self) -> bool:
         """Propose KILL for the newest termination that offers it; False if there is none."""

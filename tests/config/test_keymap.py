@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from textual.binding import Binding
 
 from gpumon.config.key_changes import keys_in_force, read_keys, settle, works_on_pages
-from gpumon.config.keymap import ACTIONS, KEYMAP, MOST_USED, NAMED, display, fixed_keys
+from gpumon.config.keymap import (
+    ACTIONS,
+    FURTHER_WORDS,
+    KEYMAP,
+    MOST_USED,
+    NAMED,
+    display,
+    fixed_keys,
+)
 from gpumon.config.table import InvalidValue
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.dialogs.columns import ColumnsDialog
@@ -256,3 +264,15 @@ def test_sentences_and_footers_name_changed_keys() -> None:
     shown = {keycap(*one.names) for one in footer_keys(View(1.0), None)}
     assert shown == {"ä", "ä ä", display(NAMED["palette"].keys)}
     assert display(("k", "f9", "delete", "shift+up")) == "k F9 Del Shift+↑"
+
+
+def test_further_words_are_of_actions_that_exist_and_do_not_say_them_already() -> None:
+    assert FURTHER_WORDS.keys() <= NAMED.keys()
+    for name, further in FURTHER_WORDS.items():
+        said = {
+            word.strip("(),;:…").casefold()
+            for about in NAMED[name].on.values()
+            for word in about.split()
+        }
+        assert not said & set(further.split()), name
+        assert further == further.casefold()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.demo import COARSE_DEMO
+from tests.e2e.test_palette import FOUND
 from tests.screen import Screen
 
 READY = r"\n q quit"
@@ -122,3 +123,15 @@ def test_the_keys_that_move_scroll_the_page_and_not_the_line(
 def begins(screen: Screen, line: int = 0) -> str:
     """A line of the page, without the scroll bar; the title and the search are above."""
     return screen.rows()[2 + line][:50].strip()
+
+
+def test_a_key_is_found_by_other_words_for_it() -> None:
+    with Screen(COARSE_DEMO, columns=100, lines=40) as screen:
+        screen.wait_for(READY)
+        screen.type("?")
+        wait_for_page(screen)
+        for typed, about in FOUND:
+            screen.type(typed)
+            screen.wait_for(rf"{typed}[\s\S]*{about}")
+            screen.type("\x1b[27u")
+            screen.wait_for(SEARCH)

@@ -39,3 +39,28 @@ def test_it_opens_with_what_is_used_most_and_then_the_groups() -> None:
         screen.type("\x1b[A")
         # The last of the last group: a list goes round.
         screen.wait_for(r"Sort by COMMAND[^\n]*\n +key N +Sort")
+
+
+def test_a_command_is_found_by_other_words_for_it() -> None:
+    with Screen(COARSE_DEMO, columns=100, lines=40) as screen:
+        screen.wait_for(r"18 processes")
+        for typed, about in FOUND:
+            screen.type("\x10")
+            screen.wait_for("Search for commands")
+            screen.type(typed)
+            # The first in the list.
+            screen.wait_for(rf"{typed}\W+{about}")
+            screen.type("\x1b[27u")
+            screen.wait_gone(typed)
+
+
+FOUND = (
+    ("kill", "End the process"),
+    ("terminate", "End the process"),
+    ("signal", "End the process"),
+    ("record", "Log every sample"),
+    ("save", "Log every sample"),
+    ("exit", "Quit"),
+    ("colours", "Choose a theme"),
+)
+"""What somebody types, and what is meant."""

@@ -313,6 +313,7 @@ class Asleep:
         self._standing = standing
         self.target = grip.target
         self.send, self.ended, self.close = grip.send, grip.ended, grip.close
+        self.freeze, self.thaw = grip.freeze, grip.thaw
 
     def standing(self) -> ProcessStatus | None:
         return self._standing
@@ -704,6 +705,43 @@ def test_a_bug_on_the_thread_reaches_the_owner(
     assert case.join(lives.PATIENCE)
     with pytest.raises(ValueError, match="a bug"):
         case.see(build.snapshot())
+
+
+def test_a_bug_between_stop_and_kill_continues_what_was_stopped(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = family.sleeper()
+    root = family.python(LOADERS, stderr=subprocess.DEVNULL)
+    lives.until(lambda: len(lives.children(root.pid)) == 3, "its children")
+    child = lives.children(root.pid)[0]
+    for pid in (stopped.pid, child):
+        os.kill(pid, signal.SIGSTOP)
+
+    lives.until(
+        lambda: [state_of(stopped.pid), state_of(child)] == ["T", "T"], "the stop by its user"
+    )
+
+    def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        if state_of(root.pid) == "T":
+            raise ValueError("a bug")
+        return read_families(roots)
+
+    monkeypatch.setattr(bench.host, "families", families)
+    case = bench.case(lives.target(root.pid), lives.target(stopped.pid))
+    case.send(signal.SIGKILL, whole_tree=True)
+    assert case.join(lives.PATIENCE)
+    assert isinstance(case.failure, ValueError)
+    lives.until(lambda: state_of(root.pid) == "S", "its continuation")
+    assert {state_of(pid) for pid in lives.children(root.pid) if pid != child} == {"S"}
+    # What its user had stopped before stays so.
+    assert [state_of(stopped.pid), state_of(child)] == ["T", "T"]
+    assert (root.pid, "CONT", "sent") in bench.logged()
+    assert (stopped.pid, "CONT", "sent") not in bench.logged()
+
+
+def state_of(pid: int) -> str:
+    kin = lives.look(pid)
+    return "gone" if kin is None else kin.state
 
 
 def test_the_audit_log_has_the_outcome(family: Family, bench: Bench) -> None:

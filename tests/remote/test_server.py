@@ -22,7 +22,7 @@ from tests.remote.conftest import SERVER
 from tests.screen import Screen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.lives import Family
 
@@ -35,8 +35,9 @@ LATE = 10.0**9
 class Server:
     """The server as a process, and what is written to it."""
 
-    def __init__(self, *arguments: str, files: tuple[int, int] | None = None) -> None:
-        command = [*SERVER, *arguments]
+    def __init__(
+        self, command: Sequence[str] = SERVER, files: tuple[int, int] | None = None
+    ) -> None:
         if files is not None:
             limited = f'ulimit -Sn {files[0]} && ulimit -Hn {files[1]} && exec "$@"'
             command = ["sh", "-c", limited, "sh", *command]
@@ -59,9 +60,11 @@ class Server:
 
 
 @contextmanager
-def started(*arguments: str, files: tuple[int, int] | None = None) -> Iterator[Server]:
+def started(
+    command: Sequence[str] = SERVER, files: tuple[int, int] | None = None
+) -> Iterator[Server]:
     """A server that is killed at the end of the block; ``files`` are its limits of open files."""
-    server = Server(*arguments, files=files)
+    server = Server(command, files)
     try:
         yield server
     finally:

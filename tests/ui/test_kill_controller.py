@@ -20,7 +20,7 @@ from gpumon.kill import session as case
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
 from gpumon.kill.outcome import Outcome
-from gpumon.model.processes import GpuUse, Place
+from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, Suspect
 from gpumon.recording.history import History
 from gpumon.ui import kill_controller as cases
 from gpumon.ui.dialogs.end import EndDialog
@@ -289,6 +289,36 @@ async def test_children_are_named_with_what_they_hold_and_where_they_run(
         assert found[first.id].uses == listed.uses
         assert found[second.id].place == Place(slurm_job="88123")
         assert found[second.id].started_at is not None
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (HoldReason.ORPHAN, "up to 31.0 GiB on GPU 0"),
+        (HoldReason.HOLDS, "up to 31.0 GiB on GPU 0"),
+        (HoldReason.OBSERVER, "no GPU"),
+    ],
+)
+async def test_the_dialog_of_an_unlisted_holder_says_what_it_may_hold(
+    reason: HoldReason, shown: str, family: Family, tmp_path: Path
+) -> None:
+    target = lives.target(family.sleeper().pid)
+    listed = build.process(7, memory_used=9 * GIB)
+    suspect = Suspect(target.id, ("GPU-0",), reason, "its parent ended")
+    async with opened(tmp_path) as (app, pilot):
+        app.history.add(
+            msgspec.structs.replace(
+                build.snapshot(build.NOON, build.gpu(memory_used=40 * GIB), processes=(listed,)),
+                holders=HolderScan(build.NOON, (suspect,)),
+            )
+        )
+        # As its own page, or the tree, names it: without a GPU.
+        app.kill_controller.ask([target])
+        await until(pilot, lambda: app.send_label, "the dialog")
+        named = str(app.screen.query_one("#named", Static).render())
+        freed = str(app.screen.query_one("#sum", Static).render())
+        assert shown in named
+        assert freed == ("holds no GPU memory" if shown == "no GPU" else f"will free {shown}")
 
 
 @pytest.mark.parametrize("left", [0, 12 * GIB])

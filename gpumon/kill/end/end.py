@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.host.process_host import Refusal, Refused
 from gpumon.host.refusals import signal_name
 from gpumon.kill.end.outputs import Plan, as_json, plan_table, report_lines
 from gpumon.kill.end.selection import NamedProcess, ProcessSelectionError, changed, select
+from gpumon.kill.frozen import FROZEN
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.report_text import report_text
 from gpumon.kill.session import TerminationSession
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sampling.gpu_sampler import PATIENCE, GpuSampler
+from gpumon.system.ending_signals import exit_on_signals
 from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine, columns, tell, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpumon.host.process_host import ProcessHost, Target
     from gpumon.kill.audit_log import AuditLog
     from gpumon.kill.end.selection import SelectedTargets
@@ -238,14 +244,18 @@ def _send(
 ) -> EndResult:
     session = TerminationSession(host, plan.targets, audit_log=audit_log)
     samples.watch(session)
-    session.send(options.number, whole_tree=options.children)
     interrupted = False
-    try:
-        _wait(session, options)
-    except KeyboardInterrupt:
-        interrupted = True
-    session.close()
-    session.join(_CLOSE_SECONDS)
+    # However it ends, the session sends what it has begun to send.
+    ending = exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    with ending as received, _suspending_in_order():
+        try:
+            session.send(options.number, whole_tree=options.children)
+            _wait(session, options, received)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            session.close()
+            session.join(_CLOSE_SECONDS)
     if session.failure is not None:
         raise session.failure
     report = session.report
@@ -260,11 +270,30 @@ def _send(
     return EndResult(0 if ended else EXIT_SOME, text)
 
 
-def _wait(session: TerminationSession, options: EndOptions) -> None:
-    """Wait until all is known of the processes and their memory, with a line in place."""
+@contextmanager
+def _suspending_in_order() -> Iterator[None]:
+    """Within the block, Ctrl+Z stops this program only while it keeps no other one stopped."""
+
+    def suspend(*_: object) -> None:
+        with FROZEN.suspended():
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTSTP)
+            signal.signal(signal.SIGTSTP, suspend)
+
+    before = signal.signal(signal.SIGTSTP, suspend)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGTSTP, before)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+def _wait(session: TerminationSession, options: EndOptions, received: list[int]) -> None:
+    """Wait until all is known of the processes and their memory, or a signal was received."""
     deadline = time.monotonic() + options.timeout
     with StatusLine(sys.stderr) as status_line:
-        while not session.report.done and session.failure is None:
+        while not (session.report.done or session.failure or received):
             report = session.report
             if time.monotonic() >= deadline and _waits(report):
                 return

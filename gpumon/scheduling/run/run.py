@@ -7,9 +7,9 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.sampling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
 from gpumon.scheduling.chooser import Chooser
@@ -18,13 +18,13 @@ from gpumon.scheduling.polling import wait_for
 from gpumon.scheduling.reservation.locks import HeldReservation, Locks, TakenError
 from gpumon.scheduling.run.child import NOT_EXECUTABLE, NOT_FOUND, background_writes_allowed, end_by
 from gpumon.scheduling.run.job import JobRunner
+from gpumon.system.ending_signals import exit_on_signals
 from gpumon.system.folders import is_absent
 from gpumon.text.formatting import duration, printable
 from gpumon.text.status_line import StatusLine, columns, tell, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import FrameType
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.sampling.gpu_sampler import UnavailableError
@@ -100,7 +100,7 @@ def run(source: Source, options: RunOptions, links: Callable[[], Links] | None =
     with closing(Locks(options.lock_dir, os.environ)) as locks, background_writes_allowed():
         with GpuSampler(source) as sampler:
             reserver = _Reserver(sampler, locks, options, links)
-            with _ended_in_order():
+            with exit_on_signals(signal.SIGTERM, signal.SIGHUP):
                 taken = reserver.taken()
             if not isinstance(taken, _ReservedGpus):
                 return taken
@@ -116,25 +116,6 @@ def run(source: Source, options: RunOptions, links: Callable[[], Links] | None =
         if command_exit.by_key and command_exit.signal is not None:
             end_by(command_exit.signal)
         return command_exit.exit_status
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Within the block, a signal that ends this program also gives up its place in the queue."""
-
-    def end(number: int, _: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    before = {
-        number: signal.signal(number, end)
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Reserver:

@@ -184,6 +184,13 @@ class _DemoHandle:
         """See ``ProcessHandle.send``."""
         deliver(self._world, self.target, number, readonly=self._readonly)
 
+    def freeze(self) -> None:
+        """See ``ProcessHandle.freeze``; simulated processes do not fork while they are killed."""
+
+    def thaw(self) -> bool:
+        """See ``ProcessHandle.thaw``."""
+        return False
+
     def ended(self) -> bool:
         """See ``ProcessHandle.ended``."""
         end = min(self._being.until, self._world.state.deeds.end(self._being.id))

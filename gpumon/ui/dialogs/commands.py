@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from textual.command import CommandPalette, DiscoveryHit
+from textual.command import CommandPalette, DiscoveryHit, Hit
 from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Input
 
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from textual.command import Hits
     from textual.events import Mount
 
+    from gpumon.ui.base_app import BaseApp
+
+_WHOLE_WORDS = 1000.0
+"""Words that were typed as they are count more than letters that occur somewhere in that order, and
+of those commands the most used ones stand first."""
 _MOST_CHARACTERS = 100
 """Textual compares the whole text with all commands for every key; a description is shorter."""
 
@@ -23,6 +28,21 @@ class KeyCommands(SystemCommandsProvider):
         """All commands, before anything is typed."""
         for name, about, callback, _ in self.app.get_system_commands(self.screen):
             yield DiscoveryHit(name, callback, help=about)
+
+    async def search(self, query: str) -> Hits:
+        """The commands whose description matches, or whose other words begin with those typed."""
+        matcher = self.matcher(query)
+        typed = query.casefold().split()
+        app = cast("BaseApp", self.app)
+        commands = app.key_commands(self.screen)
+        for place, ((name, about, callback, _), further) in enumerate(commands):
+            words = f"{name} {further}".casefold().split()
+            if typed and all(any(word.startswith(part) for word in words) for part in typed):
+                match = _WHOLE_WORDS - place
+            else:
+                match = matcher.match(name)
+            if match > 0:
+                yield Hit(match, matcher.highlight(name), callback, help=about)
 
 
 class CommandsDialog(CommandPalette):

@@ -10,23 +10,24 @@ import msgspec
 from rich.text import Text
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, RadioButton, RadioSet, Static
 
 from gpumon.host.refusals import signal_name
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, duration, gib, gibibytes, printable
 from gpumon.ui.background import run_in_thread
+from gpumon.ui.dialogs.confirm import ConfirmDialog
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.palette import colour_of
 from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.process_table import gpu_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.widget import Widget
 
     from gpumon.host.process_host import RelatedProcess, Target
     from gpumon.model.processes import ProcessId
@@ -52,6 +53,7 @@ _COMMAND = 200
 """Maximum cells of a command: three lines identify it."""
 _INDENT = 2
 _ANOTHER_COMMAND = "its command has changed: this is what it runs now"
+_IGNORED = "Keys typed before this was shown are ignored."
 LOOK_SECONDS = 2.0
 """Seconds to wait for the children: a hung ``/proc`` must not prevent the signal."""
 
@@ -105,7 +107,7 @@ class _Signals(RadioSet):
         self.screen.set_focus(self.screen.query_one("#cancel", Button))
 
 
-class EndDialog(ModalScreen[SignalChoice | None]):
+class EndDialog(ConfirmDialog[SignalChoice | None]):
     """Names every process that would get the signal. It sends nothing itself.
 
     The key that opened it has no effect in it, and the focus starts on Cancel.
@@ -119,6 +121,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         look: Reads the selected processes again before the answer, on another thread: a process
             with another command must be confirmed again. ``None`` skips that.
         name: What the processes are together, such as a job, for the title.
+        unattributed: Bytes that no listed process holds, by the index of the GPU.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("end")
@@ -135,8 +138,10 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         now: float | None = None,
         look: Callable[[], Sequence[RelatedProcess]] | None = None,
         name: str = "",
+        unattributed: Mapping[int, int] | None = None,
     ) -> None:
         super().__init__()
+        self._unattributed = unattributed or {}
         self._name_of_all = name
         self._look = look
         self._answer: SignalChoice | None = None
@@ -150,6 +155,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         self._children: tuple[Target, ...] | None = ()
         self._protected: frozenset[ProcessId] = frozenset()
         self._looking = True
+        self._ignored = False
 
     def compose(self) -> ComposeResult:
         """Compose the processes, the signals, and the two buttons."""
@@ -178,6 +184,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
             # If it was closed as soon as it was opened, it has no widgets.
             return
         self._describe()
+        self.renew()
         if self._name_of_all:
             count = len(self._targets)
             plural = "" if count == 1 else "es"
@@ -203,9 +210,19 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         self.query_one("#end").border_subtitle = (
             f"lines {top + 1}–{min(count, top + room)} of {count}" if hidden else ""
         )
-        self.query_one("#keys", Static).update(
-            "← → buttons   Tab parts   Enter press   Esc cancel" + "   PgUp PgDn" * hidden
-        )
+        keys = "← → buttons   Tab parts   Enter press   Esc cancel" + "   PgUp PgDn" * hidden
+        self.query_one("#keys", Static).update(_IGNORED if self._ignored else keys)
+
+    @property
+    def confirms(self) -> tuple[Widget, ...]:
+        """See ``ConfirmDialog.confirms``."""
+        return tuple(self.query("#named, #sum, #send"))
+
+    def show_ignored(self, ignored: bool) -> None:
+        """See ``ConfirmDialog.show_ignored``."""
+        if ignored != self._ignored:
+            self._ignored = ignored
+            self._show_scroll_position()
 
     def add_children(
         self,
@@ -223,13 +240,24 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         """
         if not self._looking:
             return
-        if found is not None:
-            self._take_in(found)
+        composed = self.is_attached and bool(self.query("#send"))
+        before = {target.id for target in self._reachable} if composed else set()
+        another = found is not None and self._take_in(found)
         self._looking = False
         self._children = None if children is None else tuple(children)
         self._protected = frozenset(protected)
-        if self.is_attached:
-            self._describe()
+        if not composed:
+            return
+        self._describe()
+        if another or children is None or {target.id for target in self._reachable} != before:
+            self.renew()
+        else:
+            self.completed()
+
+    @property
+    def is_complete(self) -> bool:
+        """See ``ConfirmDialog.is_complete``."""
+        return not self._looking
 
     def _take_in(self, found: Sequence[RelatedProcess]) -> bool:
         """Update the selected processes to their current state.
@@ -321,7 +349,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         for target in self._targets:
             text.append(f"{target.id.pid}", "bold")
             text.append(f"  {printable(target.user or 'unknown user')}  ")
-            text.append(_holds(target))
+            text.append(self._holds(target))
             if target.started_at is not None:
                 text.append(f"  running {duration(self._now - target.started_at)}", self._quiet)
             text.append("\n")
@@ -335,6 +363,20 @@ class EndDialog(ModalScreen[SignalChoice | None]):
                 text.append(f"{' ' * _INDENT}{line}\n", self._quiet)
         text.append_text(self._named_children())
         return text
+
+    def _holds(self, target: Target) -> str:
+        """``74.0 GiB on GPU 5``, or that it holds no memory."""
+        if not target.uses:
+            return "no GPU"
+        indices = sorted({use.gpu_index for use in target.uses})
+        where = f"on GPU {gpu_list(indices)}"
+        sizes = [use.memory_used for use in target.uses]
+        if all(size is not None for size in sizes):
+            return f"{gibibytes(sum(filter(None, sizes)))} {gib()} {where}"
+        if all(size is None for size in sizes) and self._unattributed.keys() >= {*indices}:
+            most = sum(self._unattributed[index] for index in indices)
+            return f"up to {gibibytes(most)} {gib()} {where}"
+        return f"an unknown amount {where}"
 
     def _named_children(self) -> Text:
         if self._looking:
@@ -379,18 +421,23 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         if not reached:
             return "frees no memory: none of these may be signalled from here"
         freed: dict[int, int] = {}
-        unknown = False
+        unknown: set[int] = set()
         for use in (use for target in reached for use in target.uses):
             if use.memory_used is None:
-                unknown = True
+                unknown.add(use.gpu_index)
             else:
                 freed[use.gpu_index] = freed.get(use.gpu_index, 0) + use.memory_used
         parts = [
-            f"{gibibytes(size)} {gib()} on GPU {index}" for index, size in sorted(freed.items())
+            f"about {gibibytes(size)} {gib()} on GPU {index}"
+            for index, size in sorted(freed.items())
         ]
-        if unknown:
-            parts.append("an unknown amount")
-        return f"will free about {', '.join(parts)}" if parts else "holds no GPU memory"
+        parts += [
+            f"up to {gibibytes(self._unattributed[index])} {gib()} on GPU {index}"
+            for index in sorted(unknown & self._unattributed.keys())
+        ]
+        if rest := sorted(unknown - self._unattributed.keys()):
+            parts.append(f"an unknown amount on GPU {gpu_list(rest)}")
+        return f"will free {', '.join(parts)}" if parts else "holds no GPU memory"
 
     def action_button(self, name: str) -> None:
         """Focus a button, if it can be pressed."""
@@ -454,19 +501,9 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         if found is not None and self._take_in(found):
             self.action_button("cancel")
             self._describe()
+            self.renew()
         else:
             self.dismiss(answer)
-
-
-def _holds(target: Target) -> str:
-    """``74.0 GiB on GPU 5``, or that it holds no memory."""
-    if not target.uses:
-        return "no GPU"
-    indices = gpu_list(sorted({use.gpu_index for use in target.uses}))
-    sizes = [use.memory_used for use in target.uses]
-    if any(size is None for size in sizes):
-        return f"on GPU {indices}"
-    return f"{gibibytes(sum(filter(None, sizes)))} {gib()} on GPU {indices}"
 
 
 def _renewed(target: Target, now: RelatedProcess) -> Target:

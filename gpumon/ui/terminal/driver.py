@@ -5,20 +5,26 @@ It uses private parts of Textual, so ``pyproject.toml`` limits the versions of T
 
 from __future__ import annotations
 
+import fcntl
+import io
 import os
 import signal
+import struct
 import termios
+import time
 from contextlib import suppress
 from selectors import EVENT_READ, PollSelector
-from threading import Event
-from typing import TYPE_CHECKING
+from threading import Event, Lock
+from typing import IO, TYPE_CHECKING
 
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 
 from gpumon.host.job_control import is_orphaned
+from gpumon.kill.frozen import FROZEN
 from gpumon.system.terminal_replies import MODE_QUERY, TerminalReplies
+from gpumon.ui.background import call_soon
 from gpumon.ui.terminal.parser import LenientParser
 from gpumon.ui.terminal.terminal import RESTORE
 
@@ -34,6 +40,14 @@ _MOST_CELLS = 2**20
 (``gpumon serve``), and each cell costs memory."""
 _MOST_BYTES = 4096
 _BETWEEN_LOOKS = 0.1
+_FORGOTTEN_SECONDS = 10.0
+"""After these seconds a reply that did not come is lost: a later one is to another query."""
+_FLOOD_SECONDS = 2.0
+"""How long output waits for input to be read, which may come without a pause."""
+_READ_SECONDS = 0.001
+_BLOCKED_SECONDS = 0.1
+_REACTION_SECONDS = 0.001
+"""Nobody reacts faster to what is written, which takes as long to reach the terminal."""
 _PASTE_PAUSE = 1.0
 """Seconds without input after which a paste is over, whether or not its end has come."""
 
@@ -61,6 +75,81 @@ class _Waking(Event):
                 os.close(descriptor)
 
 
+class _Query:
+    """A query that the terminal has not replied to."""
+
+    def __init__(self, sent_at: float) -> None:
+        self.sent_at = sent_at
+        self.call: Callable[[float], None] | None = None
+
+
+class _Frame(str):
+    """Output that must be told from the keys before it."""
+
+    __slots__ = ()
+
+
+class _Report(str):
+    """Stands in the output for a call with the time of the last frame."""
+
+    __slots__ = ("call",)
+
+    def __new__(cls, call: Callable[[float], None]) -> _Report:
+        report = super().__new__(cls)
+        report.call = call
+        return report
+
+    call: Callable[[float], None]
+
+
+class _WatchedFile(io.TextIOBase):
+    """The terminal's file, which knows the keys that are older than a frame.
+
+    They have been read before the frame is written. After it a reaction of the user cannot be told
+    from them; only if the terminal has not taken the frame for a while, nobody has reacted.
+
+    Args:
+        file: The file.
+        all_read_at: Waits until nothing typed waits to be read, and returns the time.
+    """
+
+    def __init__(self, file: IO[str], all_read_at: Callable[[], float]) -> None:
+        self._file = file
+        self._all_read_at = all_read_at
+        self._older_until = 0.0
+
+    def write(self, text: str) -> int:
+        if isinstance(text, _Report):
+            text.call(self._older_until + _REACTION_SECONDS)
+        elif isinstance(text, _Frame):
+            at = self._all_read_at()
+            self._file.write(text)
+            self._file.flush()
+            blocked = time.monotonic() - at > _BLOCKED_SECONDS
+            self._older_until = self._all_read_at() if blocked else at
+        else:
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def isatty(self) -> bool:
+        return self._file.isatty()
+
+
+def _waiting(descriptor: int) -> int:
+    """Bytes that wait to be read."""
+    try:
+        (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
+    except OSError:
+        return 0
+    return int(count)
+
+
 class TerminalDriver(LinuxDriver):
     """Sleeps until a key arrives, and takes the terminal only once, even if resumed several times.
 
@@ -76,12 +165,19 @@ class TerminalDriver(LinuxDriver):
 
     _suspended = False
     _retaking = False
+    replies = False
+    """Whether the terminal replies to queries."""
 
     def start_application_mode(self) -> None:
         """See Textual's."""
         if not isinstance(self.exit_event, _Waking):
             self.exit_event = _Waking()
             self._replies = TerminalReplies()
+            self._reading = Lock()
+            self._watchers: set[object] = set()
+            self._queries: list[_Query] = []
+            assert self._file is not None  # noqa: S101 - ``Terminal`` has opened standard error
+            self._file = _WatchedFile(self._file, self._all_read_at)  # type: ignore[assignment]  # what its writer needs
         super().start_application_mode()  # type: ignore[no-untyped-call]  # so it is there
 
     def run_input_thread(self) -> None:
@@ -101,20 +197,71 @@ class TerminalDriver(LinuxDriver):
             patience = _BETWEEN_LOOKS if undecided else _PASTE_PAUSE if parser.pasting else None
             ready = files.select(patience)
             if any(key.fd == self.fileno for key, _ in ready):
-                data = os.read(self.fileno, _MOST_BYTES)
+                with self._reading:
+                    data = os.read(self.fileno, _MOST_BYTES)
+                    text = decode(data) if data else ""
+                    self._replies.read(text)
+                    for event in parser.feed(text) if data else ():
+                        self.process_message(event)
                 if not data:
                     # EOF repeats; avoid a busy loop.
                     over.wait(_BETWEEN_LOOKS)
                     continue
-                text = decode(data)
-                self._replies.read(text)
-                for event in parser.feed(text):
-                    self.process_message(event)
             elif parser.pasting and not (ready or undecided):
                 for event in parser.end_paste():
                     self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)
+
+    # -- what stands on the screen, and which keys are older ---------------------------------------
+
+    def write(self, data: str) -> None:
+        """See Textual's."""
+        self._replies.written(data)
+        now = time.monotonic()
+        for _ in range(data.count(MODE_QUERY)):
+            self._queries = [it for it in self._queries if now - it.sent_at < _FORGOTTEN_SECONDS]
+            self._queries.append(_Query(now))
+        super().write(_Frame(data) if self._watchers else data)
+
+    def watch_output(self, watcher: object, *, on: bool) -> None:
+        """Note which keys are older than each frame from now on; see ``when_written``."""
+        if on:
+            self._watchers.add(watcher)
+        else:
+            self._watchers.discard(watcher)
+
+    def when_written(self, call: Callable[[float], None]) -> None:
+        """Call with the time up to which keys are older than the last frame, once it is written.
+
+        The call is made on the application's thread. The time is that of events.
+        """
+        super().write(_Report(lambda at: call_soon(self._app, call, at)))
+
+    def ask(self, call: Callable[[float], None]) -> None:
+        """Call with the time when the terminal has shown everything written so far."""
+        self.write(MODE_QUERY)
+        self._queries[-1].call = call
+
+    def replied(self, at: float) -> bool:
+        """Take a reply of the terminal; whether ``ask`` has asked for it."""
+        self.replies = True
+        if not self._queries:
+            return False
+        call = self._queries.pop(0).call
+        if call is not None:
+            call(at)
+        return call is not None
+
+    def _all_read_at(self) -> float:
+        """Wait until nothing that was typed waits to be read, and return the time."""
+        deadline = time.monotonic() + _FLOOD_SECONDS
+        while True:
+            with self._reading:
+                now = time.monotonic()
+                if now > deadline or self.exit_event.is_set() or not _waiting(self.fileno):
+                    return now
+            time.sleep(_READ_SECONDS)
 
     @property
     def can_suspend(self) -> bool:
@@ -134,7 +281,8 @@ class TerminalDriver(LinuxDriver):
         # shell, the shell sees a stopped job only if that process stops, too. Unlike for SIGSTOP,
         # which Textual sends, the kernel does not stop an orphaned group.
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.killpg(0, signal.SIGTSTP)
+        with FROZEN.suspended():
+            os.killpg(0, signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, before)
 
     def _sigcont_application(self, *_: object) -> None:
@@ -163,11 +311,6 @@ class TerminalDriver(LinuxDriver):
         """See Textual's."""
         self._suspended = False
         super().resume_application_mode()
-
-    def write(self, data: str) -> None:
-        """See Textual's."""
-        self._replies.written(data)
-        super().write(data)
 
     def stop_application_mode(self) -> None:
         """See Textual's, which leaves replies, and all that the terminal reports, to the shell.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gpumon.config.ui_state import load
+from gpumon.kill.frozen import FROZEN
 from gpumon.sources.source import SourceError
 from gpumon.system.folders import state_folder
 from gpumon.system.resource_errors import lack_behind, require_files
@@ -127,6 +128,7 @@ class Ended(NamedTuple):
     def status(self) -> int:
         """The exit status; a signal is sent again, now that the terminal is restored."""
         if self.signal is not None:
+            FROZEN.end()
             os.kill(os.getpid(), self.signal)
         return self.code
 

@@ -11,6 +11,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gpumon.kill.frozen import FROZEN
 from gpumon.system.terminal_replies import REPLY_SECONDS
 from gpumon.text.charset import ASCII, UTF_8
 
@@ -217,4 +218,5 @@ class ShutdownWatchdog:
     def _force(self, status: int) -> None:
         if not self._over.is_set():
             self._terminal.restore()
+            FROZEN.end()
             os._exit(status)

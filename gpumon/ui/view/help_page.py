@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMNS, GPU_COLUMNS
-from gpumon.config.keymap import display
+from gpumon.config.keymap import FURTHER_WORDS, display
 from gpumon.filters.language import TERMS
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.text.cells import row_width
@@ -90,6 +91,7 @@ class HelpSection(Struct, frozen=True):
         about: A sentence under the title.
         group: Whether it is a group of keys, which stands beside other groups.
         beside: Whether its entries stand in several columns on a wide terminal.
+        further: Other words by which a search finds entries.
     """
 
     title: str
@@ -97,17 +99,22 @@ class HelpSection(Struct, frozen=True):
     about: str = ""
     group: bool = False
     beside: bool = True
+    further: Mapping[tuple[str, str], str] = {}
 
 
 def key_groups(explained: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
     """The keys in the groups of the keymap."""
-    groups: dict[str, list[tuple[str, str]]] = {}
+    groups: dict[str, dict[tuple[str, str], str]] = {}
     for action, about in explained:
         now = keys_of(action.name)
         missing = display(key for key in action.keys if key not in now)
         changed = f" (usually {missing})" if missing else ""
-        groups.setdefault(action.group, []).append((display(now), about + changed))
-    return [HelpSection(title, tuple(lines), group=True) for title, lines in groups.items()]
+        entry = (display(now), about + changed)
+        groups.setdefault(action.group, {})[entry] = FURTHER_WORDS.get(action.name, "")
+    return [
+        HelpSection(title, tuple(further), group=True, further=further)
+        for title, further in groups.items()
+    ]
 
 
 def page_keys(name: str, explained: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
@@ -117,8 +124,13 @@ def page_keys(name: str, explained: Iterable[tuple[KeyAction, str]]) -> list[Hel
         name: The name of the page.
         explained: Its actions with their descriptions.
     """
-    lines = tuple(line for group in key_groups(explained) for line in group.entries)
-    return [HelpSection(f"Keys on this page: {name}", lines), HelpSection("Keys on the dashboard")]
+    further = {
+        entry: words for group in key_groups(explained) for entry, words in group.further.items()
+    }
+    return [
+        HelpSection(f"Keys on this page: {name}", tuple(further), further=further),
+        HelpSection("Keys on the dashboard"),
+    ]
 
 
 def other_sections() -> list[HelpSection]:
@@ -174,24 +186,26 @@ def find(sections: Sequence[HelpSection], search: str) -> list[HelpSection]:
     if not words:
         return list(sections)
     if len(search.strip()) == 1:
-        exact = _matching(sections, lambda _, term, __: search.strip() in term.split())
+        exact = _matching(sections, lambda _, term, *__: search.strip() in term.split())
         if exact:
             return exact
     return _matching(
         sections,
-        lambda title, term, about: all(
-            word in f"{title} {term} {about}".casefold() for word in words
+        lambda title, term, about, further: all(
+            word in f"{title} {term} {about} {further}".casefold() for word in words
         ),
     )
 
 
 def _matching(
-    sections: Sequence[HelpSection], matches: Callable[[str, str, str], bool]
+    sections: Sequence[HelpSection], matches: Callable[[str, str, str, str], bool]
 ) -> list[HelpSection]:
     found = []
     for one in sections:
-        entries = tuple(entry for entry in one.entries if matches(one.title, *entry))
-        if entries or (one.about and matches(one.title, "", one.about)):
+        entries = tuple(
+            entry for entry in one.entries if matches(one.title, *entry, one.further.get(entry, ""))
+        )
+        if entries or (one.about and matches(one.title, "", one.about, "")):
             found.append(replace(one, entries=entries))
     return found
 

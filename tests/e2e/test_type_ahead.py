@@ -1,0 +1,166 @@
+"""Keys that were typed before a dialog stood on the screen confirm nothing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.screen import PATIENCE, Screen
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
+
+GPUMON = [sys.executable, "-m", "gpumon"]
+RIGHT, DOWN = "\x1b[C", "\x1b[B"
+CONFIRM = f"{RIGHT}{RIGHT}\r"
+IGNORED = "Keys typed before this was shown are ignored"
+QUERY, REPLY = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+
+
+class ReplyingTerminal(Screen):
+    """Replies to queries, once it has read them."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        self.replied = 0
+        self._replying = threading.Event()
+        self._replying.set()
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed through
+
+    def _look(self) -> None:
+        self.reply()
+        super()._look()
+
+    def mute(self) -> None:
+        """Show output, and reply later."""
+        self._replying.clear()
+
+    def unmute(self) -> None:
+        """Reply to what was asked meanwhile."""
+        self._replying.set()
+        with self._changed:
+            self.reply()
+
+    @property
+    def asked(self) -> int:
+        """The queries so far."""
+        return self.output.count(QUERY)
+
+    def reply(self) -> None:
+        while self._replying.is_set() and self.replied < self.asked:
+            self.replied += 1
+            self.send(REPLY)
+
+
+@contextmanager
+def gpumon(
+    tmp_path: Path, terminal: type[Screen] = Screen
+) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
+    """Run gpumon with the cursor on the only process."""
+    with Driver([h100()]) as driver, owners(1, ["python", "train.py"]) as (process,):
+        driver.cards[0].processes = [Owner(process.pid, memory=10 * GIB)]
+        env = {**driver.env(), "XDG_STATE_HOME": str(tmp_path)}
+        with terminal(GPUMON, env, 100, 34) as screen:
+            screen.wait_for(str(process.pid))
+            screen.type(DOWN)
+            screen.wait_for("▸")
+            yield screen, process
+
+
+def confirm(screen: Screen, process: subprocess.Popen[bytes]) -> None:
+    """Confirm the dialog as somebody who has read it: the keys from before had no effect."""
+    screen.wait_for(r"no children[\s\S]*Send TERM")
+    assert process.poll() is None
+    # Typing that has not paused goes on being ignored.
+    time.sleep(0.5)
+    assert process.poll() is None
+    screen.type(RIGHT)
+    screen.wait_gone(IGNORED)
+    screen.type("\r")
+    screen.wait_for("1 of 1 ended")
+    assert process.wait(PATIENCE) == -15
+
+
+PACKETS = {
+    "at once": f"k{CONFIRM}",
+    "600 bytes": f"k{'z' * 600}{CONFIRM}",
+    "mouse": "k" + "\x1b[<35;3;3M" * 60 + CONFIRM,
+    "signal": f"k9{CONFIRM}",
+    "tab": "k" + "\t" * 5 + "\r" * 5,
+}
+
+
+@pytest.mark.parametrize("packet", PACKETS)
+def test_keys_that_come_with_that_of_the_dialog_do_not_confirm(packet: str, tmp_path: Path) -> None:
+    with gpumon(tmp_path) as (screen, process):
+        screen.type(PACKETS[packet])
+        screen.wait_for(IGNORED)
+        confirm(screen, process)
+
+
+def test_keys_that_come_with_that_of_the_palette_do_not_confirm(tmp_path: Path) -> None:
+    with gpumon(tmp_path) as (screen, process):
+        screen.type("\x10")
+        screen.wait_for("Search for commands")
+        screen.type("End the process")
+        screen.wait_for(r"End the process[\s\S]*key k")
+        screen.type(f"\r{CONFIRM}")
+        confirm(screen, process)
+
+
+def test_a_click_that_comes_with_the_key_of_the_dialog_does_not_confirm(tmp_path: Path) -> None:
+    with gpumon(tmp_path) as (screen, process):
+        screen.type("k")
+        screen.wait_for(r"no children[\s\S]*Send TERM")
+        y, row = next((y, row) for y, row in enumerate(screen.rows()) if "Send TERM" in row)
+        at = f"{row.index('Send TERM') + 2};{y + 1}"
+        screen.type("\x1b")
+        screen.wait_gone("Send TERM")
+        screen.type(f"k\x1b[<0;{at}M\x1b[<0;{at}m")
+        screen.wait_for(IGNORED)
+        confirm(screen, process)
+
+
+def slowly(screen: Screen, seconds: float) -> None:
+    """Type without having seen anything."""
+    for key in (RIGHT, RIGHT, "\r"):
+        time.sleep(seconds)
+        screen.type(key)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05])
+def test_keys_before_the_terminal_has_shown_the_dialog_do_not_confirm(
+    seconds: float, tmp_path: Path
+) -> None:
+    with gpumon(tmp_path, ReplyingTerminal) as (screen, process):
+        assert isinstance(screen, ReplyingTerminal)
+        screen.mute()
+        screen.type("k")
+        screen.wait_for(r"no children[\s\S]*Send TERM")
+        slowly(screen, seconds)
+        screen.unmute()
+        screen.wait_for(IGNORED)
+        confirm(screen, process)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05])
+def test_keys_while_the_terminal_reads_no_output_do_not_confirm(
+    seconds: float, tmp_path: Path
+) -> None:
+    with gpumon(tmp_path, ReplyingTerminal) as (screen, process):
+        screen.hold()
+        screen.type("k")
+        slowly(screen, seconds)
+        # Long enough for everything that does not wait for the terminal.
+        time.sleep(0.5)
+        assert process.poll() is None
+        screen.release()
+        screen.wait_for(IGNORED)
+        confirm(screen, process)

@@ -1,0 +1,137 @@
+"""What the server has stopped for KILL runs again when its client goes, however that happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import lives
+from tests.kill.hung_gpumon import COMMAND
+from tests.remote.test_server import LATE, Server, open_one, started, state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.lives import Family
+
+pytestmark = pytest.mark.usefixtures("state")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with started() as one:
+        yield one
+
+
+def stop(server: Server, pid: int, *, freeze: bool = True) -> None:
+    """Stop a process through the server."""
+    handle = open_one(server, pid)
+    server.ask(ask="send", id=2, handle=handle, number=19, before=LATE, freeze=freeze)
+    lives.until(lambda: state(pid) == "T", "the stop")
+
+
+def until_continued(pid: int) -> None:
+    lives.until(lambda: state(pid) == "S", "its continuation")
+
+
+def close_input(server: Server) -> None:
+    assert server.process.stdin is not None
+    server.process.stdin.close()
+
+
+def break_pipes(server: Server) -> None:
+    assert server.process.stdout is not None
+    server.process.stdout.close()
+    server.say(b"garbage")
+
+
+def close_handle(server: Server) -> None:
+    server.say(b'{"ask":"close","id":0,"handle":1}')
+
+
+ENDS: dict[str, Callable[[Server], object]] = {
+    "eof": close_input,
+    "broken pipe": break_pipes,
+    "term": lambda server: server.process.send_signal(signal.SIGTERM),
+    "hangup": lambda server: server.process.send_signal(signal.SIGHUP),
+    "int": lambda server: server.process.send_signal(signal.SIGINT),
+    "close": close_handle,
+}
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_a_client_that_goes_leaves_nothing_stopped(
+    way: str, server: Server, family: Family
+) -> None:
+    pids = [family.sleeper().pid]
+    if way != "close":
+        pids += [family.sleeper().pid, family.sleeper().pid]
+    for pid in pids:
+        stop(server, pid)
+    ENDS[way](server)
+    for pid in pids:
+        until_continued(pid)
+
+
+def test_a_client_that_hangs_leaves_nothing_stopped_for_long(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOST_SECONDS", "0.5")
+    pid = family.sleeper().pid
+    with started(command=(*COMMAND, "remote")) as server:
+        handle = open_one(server, pid)
+        server.ask(ask="send", id=2, handle=handle, number=19, before=LATE, freeze=True)
+        until_continued(pid)
+        # It may still be killed.
+        server.ask(ask="send", id=3, handle=handle, number=9, before=LATE)
+        lives.until(lambda: state(pid) in {"Z", "gone"}, "its end")
+
+
+def test_what_a_user_stops_stays_stopped(server: Server, family: Family) -> None:
+    pid, before = family.sleeper().pid, family.sleeper().pid
+    stop(server, pid, freeze=False)
+    os.kill(before, signal.SIGSTOP)
+    lives.until(lambda: state(before) == "T", "the stop")
+    stop(server, before)
+    close_input(server)
+    assert server.process.wait(lives.PATIENCE) == 0
+    assert [state(pid), state(before)] == ["T", "T"]
+
+
+CLIENT = f"""
+import sys
+from gpumon.kill.audit_log import NoAuditLog
+from gpumon.kill.session import TerminationSession
+from gpumon.remote.client import RemoteHost
+from tests import lives
+host = RemoteHost("gpu-04", {[*COMMAND, "remote"]!r})
+session = TerminationSession(host, [lives.target(int(sys.argv[1]))], audit_log=NoAuditLog())
+session.send(9, whole_tree=True)
+session.join(lives.PATIENCE)
+"""
+"""A client whose server hangs between STOP and KILL."""
+
+
+def test_a_client_that_is_killed_leaves_nothing_stopped(family: Family) -> None:
+    root = family.python(
+        "import os, signal\n"
+        "for _ in range(3):\n"
+        "    if not os.fork(): signal.pause()\n"
+        "print('ready', flush=True)\n"
+        "signal.pause()"
+    )
+    pids = family.members()
+    client = subprocess.Popen([sys.executable, "-c", CLIENT, str(root.pid)])
+    try:
+        lives.until(lambda: state(root.pid) == "T", "the stop")
+    finally:
+        client.kill()
+        client.wait()
+    for pid in pids:
+        until_continued(pid)
+    assert len(pids) == 4

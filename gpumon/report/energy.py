@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -34,11 +33,10 @@ class EnergyMeter(Struct):
 
     A counter restarts when the driver is loaded, and may have single impossible values. After a
     step that cannot be, the next sample shows which of the two it was: a single value is passed
-    over, a restarted counter is followed. So is one that was unknown for a while.
+    over, a restarted counter is followed.
 
     Attributes:
-        trusted: The last value before such a step or unknown values, and its time; ``None`` if the
-            last value is one.
+        trusted: The last value before such a step, and its time; ``None`` if the last value is one.
         has_moved: Whether the counter ever moved.
         still: Seconds for which it has not moved although power was drawn.
         still_joules: The energy in that time by power draw.
@@ -74,11 +72,10 @@ class EnergyMeter(Struct):
         """
         if passed <= 0:
             return Energy()
-        if after.energy is None:
-            if sample.energy is not None and self.trusted is None:
-                self._distrust(sample.energy, now - passed)
+        if sample.energy is None or after.energy is None:
+            self._restart()
             return _by_power(sample, seconds)
-        used = math.nan if sample.energy is None else after.energy - sample.energy
+        used = after.energy - sample.energy
         limit = sample.power_limit_max
         most = _MOST_WATTS if limit is None else _LIMITS * limit
         is_possible = 0 <= used <= most * (passed + self.still + _READ_SECONDS)
@@ -90,11 +87,9 @@ class EnergyMeter(Struct):
                 return Energy(bridged * seconds / since, counted=seconds)
             if is_possible:
                 self._restart()
-        elif sample.energy is not None and not is_possible:
-            self._distrust(sample.energy, now - passed)
-        if sample.energy is None:
+        elif not is_possible:
             self._restart()
-            return _by_power(sample, seconds)
+            self.trusted = sample.energy, now - passed
         if not is_possible:
             energy = _by_power(sample, seconds)
             energy.impossible = seconds
@@ -111,11 +106,6 @@ class EnergyMeter(Struct):
         """Release the energy of a counter that never moved."""
         if not self.has_moved:
             self.released, self.held = self.held, []
-
-    def _distrust(self, value: float, at: float) -> None:
-        """Trust this value of the counter, and none after it until one fits it."""
-        self._restart()
-        self.trusted = value, at
 
     def _restart(self) -> None:
         self.trusted = None

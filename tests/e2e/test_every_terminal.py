@@ -119,7 +119,7 @@ def test_in_ascii_signs_among_words_are_spelled_out_and_columns_stay_in_line() -
         screen.type("?")
         screen.wait_for(r"tagged ones \.\.\.")
         screen.type("\x1b")
-        screen.wait_for("q quit")
+        screen.wait_gone("Esc back")
         # Over the dashboard, a dialog has straight edges.
         screen.type("T")
         screen.wait_for(r"\+-{20,}\+[\s\S]*\+-{20,}\+")

@@ -72,7 +72,7 @@ async def test_an_error_is_shown_once_until_the_file_is_saved_again(tmp_path: Pa
         for _ in range(3):
             app.themes.reload_if_changed()
         (sentence,) = app.told
-        assert "below.toml: colours.background is '#1010'" in sentence
+        assert "below.toml, line 3: colours.background is '#1010'" in sentence
         assert app.current_theme.background == "#101010"
         # An editor that replaces the file: for a moment there is none.
         (tmp_path / "below.toml").unlink()

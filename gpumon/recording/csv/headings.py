@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LONGEST_LINE = 2**17
 """Bytes of the longest line that is read; those that gpumon writes are far below it."""
 
+_OWN_COLUMN = "gpumon_log"
+"""Stands in every heading of gpumon's."""
 _FOUND_CHARACTERS = 60
 _MARK = b"\xef\xbb\xbf"
 _DELIMITERS = (",", ";", "\t")
@@ -58,7 +60,7 @@ class Header:
         self.is_ranked = False
         self.other: OtherLog | None = None
         headings: list[Heading] = []
-        if processes or "gpumon_log" in self.texts:
+        if processes or _is_own(texts):
             self.names = [column_name(text, processes=processes) for text in self.texts]
         else:
             headings = _headings(self.texts)
@@ -111,6 +113,11 @@ class Header:
         return len(cells) == self.width and cells[self.time].strip() == self.texts[self.time]
 
 
+def _is_own(texts: Sequence[str]) -> bool:
+    """Whether gpumon wrote these headings."""
+    return any(text.strip() == _OWN_COLUMN for text in texts)
+
+
 def _headings(texts: Sequence[str]) -> list[Heading]:
     """What each heading of another program means; a meaning counts once."""
     from gpumon.recording.csv.other_names import Heading, heading_of
@@ -133,13 +140,13 @@ def as_header(line: bytes, *, processes: bool) -> Header | None:
     if len(line) > _HEADING_CHARACTERS:
         return None
     line = line.removeprefix(_MARK)
-    if processes or b"gpumon_log" in line:
+    if processes or _OWN_COLUMN.encode() in line:
         cells = cells_of(line)
         names = {column_name(cell, processes=processes) for cell in cells} - {None}
         if "timestamp" in names and len(names) > 1:
             return Header(cells, processes=processes)
-    if processes:
-        return None
+        if processes or _is_own(cells):
+            return None
     from gpumon.recording.csv.other_names import heading_of
 
     for delimiter in _DELIMITERS:

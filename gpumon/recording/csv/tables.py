@@ -279,6 +279,8 @@ class _Plan:
             else (header.time, _NOTHING)
             for column, cells in zip(wanted, readers, strict=True)
         ]
+        # The counter of energy goes on after such a value, so a report must tell it from none.
+        self._impossible = [None, *(math.inf if it.field == "energy" else None for it in wanted)]
         self._split = max([header.time, *(place for place, _ in self._cells)]) + 1
         # The time comes before the values.
         # The host has fields of the same names, such as its memory.
@@ -396,7 +398,12 @@ class _Plan:
     def _without_damage(self, row: tuple[object, ...]) -> tuple[object, ...]:
         """The row without the values that cannot be read or are impossible."""
         if DAMAGED in row or IMPOSSIBLE in row:
-            row = tuple([None if value in (DAMAGED, IMPOSSIBLE) else value for value in row])
+            row = tuple(
+                [
+                    None if value is DAMAGED else other if value is IMPOSSIBLE else value
+                    for value, other in zip(row, self._impossible, strict=True)
+                ]
+            )
         for part, whole in self._limits:
             if _is_above(row[part], row[whole]):
                 row = (*row[:part], None, *row[part + 1 :])

@@ -99,6 +99,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _nothing_there() -> Iterator[None]:
+    """Nothing that the tests start makes what they take for absent."""
+    yield
+    assert not Path(ABSENT).exists()
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The reservations of this machine are neither read nor changed."""
     with pytest.MonkeyPatch.context() as patch:

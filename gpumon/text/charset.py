@@ -154,7 +154,8 @@ def environment() -> Mapping[str, str]:
             given = file.read().split(b"\0")
     except OSError:
         return environ
-    if not any(item.startswith(b"LC_CTYPE=") for item in given):
+    # An empty variable counts as unset.
+    if not any(item.startswith(b"LC_CTYPE=") and item != b"LC_CTYPE=" for item in given):
         environ.pop("LC_CTYPE", None)
     return environ
 

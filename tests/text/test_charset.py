@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +77,19 @@ def drawn() -> set[str]:
         and ord(character) not in _FULL_WIDTH
         and character != "\N{REPLACEMENT CHARACTER}"
     }
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    # Python itself sets LC_CTYPE where the locale is C.
+    code = "from gpumon.text.charset import codeset_of, environment as it; print(codeset_of(it()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "LC_CTYPE": "", "LANG": "C"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "ascii\n"
 
 
 def test_every_glyph_that_is_drawn_has_a_substitute() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import time
 from contextlib import asynccontextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -54,13 +56,18 @@ CELL = """() => {
 async def chromium() -> AsyncIterator[Browser]:
     """A browser without a window, as this machine has it."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE * 1000
-        )
-        try:
-            yield browser
-        finally:
-            await browser.close()
+        # Even without a profile it writes into this folder.
+        with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            browser = await playwright.chromium.launch(
+                executable_path=CHROMIUM,
+                args=FLAGS,
+                env={**os.environ, "XDG_CONFIG_HOME": folder},
+                timeout=PATIENCE * 1000,
+            )
+            try:
+                yield browser
+            finally:
+                await browser.close()
 
 
 class Tab:

@@ -80,7 +80,7 @@ def add_options(command: MakeParser) -> None:
         "answer: 30s (the default), 5m",
     )
     add_format(end, "json")
-    add_readonly(end, "send nothing, as with readonly of the configuration")
+    add_readonly(end, "send no signals, like readonly in the configuration")
     machines = ("number", "children", "dry_run", "yes", "wait", "format", "readonly")
     OtherMachines(machines).add_to(end)
     add_source(end)

@@ -55,7 +55,7 @@ def toolkits(case: DiagnosticContext) -> Result | None:
     if not there and not case.expects_nvidia:
         return None
     if not there and barred:
-        return unknown("None is known, but not every folder can be read.", "", *barred)
+        return unknown("None found; some folders cannot be read.", "", *barred)
     if not there:
         return passed("None: Python packages include their own; compilers need one.")
     details = [f"{version or 'unknown version'}  {path}" for path, version in there.items()]

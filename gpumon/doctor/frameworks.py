@@ -119,7 +119,7 @@ def _judged(
     ]
     barred = unreadable(case.machine, _ENVIRONMENT_VARIABLES)
     if not builds and barred:
-        return unknown("None is known, but not every environment can be read.", "", *barred)
+        return unknown("None found; some environments cannot be read.", "", *barred)
     if not builds:
         return None
     first, *others = builds

@@ -64,7 +64,7 @@ _NOT_VISIBLE = (
     "Not visible here: it runs in another PID name space, or /proc hides it. What the driver "
     "tells is all that is known."
 )
-_UNSEEN = "It ended before gpumon saw it. What the driver tells is all that is known."
+_UNSEEN = "It ended before gpumon saw it. Only the driver's values are known."
 _NO_PLACE = "no container, Slurm job, notebook or tmux session found"
 
 

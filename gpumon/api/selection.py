@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from gpumon.text.unit_parsing import Measure
 
 
+_MOST = 2**63
+"""More bytes or seconds than anybody means."""
+
+
 class Selected(Struct, frozen=True):
     """The selected GPUs.
 
@@ -128,8 +132,8 @@ def select(
         capability=_capability(capability),
         only=selection_of(gpus),
         never=exclusion_of(exclude),
-        mig=bool(mig),
-        mine_is_free=bool(mine_is_free),
+        mig=_switch("mig", mig),
+        mine_is_free=_switch("mine_is_free", mine_is_free),
         stable=_seconds("stable", stable) or None,
     )
     return _selected(requirements, _limit(wait), demo=demo)
@@ -164,9 +168,16 @@ def _number(name: str, value: float | None) -> float | None:
     number = _plain(value)
     if number is None:
         return None
-    if isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number < math.inf:
+    if isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number <= _MOST:
         return number
     raise ValueError(f"{name} must be a number of 0 or more, not {value!r}")
+
+
+def _switch(name: str, value: object) -> bool:
+    switch = _plain(value)
+    if isinstance(switch, bool):
+        return switch
+    raise ValueError(f"{name} must be True or False, not {value!r}")
 
 
 def _seconds(name: str, value: float | str | None) -> float | None:
@@ -188,7 +199,7 @@ def _capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
         return None
     parts = [_plain(one) for one in capability] if isinstance(capability, Iterable) else []
     major, minor = parts if len(parts) == 2 else (None, None)
-    if not (_is_whole(major) and _is_whole(minor)):
+    if not (_is_whole(major) and _is_whole(minor) and major >= 0 and minor >= 0):
         raise ValueError(f"capability must be such as (8, 0), not {capability!r}")
     return major, minor
 
@@ -225,7 +236,7 @@ def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> 
             if choice is None and trouble is not None:
                 raise trouble
             if choice is None and not verdicts:
-                # The driver has not answered, of which this is the error.
+                # The driver has not answered; this is its error.
                 choice = choice_of(sampler.look(0.0))
         if choice is None:
             raise _no_fit(chooser, verdicts)
@@ -265,7 +276,12 @@ def _amount(name: str, text: str, measure: Measure) -> float:
 def _names(name: str, names: str | Iterable[str] | None) -> tuple[str, ...]:
     if names is None:
         return ()
-    each = names.split(",") if isinstance(names, str) else tuple(names)
-    if not all(isinstance(one, str) and one.strip() for one in each):
+    each: list[object]
+    if isinstance(names, str):
+        each = list(names.split(","))
+    else:
+        each = list(names) if isinstance(names, Iterable) else [names]
+    found = [word.strip().lower() for word in each if isinstance(word, str) and word.strip()]
+    if len(found) != len(each):
         raise ValueError(f"{name} must be a name, or a list of names, not {names!r}")
-    return tuple(one.strip().lower() for one in each)
+    return tuple(found)

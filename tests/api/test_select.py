@@ -104,6 +104,8 @@ def test_a_number_that_is_none_is_refused(n: Any) -> None:
         *(("processes", 1.5), ("model", ""), ("model", ["h100", 3]), ("arch", ","), ("arch", b"x")),
         *(("wait", -1), ("wait", [20]), ("free", True), ("util", True), ("exclude", b"0")),
         *(("exclude", 0.0), ("exclude", [True]), ("gpus", []), ("gpus", True)),
+        *(("arch", 0), ("model", 5), ("free", 10**400), ("wait", 10**400), ("stable", 1e300)),
+        *(("mig", "no"), ("mine_is_free", "x"), ("capability", (8, -1))),
     ],
 )
 def test_a_value_that_is_none_is_refused(name: str, value: object) -> None:

@@ -557,12 +557,6 @@ class UsageTotals:
             if (known := self.hosts.setdefault(name, host)) is not host:
                 known.join(host)
 
-    @property
-    def has_changed_subjects(self) -> bool:
-        """Whether a process turned out to be of another job than before."""
-        each = (host.subjects for host in self.hosts.values())
-        return any(subjects is not None and subjects.has_changed for subjects in each)
-
     def close(self) -> None:
         """Finish."""
         for host in self.hosts.values():

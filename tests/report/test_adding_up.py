@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -533,6 +534,49 @@ def test_a_job_that_is_known_after_an_hour_is_one_job_all_the_time(tmp_path: Pat
     (line,) = report(path, by="job")["lines"]
     assert line["present_hours"] * 3600 == pytest.approx(3700, abs=0.01)
     assert line["memory_mean_bytes"] == 2 * 2**30
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        [*[{}] * 500, {"launcher": "9:9"}],
+        [*[{"session": 5}] * 500, {"slurm_job": "88"}],
+        [*[{}] * 500, {"container": "docker abc"}],
+    ],
+)
+def test_a_job_that_is_known_long_after_a_time_range_is_one_job_there(
+    facts: list[dict[str, object]], tmp_path: Path
+) -> None:
+    path = job_log(tmp_path / "run.csv", facts, seconds=1200)
+    listed = path.with_suffix(".processes.csv")
+    with listed.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    # The first process is known at once, the other one only at the end.
+    early = {name: str(value) for name, value in facts[-1].items()}
+    rows = [row | early if row["pid"] == "10" else row for row in rows]
+    with listed.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    (line,) = report(path, by="job", last=iso(START + 300))["lines"]
+    assert (line["gpus"], line["processes"]) == ("0,1", 2)
+    assert line["gpu_hours"] * 3600 == pytest.approx(600, abs=0.01)
+    assert_adds_up([path], [300, 650], "job")
+
+
+def test_a_launcher_that_left_its_gpu_before_its_process_came_is_one_job(tmp_path: Path) -> None:
+    def pid_at(at: int) -> int:
+        return 9 if at < 12 else 20 if at < 700 else 10
+
+    rows = [sample(START + at, at, processes=1) for at in range(801)]
+    lists = [
+        use(START + at, at, pid_at(at)) | {"launcher": "9:1" if pid_at(at) == 10 else None}
+        for at in range(0, 801, 4)
+    ]
+    path = write(tmp_path / "run.csv", rows, lists)
+    found = seconds_of(report(path, by="job"), "job")
+    assert sorted(found.values()) == [112, 688]
+    assert_adds_up([path], [300], "job")
 
 
 def test_a_launcher_with_a_gpu_of_its_own_is_part_of_its_job(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ The lookup of where a process runs finishes after the process is first listed.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,15 +13,13 @@ from gpumon.model.processes import ProcessId
 from gpumon.report.owners import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from gpumon.model.processes import Container
     from gpumon.report.owners import Identity
     from gpumon.report.reading import ListedUse
 
     _Workload = tuple[Container | None, str | None, int | None, ProcessId | None, str | None]
-
-_UNKNOWN: _Workload = (None, None, None, None, None)
 
 
 def _workload(row: ListedUse) -> _Workload:
@@ -58,7 +55,7 @@ class Lookups:
     def complete(self, row: ListedUse) -> ListedUse:
         """The row with what other lists say of its process."""
         container, slurm_job, session, launcher, name = self._known.get(
-            (row.hostname, identity(row)), _UNKNOWN
+            (row.hostname, identity(row)), _workload(row)
         )
         own = row.hostname, ProcessId(row.pid, row.start_ticks)
         if launcher is None and own in self._launchers:
@@ -74,16 +71,3 @@ class Lookups:
             launcher=launcher,
             launcher_name=name,
         )
-
-    def completed(
-        self, lists: Iterable[list[ListedUse]], seconds: float
-    ) -> Iterator[list[ListedUse]]:
-        """The lists, each completed by those of so many seconds after it."""
-        waiting: deque[list[ListedUse]] = deque()
-        for rows in lists:
-            self.learn(rows)
-            waiting.append(rows)
-            while waiting[0][0].time < rows[0].time - seconds:
-                yield [*map(self.complete, waiting.popleft())]
-        for rows in waiting:
-            yield [*map(self.complete, rows)]

@@ -138,9 +138,6 @@ def _read(
         except PastNeededError:
             depth = replace(depth, from_start=True)
             continue
-        if depth.jobs and not depth.all_lists and tally.has_changed_subjects:
-            depth = replace(depth, all_lists=True)
-            continue
         tally.close()
         return make_report(tally), curves
 

@@ -133,13 +133,11 @@ class Subjects:
 
     Attributes:
         known: The subjects by key.
-        has_changed: Whether a process changed its subject.
     """
 
     def __init__(self, by: str) -> None:
         self._grouping = GROUPINGS[by]
         self.known: dict[str, Subject] = {}
-        self.has_changed = False
         self._last: dict[Identity, str] = {}
 
     def find(self, listed: Sequence[ListedUse]) -> None:
@@ -155,9 +153,7 @@ class Subjects:
             if key == _process_key(process):
                 subject.pid, subject.started_at = row.pid, row.started_at
             subject.command = subject.command or row.command or row.name
-            if self._last.setdefault(process, key) != key:
-                self.has_changed = True
-                self._last[process] = key
+            self._last[process] = key
 
     def of(self, row: ListedUse) -> Subject:
         """The subject of a process of the last list that has it."""

@@ -49,8 +49,6 @@ _WARM_UP, _SAMPLES_BEFORE = 300.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read before the start time."""
 _READ_ON, _SAMPLES_AFTER = 60.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read after the end time."""
-_LOOKUP_SECONDS = 300.0
-"""Seconds for which process lists are read ahead, to know which job a process is part of."""
 
 
 class GpuSample(Struct, frozen=True, gc=False):
@@ -241,14 +239,12 @@ class ReadDepth(Struct, frozen=True):
 
     Attributes:
         owners: Whether the owners of processes are read.
-        jobs: Whether processes are completed by what later lists say of where they run.
-        all_lists: Whether those are all lists of the log; else the lists of some minutes.
+        jobs: Whether processes are completed by what all lists of the log say of where they run.
         from_start: Whether all samples before the time range are read; else the last ones.
     """
 
     owners: bool = False
     jobs: bool = False
-    all_lists: bool = False
     from_start: bool = False
 
 
@@ -282,10 +278,8 @@ def merged_samples(
 
 def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iterator[MergedSample]:
     """The samples of a log, those of one time by host."""
-    lookups = Lookups() if depth.jobs else None
-    if lookups is not None and depth.all_lists:
-        _learn_all(log, lookups)
-    bounds = _Bounds(window, _LOOKUP_SECONDS if depth.jobs else _READ_ON)
+    lookups = _lookups(log) if depth.jobs else None
+    bounds = _Bounds(window)
     began: float | None = None
     for part in log.parts:
         for sample in _of_part(number, log, part, window, depth, lookups):
@@ -305,12 +299,10 @@ class _Bounds:
 
     Args:
         window: The time range.
-        read_on: Seconds that are read after it.
     """
 
-    def __init__(self, window: TimeWindow, read_on: float) -> None:
+    def __init__(self, window: TimeWindow) -> None:
         self._window = window
-        self._read_on = read_on
         self._before: deque[list[MergedSample]] = deque(maxlen=_SAMPLES_BEFORE)
         self._is_cut: bool | None = None
         self._known: set[tuple[str | None, str]] = set()
@@ -320,7 +312,7 @@ class _Bounds:
 
     def ends_before(self, sample: MergedSample) -> bool:
         """Whether the time range is over, and each GPU in it has its next sample."""
-        is_late = sample.time > self._window.last + self._read_on
+        is_late = sample.time > self._window.last + _READ_ON
         return is_late and not self._awaited and self._after >= _SAMPLES_AFTER
 
     def take(self, sample: MergedSample) -> Iterator[MergedSample]:
@@ -437,14 +429,16 @@ def _belongs(row: GpuSample, gpu: str, sample: MergedSample) -> bool:
     return row.time == sample.time and row.elapsed == sample.elapsed
 
 
-def _learn_all(log: Log, lookups: Lookups) -> None:
-    """Learn where processes run from all lists of a log."""
+def _lookups(log: Log) -> Lookups:
+    """Where processes run, from all lists of a log: each time range has the jobs of the whole."""
+    lookups = Lookups()
     columns = columns_of(_LIST_FIELDS, processes=True)
     for part in log.parts:
         if exists(part.processes):
             with suppress(RecordingError):
                 for rows in samples(part.processes, columns, ListedUse, processes=True):
                     lookups.learn(row for row in rows if row.pid is not None)
+    return lookups
 
 
 class _Lists:
@@ -500,7 +494,10 @@ class _Lists:
         # A damaged row may have no process.
         known = ([row for row in rows if row.pid is not None] for rows in found)
         lists = (rows for rows in known if rows)
-        return lists if self._lookups is None else self._lookups.completed(lists, _LOOKUP_SECONDS)
+        lookups = self._lookups
+        if lookups is None:
+            return lists
+        return ([*map(lookups.complete, rows)] for rows in lists)
 
 
 def _with_hosts(logs: Iterable[Iterator[MergedSample]]) -> Iterator[Iterator[MergedSample]]:

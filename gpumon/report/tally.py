@@ -115,6 +115,7 @@ class HostTotals:
         self._began = math.inf
         self._window = window
         self._now = 0.0
+        self._current_until: dict[int, float] = {}
         self._newest: MergedSample | None = None
         self._holders: list[tuple[Sums, list[tuple[GpuTotals, float | None]]]] | None = None
 
@@ -125,6 +126,11 @@ class HostTotals:
             self._count_presence(passed)
             self._now += passed
         self._began = min(self._began, moment.began)
+        self._current_until[moment.log] = self._now + (0.0 if moment.is_last else moment.reach)
+        reach = moment.reach
+        if moment.is_last:
+            # The samples of logs that go on still count.
+            reach = max(reach, max(self._current_until.values()) - self._now)
         lists = by_gpu(moment.listed) if moment.listed else None
         if self.subjects is not None and lists is not None:
             self.subjects.find(moment.listed)
@@ -146,7 +152,7 @@ class HostTotals:
                 if seconds:
                     self._see_ends(gpu.sums, gpu.sample.time, reached)
                 self._finish(gpu, gpu.sample, sample, seconds)
-            self._begin(gpu, sample, moment.reach)
+            self._begin(gpu, sample, reach)
             stands = sample.processes and not moment.is_last and self._is_recent(gpu.list)
             if lists is not None or not stands:
                 written = None if lists is None else lists.get(key, [])
@@ -180,6 +186,15 @@ class HostTotals:
     def _is_recent(self, listed: GpuProcessList | None) -> bool:
         """Whether a list of some processes stays valid without a new one."""
         return listed is not None and listed.processes > 0 and self._now - listed.at <= LIST_SECONDS
+
+    def _is_old(self, log: int, written: WrittenList, moment: MergedSample) -> bool:
+        """Whether a list no longer stands: its log has a later sample without one, or a gap.
+
+        A log of one user's processes has no list when that user has none.
+        """
+        if self._now - written.at <= LIST_FRESH:
+            return False
+        return log == moment.log or self._now > self._current_until[log]
 
     def close(self) -> None:
         """Finish: the last samples count for no time, but their memory may be a peak."""
@@ -361,8 +376,7 @@ class HostTotals:
                     gpu.written.clear()
                 gpu.written.pop(moment.log, None)
                 gpu.written[moment.log] = WrittenList(self._now, written)
-            # A log of one user's processes has no list when that user has none.
-            old = [log for log, one in gpu.written.items() if self._now - one.at > LIST_FRESH]
+            old = [log for log, one in gpu.written.items() if self._is_old(log, one, moment)]
             if moment.is_last and len(gpu.written) > 1:
                 # It lists some of the processes, and says nothing of the time after it.
                 old.append(moment.log)
@@ -542,12 +556,6 @@ class UsageTotals:
         for name, host in later.hosts.items():
             if (known := self.hosts.setdefault(name, host)) is not host:
                 known.join(host)
-
-    @property
-    def has_changed_subjects(self) -> bool:
-        """Whether a process turned out to be of another job than before."""
-        each = (host.subjects for host in self.hosts.values())
-        return any(subjects is not None and subjects.has_changed for subjects in each)
 
     def close(self) -> None:
         """Finish."""

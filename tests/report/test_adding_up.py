@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -169,6 +170,64 @@ def test_logs_of_single_users_that_overlap_count_each_user(
     assert seconds_of(report(*there, by="user"), "user") == {"user-a": 7, "user-b": 7}
     assert seconds_of(report(*there, by="process"), "pid") == {97: 7, 98: 7}
     assert seconds_of(report(*there, by="gpu"), "index") == {0: 7.5}
+
+
+def paced_log(path: Path, user: str, at: float, interval: float, last: float) -> Path:
+    """A log of one of two users, whose process has left the GPU ``last`` seconds after its start.
+
+    It goes on for five samples; the process of the other user stays.
+    """
+    rows, lists = [], []
+    listed = -60.0
+    for number in range(int(last / interval) + 6):
+        second = round(interval * number, 1)
+        rows.append(sample(at + second, second, processes=2 if second <= last else 1))
+        if second <= last and second - listed >= 4:
+            listed = second
+            lists.append(use(at + second, second, ord(user[-1]), user=user) | {"sm [%]": 50})
+    return write(path, rows, lists)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("intervals", "offset"),
+    [
+        ((10, 10), 3),
+        ((10, 10), 9.9),
+        ((60, 60), 13),
+        ((7, 7), 1),
+        ((6, 8), 1),
+        ((1, 60), 0.5),
+        ((0.5, 10), 0.2),
+        ((3, 3), 1.5),
+        ((20, 300), 7),
+    ],
+)
+def test_logs_of_single_users_that_overlap_count_each_user_at_any_interval(
+    intervals: tuple[float, float], offset: float, order: tuple[int, int], tmp_path: Path
+) -> None:
+    most = max(intervals)
+    last = 10 * most
+    ends = [last // interval * interval for interval in intervals]
+    paths = [
+        paced_log(tmp_path / "a.csv", "user-a", START, intervals[0], ends[0]),
+        paced_log(tmp_path / "b.csv", "user-b", START + offset, intervals[1], ends[1]),
+    ]
+    found = seconds_of(report(*(paths[place] for place in order), by="user"), "user")
+    # The list of a user who left ends with that log's next sample that would have one.
+    for user, end, interval in zip(("user-a", "user-b"), ends, intervals, strict=True):
+        assert end <= found[user] <= end + max(interval, 6.0) + min(intervals), user
+    assert_adds_up(paths, [last / 3, last / 2 + 0.3], "user")
+
+
+def test_a_log_that_ends_leaves_the_user_of_another_one(tmp_path: Path) -> None:
+    often = user_log(tmp_path / "a.csv", "user-a", START, 302)
+    rows = [sample(START + at, at, processes=2) for at in range(0, 1201, 60)]
+    lists = [use(START + at, at, 98, user="user-b") for at in range(0, 1201, 60)]
+    seldom = write(tmp_path / "b.csv", rows, lists)
+    found = report(often, seldom, by="user")
+    assert seconds_of(found, "user") == {"user-a": 302, "user-b": 1200}
+    assert seconds_of(report(often, seldom), "index", "gap_hours") == {0: 0}
 
 
 def test_a_list_without_a_next_one_ends_in_a_report_as_in_a_replay(tmp_path: Path) -> None:
@@ -475,6 +534,49 @@ def test_a_job_that_is_known_after_an_hour_is_one_job_all_the_time(tmp_path: Pat
     (line,) = report(path, by="job")["lines"]
     assert line["present_hours"] * 3600 == pytest.approx(3700, abs=0.01)
     assert line["memory_mean_bytes"] == 2 * 2**30
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        [*[{}] * 500, {"launcher": "9:9"}],
+        [*[{"session": 5}] * 500, {"slurm_job": "88"}],
+        [*[{}] * 500, {"container": "docker abc"}],
+    ],
+)
+def test_a_job_that_is_known_long_after_a_time_range_is_one_job_there(
+    facts: list[dict[str, object]], tmp_path: Path
+) -> None:
+    path = job_log(tmp_path / "run.csv", facts, seconds=1200)
+    listed = path.with_suffix(".processes.csv")
+    with listed.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    # The first process is known at once, the other one only at the end.
+    early = {name: str(value) for name, value in facts[-1].items()}
+    rows = [row | early if row["pid"] == "10" else row for row in rows]
+    with listed.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    (line,) = report(path, by="job", last=iso(START + 300))["lines"]
+    assert (line["gpus"], line["processes"]) == ("0,1", 2)
+    assert line["gpu_hours"] * 3600 == pytest.approx(600, abs=0.01)
+    assert_adds_up([path], [300, 650], "job")
+
+
+def test_a_launcher_that_left_its_gpu_before_its_process_came_is_one_job(tmp_path: Path) -> None:
+    def pid_at(at: int) -> int:
+        return 9 if at < 12 else 20 if at < 700 else 10
+
+    rows = [sample(START + at, at, processes=1) for at in range(801)]
+    lists = [
+        use(START + at, at, pid_at(at)) | {"launcher": "9:1" if pid_at(at) == 10 else None}
+        for at in range(0, 801, 4)
+    ]
+    path = write(tmp_path / "run.csv", rows, lists)
+    found = seconds_of(report(path, by="job"), "job")
+    assert sorted(found.values()) == [112, 688]
+    assert_adds_up([path], [300], "job")
 
 
 def test_a_launcher_with_a_gpu_of_its_own_is_part_of_its_job(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from gpumon.kill.session import TerminationSession
 from gpumon.model.processes import GpuUse, HoldReason
 from gpumon.ui.background import call_soon, run_in_thread
 from gpumon.ui.dialogs.end import EndDialog
+from gpumon.ui.view.dashboard_layout import TOO_SMALL, is_tiny
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,6 +103,9 @@ class KillController:
             self._say("gpumon is read-only here: no signal is sent")
             return
         if isinstance(self._app.screen, EndDialog):
+            return
+        if is_tiny(*self._app.size):
+            self._say(TOO_SMALL)
             return
         targets = tuple(map(self._with_held_gpus, targets))
         asked = [target.id for target in targets]
@@ -199,6 +203,9 @@ class KillController:
 
     def _begin(self, choice: SignalChoice | None) -> None:
         if choice is None:
+            # The dialog closes by itself where it could no longer name the processes.
+            if is_tiny(*self._app.size):
+                self._say(TOO_SMALL)
             return
         termination = self._termination_of(choice.targets) or self._new_termination(choice)
         termination.send(choice.number, whole_tree=choice.whole_tree)

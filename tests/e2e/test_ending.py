@@ -294,3 +294,63 @@ def test_a_job_is_ended_as_one_with_its_launcher_and_its_memory_is_back(tmp_path
         log = (tmp_path / "state/gpumon/signals.jsonl").read_text()
         assert all(str(pid) in log for pid in (launcher, *workers))
         assert str(runaway) not in log
+
+
+def test_the_smallest_terminal_names_a_process_before_it_confirms(tmp_path: Path) -> None:
+    with machine(tmp_path, [RUNAWAY], children=3, columns=60, lines=15) as (
+        screen,
+        started,
+        driver,
+    ):
+        pid = started[0].pid
+        for card, memory in zip(driver.cards, (30, 40), strict=True):
+            card.processes = [Owner(pid, memory=memory * GIB, sm=20)]
+            card.memory_used = memory * GIB + GIB // 4
+        screen.wait_for(rf"0,1 +{pid} .*70\.0G")
+        screen.type(DOWN)
+        screen.wait_for("▸")
+        screen.type("k")
+        shown = screen.wait_for(r"Send TERM to 4[\s\S]*lines 1–\d+ of \d+ · PgUp PgDn")
+        assert f"{pid}  {lives.user_name(os.geteuid())}" in shown
+        assert "runaway.py" in shown
+        assert shown.count("about") == 1
+        screen.type(RIGHT)
+        screen.type("\r")
+        screen.wait_for("of 4 ended")
+        assert started[0].wait(PATIENCE) == -15
+
+
+def test_a_job_on_many_gpus_is_summed_up_in_the_smallest_terminal(tmp_path: Path) -> None:
+    with (
+        Driver([h100() for _ in range(16)], driver_version="570.124.06") as driver,
+        owners(1, RUNAWAY) as (process,),
+    ):
+        for index, card in enumerate(driver.cards):
+            card.processes = [Owner(process.pid, memory=(40 + index) * GIB, sm=20)]
+            card.memory_used = (40 + index) * GIB
+        env = {**driver.env(), "XDG_STATE_HOME": str(tmp_path)}
+        with Screen([*GPUMON, "-n", "0.1"], env, 60, 15) as screen:
+            screen.wait_for(rf"{process.pid}")
+            screen.type(DOWN)
+            screen.wait_for("▸")
+            screen.type("k")
+            screen.wait_for(
+                rf"{process.pid}  [\s\S]*will free about 760\.0 GiB on GPU 0-15[\s\S]*Send TERM"
+            )
+
+
+def test_a_terminal_too_small_to_name_the_processes_confirms_nothing(tmp_path: Path) -> None:
+    with machine(tmp_path, [RUNAWAY], columns=100, lines=30) as (screen, started, _):
+        screen.type(DOWN)
+        screen.wait_for("▸")
+        screen.type("k")
+        screen.wait_for(r"no children[\s\S]*▌ SIGTERM [\s\S]*Send TERM")
+        screen.resize(60, 15)
+        screen.wait_for(rf"{started[0].pid}[\s\S]*▌ TERM [\s\S]*Send TERM")
+        screen.resize(40, 10)
+        screen.wait_for("too small for this: 60×15")
+        screen.resize(100, 30)
+        screen.wait_for(rf"▸.*{started[0].pid}")
+        assert "Send TERM" not in screen.text()
+        assert started[0].poll() is None
+        assert not (tmp_path / "state/gpumon/signals.jsonl").exists()

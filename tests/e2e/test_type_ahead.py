@@ -164,3 +164,22 @@ def test_keys_while_the_terminal_reads_no_output_do_not_confirm(
         screen.release()
         screen.wait_for(IGNORED)
         confirm(screen, process)
+
+
+def test_keys_before_the_terminal_has_shown_the_resized_dialog_do_not_confirm(
+    tmp_path: Path,
+) -> None:
+    with gpumon(tmp_path, ReplyingTerminal) as (screen, process):
+        assert isinstance(screen, ReplyingTerminal)
+        screen.type("k")
+        screen.wait_for(r"no children[\s\S]*▌ SIGTERM [\s\S]*Send TERM")
+        screen.mute()
+        screen.resize(62, 16)
+        screen.wait_for(r"no children[\s\S]*▌ TERM [\s\S]*Send TERM")
+        screen.type(CONFIRM)
+        # Long enough for everything that does not wait for the terminal.
+        time.sleep(0.5)
+        assert process.poll() is None
+        screen.unmute()
+        screen.wait_for(IGNORED)
+        confirm(screen, process)

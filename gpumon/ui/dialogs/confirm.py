@@ -113,7 +113,14 @@ class ConfirmDialog(ModalScreen[ScreenResultType], Generic[ScreenResultType]):
         self.set_timer(_CHECK_SECONDS, self._check)
 
     def _is_laid_out(self) -> bool:
-        return not self._layout_required and all(it in self._compositor for it in self.confirms)
+        """Whether at least a row of each widget that shows what would be confirmed is visible."""
+        if self._layout_required:
+            return False
+        visible = self._compositor.visible_widgets
+        return all(
+            it in visible and visible[it][0].intersection(visible[it][1]).area > 0
+            for it in self.confirms
+        )
 
     def _is_posted(self) -> bool:
         """Whether this screen knows all changes of what would be confirmed, and draws them next.

@@ -10,6 +10,7 @@ import msgspec
 from rich.text import Text
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.widgets import Button, Checkbox, RadioButton, RadioSet, Static
 
 from gpumon.host.refusals import signal_name
@@ -19,6 +20,7 @@ from gpumon.ui.background import run_in_thread
 from gpumon.ui.dialogs.confirm import ConfirmDialog
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.palette import colour_of
+from gpumon.ui.view.dashboard_layout import is_tiny
 from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.process_table import gpu_list
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.events import Resize
     from textual.widget import Widget
 
     from gpumon.host.process_host import RelatedProcess, Target
@@ -52,7 +55,12 @@ _WHOLE_NAMES = 76
 _COMMAND = 200
 """Maximum cells of a command: three lines identify it."""
 _INDENT = 2
+_SUM_LINES = 2
+"""Maximum lines for the memory of each GPU; more would take the room of the processes."""
+_MOST_INDICES = 20
+"""Maximum cells of the GPUs that a total names."""
 _ANOTHER_COMMAND = "its command has changed: this is what it runs now"
+_KEYS = "← → buttons   Tab parts   Enter press   Esc cancel"
 _IGNORED = "Keys typed before this was shown are ignored."
 LOOK_SECONDS = 2.0
 """Seconds to wait for the children: a hung ``/proc`` must not prevent the signal."""
@@ -129,6 +137,8 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
     # Before any key is handled: an early key would choose among the signals.
     AUTO_FOCUS = "#cancel"
     CSS_PATH = "end.tcss"
+    # Blank lines give way to the processes.
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall")]  # noqa: RUF012 - as Textual declares it
 
     def __init__(
         self,
@@ -156,6 +166,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
         self._protected: frozenset[ProcessId] = frozenset()
         self._looking = True
         self._ignored = False
+        self._terminal_size = Size(0, 0)
 
     def compose(self) -> ComposeResult:
         """Compose the processes, the signals, and the two buttons."""
@@ -164,13 +175,9 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
                 yield Static(id="named")
             with Vertical(id="what"):
                 yield Static(id="sum")
-                # If the full names do not fit in their grid.
-                before = "SIG" if self.app.size.width >= _WHOLE_NAMES else ""
                 with _Signals(id="signals", compact=True):
                     for name in _ABOUT:
-                        yield _Signal(
-                            before + name, value=name == self._signal, id=name, compact=True
-                        )
+                        yield _Signal(name, value=name == self._signal, id=name, compact=True)
                 yield Static(id="about")
                 with Horizontal(id="last"):
                     yield _Tick("whole tree", value=True, id="tree", compact=True)
@@ -183,6 +190,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
         if not self.query("#send"):
             # If it was closed as soon as it was opened, it has no widgets.
             return
+        self._terminal_size = self.app.size
         self._describe()
         self.renew()
         if self._name_of_all:
@@ -195,9 +203,15 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
             self.watch(who, attribute, self._show_scroll_position)
         self.set_timer(LOOK_SECONDS, lambda: self.add_children(None))
 
-    def on_resize(self) -> None:
-        """Wrap the lines for the new width."""
+    def on_resize(self, event: Resize) -> None:
+        """Wrap the lines for the new width; close if there is no room to name the processes."""
+        if is_tiny(*event.size):
+            self.action_cancel()
+            return
         self._describe()
+        if event.size != self._terminal_size:
+            self._terminal_size = event.size
+            self.renew()
         self.call_after_refresh(self._show_scroll_position)
 
     def _show_scroll_position(self) -> None:
@@ -206,12 +220,13 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
             return
         who = self.query_one("#who", VerticalScroll)
         count, room, top = who.virtual_size.height, who.size.height, round(who.scroll_y)
-        hidden = count > room > 0
         self.query_one("#end").border_subtitle = (
-            f"lines {top + 1}–{min(count, top + room)} of {count}" if hidden else ""
+            # In the border, because another line would take room from the processes.
+            f"lines {top + 1}–{min(count, top + room)} of {count} · PgUp PgDn"
+            if count > room
+            else ""
         )
-        keys = "← → buttons   Tab parts   Enter press   Esc cancel" + "   PgUp PgDn" * hidden
-        self.query_one("#keys", Static).update(_IGNORED if self._ignored else keys)
+        self.query_one("#keys", Static).update(_IGNORED if self._ignored else _KEYS)
 
     @property
     def confirms(self) -> tuple[Widget, ...]:
@@ -329,6 +344,10 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
         self.query_one("#named", Static).update(self._named())
         self.query_one("#sum", Static).update(self._sum())
         self.query_one("#about", Static).update(_ABOUT[self._signal])
+        # The full names need a wide grid.
+        before = "SIG" if self.app.size.width >= _WHOLE_NAMES else ""
+        for button in self.query(_Signal):
+            button.label = f"{before}{button.id}"
         tree = self.query_one("#tree", Checkbox)
         tree.display = bool(self._children)
         send = self.query_one("#send", Button)
@@ -427,17 +446,21 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
                 unknown.add(use.gpu_index)
             else:
                 freed[use.gpu_index] = freed.get(use.gpu_index, 0) + use.memory_used
-        parts = [
-            f"about {gibibytes(size)} {gib()} on GPU {index}"
-            for index, size in sorted(freed.items())
-        ]
-        parts += [
-            f"up to {gibibytes(self._unattributed[index])} {gib()} on GPU {index}"
-            for index in sorted(unknown & self._unattributed.keys())
-        ]
-        if rest := sorted(unknown - self._unattributed.keys()):
-            parts.append(f"an unknown amount on GPU {gpu_list(rest)}")
-        return f"will free {', '.join(parts)}" if parts else "holds no GPU memory"
+        most = {index: self._unattributed[index] for index in unknown & self._unattributed.keys()}
+        rest = sorted(unknown - most.keys())
+        if not freed and not unknown:
+            return "holds no GPU memory"
+
+        def sentence(amounts: Callable[[Mapping[int, int]], str]) -> str:
+            parts = [f"about {amounts(freed)}"] if freed else []
+            parts += [f"up to {amounts(most)}"] if most else []
+            parts += [f"an unknown amount on GPU {gpu_list(rest)}"] if rest else []
+            return f"will free {', '.join(parts)}"
+
+        each = sentence(_amounts)
+        # Before the first layout there is no width.
+        fits = len(wrap(each, self._line_width or _COMMAND)) <= _SUM_LINES
+        return each if fits else sentence(_total)
 
     def action_button(self, name: str) -> None:
         """Focus a button, if it can be pressed."""
@@ -517,6 +540,26 @@ def _renewed(target: Target, now: RelatedProcess) -> Target:
         started_at=now.started_at,
         parent=now.parent,
     )
+
+
+def _amounts(sizes: Mapping[int, int]) -> str:
+    """The memory of each GPU, equal amounts together."""
+    gpus: dict[str, list[int]] = {}
+    for index, size in sorted(sizes.items()):
+        gpus.setdefault(gibibytes(size), []).append(index)
+    return ", ".join(
+        f"{amount} {gib()} on {'each of ' * (len(indices) > 1)}GPU {gpu_list(indices)}"
+        for amount, indices in gpus.items()
+    )
+
+
+def _total(sizes: Mapping[int, int]) -> str:
+    """The memory of all GPUs together; many indices with gaps are only counted."""
+    indices = sorted(sizes)
+    where = f"GPU {gpu_list(indices)}"
+    if len(where) > _MOST_INDICES:
+        where = f"{len(indices)} GPUs"
+    return f"{gibibytes(sum(sizes.values()))} {gib()} on {where}"
 
 
 def _owner(target: Target) -> str:

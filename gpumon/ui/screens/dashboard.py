@@ -24,7 +24,7 @@ from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.screens.timed import TimedScreen, next_of
 from gpumon.ui.startup_options import first_view
 from gpumon.ui.view import update
-from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, is_tiny
+from gpumon.ui.view.dashboard_layout import TOO_SMALL, is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.footer_keys import footer_keys
 from gpumon.ui.view.gpu_graphs import tile_at
@@ -247,7 +247,7 @@ class DashboardScreen(TimedScreen):
         actions = [binding.action.partition("(")[0] for binding in bindings]
         refused = not all(self.check_action(action, ()) for action in actions)
         if refused:
-            self.say(f"too small for this: {LEAST_WIDTH}×{LEAST_HEIGHT} at least")
+            self.say(TOO_SMALL)
         return refused
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 LEAST_WIDTH = 60
 LEAST_HEIGHT = 15
+TOO_SMALL = f"too small for this: {LEAST_WIDTH}×{LEAST_HEIGHT} at least"
 _FRAME_ROWS = 3
 """Header, rule and footer."""
 _FEW_GPUS = 8

@@ -142,7 +142,7 @@ class Everything(App[None]):
 
     def on_mount(self) -> None:
         self.query_one("#updated", Static).update(self._text)
-        self.notify(self._text, title=self._text)
+        self.notify(self._text, title=self._text, timeout=3600)
 
     def get_system_commands(self, screen: object) -> list[SystemCommand]:  # noqa: ARG002 - Textual's signature
         return [SystemCommand(self._text, self._text, self.bell)]
@@ -172,4 +172,5 @@ async def test_no_widget_of_textuals_takes_a_text_for_markup(text: str) -> None:
         await pilot.press(*(text.replace(" ", "")[:1]))
         await until(lambda: app.shown("🔎 " + text[:1]) == 1 and app.shown() == before, pilot)
         # Textual's search does not expect the end of the application.
+        app.pop_screen()
         await until(lambda: not any(worker.is_running for worker in app.workers), pilot)

@@ -357,7 +357,7 @@ FORKING = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-for n in range(500):
+for n in range(300):
     if n == 50:
         print("ready", flush=True)
     if not os.fork():
@@ -367,7 +367,8 @@ for n in range(500):
         signal.pause()
 signal.pause()
 """
-"""It forks as fast as it can, so many times at most; with an argument its children do once, too."""
+"""It forks as fast as it can, so many times at most; with an argument its children do once, too. Each
+process is an open file, of which 1024 are usual."""
 
 
 @pytest.mark.parametrize("further", [[], ["further"]])

@@ -367,8 +367,9 @@ for n in range(300):
         signal.pause()
 signal.pause()
 """
-"""It forks as fast as it can, so many times at most; with an argument its children do once, too. Each
-process is an open file, of which 1024 are usual."""
+"""It forks as fast as it can, so many times at most; with an argument its children do once, too.
+
+Each process is an open file, of which 1024 are usual."""
 
 
 @pytest.mark.parametrize("further", [[], ["further"]])

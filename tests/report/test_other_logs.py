@@ -768,3 +768,119 @@ def test_a_file_of_another_kind_is_named(
     path = tmp_path / "gpu.csv"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     assert says in refusal(path, capsys)
+
+
+# Several GPUs, hosts or programs in one file
+
+
+def alternating(step: float, cells: Sequence[str]) -> list[str]:
+    return [
+        f"{stamp(at + number * step)}, {values}"
+        for at in range(60)
+        for number, values in enumerate(cells)
+    ]
+
+
+KEYED = "timestamp, {}, name, utilization.gpu [%], memory.used [MiB], power.draw [W]"
+SHARED: dict[str, tuple[str, list[str]]] = {
+    "four rows of index 0": ("index", alternating(0.001, ["0, A, 50 %, 20 MiB, 300.00 W"] * 4)),
+    "two loads of index 0": (
+        "index",
+        alternating(0.001, ["0, A, 0 %, 5 MiB, 100.00 W", "0, A, 100 %, 5 MiB, 400.00 W"]),
+    ),
+    "two loads of index 0 in whole seconds": (
+        "index",
+        whole_seconds(
+            alternating(0.001, ["0, A, 0 %, 5 MiB, 100.00 W", "0, A, 100 %, 5 MiB, 400.00 W"])
+        ),
+    ),
+    "two names of index 0": (
+        "index",
+        alternating(0.001, ["0, A, 50 %, 5 MiB, 300.00 W", "0, B, 50 %, 5 MiB, 300.00 W"]),
+    ),
+    "two names of a bus id": (
+        "pci.bus_id",
+        alternating(0.3, [f"00000000:01:00.0, {name}, 5 %, 5 MiB, 300.00 W" for name in "AB"]),
+    ),
+    "each index twice": (
+        "index",
+        alternating(
+            0.001, [f"{gpu // 2}, A, 5 %, {9 * gpu} MiB, {100 * gpu + 50}.00 W" for gpu in range(4)]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "lines"), SHARED.values(), ids=SHARED)
+def test_gpus_that_share_a_key_are_refused(
+    tmp_path: Path, key: str, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refusal(log_of(tmp_path, lines, KEYED.format(key)), capsys)
+    assert f"rows of one sample that share the same {key}" in said
+    assert "to the query" in said
+
+
+def test_a_serial_of_zero_identifies_no_gpu(tmp_path: Path) -> None:
+    lines = alternating(0.001, [f"0, A, {10 * gpu} %, 5 MiB, 300.00 W" for gpu in range(4)])
+    found = gpus_of(log_of(tmp_path, lines, KEYED.format("serial")))
+    assert [line["utilization_mean_percent"] for line in found.values()] == [0, 10, 20, 30]
+
+
+def test_an_index_that_is_the_same_for_all_gives_way_to_the_uuid(tmp_path: Path) -> None:
+    lines = alternating(0.001, [f"0, GPU-{gpu}, {10 * gpu} %" for gpu in range(3)])
+    found = report(log_of(tmp_path, lines, "timestamp, index, uuid, utilization.gpu [%]"))
+    assert [line["utilization_mean_percent"] for line in found["lines"]] == [0, 10, 20]
+
+
+def test_two_programs_that_see_a_load_rise_and_fall_write_one_gpu(tmp_path: Path) -> None:
+    lines = [
+        row(at + late, 0, VALUES.replace("50 %", f"{(at * 7 + late * 10) % 90:.0f} %"))
+        for at in range(60)
+        for late in (0.0, 0.3)
+    ]
+    assert list(gpus_of(log_of(tmp_path, lines))) == [0]
+
+
+@pytest.mark.parametrize("heading", ["host", "hostname", "node", "Host Name"])
+@pytest.mark.parametrize("apart", [0.0, 0.1])
+@pytest.mark.parametrize("key", ["index", "uuid"])
+def test_several_hosts_are_refused_by_name(
+    tmp_path: Path, heading: str, apart: float, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        f"{stamp(at + host * apart)}, node{host}, {gpu if key == 'index' else f'GPU-{host}{gpu}'},"
+        " 50 %, 300.00 W"
+        for at in range(60)
+        for host in range(2)
+        for gpu in range(2)
+    ]
+    headings = f"timestamp, {heading}, {key}, utilization.gpu [%], power.draw [W]"
+    said = refusal(log_of(tmp_path, lines, headings), capsys)
+    assert "(node0, node1)" in said
+    assert '$2 == "node0"' in said
+
+
+def test_a_host_that_comes_late_is_named_and_does_not_count(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)}, node{at // 3000}, 0, {at // 3000} %" for at in range(3100)]
+    path = log_of(tmp_path, lines, "timestamp, hostname, index, utilization.gpu [%]")
+    found = report(path)
+    [line] = found["lines"]
+    assert line["utilization_mean_percent"] == 0
+    assert {shown.host.name for shown in replayed(path)} <= {"node0", ""}
+    assert any("100 rows that may be of any GPU" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("gpus", "step", "interval"), [(2, 0.3, 1), (3, 0.03, 0.1), (2, 0.4, 1), (4, 0.2, 1)]
+)
+def test_uneven_steps_that_repeat_are_several_gpus_or_programs(
+    tmp_path: Path, gpus: int, step: float, interval: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = bursts(gpus, step=step, interval=interval)
+    path = log_of(tmp_path, lines, UNKEYED)
+    assert "add index to the query" in refusal(path, capsys)
+
+
+def test_whole_seconds_of_a_longer_interval_are_one_gpu(tmp_path: Path) -> None:
+    lines = whole_seconds(unkeyed(at * 1.5) for at in range(60))
+    assert list(gpus_of(log_of(tmp_path, lines, UNKEYED))) == [0]

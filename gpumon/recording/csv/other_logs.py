@@ -29,6 +29,7 @@ from gpumon.recording.csv.nvidia_smi import (
     unknown_word,
 )
 from gpumon.recording.csv.sample_finder import Ranks
+from gpumon.recording.csv.shared_keys import host_place, is_shared, several_hosts
 from gpumon.recording.csv.time_formats import TimeFormat, read_any, time_format
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ KEYS = ("index", "uuid", "pci.bus_id", "serial")
 _KINDS = ("name", "memory.total [MiB]")
 """Columns that differ between kinds of GPUs."""
 _IDENTITY = frozenset(("index", "uuid", "name", "pci.bus_id", "serial"))
+_STEADY = (*KEYS, *_KINDS)
+"""Columns that are the same in all rows of a GPU."""
 _MEASURED = tuple(
     column.name
     for column in readable_columns(processes=False)
@@ -49,6 +52,7 @@ _MEASURED = tuple(
     and column.name.startswith(("utilization.", "temperature.", "power.draw", "clocks.current."))
 )
 """Columns that have a value on every GPU that answers, unless it does not support them."""
+_COMPARED = (*_MEASURED, "memory.used [MiB]", "memory.free [MiB]")
 _IMPORTANT = ("utilization.gpu [%]", "memory.used [MiB]", "power.draw [W]")
 _MOST_NAMED = 8
 _ROWS_LEARNT = 2000
@@ -107,6 +111,7 @@ class OtherLog(Struct):
     _gpus: dict[str, list[str]] = {}
     _scaled: Sequence[tuple[int, float]] = ()
     _measured: Sequence[int] = ()
+    _host: tuple[int, str] | None = None
 
     def __post_init__(self) -> None:
         places = self.header.places
@@ -162,6 +167,7 @@ class OtherLog(Struct):
         rows = [row for row in rows if len(row) == header.width]
         if not rows:
             return
+        self._find_host(rows)
         self._find_key(rows)
         whole = [row for row in rows if not self._is_lost_row(row)]
         self.times = time_format([row[at] for row in whole])
@@ -180,10 +186,46 @@ class OtherLog(Struct):
             else:
                 header.is_ranked = True
         self.rule = keyed_rule(walls, ranks, self.times.precision)
+        if self._is_key_shared(timed):
+            raise ValueError(_of_shared(header.names[header.key] or ""))
         # In the order of a sample, of which the log may begin in the middle.
         ordered = sorted(zip(ranks, keys, timed, strict=True), key=itemgetter(0))
         for _, key, (row, _) in ordered:
             self._gpus.setdefault(key.strip(), row)
+
+    def _find_host(self, rows: Sequence[Sequence[str]]) -> None:
+        """Find the host, whose GPUs have the same index as those of any other.
+
+        Raises:
+            ValueError: There are several.
+        """
+        place = host_place(self.header.texts)
+        if place is None:
+            return
+        hosts = [name for row in rows if (name := row[place].strip()) and _is_known(name)]
+        if len(set(hosts)) > 1:
+            raise ValueError(several_hosts(self.header.texts[place], place, hosts))
+        self._host = (place, hosts[0]) if hosts else None
+
+    def _is_key_shared(self, timed: Sequence[tuple[Sequence[str], float]]) -> bool:
+        """Whether several GPUs have the same key."""
+        header, width = self.header, self.header.width
+        steady, compared = (
+            [place for name in names if (place := header.places.get(name, width)) < width]
+            for names in (_STEADY, _COMPARED)
+        )
+        by_key: dict[str, list[tuple[Sequence[str], float]]] = {}
+        for row, wall in timed:
+            by_key.setdefault(row[header.key or 0].strip(), []).append((row, wall))
+        return any(
+            is_shared(
+                [wall for _, wall in of_key],
+                [tuple(row[at].strip() for at in steady) for row, _ in of_key],
+                [[_number(row[at]) for at in compared] for row, _ in of_key],
+                self.rule.gap if self.times.precision < 1 else None,
+            )
+            for of_key in by_key.values()
+        )
 
     def _ranks(self, keys: Sequence[str]) -> list[bytes]:
         ranks = Ranks()
@@ -244,10 +286,23 @@ class OtherLog(Struct):
         for name in KEYS:
             if name in places:
                 unknown = sum(unknown_word(row[places[name]]) is not None for row in rows)
-                if 2 * unknown < len(rows):
+                if 2 * unknown < len(rows) and not self._is_same_of_all(name, rows):
                     self.header.set_key(name)
                     return
         self.header.set_key(None)
+
+    def _is_same_of_all(self, name: str, rows: Sequence[Sequence[str]]) -> bool:
+        """Whether a column is the same in all rows, and a later one that identifies GPUs is not."""
+        places, later = self.header.places, KEYS[KEYS.index(name) + 1 :]
+        if len({row[places[name]].strip() for row in rows if len(row) > places[name]}) > 1:
+            return False
+        if name == "serial":
+            return {row[places[name]].strip(" 0") for row in rows} == {""}
+        return any(
+            len({cell for row in rows if _is_known(cell := row[places[other]].strip())}) > 1
+            for other in later
+            if other in places
+        )
 
     # Cells that follow from others
 
@@ -349,6 +404,12 @@ class OtherLog(Struct):
             found = self._without_repeated(found)
         return self._with_lost(found)
 
+    def _is_of_other_host(self, cells: Sequence[str]) -> bool:
+        if self._host is None or len(cells) != self.header.width:
+            return False
+        place, host = self._host
+        return cells[place].strip() not in (host, "") and _is_known(cells[place])
+
     def _row(self, number: int, line: bytes) -> OtherRow:
         header = self.header
         cells = header.split(line)
@@ -362,7 +423,11 @@ class OtherLog(Struct):
         wall = self.times.read(cells[header.time]) if len(cells) > header.time else None
         if wall is None:
             return OtherRow(number, line, None)
+        if self._is_of_other_host(cells):
+            return OtherRow(number, line, None, is_unassigned=True)
         cells += [""] * (header.width - len(cells))
+        if self._host is not None:
+            cells[self._host[0]] = cells[self._host[0]].strip()
         for place, factor in self._scaled:
             cells[place] = _scaled(cells[place], factor)
         return OtherRow(number, line, self._derived(cells), wall, is_whole)
@@ -468,6 +533,14 @@ def _of_width(found: int, width: int) -> str:
     )
 
 
+def _of_shared(key: str) -> str:
+    missing = "index" if key != "index" else "uuid"
+    return (
+        f"has rows of one sample that share the same {key}, which may be of several GPUs or of"
+        f" several programs: add {missing} to the query, and let each program write its own file"
+    )
+
+
 def _has_digit(cells: Sequence[str]) -> bool:
     return any(character.isdigit() for cell in cells for character in cell)
 
@@ -487,6 +560,13 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 def _is_known(cell: str) -> bool:
     text = cell.strip()
     return bool(text) and unknown_word(text) is None and not text.startswith("[")
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell.strip().partition(" ")[0].rstrip("%MiBWCHz"))
+    except ValueError:
+        return None
 
 
 def _is_split(first: str, rest: str) -> bool:

@@ -146,6 +146,10 @@ def values_of(word: str) -> str:
             "GPU 1 is lost",
         ),
         ("[Unknown Error]", "lost", "GPU 1 is lost"),
+        ("[Unable to communicate with GPU]", "lost", "GPU 1 is lost"),
+        ("[GPU access blocked]", "lost", "GPU 1 is lost"),
+        ("[Reset Required]", "reset required", "GPU 1 requires reset"),
+        ("[Needs a reset]", "reset required", "GPU 1 requires reset"),
     ],
 )
 def test_the_words_of_a_lost_gpu_are_lost_hours(
@@ -201,6 +205,47 @@ def test_what_stands_in_place_of_a_row_is_a_lost_gpu(
     assert samples[-1].gpus[lost].name == "NVIDIA RTX A6000"
     assert samples[-1].gpus[lost].unknown["utilization_gpu"] is Unknown.GPU_LOST
     assert events_of(samples) == [(30, f"GPU {lost} is lost")]
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("left", "event"),
+    [
+        ("{stamp}, {gpu}, [GPU is lost]", "is lost"),
+        ("GPU {gpu} requires reset", "requires reset"),
+        ("GPU {gpu} is lost", "is lost"),
+    ],
+)
+def test_a_short_row_or_a_message_with_the_index_is_that_gpu(
+    tmp_path: Path, lost: int, left: str, event: str
+) -> None:
+    lines = [
+        left.format(stamp=stamp(at + number / 1000), gpu=number)
+        if number == lost and at >= 30
+        else row(at + number / 1000, number)
+        for at in range(0, 60, 5)
+        for number in range(3)
+    ]
+    path = log_of(tmp_path, lines)
+    assert seconds(gpus_of(path)[lost]["lost_hours"]) == pytest.approx(25, abs=0.1)
+    assert not any("damaged" in note for note in report(path)["notes"])
+    samples = replayed(path)
+    assert samples[-1].gpus[lost].name == "NVIDIA RTX A6000"
+    assert events_of(samples) == [(30, f"GPU {lost} {event}")]
+
+
+@pytest.mark.parametrize("headings", ["date,time,index", "Time,Date,GPU"])
+def test_date_and_time_in_two_columns_are_joined(tmp_path: Path, headings: str) -> None:
+    days = [stamp(at).split(" ") for at in range(60)]
+    swap = -1 if headings.startswith("Time") else 1
+    lines = [f"{','.join(day[::swap])},{gpu},97" for day in days for gpu in range(2)]
+    path = log_of(tmp_path, lines, f"{headings},utilization.gpu [%]")
+    found = gpus_of(path)
+    assert [seconds(line["covered_hours"]) for line in found.values()] == pytest.approx(
+        [59, 59], abs=0.01
+    )
+    assert len(replayed(path)) == 60
 
 
 def test_a_message_with_a_bus_id_names_its_gpu(tmp_path: Path) -> None:
@@ -476,7 +521,10 @@ def test_a_reason_that_is_not_logged_is_unknown(tmp_path: Path) -> None:
     assert line["heat_hours"] is line["power_brake_hours"] is line["slowed_kwh"] is None
     assert seconds(line["power_cap_hours"]) == pytest.approx(20, abs=0.01)
     assert line["slowdown_known"] == pytest.approx(40 / 59, abs=0.01)
-    assert "The log does not say whether GPUs were slowed down." in found["notes"]
+    assert (
+        "The log does not say whether GPUs were slowed down by heat, power brake or the hardware."
+        in found["notes"]
+    )
     shown = [sample.gpus[0].clock_event_reasons for sample in replayed(path)]
     assert shown == [4] * 20 + [None] * 40
 
@@ -549,6 +597,7 @@ TIMES: dict[str, Callable[[datetime], str]] = {
     "date": lambda at: f"{at:%a %b %e %H:%M:%S} UTC {at:%Y}",
     "date of Debian 12": lambda at: f"{at:%a %b %d %I:%M:%S %p} UTC {at:%Y}",
     "date -R": lambda at: f'"{at:%a, %d %b %Y %H:%M:%S} +0000"',
+    "all digits and an exponent": lambda at: f"{at.timestamp():.9e}",
     "compact": lambda at: f"{at:%Y%m%d_%H%M%S}",
     "underscore": lambda at: f"{at:%Y-%m-%d_%H:%M:%S}",
     "German": lambda at: f"{at:%d.%m.%Y %H:%M:%S}",
@@ -583,6 +632,8 @@ REFUSED: dict[str, tuple[Callable[[datetime], str], str]] = {
         lambda at: f"{46163 + (at.hour * 3600 + at.minute * 60 + at.second) / 86400}",
         "a spreadsheet's numbers",
     ),
+    "rounded seconds": (lambda at: f"{at.timestamp():e}", "rounded to 1000"),
+    "rounded milliseconds": (lambda at: f"{1e3 * at.timestamp():.6e}", "rounded to 1e+06"),
     "a zone that nobody knows": (
         lambda at: f"{at:%a %b %e %H:%M:%S} XXT {at:%Y}",
         "no time that can be read",
@@ -702,6 +753,13 @@ KINDS: dict[str, tuple[str, str]] = {
         "is the output of nvidia-smi dmon",
     ),
     "dmon --format csv": ("#gpu, pwr, gtemp\n#Idx, W, C\n0, 61, 34\n", "nvidia-smi dmon"),
+    "dmon -o DT --format csv": (
+        (
+            "#Date, Time, gpu, pwr, gtemp\n#YYYYMMDD, HH:MM:SS, Idx, W, C\n"
+            "20260521, 10:00:00, 0, 61, 34\n"
+        ),
+        "is the output of nvidia-smi dmon",
+    ),
     "pmon": (
         (
             "# gpu         pid   type     sm    mem    command\n# Idx           #    C/G      %\n"

@@ -6,6 +6,7 @@ which GPU, what a value is where several columns have it, and which GPU is lost.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import lru_cache
 from operator import itemgetter
@@ -23,9 +24,11 @@ from gpumon.recording.csv.nvidia_smi import (
     POWER,
     bus_id_in,
     clock_event_bit,
+    index_in,
     is_lost_gpu,
     is_message,
     is_smi_name,
+    lost_cell,
     unknown_word,
 )
 from gpumon.recording.csv.sample_finder import Ranks
@@ -57,7 +60,6 @@ _IMPORTANT = ("utilization.gpu [%]", "memory.used [MiB]", "power.draw [W]")
 _MOST_NAMED = 8
 _ROWS_LEARNT = 2000
 _STATUS, _CLOCK_EVENTS = "status", "clocks_event_reasons.active"
-_LOST_CELL = "[GPU is lost]"
 
 
 class OtherRow(NamedTuple):
@@ -98,6 +100,7 @@ class OtherLog(Struct):
         delimiter: What separates cells.
         times: The form of the times.
         rule: Where samples begin.
+        clock: The column of the time of day, if that of the time has the date only.
         are_times_split: Whether the time has a comma, which makes two cells of it.
     """
 
@@ -106,6 +109,7 @@ class OtherLog(Struct):
     headings: Sequence[Heading]
     times: TimeFormat = TimeFormat()
     rule: SampleRule = SampleRule()
+    clock: int | None = None
     are_times_split: bool = False
     derived: Sequence[_Derived] = ()
     _gpus: dict[str, list[str]] = {}
@@ -115,6 +119,7 @@ class OtherLog(Struct):
 
     def __post_init__(self) -> None:
         places = self.header.places
+        self._find_clock()
         self._measured = [places[name] for name in _MEASURED if name in places]
         self._scaled = [
             (place, heading.factor)
@@ -129,10 +134,17 @@ class OtherLog(Struct):
         for place, column in enumerate(self.derived, self.header.width):
             self.header.places[column.name] = place
 
+    def _find_clock(self) -> None:
+        """Find the columns of date and time, if the headings name one each."""
+        texts = [text.strip("# ").lower() for text in self.header.texts]
+        clock = next((texts.index(word) for word in ("time", "clock") if word in texts), None)
+        if "date" in texts and clock is not None and "timestamp" not in texts:
+            self.header.time, self.clock = texts.index("date"), clock
+
     @property
     def is_plain(self) -> bool:
         """Whether its lines are split like those of a log of gpumon."""
-        return self.delimiter == "," and not self.are_times_split
+        return self.delimiter == "," and not self.are_times_split and self.clock is None
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -389,6 +401,10 @@ class OtherLog(Struct):
         """The cells of a line, with a time in one cell, and numbers with a point."""
         if self.are_times_split and len(cells) > self.header.width:
             cells = _joined(cells, self.header.time)
+        at, clock = self.header.time, self.clock
+        if clock is not None and max(at, clock) < len(cells) and _has_digit([cells[clock]]):
+            cells = list(cells)
+            cells[at] = f"{cells[at].strip()} {cells[clock].strip()}"
         if self.delimiter != ",":
             cells = [_with_point(cell) for cell in cells]
         return cells
@@ -416,6 +432,8 @@ class OtherLog(Struct):
         is_said = is_message(text := line.decode("utf-8", "replace"))
         if is_said or self._is_lost_row(cells):
             return OtherRow(number, line, None, is_expected=True, is_message=is_said)
+        if header.key is not None and header.key < len(cells) - 1 < header.width - 1:
+            cells = self._with_rest(cells)
         is_whole = len(cells) >= header.width and not text.count('"') % 2 and "\0" not in text
         if len(cells) != header.width:
             # Of too few cells the last one may be cut off; too many are two rows in one line.
@@ -428,9 +446,32 @@ class OtherLog(Struct):
         cells += [""] * (header.width - len(cells))
         if self._host is not None:
             cells[self._host[0]] = cells[self._host[0]].strip()
+        cells = self._with_lost_words(cells)
         for place, factor in self._scaled:
             cells[place] = _scaled(cells[place], factor)
         return OtherRow(number, line, self._derived(cells), wall, is_whole)
+
+    def _with_rest(self, cells: list[str]) -> list[str]:
+        """A short row that ends in the word of a lost GPU, with that word for all that is left."""
+        if unknown_word(cells[-1]) is not Unknown.GPU_LOST:
+            return cells
+        word, names = cells[-1], self.header.names
+        gpu = self._gpus.get(cells[self.header.key or 0].strip(), [])
+        rest = [
+            gpu[at] if names[at] in _IDENTITY and at < len(gpu) else word
+            for at in range(len(cells) - 1, self.header.width)
+        ]
+        return [*cells[:-1], *rest]
+
+    def _with_lost_words(self, cells: list[str]) -> list[str]:
+        """The cells, with nvidia-smi's usual word where all measurements are another word."""
+        words = {cells[place].strip() for place in self._measured}
+        if len(words) != 1 or not (word := words.pop()).startswith("["):
+            return cells
+        about_gpu = re.search(r"(?i)\b(gpu|reset|lost)\b", word) is not None
+        if unknown_word(word) is not None or not (about_gpu or len(self._measured) > 1):
+            return cells
+        return [lost_cell(word) if cell.strip() == word else cell for cell in cells]
 
     def _derived(self, cells: list[str]) -> list[str]:
         return [*cells, *(column.cell(cells) for column in self.derived)]
@@ -456,7 +497,7 @@ class OtherLog(Struct):
         found, model = [], next((row for row in gpus if row.cells is not None), None)
         for row in rows:
             if row in gpus and model is not None:
-                cells = row.cells or self._lost_cells(model.cells or [], model)
+                cells = row.cells or self._lost_cells(model.cells or [], model, row.line)
                 found.append(
                     row._replace(
                         cells=[*cells[:-1], str(gpus.index(row))], wall=row.wall or model.wall
@@ -493,10 +534,12 @@ class OtherLog(Struct):
         ]
         found = {}
         for row, message in zip(places or named, named or places, strict=False):
-            gpu = self._named_gpu(message.line, missing) or next(iter(missing), None)
+            gpu = self._named_gpu(message.line, missing)
+            if gpu is None and not index_in(message.line.decode("utf-8", "replace")):
+                gpu = next(iter(missing), None)
             if gpu is not None:
                 missing.remove(gpu)
-                cells = self._lost_cells(self._gpus[gpu], model)
+                cells = self._lost_cells(self._gpus[gpu], model, message.line)
                 found[row.number] = row._replace(cells=cells, wall=model.wall)
             elif not named:
                 # Nothing else mentions the line.
@@ -504,18 +547,22 @@ class OtherLog(Struct):
         return [found.get(row.number, row) for row in rows]
 
     def _named_gpu(self, message: bytes, missing: Iterable[str]) -> str | None:
-        """The missing GPU whose bus id is in a message."""
+        """The missing GPU whose index or bus id is in a message."""
+        at = self.header.places.get("index")
+        index = index_in(message.decode("utf-8", "replace"))
+        if at is not None and index:
+            return next((gpu for gpu in missing if self._gpus[gpu][at].strip() == index), None)
         place = self.header.places.get("pci.bus_id")
         bus_id = bus_id_in(message.decode("utf-8", "replace"))
         if place is None or not bus_id:
             return None
         return next((gpu for gpu in missing if bus_id_in(self._gpus[gpu][place]) == bus_id), None)
 
-    def _lost_cells(self, gpu: Sequence[str], model: OtherRow) -> list[str]:
-        """The row of a lost GPU at the time of another row."""
-        header = self.header
+    def _lost_cells(self, gpu: Sequence[str], model: OtherRow, line: bytes) -> list[str]:
+        """The row of a lost GPU at the time of another row, in whose place a line stands."""
+        header, word = self.header, lost_cell(line.decode("utf-8", "replace"))
         cells = [
-            cell if header.names[place] in _IDENTITY else _LOST_CELL
+            cell if header.names[place] in _IDENTITY else word
             for place, cell in enumerate(gpu[: header.width])
         ]
         cells[header.time] = (model.cells or cells)[header.time]

@@ -15,9 +15,9 @@ from gpumon.recording.csv.nvidia_smi import unknown_word
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_RETURNS = 2
-"""How often a key goes back to a GPU it had before, if several GPUs have it: after a restart of the
-machine an index may be that of another GPU."""
+_RETURNS, _OFTEN = 2, 0.25
+"""How often a key goes back to a GPU it had before, and in which share of its rows, if several GPUs
+have it: after a restart of the machine an index may be that of another GPU."""
 _FEWEST_BURSTS = 6
 _MOSTLY = 0.9
 _UNEVEN = 1.2
@@ -26,17 +26,7 @@ _DIFFERENCE = 0.02
 """Share by which two values must differ: programs that read one GPU see nearly the same."""
 _MOST_PROGRAMS = 2
 _HOST_HEADINGS = frozenset(
-    [
-        "host",
-        "hostname",
-        "node",
-        "nodename",
-        "machine",
-        "machinename",
-        "server",
-        "servername",
-        "computer",
-    ]
+    ("host", "hostname", "node", "nodename", "machine", "machinename", "server", "servername")
 )
 _MOST_NAMED = 8
 
@@ -65,7 +55,7 @@ def is_shared(
 
 
 def _go_back(identities: Sequence[tuple[str, ...]]) -> bool:
-    """Whether the rows go back to a GPU more than once or twice."""
+    """Whether the rows go back again and again to a GPU that they had before."""
     known: list[str | None] = [None] * max(map(len, identities), default=0)
     seen: list[set[str]] = [set() for _ in known]
     returns = [0] * len(known)
@@ -77,7 +67,7 @@ def _go_back(identities: Sequence[tuple[str, ...]]) -> bool:
                 returns[place] += 1
             known[place] = cell
             seen[place].add(cell)
-    return any(count >= _RETURNS for count in returns)
+    return any(count >= max(_RETURNS, _OFTEN * len(identities)) for count in returns)
 
 
 def _size(walls: Sequence[float], gap: float | None) -> int:
@@ -106,7 +96,6 @@ def _come_in_groups(walls: Sequence[float]) -> bool:
 
 def _alternate(column: Sequence[float | None]) -> bool:
     """Whether every other value is above both of those beside it, nearly always."""
-    found = 0
     known = [
         (one - before, one - after, max(abs(before), abs(one), abs(after)))
         for before, one, after in zip(column, column[1:], column[2:], strict=False)

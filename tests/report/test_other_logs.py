@@ -632,6 +632,7 @@ REFUSED: dict[str, tuple[Callable[[datetime], str], str]] = {
         lambda at: f"{46163 + (at.hour * 3600 + at.minute * 60 + at.second) / 86400}",
         "a spreadsheet's numbers",
     ),
+    "only a date": (lambda at: f"{at:%Y-%m-%d}", "dates without a time of day"),
     "rounded seconds": (lambda at: f"{at.timestamp():e}", "rounded to 1000"),
     "rounded milliseconds": (lambda at: f"{1e3 * at.timestamp():.6e}", "rounded to 1e+06"),
     "a zone that nobody knows": (

@@ -199,7 +199,7 @@ class OtherLog(Struct):
                 header.is_ranked = True
         self.rule = keyed_rule(walls, ranks, self.times.precision)
         if self._is_key_shared(timed):
-            raise ValueError(_of_shared(header.names[header.key] or ""))
+            raise ValueError(_of_shared(header.names[header.key] or "", header.names))
         # In the order of a sample, of which the log may begin in the middle.
         ordered = sorted(zip(ranks, keys, timed, strict=True), key=itemgetter(0))
         for _, key, (row, _) in ordered:
@@ -216,7 +216,7 @@ class OtherLog(Struct):
             return
         hosts = [name for row in rows if (name := row[place].strip()) and _is_known(name)]
         if len(set(hosts)) > 1:
-            raise ValueError(several_hosts(self.header.texts[place], place, hosts))
+            raise ValueError(several_hosts(self.header.texts[place], place, hosts, self.delimiter))
         self._host = (place, hosts[0]) if hosts else None
 
     def _is_key_shared(self, timed: Sequence[tuple[Sequence[str], float]]) -> bool:
@@ -580,11 +580,12 @@ def _of_width(found: int, width: int) -> str:
     )
 
 
-def _of_shared(key: str) -> str:
-    missing = "index" if key != "index" else "uuid"
+def _of_shared(key: str, columns: Sequence[str | None]) -> str:
+    missing = next((name for name in ("index", "uuid") if name not in columns), None)
+    add = "" if missing is None else f"add {missing} to the query, and "
     return (
         f"has rows of one sample that share the same {key}, which may be of several GPUs or of"
-        f" several programs: add {missing} to the query, and let each program write its own file"
+        f" several programs: {add}let each program write a file of its own"
     )
 
 

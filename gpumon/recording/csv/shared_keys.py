@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gpumon.recording.csv.nvidia_smi import unknown_word
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,13 +125,14 @@ def host_place(texts: Sequence[str]) -> int | None:
     return None
 
 
-def several_hosts(heading: str, place: int, hosts: Iterable[str]) -> str:
+def several_hosts(heading: str, place: int, hosts: Iterable[str], delimiter: str) -> str:
     """That a file has several hosts, and how to split it, as the rest of a sentence."""
-    names = list(dict.fromkeys(hosts))
+    names = [printable(host) for host in dict.fromkeys(hosts)]
+    between = r"\t" if delimiter == "\t" else f"{delimiter} *"
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    column = f"${place + 1}"
+    column, listed = f"${place + 1}", f"{', '.join(names[:_MOST_NAMED])}{more}"
     return (
-        f"has rows of several hosts in its column {heading} ({', '.join(names[:_MOST_NAMED])}"
-        f"{more}), each with GPUs of its own: write a file for each host, as in"
-        f" awk -F', *' 'NR == 1 || {column} == \"{names[0]}\"' FILE > {names[0]}.csv"
+        f"has rows of several hosts in its column {printable(heading)} ({listed}), each with GPUs"
+        " of its own: write a file for each host, as in"
+        f" awk -F'{between}' 'NR == 1 || {column} == \"{names[0]}\"' FILE > {names[0]}.csv"
     )

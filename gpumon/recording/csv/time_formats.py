@@ -49,6 +49,7 @@ _NAMED = (
 _SLASHES = re.compile(
     rf"(?P<first>\d{{1,2}})[/-](?P<other>\d{{1,2}})[/-](?P<year>\d{{4}}),?\s+{_CLOCK}{_HALF}{_ZONE}"
 )
+_ONLY_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 _SCIENTIFIC = r"\d(\.\d+)?[eE]\+?\d{1,2}"
 _EPOCH_UNITS = (1.0, 1e3, 1e6, 1e9)
 _EPOCH_FROM, _EPOCH_TO = 5e8, LATEST
@@ -86,6 +87,11 @@ def time_format(texts: Sequence[str]) -> TimeFormat:
     """
     if not texts:
         return TimeFormat()
+    if _fits(lambda text: 0.0 if re.fullmatch(_ONLY_DATE, text.strip()) else None, texts):
+        raise TimeFormatError(
+            f"has dates without a time of day, such as {_shown(texts)}: write times as"
+            " 2026-05-31 10:00:00, or the time of day in a column time beside the column date"
+        )
     for number, read in enumerate((read_moment, read_any, *map(_epoch_in, _EPOCH_UNITS))):
         if _fits(read, texts):
             if (rounded := max(map(_rounded_to, texts))) > _EPOCH_UNITS[max(0, number - 2)]:

@@ -843,6 +843,10 @@ def alternating(step: float, cells: Sequence[str]) -> list[str]:
 KEYED = "timestamp, {}, name, utilization.gpu [%], memory.used [MiB], power.draw [W]"
 SHARED: dict[str, tuple[str, list[str]]] = {
     "four rows of index 0": ("index", alternating(0.001, ["0, A, 50 %, 20 MiB, 300.00 W"] * 4)),
+    "a single sample": (
+        "index",
+        alternating(0.001, ["0, A, 50 %, 20 MiB, 300.00 W"] * 4)[:4],
+    ),
     "two loads of index 0": (
         "index",
         alternating(0.001, ["0, A, 0 %, 5 MiB, 100.00 W", "0, A, 100 %, 5 MiB, 400.00 W"]),

@@ -234,7 +234,8 @@ class OtherLog(Struct):
                 [wall for _, wall in of_key],
                 [tuple(row[at].strip() for at in steady) for row, _ in of_key],
                 [[_number(row[at]) for at in compared] for row, _ in of_key],
-                self.rule.gap if self.times.precision < 1 else None,
+                self.rule.gap,
+                self.times.precision,
             )
             for of_key in by_key.values()
         )

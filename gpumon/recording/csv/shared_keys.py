@@ -26,6 +26,8 @@ _UNEVEN = 1.2
 _DIFFERENCE = 0.02
 """Share by which two values must differ: programs that read one GPU see nearly the same."""
 _MOST_PROGRAMS = 2
+_SAMPLE_SECONDS = 0.002
+"""Seconds from row to row in which nvidia-smi cannot have read a GPU again."""
 _HOST_HEADINGS = frozenset(
     ("host", "hostname", "node", "nodename", "machine", "machinename", "server", "servername")
 )
@@ -37,6 +39,7 @@ def is_shared(
     identities: Sequence[tuple[str, ...]],
     values: Sequence[Sequence[float | None]],
     gap: float | None,
+    precision: float,
 ) -> bool:
     """Whether rows with the same key are of several GPUs, or of too many programs to tell.
 
@@ -45,10 +48,11 @@ def is_shared(
         identities: What never differs between rows of a GPU, such as its name.
         values: Its measurements.
         gap: Seconds between rows from which a sample begins, if the time shows it.
+        precision: Seconds to which the times are known.
     """
     if _go_back(identities):
         return True
-    if _size(walls, gap) > _MOST_PROGRAMS:
+    if precision < 1 and _size(walls, gap) > _MOST_PROGRAMS:
         return True
     return _come_in_groups(walls) and any(
         _alternate(column) for column in zip(*values, strict=True)
@@ -74,7 +78,8 @@ def _go_back(identities: Sequence[tuple[str, ...]]) -> bool:
 def _size(walls: Sequence[float], gap: float | None) -> int:
     """The rows of most samples, if the time shows where these begin."""
     if gap is None:
-        return 1
+        is_single = len(walls) > 1 and abs(walls[-1] - walls[0]) < _SAMPLE_SECONDS * len(walls)
+        return len(walls) if is_single else 1
     sizes, size = Counter[int](), 1
     for before, after in pairwise(walls):
         if abs(after - before) > gap:

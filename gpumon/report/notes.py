@@ -109,7 +109,8 @@ def _health(report: UsageReport) -> list[str]:
     found = []
     harmful = [slowed.known_of(kind) for kind in ("heat", "brake", "hardware")]
     if not any(harmful):
-        found.append("The log does not say whether GPUs were slowed down.")
+        why = " by heat, power brake or the hardware" if slowed.known else ""
+        found.append(f"The log does not say whether GPUs were slowed down{why}.")
     elif all(harmful) and not (slowed.heat or slowed.brake or slowed.hardware):
         found.append("No GPU was slowed down by heat or power brake.")
     if not faults.answered:

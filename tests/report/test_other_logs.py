@@ -146,6 +146,10 @@ def values_of(word: str) -> str:
             "GPU 1 is lost",
         ),
         ("[Unknown Error]", "lost", "GPU 1 is lost"),
+        ("[Unable to communicate with GPU]", "lost", "GPU 1 is lost"),
+        ("[GPU access blocked]", "lost", "GPU 1 is lost"),
+        ("[Reset Required]", "reset required", "GPU 1 requires reset"),
+        ("[Needs a reset]", "reset required", "GPU 1 requires reset"),
     ],
 )
 def test_the_words_of_a_lost_gpu_are_lost_hours(
@@ -201,6 +205,47 @@ def test_what_stands_in_place_of_a_row_is_a_lost_gpu(
     assert samples[-1].gpus[lost].name == "NVIDIA RTX A6000"
     assert samples[-1].gpus[lost].unknown["utilization_gpu"] is Unknown.GPU_LOST
     assert events_of(samples) == [(30, f"GPU {lost} is lost")]
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("left", "event"),
+    [
+        ("{stamp}, {gpu}, [GPU is lost]", "is lost"),
+        ("GPU {gpu} requires reset", "requires reset"),
+        ("GPU {gpu} is lost", "is lost"),
+    ],
+)
+def test_a_short_row_or_a_message_with_the_index_is_that_gpu(
+    tmp_path: Path, lost: int, left: str, event: str
+) -> None:
+    lines = [
+        left.format(stamp=stamp(at + number / 1000), gpu=number)
+        if number == lost and at >= 30
+        else row(at + number / 1000, number)
+        for at in range(0, 60, 5)
+        for number in range(3)
+    ]
+    path = log_of(tmp_path, lines)
+    assert seconds(gpus_of(path)[lost]["lost_hours"]) == pytest.approx(25, abs=0.1)
+    assert not any("damaged" in note for note in report(path)["notes"])
+    samples = replayed(path)
+    assert samples[-1].gpus[lost].name == "NVIDIA RTX A6000"
+    assert events_of(samples) == [(30, f"GPU {lost} {event}")]
+
+
+@pytest.mark.parametrize("headings", ["date,time,index", "Time,Date,GPU"])
+def test_date_and_time_in_two_columns_are_joined(tmp_path: Path, headings: str) -> None:
+    days = [stamp(at).split(" ") for at in range(60)]
+    swap = -1 if headings.startswith("Time") else 1
+    lines = [f"{','.join(day[::swap])},{gpu},97" for day in days for gpu in range(2)]
+    path = log_of(tmp_path, lines, f"{headings},utilization.gpu [%]")
+    found = gpus_of(path)
+    assert [seconds(line["covered_hours"]) for line in found.values()] == pytest.approx(
+        [59, 59], abs=0.01
+    )
+    assert len(replayed(path)) == 60
 
 
 def test_a_message_with_a_bus_id_names_its_gpu(tmp_path: Path) -> None:
@@ -476,7 +521,10 @@ def test_a_reason_that_is_not_logged_is_unknown(tmp_path: Path) -> None:
     assert line["heat_hours"] is line["power_brake_hours"] is line["slowed_kwh"] is None
     assert seconds(line["power_cap_hours"]) == pytest.approx(20, abs=0.01)
     assert line["slowdown_known"] == pytest.approx(40 / 59, abs=0.01)
-    assert "The log does not say whether GPUs were slowed down." in found["notes"]
+    assert (
+        "The log does not say whether GPUs were slowed down by heat, power brake or the hardware."
+        in found["notes"]
+    )
     shown = [sample.gpus[0].clock_event_reasons for sample in replayed(path)]
     assert shown == [4] * 20 + [None] * 40
 
@@ -549,6 +597,7 @@ TIMES: dict[str, Callable[[datetime], str]] = {
     "date": lambda at: f"{at:%a %b %e %H:%M:%S} UTC {at:%Y}",
     "date of Debian 12": lambda at: f"{at:%a %b %d %I:%M:%S %p} UTC {at:%Y}",
     "date -R": lambda at: f'"{at:%a, %d %b %Y %H:%M:%S} +0000"',
+    "all digits and an exponent": lambda at: f"{at.timestamp():.9e}",
     "compact": lambda at: f"{at:%Y%m%d_%H%M%S}",
     "underscore": lambda at: f"{at:%Y-%m-%d_%H:%M:%S}",
     "German": lambda at: f"{at:%d.%m.%Y %H:%M:%S}",
@@ -583,6 +632,9 @@ REFUSED: dict[str, tuple[Callable[[datetime], str], str]] = {
         lambda at: f"{46163 + (at.hour * 3600 + at.minute * 60 + at.second) / 86400}",
         "a spreadsheet's numbers",
     ),
+    "only a date": (lambda at: f"{at:%Y-%m-%d}", "dates without a time of day"),
+    "rounded seconds": (lambda at: f"{at.timestamp():e}", "rounded to 1000"),
+    "rounded milliseconds": (lambda at: f"{1e3 * at.timestamp():.6e}", "rounded to 1e+06"),
     "a zone that nobody knows": (
         lambda at: f"{at:%a %b %e %H:%M:%S} XXT {at:%Y}",
         "no time that can be read",
@@ -702,6 +754,13 @@ KINDS: dict[str, tuple[str, str]] = {
         "is the output of nvidia-smi dmon",
     ),
     "dmon --format csv": ("#gpu, pwr, gtemp\n#Idx, W, C\n0, 61, 34\n", "nvidia-smi dmon"),
+    "dmon -o DT --format csv": (
+        (
+            "#Date, Time, gpu, pwr, gtemp\n#YYYYMMDD, HH:MM:SS, Idx, W, C\n"
+            "20260521, 10:00:00, 0, 61, 34\n"
+        ),
+        "is the output of nvidia-smi dmon",
+    ),
     "pmon": (
         (
             "# gpu         pid   type     sm    mem    command\n# Idx           #    C/G      %\n"
@@ -768,3 +827,123 @@ def test_a_file_of_another_kind_is_named(
     path = tmp_path / "gpu.csv"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     assert says in refusal(path, capsys)
+
+
+# Several GPUs, hosts or programs in one file
+
+
+def alternating(step: float, cells: Sequence[str]) -> list[str]:
+    return [
+        f"{stamp(at + number * step)}, {values}"
+        for at in range(60)
+        for number, values in enumerate(cells)
+    ]
+
+
+KEYED = "timestamp, {}, name, utilization.gpu [%], memory.used [MiB], power.draw [W]"
+SHARED: dict[str, tuple[str, list[str]]] = {
+    "four rows of index 0": ("index", alternating(0.001, ["0, A, 50 %, 20 MiB, 300.00 W"] * 4)),
+    "a single sample": (
+        "index",
+        alternating(0.001, ["0, A, 50 %, 20 MiB, 300.00 W"] * 4)[:4],
+    ),
+    "two loads of index 0": (
+        "index",
+        alternating(0.001, ["0, A, 0 %, 5 MiB, 100.00 W", "0, A, 100 %, 5 MiB, 400.00 W"]),
+    ),
+    "two loads of index 0 in whole seconds": (
+        "index",
+        whole_seconds(
+            alternating(0.001, ["0, A, 0 %, 5 MiB, 100.00 W", "0, A, 100 %, 5 MiB, 400.00 W"])
+        ),
+    ),
+    "two names of index 0": (
+        "index",
+        alternating(0.001, ["0, A, 50 %, 5 MiB, 300.00 W", "0, B, 50 %, 5 MiB, 300.00 W"]),
+    ),
+    "two names of a bus id": (
+        "pci.bus_id",
+        alternating(0.3, [f"00000000:01:00.0, {name}, 5 %, 5 MiB, 300.00 W" for name in "AB"]),
+    ),
+    "each index twice": (
+        "index",
+        alternating(
+            0.001, [f"{gpu // 2}, A, 5 %, {9 * gpu} MiB, {100 * gpu + 50}.00 W" for gpu in range(4)]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "lines"), SHARED.values(), ids=SHARED)
+def test_gpus_that_share_a_key_are_refused(
+    tmp_path: Path, key: str, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refusal(log_of(tmp_path, lines, KEYED.format(key)), capsys)
+    assert f"rows of one sample that share the same {key}" in said
+    assert "to the query" in said
+
+
+def test_a_serial_of_zero_identifies_no_gpu(tmp_path: Path) -> None:
+    lines = alternating(0.001, [f"0, A, {10 * gpu} %, 5 MiB, 300.00 W" for gpu in range(4)])
+    found = gpus_of(log_of(tmp_path, lines, KEYED.format("serial")))
+    assert [line["utilization_mean_percent"] for line in found.values()] == [0, 10, 20, 30]
+
+
+def test_an_index_that_is_the_same_for_all_gives_way_to_the_uuid(tmp_path: Path) -> None:
+    lines = alternating(0.001, [f"0, GPU-{gpu}, {10 * gpu} %" for gpu in range(3)])
+    found = report(log_of(tmp_path, lines, "timestamp, index, uuid, utilization.gpu [%]"))
+    assert [line["utilization_mean_percent"] for line in found["lines"]] == [0, 10, 20]
+
+
+def test_two_programs_that_see_a_load_rise_and_fall_write_one_gpu(tmp_path: Path) -> None:
+    lines = [
+        row(at + late, 0, VALUES.replace("50 %", f"{(at * 7 + late * 10) % 90:.0f} %"))
+        for at in range(60)
+        for late in (0.0, 0.3)
+    ]
+    assert list(gpus_of(log_of(tmp_path, lines))) == [0]
+
+
+@pytest.mark.parametrize("heading", ["host", "hostname", "node", "Host Name"])
+@pytest.mark.parametrize("apart", [0.0, 0.1])
+@pytest.mark.parametrize("key", ["index", "uuid"])
+def test_several_hosts_are_refused_by_name(
+    tmp_path: Path, heading: str, apart: float, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        f"{stamp(at + host * apart)}, node{host}, {gpu if key == 'index' else f'GPU-{host}{gpu}'},"
+        " 50 %, 300.00 W"
+        for at in range(60)
+        for host in range(2)
+        for gpu in range(2)
+    ]
+    headings = f"timestamp, {heading}, {key}, utilization.gpu [%], power.draw [W]"
+    said = refusal(log_of(tmp_path, lines, headings), capsys)
+    assert "(node0, node1)" in said
+    assert '$2 == "node0"' in said
+
+
+def test_a_host_that_comes_late_is_named_and_does_not_count(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)}, node{at // 3000}, 0, {at // 3000} %" for at in range(3100)]
+    path = log_of(tmp_path, lines, "timestamp, hostname, index, utilization.gpu [%]")
+    found = report(path)
+    [line] = found["lines"]
+    assert line["utilization_mean_percent"] == 0
+    assert {shown.host.name for shown in replayed(path)} <= {"node0", ""}
+    assert any("100 rows that may be of any GPU" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("gpus", "step", "interval"), [(2, 0.3, 1), (3, 0.03, 0.1), (2, 0.4, 1), (4, 0.2, 1)]
+)
+def test_uneven_steps_that_repeat_are_several_gpus_or_programs(
+    tmp_path: Path, gpus: int, step: float, interval: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = bursts(gpus, step=step, interval=interval)
+    path = log_of(tmp_path, lines, UNKEYED)
+    assert "add index to the query" in refusal(path, capsys)
+
+
+def test_whole_seconds_of_a_longer_interval_are_one_gpu(tmp_path: Path) -> None:
+    lines = whole_seconds(unkeyed(at * 1.5) for at in range(60))
+    assert list(gpus_of(log_of(tmp_path, lines, UNKEYED))) == [0]

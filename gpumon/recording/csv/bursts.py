@@ -33,6 +33,9 @@ _DAMAGED = 10
 """One of so many samples may differ from the others: some of its rows are damaged."""
 _PAUSES = 0.05
 """Share of intervals that are longer if rows come in groups; a program seldom pauses so often."""
+_LONGEST_PERIOD = 16
+_UNEVEN = 1.2
+"""How much longer than the shortest step the longest is, if they differ by more than chance."""
 _FEW = 0.2
 """Share of intervals that may be longer than usual, or of samples that may lack a GPU."""
 
@@ -147,7 +150,7 @@ def unkeyed_rule(times: Sequence[float], names: Sequence[str], precision: float)
         if within == 0 and between <= precision and precision >= 1 and len(set(names)) == 1:
             raise AmbiguousRowsError(_PERHAPS_SEVERAL)
         return SampleRule(gap, rows)
-    if len(set(names)) > 1 or _repeats_pauses(steps, precision):
+    if len(set(names)) > 1 or _repeats_pauses(steps, precision) or _have_period(steps, precision):
         raise AmbiguousRowsError(_SEVERAL)
     return SampleRule()
 
@@ -173,6 +176,26 @@ def _repeats_pauses(steps: Sequence[float], precision: float) -> bool:
     long = sorted(step for step in steps if step > _APART * max(usual, 1e-3))
     are_many = len(long) > max(2, _PAUSES * len(steps))
     return are_many and long[-1] <= _APART * long[0] and usual <= _LONGEST_STEP
+
+
+def _have_period(steps: Sequence[float], precision: float) -> bool:
+    """Whether the same uneven steps come again and again, as those from GPU to GPU."""
+    for period in range(2, min(_LONGEST_PERIOD, (len(steps) + 1) // 3) + 1):
+        usual = [
+            sorted(same)[(len(same) - 1) // 2]
+            for at in range(period)
+            if (same := steps[at::period])
+        ]
+        short, long = min(usual), max(usual)
+        if long - short <= 2 * precision or long < _UNEVEN * short:
+            continue
+        like = sum(
+            abs(step - usual[at % period]) <= max(0.1 * usual[at % period], 2 * precision)
+            for at, step in enumerate(steps)
+        )
+        if like >= (1 - _FEW) * len(steps):
+            return True
+    return False
 
 
 def _group_sizes(steps: Sequence[float]) -> list[int]:

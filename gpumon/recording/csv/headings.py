@@ -66,8 +66,9 @@ class Header:
             headings = _headings(self.texts)
             self.names = [heading.name for heading in headings]
         self.places = {name: place for place, name in enumerate(self.names) if name is not None}
-        self.several = HOSTNAME.name in self.places
-        if self.several:
+        # Rows of another program are of a single host.
+        self.several = HOSTNAME.name in self.places and not headings
+        if HOSTNAME.name in self.places:
             self.places["host"] = self.places[HOSTNAME.name]
         self.time = self.places["timestamp"]
         self.elapsed = self.places.get("elapsed [s]")

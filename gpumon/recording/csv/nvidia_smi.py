@@ -81,16 +81,21 @@ UNKNOWN_WORDS: dict[str, Unknown] = {
 """What stands in place of a value, in small letters and without the brackets."""
 
 
-_LOST_WORDS = ("gpu is lost", "gpu requires re")
+_LOST_WORDS = ("gpu is lost", "gpu requires re", "reset required")
 """How the words of a GPU that is gone begin: some drivers add what to do, or ask for a restart."""
 
 # Compiled at the first use: logs of gpumon need none of them.
 _MESSAGES = (
     r"(?i)\s*(unable to determine the device handle|failed to initialize nvml|no devices were found"
     r"|nvidia-smi has failed|warning: |field \".*\" is not a valid field|gpu is lost"
+    r"|gpu [0-9a-f:.]+:? (is lost|requires re|has fallen off)"
     r"|.{0,200}nvidia-smi: (command )?not found|driver/library version mismatch)"
 )
-_HANDLE = r"(?i)\s*unable to determine the device handle for gpu"
+_HANDLE = (
+    r"(?i)\s*(unable to determine the device handle for gpu"
+    r"|gpu [0-9a-f:.]+:? (is lost|requires re|has fallen off))"
+)
+_INDEX = r"(?i)\s*gpu (\d{1,3}):? "
 _BUS_ID = r"([0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])"
 
 
@@ -112,6 +117,17 @@ def is_message(line: str) -> bool:
 def is_lost_gpu(line: str) -> bool:
     """Whether a line is the message that stands in place of the row of a GPU."""
     return re.match(_HANDLE, line) is not None
+
+
+def index_in(message: str) -> str:
+    """The index of the GPU in a message such as ``GPU 2 requires reset``; empty without one."""
+    found = re.match(_INDEX, message)
+    return "" if found is None else found[1]
+
+
+def lost_cell(text: str) -> str:
+    """The word of nvidia-smi for a GPU that is gone as a text says."""
+    return "[GPU requires reset]" if "reset" in text.lower() else "[GPU is lost]"
 
 
 def bus_id_in(text: str) -> str:

@@ -108,7 +108,7 @@ def other_kind(block: bytes, header: Header | None, *, processes: bool) -> str |
     if found is not None or processes:
         return found
     begin = block[:_LOOKED_AT].removeprefix(_MARK)
-    if header is not None:
+    if header is not None and not begin.lstrip().startswith(b"#"):
         return _without_gpus(header)
     for magic, sentence in _BINARY:
         if begin.startswith(magic):
@@ -116,6 +116,8 @@ def other_kind(block: bytes, header: Header | None, *, processes: bool) -> str |
     for kind in _KINDS:
         if kind.pattern.search(begin):
             return kind.sentence.format(log=LOG_INSTEAD)
+    if header is not None:
+        return _without_gpus(header)
     lines = [line for line in begin.decode("utf-8", "replace").splitlines() if line.strip()]
     return _of_lines(lines)
 

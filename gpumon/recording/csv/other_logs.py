@@ -6,6 +6,7 @@ which GPU, what a value is where several columns have it, and which GPU is lost.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import lru_cache
 from operator import itemgetter
@@ -23,12 +24,15 @@ from gpumon.recording.csv.nvidia_smi import (
     POWER,
     bus_id_in,
     clock_event_bit,
+    index_in,
     is_lost_gpu,
     is_message,
     is_smi_name,
+    lost_cell,
     unknown_word,
 )
 from gpumon.recording.csv.sample_finder import Ranks
+from gpumon.recording.csv.shared_keys import host_place, is_shared, several_hosts
 from gpumon.recording.csv.time_formats import TimeFormat, read_any, time_format
 
 if TYPE_CHECKING:
@@ -42,6 +46,8 @@ KEYS = ("index", "uuid", "pci.bus_id", "serial")
 _KINDS = ("name", "memory.total [MiB]")
 """Columns that differ between kinds of GPUs."""
 _IDENTITY = frozenset(("index", "uuid", "name", "pci.bus_id", "serial"))
+_STEADY = (*KEYS, *_KINDS)
+"""Columns that are the same in all rows of a GPU."""
 _MEASURED = tuple(
     column.name
     for column in readable_columns(processes=False)
@@ -49,11 +55,11 @@ _MEASURED = tuple(
     and column.name.startswith(("utilization.", "temperature.", "power.draw", "clocks.current."))
 )
 """Columns that have a value on every GPU that answers, unless it does not support them."""
+_COMPARED = (*_MEASURED, "memory.used [MiB]", "memory.free [MiB]")
 _IMPORTANT = ("utilization.gpu [%]", "memory.used [MiB]", "power.draw [W]")
 _MOST_NAMED = 8
 _ROWS_LEARNT = 2000
 _STATUS, _CLOCK_EVENTS = "status", "clocks_event_reasons.active"
-_LOST_CELL = "[GPU is lost]"
 
 
 class OtherRow(NamedTuple):
@@ -94,6 +100,7 @@ class OtherLog(Struct):
         delimiter: What separates cells.
         times: The form of the times.
         rule: Where samples begin.
+        clock: The column of the time of day, if that of the time has the date only.
         are_times_split: Whether the time has a comma, which makes two cells of it.
     """
 
@@ -102,14 +109,17 @@ class OtherLog(Struct):
     headings: Sequence[Heading]
     times: TimeFormat = TimeFormat()
     rule: SampleRule = SampleRule()
+    clock: int | None = None
     are_times_split: bool = False
     derived: Sequence[_Derived] = ()
     _gpus: dict[str, list[str]] = {}
     _scaled: Sequence[tuple[int, float]] = ()
     _measured: Sequence[int] = ()
+    _host: tuple[int, str] | None = None
 
     def __post_init__(self) -> None:
         places = self.header.places
+        self._find_clock()
         self._measured = [places[name] for name in _MEASURED if name in places]
         self._scaled = [
             (place, heading.factor)
@@ -124,10 +134,17 @@ class OtherLog(Struct):
         for place, column in enumerate(self.derived, self.header.width):
             self.header.places[column.name] = place
 
+    def _find_clock(self) -> None:
+        """Find the columns of date and time, if the headings name one each."""
+        texts = [text.strip("# ").lower() for text in self.header.texts]
+        clock = next((texts.index(word) for word in ("time", "clock") if word in texts), None)
+        if "date" in texts and clock is not None and "timestamp" not in texts:
+            self.header.time, self.clock = texts.index("date"), clock
+
     @property
     def is_plain(self) -> bool:
         """Whether its lines are split like those of a log of gpumon."""
-        return self.delimiter == "," and not self.are_times_split
+        return self.delimiter == "," and not self.are_times_split and self.clock is None
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -162,6 +179,7 @@ class OtherLog(Struct):
         rows = [row for row in rows if len(row) == header.width]
         if not rows:
             return
+        self._find_host(rows)
         self._find_key(rows)
         whole = [row for row in rows if not self._is_lost_row(row)]
         self.times = time_format([row[at] for row in whole])
@@ -180,10 +198,47 @@ class OtherLog(Struct):
             else:
                 header.is_ranked = True
         self.rule = keyed_rule(walls, ranks, self.times.precision)
+        if self._is_key_shared(timed):
+            raise ValueError(_of_shared(header.names[header.key] or "", header.names))
         # In the order of a sample, of which the log may begin in the middle.
         ordered = sorted(zip(ranks, keys, timed, strict=True), key=itemgetter(0))
         for _, key, (row, _) in ordered:
             self._gpus.setdefault(key.strip(), row)
+
+    def _find_host(self, rows: Sequence[Sequence[str]]) -> None:
+        """Find the host, whose GPUs have the same index as those of any other.
+
+        Raises:
+            ValueError: There are several.
+        """
+        place = host_place(self.header.texts)
+        if place is None:
+            return
+        hosts = [name for row in rows if (name := row[place].strip()) and _is_known(name)]
+        if len(set(hosts)) > 1:
+            raise ValueError(several_hosts(self.header.texts[place], place, hosts, self.delimiter))
+        self._host = (place, hosts[0]) if hosts else None
+
+    def _is_key_shared(self, timed: Sequence[tuple[Sequence[str], float]]) -> bool:
+        """Whether several GPUs have the same key."""
+        header, width = self.header, self.header.width
+        steady, compared = (
+            [place for name in names if (place := header.places.get(name, width)) < width]
+            for names in (_STEADY, _COMPARED)
+        )
+        by_key: dict[str, list[tuple[Sequence[str], float]]] = {}
+        for row, wall in timed:
+            by_key.setdefault(row[header.key or 0].strip(), []).append((row, wall))
+        return any(
+            is_shared(
+                [wall for _, wall in of_key],
+                [tuple(row[at].strip() for at in steady) for row, _ in of_key],
+                [[_number(row[at]) for at in compared] for row, _ in of_key],
+                self.rule.gap,
+                self.times.precision,
+            )
+            for of_key in by_key.values()
+        )
 
     def _ranks(self, keys: Sequence[str]) -> list[bytes]:
         ranks = Ranks()
@@ -244,10 +299,23 @@ class OtherLog(Struct):
         for name in KEYS:
             if name in places:
                 unknown = sum(unknown_word(row[places[name]]) is not None for row in rows)
-                if 2 * unknown < len(rows):
+                if 2 * unknown < len(rows) and not self._is_same_of_all(name, rows):
                     self.header.set_key(name)
                     return
         self.header.set_key(None)
+
+    def _is_same_of_all(self, name: str, rows: Sequence[Sequence[str]]) -> bool:
+        """Whether a column is the same in all rows, and a later one that identifies GPUs is not."""
+        places, later = self.header.places, KEYS[KEYS.index(name) + 1 :]
+        if len({row[places[name]].strip() for row in rows if len(row) > places[name]}) > 1:
+            return False
+        if name == "serial":
+            return {row[places[name]].strip(" 0") for row in rows} == {""}
+        return any(
+            len({cell for row in rows if _is_known(cell := row[places[other]].strip())}) > 1
+            for other in later
+            if other in places
+        )
 
     # Cells that follow from others
 
@@ -334,6 +402,10 @@ class OtherLog(Struct):
         """The cells of a line, with a time in one cell, and numbers with a point."""
         if self.are_times_split and len(cells) > self.header.width:
             cells = _joined(cells, self.header.time)
+        at, clock = self.header.time, self.clock
+        if clock is not None and max(at, clock) < len(cells) and _has_digit([cells[clock]]):
+            cells = list(cells)
+            cells[at] = f"{cells[at].strip()} {cells[clock].strip()}"
         if self.delimiter != ",":
             cells = [_with_point(cell) for cell in cells]
         return cells
@@ -349,12 +421,20 @@ class OtherLog(Struct):
             found = self._without_repeated(found)
         return self._with_lost(found)
 
+    def _is_of_other_host(self, cells: Sequence[str]) -> bool:
+        if self._host is None or len(cells) != self.header.width:
+            return False
+        place, host = self._host
+        return cells[place].strip() not in (host, "") and _is_known(cells[place])
+
     def _row(self, number: int, line: bytes) -> OtherRow:
         header = self.header
         cells = header.split(line)
         is_said = is_message(text := line.decode("utf-8", "replace"))
         if is_said or self._is_lost_row(cells):
             return OtherRow(number, line, None, is_expected=True, is_message=is_said)
+        if header.key is not None and header.key < len(cells) - 1 < header.width - 1:
+            cells = self._with_rest(cells)
         is_whole = len(cells) >= header.width and not text.count('"') % 2 and "\0" not in text
         if len(cells) != header.width:
             # Of too few cells the last one may be cut off; too many are two rows in one line.
@@ -362,10 +442,37 @@ class OtherLog(Struct):
         wall = self.times.read(cells[header.time]) if len(cells) > header.time else None
         if wall is None:
             return OtherRow(number, line, None)
+        if self._is_of_other_host(cells):
+            return OtherRow(number, line, None, is_unassigned=True)
         cells += [""] * (header.width - len(cells))
+        if self._host is not None:
+            cells[self._host[0]] = cells[self._host[0]].strip()
+        cells = self._with_lost_words(cells)
         for place, factor in self._scaled:
             cells[place] = _scaled(cells[place], factor)
         return OtherRow(number, line, self._derived(cells), wall, is_whole)
+
+    def _with_rest(self, cells: list[str]) -> list[str]:
+        """A short row that ends in the word of a lost GPU, with that word for all that is left."""
+        if unknown_word(cells[-1]) is not Unknown.GPU_LOST:
+            return cells
+        word, names = cells[-1], self.header.names
+        gpu = self._gpus.get(cells[self.header.key or 0].strip(), [])
+        rest = [
+            gpu[at] if names[at] in _IDENTITY and at < len(gpu) else word
+            for at in range(len(cells) - 1, self.header.width)
+        ]
+        return [*cells[:-1], *rest]
+
+    def _with_lost_words(self, cells: list[str]) -> list[str]:
+        """The cells, with nvidia-smi's usual word where all measurements are another word."""
+        words = {cells[place].strip() for place in self._measured}
+        if len(words) != 1 or not (word := words.pop()).startswith("["):
+            return cells
+        about_gpu = re.search(r"(?i)\b(gpu|reset|lost)\b", word) is not None
+        if unknown_word(word) is not None or not (about_gpu or len(self._measured) > 1):
+            return cells
+        return [lost_cell(word) if cell.strip() == word else cell for cell in cells]
 
     def _derived(self, cells: list[str]) -> list[str]:
         return [*cells, *(column.cell(cells) for column in self.derived)]
@@ -391,7 +498,7 @@ class OtherLog(Struct):
         found, model = [], next((row for row in gpus if row.cells is not None), None)
         for row in rows:
             if row in gpus and model is not None:
-                cells = row.cells or self._lost_cells(model.cells or [], model)
+                cells = row.cells or self._lost_cells(model.cells or [], model, row.line)
                 found.append(
                     row._replace(
                         cells=[*cells[:-1], str(gpus.index(row))], wall=row.wall or model.wall
@@ -428,10 +535,12 @@ class OtherLog(Struct):
         ]
         found = {}
         for row, message in zip(places or named, named or places, strict=False):
-            gpu = self._named_gpu(message.line, missing) or next(iter(missing), None)
+            gpu = self._named_gpu(message.line, missing)
+            if gpu is None and not index_in(message.line.decode("utf-8", "replace")):
+                gpu = next(iter(missing), None)
             if gpu is not None:
                 missing.remove(gpu)
-                cells = self._lost_cells(self._gpus[gpu], model)
+                cells = self._lost_cells(self._gpus[gpu], model, message.line)
                 found[row.number] = row._replace(cells=cells, wall=model.wall)
             elif not named:
                 # Nothing else mentions the line.
@@ -439,18 +548,22 @@ class OtherLog(Struct):
         return [found.get(row.number, row) for row in rows]
 
     def _named_gpu(self, message: bytes, missing: Iterable[str]) -> str | None:
-        """The missing GPU whose bus id is in a message."""
+        """The missing GPU whose index or bus id is in a message."""
+        at = self.header.places.get("index")
+        index = index_in(message.decode("utf-8", "replace"))
+        if at is not None and index:
+            return next((gpu for gpu in missing if self._gpus[gpu][at].strip() == index), None)
         place = self.header.places.get("pci.bus_id")
         bus_id = bus_id_in(message.decode("utf-8", "replace"))
         if place is None or not bus_id:
             return None
         return next((gpu for gpu in missing if bus_id_in(self._gpus[gpu][place]) == bus_id), None)
 
-    def _lost_cells(self, gpu: Sequence[str], model: OtherRow) -> list[str]:
-        """The row of a lost GPU at the time of another row."""
-        header = self.header
+    def _lost_cells(self, gpu: Sequence[str], model: OtherRow, line: bytes) -> list[str]:
+        """The row of a lost GPU at the time of another row, in whose place a line stands."""
+        header, word = self.header, lost_cell(line.decode("utf-8", "replace"))
         cells = [
-            cell if header.names[place] in _IDENTITY else _LOST_CELL
+            cell if header.names[place] in _IDENTITY else word
             for place, cell in enumerate(gpu[: header.width])
         ]
         cells[header.time] = (model.cells or cells)[header.time]
@@ -465,6 +578,15 @@ def _of_width(found: int, width: int) -> str:
     return (
         f"has rows of {found} cells below {width} headings, perhaps because of {why}: write as many"
         " cells as headings, with a point in numbers (LC_ALL=C) or semicolons between cells"
+    )
+
+
+def _of_shared(key: str, columns: Sequence[str | None]) -> str:
+    missing = next((name for name in ("index", "uuid") if name not in columns), None)
+    add = "" if missing is None else f"add {missing} to the query, and "
+    return (
+        f"has rows of one sample that share the same {key}, which may be of several GPUs or of"
+        f" several programs: {add}let each program write a file of its own"
     )
 
 
@@ -487,6 +609,13 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 def _is_known(cell: str) -> bool:
     text = cell.strip()
     return bool(text) and unknown_word(text) is None and not text.startswith("[")
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell.strip().partition(" ")[0].rstrip("%MiBWCHz"))
+    except ValueError:
+        return None
 
 
 def _is_split(first: str, rest: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -48,6 +49,8 @@ _NAMED = (
 _SLASHES = re.compile(
     rf"(?P<first>\d{{1,2}})[/-](?P<other>\d{{1,2}})[/-](?P<year>\d{{4}}),?\s+{_CLOCK}{_HALF}{_ZONE}"
 )
+_ONLY_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
+_SCIENTIFIC = r"\d(\.\d+)?[eE]\+?\d{1,2}"
 _EPOCH_UNITS = (1.0, 1e3, 1e6, 1e9)
 _EPOCH_FROM, _EPOCH_TO = 5e8, LATEST
 """Seconds since the epoch in the years from 1985: less is a duration, or a spreadsheet's number."""
@@ -84,8 +87,15 @@ def time_format(texts: Sequence[str]) -> TimeFormat:
     """
     if not texts:
         return TimeFormat()
+    if _fits(lambda text: 0.0 if re.fullmatch(_ONLY_DATE, text.strip()) else None, texts):
+        raise TimeFormatError(
+            f"has dates without a time of day, such as {_shown(texts)}: write times as"
+            " 2026-05-31 10:00:00, or the time of day in a column time beside the column date"
+        )
     for number, read in enumerate((read_moment, read_any, *map(_epoch_in, _EPOCH_UNITS))):
         if _fits(read, texts):
+            if (rounded := max(map(_rounded_to, texts))) > _EPOCH_UNITS[max(0, number - 2)]:
+                raise TimeFormatError(_too_rounded(texts, rounded))
             return TimeFormat(read, _precision(texts, read), is_usual=not number)
     if _fits(lambda text: _slashed(text, day_first=True) or _slashed(text, day_first=False), texts):
         read = _by_slashes(texts)
@@ -105,7 +115,7 @@ def _precision(texts: Sequence[str], read: Callable[[str], float | None]) -> flo
             continue
         clock = re.search(r"\d:\d\d(:\d\d)?(?:[.,](\d+))?", text)
         if clock is None:
-            number = text.strip().partition(".")
+            number = _plain(text.strip()).partition(".")
             # Of a whole number, the digits beyond the ten of seconds.
             digits = max(digits, len(number[2]), len(number[0]) - 10)
             has_seconds = True
@@ -113,6 +123,27 @@ def _precision(texts: Sequence[str], read: Callable[[str], float | None]) -> flo
             has_seconds = has_seconds or clock[1] is not None
             digits = max(digits, len(clock[2] or ""))
     return 10.0**-digits if has_seconds else 60.0
+
+
+def _plain(text: str) -> str:
+    """A number without an exponent, to the last place that it has."""
+    if re.fullmatch(_SCIENTIFIC, text) is None:
+        return text
+    return f"{Decimal(text):f}"
+
+
+def _rounded_to(text: str) -> float:
+    """The last place of a number with an exponent; 0 of any other text."""
+    if re.fullmatch(_SCIENTIFIC, text.strip()) is None:
+        return 0.0
+    return float(10.0 ** int(Decimal(text.strip()).as_tuple().exponent))
+
+
+def _too_rounded(texts: Sequence[str], rounded: float) -> str:
+    return (
+        f"has times such as {_shown(texts)}, which are rounded to {rounded:g}: write them with all"
+        " digits, or as 2026-05-31 10:00:00"
+    )
 
 
 def read_any(text: str) -> float | None:

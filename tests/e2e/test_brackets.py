@@ -172,5 +172,5 @@ async def test_no_widget_of_textuals_takes_a_text_for_markup(text: str) -> None:
         await pilot.press(*(text.replace(" ", "")[:1]))
         await until(lambda: app.shown("🔎 " + text[:1]) == 1 and app.shown() == before, pilot)
         # Textual's search does not expect the end of the application.
-        app.pop_screen()
-        await until(lambda: not any(worker.is_running for worker in app.workers), pilot)
+        await pilot.press("escape")
+        await until(lambda: app.shown("🔎") == 0, pilot)

@@ -6,6 +6,7 @@ import re
 import time
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -234,11 +235,7 @@ def _by_slashes(texts: Sequence[str]) -> Callable[[str], float | None]:
     Raises:
         TimeFormatError: Both readings are possible for all of them.
     """
-    orders = [
-        order
-        for order in (True, False)
-        if _fits(lambda text, order=order: _slashed(text, day_first=order), texts)  # type: ignore[misc]
-    ]
+    orders = [order for order in (True, False) if _fits(partial(_slashed, day_first=order), texts)]
     if len(orders) == 1:
         order = orders[0]
         return lambda text: _slashed(text, day_first=order)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history.intervals import Interval
+    from gpumon.recording.history.records import GpuRecord
     from gpumon.recording.series import Series
 
 _GPU_FIELD = {field: place for place, field in enumerate(CHARTED)}
@@ -83,10 +84,9 @@ class History(Observations):
         """
         place = self._place[name]
         with self.lock:
-            record = self._gpus.get(uuid)
+            record = self._settled(uuid, place)
             if record is None:
                 return 0.0, 0.0
-            record.settle(place, self._conditions[place].hysteresis)
             begin = max(self.now - seconds, record.series.first)
             held = record.watches[place].held_between(begin, self.now)
             return held, max(0.0, self.now - begin)
@@ -120,12 +120,18 @@ class History(Observations):
         """
         place = self._place[name]
         with self.lock:
-            record = self._gpus.get(uuid)
+            record = self._settled(uuid, place)
             if record is None:
                 return False
-            record.settle(place, self._conditions[place].hysteresis)
             watch = record.watches[place]
             return max(watch.known_since, watch.unknown_at) > self.now - seconds
+
+    def _settled(self, uuid: str, place: int) -> GpuRecord | None:
+        """The record of a GPU with one of its conditions up to date, under the lock."""
+        record = self._gpus.get(uuid)
+        if record is not None:
+            record.settle(place, self._conditions[place].hysteresis)
+        return record
 
     def nvlink_increases(self, uuid: str, seconds: float) -> list[tuple[float, int]]:
         """The increases of a GPU's NVLink errors in the last seconds, each with its time."""

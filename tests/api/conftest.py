@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,8 +33,13 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
         made.attach()
         yield made
         # A thread that ends later would shut down NVML under the next test.
-        for thread in set(threading.enumerate()) - before:
-            thread.join(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while (late := set(threading.enumerate()) - before) and time.monotonic() < deadline:
+            for thread in late:
+                # One that is being started cannot be joined yet.
+                if thread.is_alive():
+                    thread.join(PATIENCE)
+            time.sleep(0.001)
 
 
 @pytest.fixture

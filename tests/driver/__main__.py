@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .alive import enliven, stir
+from .cuda import serving
 from .driver import Card, Driver
 from .models import MODELS, Model
 from .owners import bury, owners, settle
@@ -148,7 +149,7 @@ def _run(command: Sequence[str], driver: Driver, alive: bool) -> int:
     # A handler, since one that is called is not inherited by the command, as "ignore" would be.
     signal.signal(signal.SIGINT, lambda *_: None)
     dice = random.Random(1)
-    with subprocess.Popen(command, env=driver.env()) as process:
+    with serving(driver), subprocess.Popen(command, env=driver.env()) as process:
         while not _has_ended(process):
             bury(driver)
             if alive:

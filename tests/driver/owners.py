@@ -125,10 +125,10 @@ def settle(driver: Driver, pids: Sequence[int]) -> None:
 def bury(driver: Driver) -> None:
     """Takes from the cards what ended processes had, as the real driver does."""
     for card in driver.cards:
-        card.keep_living(_lives)
+        card.keep_living(lives)
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
     """Whether a process runs; one that nobody has waited for does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()

@@ -1,0 +1,279 @@
+"""Processes that use the first GPU in a known way, so that what a monitor says can be checked.
+
+    python -m tests.gpu.work LOAD [--memory BYTES] [--loaders N] [--beside]
+
+holds so much memory, prints ``ready``, and works until its standard input ends. On a real card that
+is PyTorch with plain allocations; where the simulated driver is, ``tests.driver.cuda``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+MIB = 2**20
+HELD = 512 * MIB
+"""Bytes that each of them holds, unless told otherwise."""
+
+_READY = "ready\n"
+_START_SECONDS = 90.0
+"""Importing PyTorch from a cold disk takes its time."""
+_MATRIX = 8192
+_BUFFER = 1024 * MIB
+
+
+class Kind(Enum):
+    """What a process does with the GPU.
+
+    Products of matrices in bfloat16, copies of large buffers in its memory, kernels of a few
+    microseconds one after the other, or nothing but holding memory.
+    """
+
+    TENSOR = "tensor"
+    COPY = "copy"
+    TINY = "tiny"
+    SLEEP = "sleep"
+
+
+class NoWorkError(Exception):
+    """No process can use a GPU here, for the reason in the text."""
+
+
+class Gpu(Protocol):
+    """The first GPU, as the calling process uses it."""
+
+    def free(self) -> int:
+        """Bytes that can be allocated."""
+
+    def hold(self, size: int) -> None:
+        """Hold so many bytes in all.
+
+        Raises:
+            MemoryError: There are not so many; the text is the driver's or the framework's.
+        """
+
+    def work(self, kind: Kind, seconds: float) -> None:
+        """Work for so long."""
+
+    def loaders(self, count: int) -> object:
+        """Have so many processes that load data, as long as the result is kept."""
+
+
+class TorchGpu:
+    """A real GPU through PyTorch.
+
+    Raises:
+        NoWorkError: There is no PyTorch, or it sees no GPU.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import torch  # type: ignore[import-not-found,unused-ignore] # of the machine's
+        except ImportError:
+            raise NoWorkError(f"PyTorch is not installed in {sys.executable}") from None
+        if not torch.cuda.is_available():
+            raise NoWorkError("PyTorch sees no GPU")
+        self._torch = torch
+        self._held: Any = None
+        self._steps: dict[Kind, Callable[[], object]] = {}
+
+    def free(self) -> int:
+        """Bytes that can be allocated."""
+        return int(self._torch.cuda.mem_get_info()[0])
+
+    def hold(self, size: int) -> None:
+        """Hold so many bytes in all."""
+        self._held = None
+        self._torch.cuda.empty_cache()
+        try:
+            self._held = self._torch.empty(size, dtype=self._torch.uint8, device="cuda")
+        except self._torch.cuda.OutOfMemoryError as error:
+            raise MemoryError(str(error).splitlines()[0]) from None
+
+    def work(self, kind: Kind, seconds: float) -> None:
+        """Work for so long."""
+        if kind is Kind.SLEEP:
+            time.sleep(seconds)
+            return
+        if kind not in self._steps:
+            self._steps[kind] = self._step(kind)
+        step, until = self._steps[kind], time.monotonic() + seconds
+        while time.monotonic() < until:
+            step()
+            self._torch.cuda.synchronize()
+
+    def loaders(self, count: int) -> object:
+        """Have so many processes that load data."""
+        data = self._torch.utils.data
+        endless = data.TensorDataset(self._torch.arange(10**9))
+        batches = iter(data.DataLoader(endless, batch_size=64, num_workers=count))
+        next(batches)
+        return batches
+
+    def _step(self, kind: Kind) -> Callable[[], object]:
+        torch = self._torch
+        if kind is Kind.TENSOR:
+            a, b = (
+                torch.randn(_MATRIX, _MATRIX, dtype=torch.bfloat16, device="cuda") for _ in range(2)
+            )
+            product = torch.empty_like(a)
+
+            def multiply() -> None:
+                for _ in range(10):
+                    torch.mm(a, b, out=product)
+
+            return multiply
+        if kind is Kind.COPY:
+            source = torch.zeros(_BUFFER, dtype=torch.uint8, device="cuda")
+            target = torch.empty_like(source)
+
+            def copy() -> None:
+                for _ in range(20):
+                    target.copy_(source)
+
+            return copy
+        number = torch.zeros(1, device="cuda")
+
+        def add() -> None:
+            for _ in range(1000):
+                number.add_(1)
+
+        return add
+
+
+class SimulatedGpu:
+    """The first card of the simulated driver."""
+
+    def __init__(self) -> None:
+        from tests.driver.cuda import Cuda
+
+        self._cuda = Cuda()
+
+    def free(self) -> int:
+        """Bytes that can be allocated."""
+        return self._cuda.free()
+
+    def hold(self, size: int) -> None:
+        """Hold so many bytes in all."""
+        self._cuda.hold(size)
+
+    def work(self, kind: Kind, seconds: float) -> None:
+        """Look for so long as if it worked."""
+        self._cuda.work(kind.value)
+        time.sleep(seconds)
+
+    def loaders(self, count: int) -> object:
+        """Have so many children, which end with their parent."""
+        target, parent = _wait, (os.getpid(),)
+        started = [multiprocessing.Process(target=target, args=parent) for _ in range(count)]
+        for process in started:
+            process.start()
+        return started
+
+
+def first_gpu() -> Gpu:
+    """The first GPU of this machine.
+
+    Raises:
+        NoWorkError: There is none that can be used.
+    """
+    return SimulatedGpu() if "NVML_SIM_STATE" in os.environ else TorchGpu()
+
+
+@contextmanager
+def holder(kind: Kind, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that works so until the end of the block, which begins once it does.
+
+    Args:
+        kind: What it does.
+        arguments: Further ones of its command line.
+
+    Raises:
+        NoWorkError: It cannot work, for the reason in the text.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.gpu.work", kind.value, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        ready, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
+        said = process.stdout.readline() if ready else "it did not begin in time"
+        if said != _READY:
+            raise NoWorkError(said.strip() or "it ended at once")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        # Not read to the end: a child that lives on has them open as well.
+        process.stdin.close()
+        process.stdout.close()
+
+
+@contextmanager
+def working(kind: Kind) -> Iterator[int]:
+    """As ``holder``; gives its PID."""
+    with holder(kind) as process:
+        yield process.pid
+
+
+def _wait(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.1)
+
+
+def _hold_beside(memory: int) -> subprocess.Popen[bytes]:
+    """A child with memory of its own, which goes on when its parent has been killed."""
+    command = [sys.executable, "-m", "tests.gpu.work", "sleep", "--memory", str(memory)]
+    return subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+
+
+def main() -> int:
+    """Work until standard input ends."""
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.work", description=__doc__)
+    parser.add_argument("kind", type=Kind)
+    parser.add_argument("--memory", type=int, default=HELD, help="bytes")
+    parser.add_argument("--loaders", type=int, default=0, help="processes that load data")
+    parser.add_argument("--beside", action="store_true", help="a child holds memory as well")
+    options = parser.parse_args()
+    # Standard input is asked on a thread, since what the main one does may take a while.
+    threading.Thread(target=lambda: (os.read(0, 1), os._exit(0)), daemon=True).start()
+    try:
+        gpu = first_gpu()
+        kept = gpu.loaders(options.loaders) if options.loaders else None
+        gpu.hold(options.memory)
+        gpu.work(options.kind, 0.1)
+    except (NoWorkError, MemoryError) as error:
+        print(error, flush=True)
+        return 1
+    if options.beside:
+        # Its "ready" is this one's.
+        kept = _hold_beside(options.memory)
+    else:
+        print(_READY, end="", flush=True)
+    while True:
+        gpu.work(options.kind, 1.0)
+        assert kept is None or kept
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

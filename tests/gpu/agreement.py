@@ -149,8 +149,11 @@ def judge(metric: Metric, before: object, after: object, expected: object) -> Ju
     """
     if expected is None:
         return Judged(Verdict.BOTH_UNKNOWN if after is None else Verdict.ONLY_GPUMON)
-    if before is None or after is None:
+    if after is None:
         return Judged(Verdict.ONLY_SMI)
+    if before is None:
+        # A rate takes two readings, so the first sample may have none.
+        before = after
     if metric.unit in {Unit.BITS, Unit.NUMBER} or not is_a_number(expected):
         return Judged(Verdict.SAME if expected in {before, after} else Verdict.DIFFERS)
     if not is_a_number(before) or not is_a_number(after):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
@@ -24,6 +27,10 @@ _APP_FIELDS = ("gpu_uuid", "pid", "used_gpu_memory")
 
 class SmiError(Exception):
     """nvidia-smi gave no answer, for the reason in the text: one sentence."""
+
+
+class HungError(SmiError):
+    """nvidia-smi did not end in time."""
 
 
 class RefusedError(SmiError):
@@ -84,26 +91,36 @@ def ask(*arguments: str, seconds: float = SECONDS) -> str:
         SmiError: It is not there, does not end within so many seconds, or fails.
     """
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["nvidia-smi", *arguments],
-            capture_output=True,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=seconds,
-            check=False,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise SmiError(f"nvidia-smi did not end within {seconds:g} s") from None
     except OSError as error:
         raise SmiError(f"nvidia-smi cannot be run: {error.strerror}") from None
-    if done.returncode:
-        refused = _REFUSED.search(done.stdout + done.stderr)
+    with process:
+        try:
+            text, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise HungError(f"nvidia-smi did not end within {seconds:g} s") from None
+    if process.returncode:
+        refused = _REFUSED.search(text)
         if refused is not None:
             raise RefusedError(refused[1])
-        words = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
-        raise SmiError(f"nvidia-smi ended with status {done.returncode}: {words[0]}")
-    return done.stdout
+        words = text.strip().splitlines() or ["no output"]
+        raise SmiError(f"nvidia-smi ended with status {process.returncode}: {words[0]}")
+    return text
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill it with its children, which hold the pipe too."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def fields(seconds: float = SECONDS) -> list[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gpumon.model.metrics import GPU_METRIC, Metric
 from gpumon.sources.poll_rates import PERIOD
-from tests.gpu import smi
+from tests.gpu import dcgm, smi
 from tests.gpu.agreement import (
     BY_SMI,
     DEPRECATED,
@@ -281,9 +281,26 @@ class Comparison:
             self._table.write(row)
 
     def _keep_bounds(self, load: str, seen: Sequence[Gpu]) -> None:
+        """Compare what GPM measured with bounds, and with DCGM where it is installed."""
+        if seen and dcgm.is_there():
+            self._compare_dcgm(load, seen[-1])
         for bound in BOUNDS:
             if bound.load == load:
                 self._table.write(_kept(bound, seen))
+
+    def _compare_dcgm(self, load: str, before: Gpu) -> None:
+        try:
+            shares = dcgm.shares(SMI_SECONDS)
+        except dcgm.DcgmError as error:
+            self._table.fail(load, 1, "gpm", error)
+            return
+        after = self._source.sample().gpus[0]
+        for field, share in shares.items():
+            values = getattr(before, field), getattr(after, field)
+            found = judge(GPU_METRIC[field], *values, share)
+            difference = "" if found.difference is None else f"{found.difference:g}"
+            row = Row(load, 1, "0", "gpm", f"{field}, DCGM", _shown(*values), f"{share:g}")
+            self._table.write(row._replace(difference=difference, verdict=found.verdict.value))
 
 
 def _kept(bound: Bound, seen: Sequence[Gpu]) -> Row:

@@ -193,6 +193,11 @@ def pmon(seconds: float = SECONDS) -> list[App]:
 
 def _row(names: Sequence[str], line: str) -> dict[str, str]:
     cells = [cell.strip() for cell in line.split(",")]
+    surplus = len(cells) - len(names)
+    if surplus > 0 and "name" in names:
+        # Only a product's name may have commas, which nvidia-smi does not quote.
+        at = list(names).index("name")
+        cells[at : at + surplus + 1] = [", ".join(cells[at : at + surplus + 1])]
     if len(cells) != len(names):
         raise SmiError(f"nvidia-smi wrote {len(cells)} cells for {len(names)} fields: {line[:80]}")
     return dict(zip(names, cells, strict=True))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.model.metrics import GPU_METRIC
+from gpumon.sources.nvml.events import THREAD
 from tests.driver import GIB, MIB, Driver, Owner, h100, owners, rtx4090
 from tests.driver.smi import FIELDS, installed
 from tests.gpu import compare, smi
@@ -64,6 +66,10 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 
         monkeypatch.setattr(compare, "working", working)
         yield found
+        for thread in threading.enumerate():
+            # The XID watcher ends NVML when it ends, which the next test must not suffer from.
+            if thread.name == THREAD:
+                thread.join()
 
 
 @pytest.fixture
@@ -126,6 +132,27 @@ def test_a_load_that_does_not_look_like_it_is_found(driver: Driver, tmp_path: Pa
     assert not compare.compare(tmp_path, 0.02)
     found = {(d.load, d.name): d for d in found_in(tmp_path) if d.source == "gpm"}
     assert "gpumon has no value" in found["tensor", "utilization_gpu"].nvidia_smi
+
+
+DCGMI = """#!/bin/sh
+echo "#Entity   SMACT  SMOCC  TENSO  DRAMA  FP64A  FP32A  FP16A"
+echo "ID"
+echo "GPU 0     N/A    N/A    N/A    N/A    N/A    N/A    N/A"
+echo "GPU 0     0.000  0.000  0.900  0.000  N/A    0.000  0.000"
+"""
+
+
+@pytest.mark.usefixtures("driver", "hasty")
+def test_dcgm_is_asked_where_it_is_installed(tmp_path: Path) -> None:
+    program = tmp_path / "dcgmi"
+    program.write_text(DCGMI)
+    program.chmod(0o755)
+    compare.compare(tmp_path, 0.02)
+    rows = read(tmp_path / "compare.csv")
+    found = {row.name: row for row in rows if row.load == "idle" and "DCGM" in row.name}
+    assert len(found) == 6
+    assert found["tensor_active, DCGM"].nvidia_smi == "90"
+    assert {one.name for one in found_in(tmp_path)} >= {"tensor_active, DCGM"}
 
 
 SCRIPTS = {

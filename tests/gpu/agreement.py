@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Tier, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpumon.model.snapshot import Gpu
 
@@ -138,30 +138,25 @@ def is_static(metric: Metric) -> bool:
     return metric.tier is Tier.STATIC or metric.field in STILL
 
 
-def judge(metric: Metric, before: object, after: object, expected: object) -> Judged:
-    """Compare nvidia-smi's value with the samples of gpumon before and after it.
+def judge(metric: Metric, samples: Sequence[object], expected: object) -> Judged:
+    """Compare nvidia-smi's value with the samples of gpumon around it.
 
     Args:
         metric: Whose values they are; all are in its unit.
-        before: gpumon's value before nvidia-smi was asked.
-        after: The one afterwards.
+        samples: gpumon's values, from before nvidia-smi was asked until afterwards.
         expected: nvidia-smi's.
     """
     if expected is None:
-        return Judged(Verdict.BOTH_UNKNOWN if after is None else Verdict.ONLY_GPUMON)
-    if after is None:
+        return Judged(Verdict.BOTH_UNKNOWN if samples[-1] is None else Verdict.ONLY_GPUMON)
+    if samples[-1] is None:
         return Judged(Verdict.ONLY_SMI)
-    if before is None:
-        # A rate takes two readings, so the first sample may have none.
-        before = after
+    # A rate takes two readings, so the first sample may have none.
+    known = [value for value in samples if value is not None]
     if metric.unit in {Unit.BITS, Unit.NUMBER} or not is_a_number(expected):
-        return Judged(Verdict.SAME if expected in {before, after} else Verdict.DIFFERS)
-    if not is_a_number(before) or not is_a_number(after):
-        return Judged(Verdict.DIFFERS)
-    assert isinstance(before, int | float)
-    assert isinstance(after, int | float)
+        return Judged(Verdict.SAME if expected in known else Verdict.DIFFERS)
+    numbers = [value for value in known if isinstance(value, int | float)]
     assert isinstance(expected, int | float)
-    low, high = min(before, after), max(before, after)
+    low, high = min(numbers), max(numbers)
     outside = expected - min(max(expected, low), high)
     if abs(outside) <= ROUNDING.get(metric.unit, 0.01):
         return Judged(Verdict.SAME, outside)
@@ -174,7 +169,7 @@ def judge(metric: Metric, before: object, after: object, expected: object) -> Ju
 def agree(metric: Metric, before: Gpu, after: Gpu, text: str) -> bool:
     """Whether nvidia-smi said what gpumon did before or after it, or something in between."""
     first, last = getattr(before, metric.field), getattr(after, metric.field)
-    verdict = judge(metric, first, last, as_model(metric, text)).verdict
+    verdict = judge(metric, (first, last), as_model(metric, text)).verdict
     return verdict in {Verdict.SAME, Verdict.NEAR, Verdict.BOTH_UNKNOWN}
 
 

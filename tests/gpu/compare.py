@@ -81,9 +81,9 @@ class Row(NamedTuple):
         gpu: Index; empty where the row is not about a GPU.
         source: query-gpu, xml, compute-apps, pmon or gpm.
         name: nvidia-smi's field for query-gpu and for what no metric has, else the metric's.
-        gpumon: The two samples, or the one that both are, in the model's unit.
+        gpumon: The first and the last sample, or the one that both are, in the model's unit.
         nvidia_smi: As it wrote it; the bound for gpm; the reason of a failure.
-        difference: How far nvidia-smi lies outside both samples, in the model's unit.
+        difference: How far nvidia-smi lies outside all samples, in the model's unit.
         verdict: A ``Verdict``.
     """
 
@@ -229,14 +229,18 @@ class Comparison:
         """A round; the sample at its end."""
         began = time.monotonic()
         queried = None
+        # Power may swing within a round, so what is read often is read around each call.
+        samples = [before, self._source.sample()]
         if self._fields:
             queried = self._asked(load, number, "query-gpu", self._query)
+            samples.append(self._source.sample())
         documents = self._asked(load, number, "xml", smi.documents)
+        samples.append(self._source.sample())
         apps = self._asked(load, number, "compute-apps", smi.compute_apps)
         watched = self._asked(load, number, "pmon", smi.pmon)
         time.sleep(max(0.0, began + PERIOD - time.monotonic()))
         after = self._source.sample()
-        pair = _Pair(load, number, before, after, holder)
+        pair = _Round(load, number, [*samples, after], holder)
         for row in pair.rows(queried, documents, apps, watched):
             self._table.write(row)
         return after
@@ -276,7 +280,7 @@ class Comparison:
             seen += after.gpus[:1]
         self._keep_bounds(load, seen)
         apps = self._asked(load, 1, "compute-apps", smi.compute_apps)
-        pair = _Pair(load, 1, before, self._source.sample(), pid)
+        pair = _Round(load, 1, [before, self._source.sample()], pid)
         for row in pair.rows(None, None, apps, None):
             self._table.write(row)
 
@@ -297,7 +301,7 @@ class Comparison:
         after = self._source.sample().gpus[0]
         for field, share in shares.items():
             values = getattr(before, field), getattr(after, field)
-            found = judge(GPU_METRIC[field], *values, share)
+            found = judge(GPU_METRIC[field], values, share)
             difference = "" if found.difference is None else f"{found.difference:g}"
             row = Row(load, 1, "0", "gpm", f"{field}, DCGM", _shown(*values), f"{share:g}")
             self._table.write(row._replace(difference=difference, verdict=found.verdict.value))
@@ -324,21 +328,21 @@ def _kept(bound: Bound, seen: Sequence[Gpu]) -> Row:
     )
 
 
-class _Pair:
-    """Two samples of gpumon, between which nvidia-smi was asked."""
+class _Round:
+    """The samples of gpumon of a round, between which nvidia-smi was asked."""
 
     def __init__(
-        self, load: str, number: int, before: Snapshot, after: Snapshot, holder: int | None
+        self, load: str, number: int, samples: Sequence[Snapshot], holder: int | None
     ) -> None:
         self._load = load
         self._round = number
         self._holder = holder
-        self._before = before
-        self._after = after
+        self._before, self._after = samples[0], samples[-1]
         self._gpus = [
-            (first, last) for last in after.gpus for first in before.gpus if first.uuid == last.uuid
+            [gpu for snapshot in samples for gpu in snapshot.gpus if gpu.uuid == last.uuid]
+            for last in self._after.gpus
         ]
-        self._index = {gpu.uuid: gpu.index for gpu in after.gpus}
+        self._index = {gpu.uuid: gpu.index for gpu in self._after.gpus}
 
     def rows(
         self,
@@ -370,47 +374,50 @@ class _Pair:
         self,
         answers: Sequence[Mapping[str, str]],
         source: str,
-        compare: Callable[[Gpu, Gpu, Mapping[str, str]], Iterator[Row]],
+        compare: Callable[[Sequence[Gpu], Mapping[str, str]], Iterator[Row]],
     ) -> Iterator[Row]:
         """The rows of each GPU, found by its UUID, else by its place in the list."""
         by_uuid = {answer.get("uuid"): answer for answer in answers}
-        for place, (first, last) in enumerate(self._gpus):
+        for place, gpus in enumerate(self._gpus):
+            last = gpus[-1]
             answer = by_uuid.get(last.uuid)
             if answer is None and place < len(answers):
                 answer = answers[place]
             if answer is None:
                 yield self._row(last.index, source, "", last.status.value, NO_GPU, Verdict.FAILED)
             else:
-                yield from compare(first, last, answer)
+                yield from compare(gpus, answer)
 
-    def _fields(self, first: Gpu, last: Gpu, answer: Mapping[str, str]) -> Iterator[Row]:
+    def _fields(self, gpus: Sequence[Gpu], answer: Mapping[str, str]) -> Iterator[Row]:
         for name, text in answer.items():
             metric = BY_SMI.get(name)
             if metric is not None:
                 read = _reading(lambda m=metric, t=text: as_model(m, t))  # type: ignore[misc]
-                yield self._judged("query-gpu", name, metric, first, last, text, read)
+                yield self._judged("query-gpu", name, metric, gpus, text, read)
             elif self._round == 1:
-                yield self._row(last.index, "query-gpu", name, "", text, Verdict.NOT_IN_GPUMON)
+                yield self._row(gpus[-1].index, "query-gpu", name, "", text, Verdict.NOT_IN_GPUMON)
 
-    def _elements(self, first: Gpu, last: Gpu, answer: Mapping[str, str]) -> Iterator[Row]:
+    def _elements(self, gpus: Sequence[Gpu], answer: Mapping[str, str]) -> Iterator[Row]:
         for field in XML:
             text = element_text(field, answer)
             read = _reading(lambda f=field: element_value(f, answer))  # type: ignore[misc]
             shown = NO_ELEMENT if text is None else text
-            yield self._judged("xml", field, GPU_METRIC[field], first, last, shown, read)
+            yield self._judged("xml", field, GPU_METRIC[field], gpus, shown, read)
         if self._round == 1:
             for path, text in answer.items():
                 if path not in XML_PATHS:
-                    yield self._row(last.index, "xml", path, "", text, Verdict.NOT_IN_GPUMON)
+                    yield self._row(gpus[-1].index, "xml", path, "", text, Verdict.NOT_IN_GPUMON)
 
     def _judged(
-        self, source: str, name: str, metric: Metric, first: Gpu, last: Gpu, text: str, read: object
+        self, source: str, name: str, metric: Metric, gpus: Sequence[Gpu], text: str, read: object
     ) -> Row:
-        values = getattr(first, metric.field), getattr(last, metric.field)
-        row = self._row(last.index, source, name, _shown(*values), text, Verdict.DIFFERS)
+        values = [getattr(gpu, metric.field) for gpu in gpus]
+        row = self._row(
+            gpus[-1].index, source, name, _shown(values[0], values[-1]), text, Verdict.DIFFERS
+        )
         if isinstance(read, ValueError):
             return row
-        found = judge(metric, *values, read)
+        found = judge(metric, values, read)
         difference = "" if found.difference is None else f"{found.difference:g}"
         return row._replace(difference=difference, verdict=found.verdict.value)
 
@@ -447,7 +454,7 @@ class _Pair:
         whose = "the load's process" if pid == self._holder else f"process {pid}"
         text = f"{theirs:g} %" if shown == "sm" else shown
         row = self._row(gpu, source, f"{what} of {whose}", _shown(*mine), text, Verdict.DIFFERS)
-        found = judge(GPU_METRIC[field], *mine, theirs)
+        found = judge(GPU_METRIC[field], mine, theirs)
         difference = "" if found.difference is None else f"{found.difference:g}"
         return row._replace(difference=difference, verdict=found.verdict.value)
 

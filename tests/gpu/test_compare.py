@@ -200,7 +200,7 @@ def test_the_step_goes_on_without_nvidia_smi(
 def test_verdicts(
     field: str, before: float | None, after: float | None, theirs: float | None, verdict: Verdict
 ) -> None:
-    assert judge(GPU_METRIC[field], before, after, theirs).verdict is verdict
+    assert judge(GPU_METRIC[field], (before, after), theirs).verdict is verdict
 
 
 def rows_of(name: str, verdicts: list[Verdict]) -> list[Row]:

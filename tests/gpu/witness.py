@@ -9,7 +9,6 @@ dynamic linker knows libraries by name.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 
@@ -18,6 +17,7 @@ import msgspec
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.snapshot import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
 from gpumon.sources.poll_rates import PERIOD
+from tests.gpu.smi import SmiError, query
 from tests.nvml_source import NvmlSource
 
 INTERVAL = 0.1
@@ -54,15 +54,11 @@ class Rate(msgspec.Struct):
 
 def ask_smi(name: str) -> list[str] | None:
     """What nvidia-smi says, a line a card; ``None`` when it does not know such a name."""
-    done = subprocess.run(
-        ["nvidia-smi", f"--query-gpu={name}", "--format=csv,noheader,nounits"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
+    try:
+        said = query([name])
+    except SmiError:
         return None
-    return [line.strip() for line in done.stdout.splitlines()]
+    return [gpu[name] for gpu in said.gpus]
 
 
 def witness_values() -> Values:

@@ -9,8 +9,9 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.bench.line import Line
+from tests.bench.percentiles import percentile
 from tests.bench.programs import DATA, DOWN, UP
-from tests.bench.sight import amount, effects, first_sight, frames, percentile
+from tests.bench.sight import amount, effects, first_sight, frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

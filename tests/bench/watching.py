@@ -32,7 +32,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.bench.line import Line
-from tests.bench.machine import machine
+from tests.bench.machine import RealMachine, machine
 from tests.bench.percentiles import percentile
 from tests.bench.programs import gpumon
 from tests.bench.tables import table
@@ -403,9 +403,7 @@ def _surroundings() -> Iterator[tuple[str, Mapping[str, str]]]:
     """The device to train on, and the environment of monitors."""
     if Path("/dev/nvidia0").exists():
         with tempfile.TemporaryDirectory(prefix="gpumon-bench-") as home:
-            homes = {f"XDG_{name}_HOME": home for name in ("CONFIG", "STATE", "CACHE")}
-            env = {**os.environ, **homes, "PYTHONPATH": str(ROOT)}
-            yield "gpu", {name: one for name, one in env.items() if not name.startswith("GPUMON_")}
+            yield "gpu", RealMachine(Path(home)).env()
         return
     with machine(cards=1, processes=10) as on:
         yield "cpu", on.env()

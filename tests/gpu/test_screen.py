@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.driver import Driver, h100, owners, settle
+from tests.driver.cuda import serving
 from tests.gpu.latency import ROOT
 from tests.gpu.screen import FILE, PAGES
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 def two_gpus() -> Iterator[Driver]:
     with Driver([h100(), h100()]) as driver, owners(2) as started:
         settle(driver, [process.pid for process in started])
-        yield driver
+        with serving(driver):
+            yield driver
 
 
 def screens(env: Mapping[str, str], out: Path) -> tuple[int, list[str]]:

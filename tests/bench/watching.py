@@ -185,9 +185,10 @@ def watchers() -> list[Watcher]:
     """No monitor, and each that is there."""
     found = [
         Watcher(UNWATCHED),
-        Watcher(UNWATCHED_AGAIN),
         Watcher("gpumon -n 0.5", gpumon("-n", "0.5").command),
         Watcher("gpumon -n 0.1", gpumon("-n", "0.1").command),
+        # Not right after the other, which would have less noise between them than the others have.
+        Watcher(UNWATCHED_AGAIN),
         Watcher("gpumon -n 0.1, without GPM", (*_WITHOUT_GPM, "-n", "0.1")),
         Watcher("gpumon -n 0.1, a GPU's page", gpumon("-n", "0.1").command, (b"\t", b"\r")),
     ]

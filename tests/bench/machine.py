@@ -8,7 +8,7 @@ import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tests.driver import Driver, a100, owners, settle
 from tests.driver.alive import enliven, stir
@@ -24,6 +24,50 @@ _WAITING = ("nvmlEventSetWait", "nvmlEventSetWait_v2")
 """A thread is in these to wait, holding nothing: no time that the driver works."""
 
 
+class Surroundings(Protocol):
+    """Where a program is measured."""
+
+    def env(self) -> Mapping[str, str]:
+        """The environment in which a program finds the driver, and nobody's configuration."""
+
+    def calls(self) -> tuple[int, float] | None:
+        """NVML calls since the last look, and the seconds inside them; ``None`` is unknown."""
+
+    def pcie_is_free(self, free: bool) -> None:
+        """Whether asking for PCIe throughput is to take no time."""
+
+
+class RealMachine:
+    """This machine with the driver it has, whose calls nobody counts.
+
+    Args:
+        home: A folder for what programs configure and keep.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def env(self) -> Mapping[str, str]:
+        """The environment of this process, without anybody's configuration."""
+        return _clean(os.environ, self._home)
+
+    def calls(self) -> None:
+        """A real driver does not count them."""
+
+    def pcie_is_free(self, free: bool) -> None:
+        """A real driver takes what it takes."""
+
+
+def _clean(env: Mapping[str, str], home: Path) -> dict[str, str]:
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (root, env.get("PYTHONPATH"))))
+    homes = {f"XDG_{name}_HOME": str(home) for name in ("CONFIG", "STATE", "CACHE")}
+    # An installed program is compiled.
+    left = {name: each for name, each in env.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    left = {name: each for name, each in left.items() if not name.startswith("GPUMON_")}
+    return {**left, **homes, "PYTHONPATH": path}
+
+
 class Machine:
     """A simulated machine, while ``machine`` lasts."""
 
@@ -33,12 +77,7 @@ class Machine:
 
     def env(self) -> Mapping[str, str]:
         """The environment in which a program finds the driver, and nobody's configuration."""
-        root = str(Path(__file__).parents[2])
-        homes = {f"XDG_{name}_HOME": str(self._home) for name in ("CONFIG", "STATE", "CACHE")}
-        env = {**self.driver.env(), **homes, "PYTHONPATH": root}
-        # An installed program is compiled.
-        env.pop("PYTHONDONTWRITEBYTECODE", None)
-        return {name: value for name, value in env.items() if not name.startswith("GPUMON_")}
+        return _clean(self.driver.env(), self._home)
 
     def calls(self) -> tuple[int, float]:
         """NVML calls since the last look, and the seconds inside them; counts from 0 again."""

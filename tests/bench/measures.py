@@ -9,13 +9,14 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.bench.line import Line
+from tests.bench.percentiles import percentile
 from tests.bench.programs import DATA, DOWN, UP
-from tests.bench.sight import amount, effects, first_sight, frames, percentile
+from tests.bench.sight import amount, effects, first_sight, frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.bench.machine import Machine
+    from tests.bench.machine import Machine, Surroundings
     from tests.bench.programs import Program
 
 MIB = 2**20
@@ -33,7 +34,7 @@ class Cost(NamedTuple):
 
     Attributes:
         cpu: % of a core.
-        pss: MiB.
+        pss: MiB; this and the next but two are ``None`` where nobody says.
         kilobytes: kB a second to the terminal.
         frames: Frames a second.
         calls: NVML calls a second.
@@ -41,15 +42,15 @@ class Cost(NamedTuple):
     """
 
     cpu: float
-    pss: float
+    pss: float | None
     kilobytes: float
     frames: float
-    calls: float
-    inside: float
+    calls: float | None
+    inside: float | None
 
 
 def cost(
-    program: Program, machine: Machine, seconds: float, *, unread: bool = False
+    program: Program, machine: Surroundings, seconds: float, *, unread: bool = False
 ) -> tuple[Cost, float]:
     """Let a program run.
 
@@ -74,23 +75,33 @@ def cost(
         ended = line.now
         took = ended - began
         spent = line.cpu_seconds() - spent
-        calls, inside = machine.calls()
+        called = machine.calls()
         memory = line.pss_bytes()
         if line.ended:
             raise RuntimeError(f"{program.name} ended while it was measured")
     return Cost(
         cpu=100 * spent / took,
-        pss=memory / MIB,
+        # No process holds 0 bytes.
+        pss=memory / MIB if memory else None,
         kilobytes=amount(line.output, began, ended) / 1000 / took,
         frames=frames(line.output, began, ended) / took,
-        calls=calls / took,
-        inside=1000 * inside / took,
+        calls=None if called is None else called[0] / took,
+        inside=None if called is None else 1000 * called[1] / took,
     ), (memory - small) / MIB
 
 
 def middle(costs: Sequence[Cost]) -> Cost:
-    """The median of each of their numbers."""
-    return Cost(*(median(numbers) for numbers in zip(*costs, strict=True)))
+    """The median of each of their numbers; unknown where one of them is."""
+    cpu, pss, kilobytes, shown, calls, inside = zip(*costs, strict=True)
+    return Cost(
+        *(median(cpu), _median(pss), median(kilobytes)),
+        *(median(shown), _median(calls), _median(inside)),
+    )
+
+
+def _median(numbers: Sequence[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return median(known) if known and len(known) == len(numbers) else None
 
 
 class Start(NamedTuple):
@@ -107,15 +118,25 @@ class Start(NamedTuple):
 
 def start(program: Program, machine: Machine) -> Start:
     """Start a program and see when it shows something."""
-    machine.pcie_is_free(program.pcie_free)
-    with Line(program.command, machine.env()) as line:
-        line.read_until(_FIRST_SECONDS)
     pid = machine.driver.cards[0].processes[0].pid
     others = {str(owner.pid) for card in machine.driver.cards for owner in card.processes}
     any_process = rf"\b(?:{'|'.join(sorted(others | {str(pid)}))})\b"
-    data = first_sight(line.output, DATA)
-    whole = first_sight(line.output, any_process)
-    return Start(None if data is None else 1000 * data, None if whole is None else 1000 * whole)
+    data, whole = first(program, machine, (DATA, any_process))
+    return Start(data, whole)
+
+
+def first(
+    program: Program,
+    machine: Surroundings,
+    patterns: Sequence[str],
+    seconds: float = _FIRST_SECONDS,
+) -> list[float | None]:
+    """Start a program for so long, and see when each pattern stands on the screen, in ms."""
+    machine.pcie_is_free(program.pcie_free)
+    with Line(program.command, machine.env()) as line:
+        line.read_until(seconds)
+    found = [first_sight(line.output, pattern) for pattern in patterns]
+    return [None if at is None else 1000 * at for at in found]
 
 
 class Obedience(NamedTuple):

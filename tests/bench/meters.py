@@ -31,7 +31,10 @@ def cpu_seconds(root: int) -> float:
 
 
 def pss_bytes(root: int) -> int:
-    """Memory of a process tree, shared pages shared out among all who have them (``smaps``)."""
+    """Memory of a process tree, shared pages shared out among all who have them (``smaps``).
+
+    0 where the kernel does not say.
+    """
     return sum(_pss(pid) for pid in tree(root))
 
 
@@ -47,21 +50,30 @@ def _clock(pid: int) -> float:
     try:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
-        return 0.0
+        # It ended, or this kernel has no such clocks; ticks are coarser.
+        return _ticks(pid, 11)
 
 
 def _ended_children(pid: int) -> float:
+    return _ticks(pid, 13)
+
+
+def _ticks(pid: int, field: int) -> float:
+    """Seconds of a user's time and the system's, which follows it in ``stat`` (see proc(5))."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0.0
     fields = stat[stat.rindex(")") + 2 :].split()
-    return (int(fields[13]) + int(fields[14])) / _TICKS
+    return (int(fields[field]) + int(fields[field + 1])) / _TICKS
 
 
 def _pss(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+    # Not every kernel adds up.
+    for name in ("smaps_rollup", "smaps"):
+        try:
+            lines = Path(f"/proc/{pid}/{name}").read_text().splitlines()
+        except OSError:
+            continue
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return 0

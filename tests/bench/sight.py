@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -123,9 +122,3 @@ def effects(
         places = now or places
     missing = len(pressed) - len(found)
     return [*found, *[None] * missing]
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The least value that this share of the values, 0 to 1, does not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -19,11 +19,11 @@ def cost_cells(cost: Cost) -> tuple[str, ...]:
     """A row's numbers, under ``COST_HEADINGS``."""
     return (
         f"{cost.cpu:.2f}",
-        f"{cost.pss:.1f}",
+        "–" if cost.pss is None else f"{cost.pss:.1f}",
         f"{cost.kilobytes:.1f}",
         f"{cost.frames:.1f}",
-        f"{cost.calls:.0f}",
-        f"{cost.inside:.0f}",
+        _number(cost.calls),
+        _number(cost.inside),
     )
 
 
@@ -88,5 +88,5 @@ def put(readme: Path, lines: Sequence[str]) -> None:
     readme.write_text("\n".join((before + BEGIN, "", *lines, "", END + after)))
 
 
-def _number(milliseconds: float | None) -> str:
-    return "–" if milliseconds is None else f"{milliseconds:.0f}"
+def _number(number: float | None) -> str:
+    return "–" if number is None else f"{number:.0f}"

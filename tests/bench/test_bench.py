@@ -14,8 +14,9 @@ from tests.bench import tables
 from tests.bench.line import Line, Pressed, Written
 from tests.bench.machine import machine
 from tests.bench.meters import cpu_seconds, pss_bytes, tree
+from tests.bench.percentiles import percentile
 from tests.bench.programs import DATA
-from tests.bench.sight import amount, effects, first_sight, frames, percentile
+from tests.bench.sight import amount, effects, first_sight, frames
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -14,7 +15,25 @@ import pytest
 
 from tests.bench.line import Line
 from tests.bench.machine import machine
-from tests.bench.watching import NO_CARD, NoTrainingError, Training, Watched, lines, watchers
+from tests.bench.programs import gpumon
+from tests.bench.watching import (
+    NO_CARD,
+    ROOT,
+    UNWATCHED,
+    Failed,
+    NoTrainingError,
+    Training,
+    Turn,
+    Watcher,
+    lines,
+    read,
+    shortened,
+    turn_seconds,
+    turns,
+    watchers,
+    written,
+)
+from tests.driver import Driver, h100
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,14 +97,63 @@ def test_a_loop_that_ends_is_said() -> None:
         training.steps(1)
 
 
-def test_ratios_are_those_within_each_round() -> None:
-    table = lines(
-        {
-            "no monitor": [Watched([10.0, 10.0, 99.0], None), Watched([20.0], None)],
-            "slow": [Watched([11.0], 1.0), Watched([22.0], 3.0)],
-        }
-    )
-    assert table[2:] == [
-        "| no monitor | 15.000 | 10.000–20.000 | 59.500 | 1 | – |",
-        "| slow | 16.500 | 11.000–22.000 | 16.500 | +10.00 % | 2.0 |",
+def turn(number: int, monitor: str, p50: float, cpu: float | None) -> Turn:
+    return Turn(number, monitor, 10, p50, 2 * p50, p50, 3 * p50, cpu)
+
+
+def test_ratios_are_those_within_each_round_and_a_failure_is_said(tmp_path: Path) -> None:
+    seen: list[Turn | Failed] = [
+        turn(1, UNWATCHED, 10.0, None),
+        turn(1, "slow", 11.0, 1.0),
+        Failed(1, "gone", "it ended"),
+        turn(2, "slow", 22.0, 3.0),
+        turn(2, UNWATCHED, 20.0, None),
     ]
+    file = tmp_path / "watching.csv"
+    assert written(seen, file) == read(file) == seen
+    assert lines(read(file))[2:] == [
+        "| no monitor | 15.000 | 10.000–20.000 | 30.000 | 1 | – |",
+        "| slow | 16.500 | 11.000–22.000 | 33.000 | +10.00 % | 2.0 |",
+        "| gone | – | – | – | – | – |",
+        "",
+        "gone failed: it ended.",
+    ]
+
+
+def test_a_monitor_that_ends_is_said_and_the_others_go_on() -> None:
+    found = [Watcher("gone", ("true",)), Watcher(UNWATCHED)]
+    options = argparse.Namespace(rounds=1, seconds=0.05, settle=0.3)
+    training = Training(sys.executable, "cpu", os.environ)
+    try:
+        gone, there = turns(found, training, os.environ, options, time.monotonic() + 60)
+        none = list(turns(found, training, os.environ, options, time.monotonic() + 0.01))
+    finally:
+        training.close()
+    assert gone == Failed(1, "gone", "it ended while it was measured")
+    assert isinstance(there, Turn)
+    assert there.steps > 0
+    assert none == []
+
+
+def test_a_round_is_shortened_to_its_budget() -> None:
+    found = [Watcher(UNWATCHED), Watcher("one", ("true",), (b"j",))]
+    options = argparse.Namespace(rounds=7, seconds=10.0, settle=4.0)
+    fitting = shortened(options, found, 20.0)
+    assert sum(turn_seconds(each, fitting) for each in found) == pytest.approx(18.0)
+    assert shortened(options, found, 100.0) is options
+
+
+def test_gpm_is_all_that_gpumon_without_it_leaves_out() -> None:
+    called = []
+    (without,) = (each.command for each in watchers() if "without GPM" in each.name)
+    for command in (gpumon("-n", "0.1").command, without):
+        with Driver([h100()]) as driver:
+            with Line(command, {**driver.env(), "PYTHONPATH": str(ROOT)}) as line:
+                deadline = time.monotonic() + 60
+                while all(spent.calls <= 20 for spent in driver.calls().values()):
+                    assert time.monotonic() < deadline
+                    line.read_until(line.now + 0.5)
+            called.append({name for name, spent in driver.calls().items() if spent.calls})
+    assert {name for name in called[0] - called[1] if "Gpm" not in name} == set()
+    assert any("Gpm" in name for name in called[0])
+    assert not any("Gpm" in name for name in called[1])

@@ -1,4 +1,4 @@
-"""Takes from a text what tells whose machine it is about: names of the host and of users, folders."""
+"""Takes from a text what says whose machine it is about: names of host and users, folders."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ import pytest
 from gpumon.model.metrics import GPU_METRICS, Metric, Tier, Unit
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from tests.gpu.agreement import COMPARED, DEPRECATED, MIB, agree
-from tests.gpu.latency import rows
 from tests.gpu.witness import Rate, Values
 
 if TYPE_CHECKING:
@@ -197,11 +196,3 @@ def test_ten_samples_a_second_hold() -> None:
     assert rate.late == 0
     assert rate.longest < 0.1
     assert rate.driver_share <= 0.06
-
-
-def test_the_latency_table_has_a_row_for_each_call_the_dearest_first() -> None:
-    took = {"nvmlCheap": [1e-6, 2e-6, 3e-6], "nvmlDear": [0.02] * 100}
-    assert rows(took, "NVIDIA H100", "570.124.06", "2025-02-01") == [
-        "| nvmlDear | 20000.0 | 20000.0 | NVIDIA H100 | 570.124.06 | 2025-02-01 |",
-        "| nvmlCheap | 2.0 | 3.0 | NVIDIA H100 | 570.124.06 | 2025-02-01 |",
-    ]

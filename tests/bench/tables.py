@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from tests.bench.measures import Cost, Obedience, Once, Start
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-
 COST_HEADINGS = ("CPU %", "PSS MiB", "kB/s", "frames/s", "calls/s", "in NVML ms/s")
 
 
@@ -78,14 +76,24 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
-def put(readme: Path, lines: Sequence[str]) -> None:
-    """Write what was measured in its place in a README."""
-    text = readme.read_text()
-    before, found, rest = text.partition(BEGIN)
-    _, closed, after = rest.partition(END)
+def markers(name: str) -> tuple[str, str]:
+    """What begins and ends the part of a README that has this name."""
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def put(readme: Path, lines: Sequence[str], name: str = "measured") -> None:
+    """Replace the part of a README that has this name.
+
+    Raises:
+        ValueError: It has no such part.
+    """
+    begin, end = markers(name)
+    text = readme.read_text(encoding="utf-8")
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise ValueError(f"{readme} has no place for what was measured: {BEGIN} … {END}")
-    readme.write_text("\n".join((before + BEGIN, "", *lines, "", END + after)))
+        raise ValueError(f"{readme} has no place for what was measured: {begin} … {end}")
+    readme.write_text("\n".join((before + begin, "", *lines, "", end + after)), encoding="utf-8")
 
 
 def _number(number: float | None) -> str:

@@ -174,9 +174,12 @@ def test_what_the_driver_does_is_counted_but_no_waiting_for_events() -> None:
 
 def test_tables_go_to_their_place_and_nowhere_else(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text(f"before\n\n{tables.BEGIN}\nold\n{tables.END}\n\nafter\n")
-    tables.put(readme, tables.table(("", "ms"), [("one", "1")]))
+    begin, end = tables.markers("mine")
+    other = "\n".join(("", *tables.markers("measured")))
+    readme.write_text(f"before\n\n{begin}\nold\n{end}\n\n{other}\nafter\n")
+    tables.put(readme, tables.table(("", "ms"), [("one", "1")]), "mine")
     text = readme.read_text()
+    assert other in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert "old" not in text

@@ -35,6 +35,7 @@ from tests.bench.line import Line
 from tests.bench.machine import RealMachine, machine
 from tests.bench.percentiles import percentile
 from tests.bench.programs import gpumon
+from tests.bench.rows import whole_rows
 from tests.bench.tables import table
 
 if TYPE_CHECKING:
@@ -348,8 +349,7 @@ def _cells(each: Turn | Failed) -> list[str]:
 
 def read(file: Path) -> list[Turn | Failed]:
     """The turns that a CSV has."""
-    with file.open(newline="") as opened:
-        return [_turn(row) for row in csv.DictReader(opened)]
+    return [_turn(row) for row in whole_rows(file)]
 
 
 def _turn(row: Mapping[str, str]) -> Turn | Failed:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gpumon.model.metrics import GPU_METRIC, Metric
 from gpumon.sources.poll_rates import PERIOD
+from tests.bench.rows import whole_rows
 from tests.gpu import dcgm, smi
 from tests.gpu.agreement import (
     BY_SMI,
@@ -549,10 +550,8 @@ def _counts_once(wrong: Sequence[Row], source: str, name: str) -> bool:
 
 def read(path: Path) -> list[Row]:
     """The rows of a file that this step wrote."""
-    with path.open(newline="") as file:
-        lines = csv.reader(file)
-        next(lines, None)
-        return [Row(load, int(number), *rest) for load, number, *rest in lines]
+    cells = (row.values() for row in whole_rows(path))
+    return [Row(load, int(number), *rest) for load, number, *rest in cells]
 
 
 def compare(out: Path, pace: float) -> bool:

@@ -36,6 +36,7 @@ from gpumon.sources.nvml.library import Library, load_library
 from gpumon.sources.source import SourceError
 from gpumon.text.formatting import printable
 from tests.bench.percentiles import percentile
+from tests.bench.rows import whole_rows
 from tests.bench.tables import table
 from tests.gpu.work import Kind, NoWorkError, working
 from tests.nvml_source import NvmlSource
@@ -264,8 +265,7 @@ def refusals(codes: Sequence[int]) -> str:
 
 def rows_for_readme(file: Path) -> list[str]:
     """The table of ``tests/driver/README.md``, from the run of root, or of whoever came first."""
-    with file.open(newline="") as lines:
-        timed = [row for row in csv.DictReader(lines) if row["calls"]]
+    timed = [row for row in whole_rows(file) if row["calls"]]
     first = [row for row in timed if row["user"] == timed[0]["user"]]
     loads: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
     about: dict[str, tuple[str, str, str]] = {}

@@ -27,8 +27,13 @@ def anonymous(text: str) -> str:
 
 @cache
 def _scrubber() -> tuple[Scrubber, tuple[str, ...]]:
-    users = [user.pw_name for user in pwd.getpwall() if user.pw_uid >= 1000]
+    hosts, users, own = _names()
+    return Scrubber(str(Path.home()), users, hosts), own
+
+
+def _names() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The host, its users, and folders, the longest first."""
     host = os.uname().nodename
+    users = tuple(user.pw_name for user in pwd.getpwall() if user.pw_uid >= 1000)
     own = {str(Path(__file__).parents[2]), sys.prefix, str(Path.cwd())} - {"/", "/usr"}
-    scrubber = Scrubber(str(Path.home()), users, {host, host.split(".")[0]})
-    return scrubber, tuple(sorted(own, key=len, reverse=True))
+    return (host, host.split(".")[0]), users, tuple(sorted(own, key=len, reverse=True))

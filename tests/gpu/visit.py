@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 SECONDS = 525.0
 """For everything, less than the nine minutes that visit.sh promises: it has to unpack wheels."""
 
-_LEAST_SECONDS = 30.0
-"""A step may take so long however short the pace is: Python has to start."""
+_LEAST_SECONDS = 90.0
+"""A step may take so long, or as long as in earnest, however short the pace is: Python has to
+start, on a machine that may be busy."""
 _GRACE_SECONDS = 5.0
 _WATCHING_SECONDS = 80.0
 
@@ -142,7 +144,8 @@ class Visit:
 
     def _run(self, step: Step) -> Outcome:
         began = time.monotonic()
-        allowed = min(max(step.seconds * self._pace, _LEAST_SECONDS), self._until - began)
+        seconds = max(step.seconds * self._pace, min(step.seconds, _LEAST_SECONDS))
+        allowed = min(seconds, self._until - began)
         if allowed <= 0:
             return Outcome(step.name, step.file, 0.0, "not begun", "no time was left")
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
@@ -155,8 +158,7 @@ class Visit:
                 start_new_session=True,
             )
             was_cut = not _ended_within(process, allowed)
-            if was_cut:
-                _end_all_of(process)
+            _end_all_of(process)
             if step.output:
                 output.seek(0)
                 (self._out / step.file).write_bytes(output.read())
@@ -164,8 +166,8 @@ class Visit:
             errors.seek(0)
             said = errors.read().decode(errors="replace").strip().splitlines()[-20:]
         outcome = "cut" if was_cut else "failed" if process.returncode else "done"
-        seconds = round(time.monotonic() - began, 1)
-        return Outcome(step.name, step.file, seconds, outcome, anonymous("\n".join(said)))
+        took = round(time.monotonic() - began, 1)
+        return Outcome(step.name, step.file, took, outcome, anonymous("\n".join(said)))
 
     def _leave_names_out(self, file: Path) -> None:
         """No file that comes back names the machine or its users; an archive was made without."""
@@ -199,16 +201,11 @@ def _ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def _end_all_of(process: subprocess.Popen[bytes]) -> None:
-    """End a step and what it has started: asked at first, so that it keeps what it has."""
+    """End a step and what it has left running: asked at first, so that it keeps what it has."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
-        if _ended_within(process, _GRACE_SECONDS) and number is signal.SIGTERM:
-            # Whoever of the group did not listen.
-            continue
-    process.wait()
+            _ended_within(process, _GRACE_SECONDS)
 
 
 def main(plan: Sequence[Sequence[Sequence[Step]]] = PLAN) -> int:

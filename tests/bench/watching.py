@@ -402,9 +402,10 @@ def _row(name: str, each: Sequence[Turn], usual: Mapping[int, float]) -> tuple[s
 @contextmanager
 def _surroundings() -> Iterator[tuple[str, Mapping[str, str]]]:
     """The device to train on, and the environment of monitors."""
-    if Path("/dev/nvidia0").exists():
+    has_card = Path("/dev/nvidia0").exists()
+    if has_card or "NVML_SIM_STATE" in os.environ:
         with tempfile.TemporaryDirectory(prefix="gpumon-bench-") as home:
-            yield "gpu", RealMachine(Path(home)).env()
+            yield "gpu" if has_card else "cpu", RealMachine(Path(home)).env()
         return
     with machine(cards=1, processes=10) as on:
         yield "cpu", on.env()

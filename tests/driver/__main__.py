@@ -168,6 +168,7 @@ def main() -> int:
         parser.error("say what to run, after --")
     driver = Driver(options.cards, driver_version=options.driver_version, without=options.without)
     with driver, owners(options.processes) as started:
+        driver.open_to_all()
         settle(driver, [process.pid for process in started])
         if options.alive:
             for number, card in enumerate(driver.cards):

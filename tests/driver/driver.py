@@ -537,6 +537,11 @@ class Driver:
             "NVML_SIM_STATE": str(self.state_path),
         }
 
+    def open_to_all(self) -> None:
+        """Let every user's programs find this driver, as the device files of a real one do."""
+        self._folder.chmod(0o755)
+        self.state_path.chmod(0o666)
+
     def attach(self) -> ctypes.CDLL:
         """Makes this driver the one that NVML clients in this very process find.
 

@@ -8,7 +8,7 @@ import re
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.doctor.scrub import Scrubber
 
@@ -25,66 +25,40 @@ _SHORTEST = 2
 _EVERYWHERE = {"root", "localhost", "/usr"}
 
 
-class _Own(NamedTuple):
-    """The names of this machine.
-
-    Attributes:
-        home: The home folder.
-        users: Names of users.
-        hosts: Names of the machine.
-        folders: The checkout, the environment and the working directory, the longest first.
-    """
-
-    home: str
-    users: list[str]
-    hosts: list[str]
-    folders: list[str]
-
-
-def anonymous(text: str, names: Iterable[str] = ()) -> str:
+def anonymous(text: str, others: Iterable[str] = ()) -> str:
     """The text, with ``HOST`` and ``USER``, GPUs without UUID, and the last part of each path only.
 
     What every Linux has, such as ``/proc`` and ``/usr``, stays.
 
     Args:
         text: About this machine, or about another one.
-        names: Of that other machine, replaced too: what its ``replaced_names`` gives.
+        others: Names, folders and numbers of another machine, which are replaced, too.
     """
-    text = _without(text, names)
-    for folder in _own().folders:
+    text = _without(text, others)
+    scrubber, own = _scrubber()
+    for folder in own:
         text = text.replace(folder, "…")
-    text = _UUID.sub("…", _scrubber().text(text))
+    text = _UUID.sub("…", scrubber.text(text))
     return _FOLDER.sub(lambda found: f"…/{found[0].rsplit('/', 1)[1]}", text)
 
 
-def replaced_names() -> list[str]:
-    """What is replaced on this machine: users, hosts and folders, without duplicates."""
-    own = _own()
-    names = dict.fromkeys((own.home, *own.folders, *own.users, *own.hosts))
-    return [name for name in names if _is_name(name)]
-
-
-def _is_name(name: str) -> bool:
-    return len(name) >= _SHORTEST and name not in _EVERYWHERE
-
-
 def _without(text: str, names: Iterable[str]) -> str:
-    """The text without names of another machine, the longer ones first: they may hold others."""
-    for name in sorted(filter(_is_name, names), key=len, reverse=True):
-        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "…", text)
+    """The text without these words, the longer ones first, as they may hold others."""
+    for name in sorted(set(names) - _EVERYWHERE, key=len, reverse=True):
+        if len(name) >= _SHORTEST:
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "…", text)
     return text
 
 
 @cache
-def _own() -> _Own:
-    users = [user.pw_name for user in pwd.getpwall() if user.pw_uid >= 1000]
+def _scrubber() -> tuple[Scrubber, tuple[str, ...]]:
+    hosts, users, own = _names()
+    return Scrubber(str(Path.home()), users, hosts), own
+
+
+def _names() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The host, its users, and folders, the longest first."""
     host = os.uname().nodename
-    folders = {str(Path(__file__).parents[2]), sys.prefix, str(Path.cwd())} - {"/", "/usr"}
-    hosts = list(dict.fromkeys((host, host.split(".")[0])))
-    return _Own(str(Path.home()), users, hosts, sorted(folders, key=len, reverse=True))
-
-
-@cache
-def _scrubber() -> Scrubber:
-    own = _own()
-    return Scrubber(own.home, own.users, own.hosts)
+    users = tuple(user.pw_name for user in pwd.getpwall() if user.pw_uid >= 1000)
+    own = {str(Path(__file__).parents[2]), sys.prefix, str(Path.cwd())} - {"/", "/usr"}
+    return (host, host.split(".")[0]), users, tuple(sorted(own, key=len, reverse=True))

@@ -12,9 +12,10 @@ from gpumon.text.formatting import printable
 from tests.bench.rows import whole_rows
 from tests.gpu import compare, latency, screen
 from tests.gpu.agreement import BY_SMI, MIB, Verdict
+from tests.gpu.ending import Ended, Endings, OutOfMemory
 from tests.gpu.failures import printed
 from tests.gpu.folder import whole_text
-from tests.gpu.results import Case, Ending, Facts, OutOfMemory, Step
+from tests.gpu.results import End, Facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from gpumon.model.metrics import Metric
     from tests.gpu.compare import Difference
     from tests.gpu.folder import Folder
+    from tests.gpu.visit import Outcome
 
 FACTS, PYTEST, COMPARED, ENDING = "facts.json", "pytest.txt", "compare.csv", "ending.json"
 
@@ -215,7 +217,7 @@ def _steps(folder: Folder, facts: Facts | None) -> Group:
     return Group(heading, [_step(step) for step in facts.steps if step.outcome != "done"])
 
 
-def _step(step: Step) -> str:
+def _step(step: Outcome) -> str:
     file = f" ({step.file})" if step.file else ""
     outcome = f"was {step.outcome}" if step.outcome in {"cut", "not begun"} else step.outcome
     after = f" after {step.seconds:.0f} s" if step.seconds else ""
@@ -225,7 +227,7 @@ def _step(step: Step) -> str:
 
 def _ended(folder: Folder) -> Group:
     heading = "Ends of processes"
-    ending = folder.read(ENDING, lambda path: msgspec.json.decode(path.read_bytes(), type=Ending))
+    ending = folder.read(ENDING, lambda path: msgspec.json.decode(path.read_bytes(), type=Endings))
     if ending is None:
         return Group(heading, unknown=folder.remarks[ENDING])
     memory = ending.out_of_memory
@@ -241,25 +243,32 @@ def _ended(folder: Folder) -> Group:
     return Group(heading, sentences, f"not tried: {'; '.join(untried)}" if untried else "")
 
 
-def _case(case: Case) -> list[str]:
+def _case(case: Ended) -> list[str]:
     """What went otherwise than it should with a process that was to be ended."""
     odd = [case.said] if case.said else []
     if case.seen_ms is None:
         return ["gpumon did not see it", *odd]
     if case.memory_used_bytes is None:
         odd.append("gpumon does not know its memory")
-    if case.end is None or not case.end.processes:
-        odd.append("gpumon end reported no process")
-    else:
-        odd += [
-            f"process {one.pid} {one.outcome}, {one.sentence or 'no reason'}"
-            for one in case.end.processes
-            if one.outcome not in {"ended", "gone"}
-        ]
-    return odd + _memory(case)
+    return [*odd, *_end(case.end), *_memory(case)]
 
 
-def _memory(case: Case) -> list[str]:
+def _end(answer: object) -> list[str]:
+    """What went otherwise by the JSON object of ``gpumon end``."""
+    try:
+        processes = msgspec.convert(answer, End).processes
+    except msgspec.ValidationError:
+        processes = []
+    if not processes:
+        return ["gpumon end reported no process"]
+    return [
+        f"process {one.pid} {one.outcome}, {one.sentence or 'no reason'}"
+        for one in processes
+        if one.outcome not in {"ended", "gone"}
+    ]
+
+
+def _memory(case: Ended) -> list[str]:
     if case.memory_back_ms is not None and not case.memory_missing_bytes:
         return []
     if case.memory_missing_bytes is None:

@@ -42,7 +42,6 @@ _LEAST_NAME = 6
 """Characters of a serial number; a shorter text is in other numbers, too."""
 _MOST = 500
 """Characters of a sentence."""
-_NAMES_LEFT = ", so names of that machine may be left: read this before it goes anywhere"
 _HEAD = 2
 """Lines of a table without rows."""
 

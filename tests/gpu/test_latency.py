@@ -33,12 +33,6 @@ def measure(driver: Driver, out: Path) -> tuple[int, list[dict[str, str]]]:
         return done.returncode, list(csv.DictReader(file))
 
 
-def open_to_all(driver: Driver) -> None:
-    """As the devices of a real driver are."""
-    driver.state_path.parent.chmod(0o755)
-    driver.state_path.chmod(0o666)
-
-
 def test_each_call_has_its_times_idle_and_under_load(tmp_path: Path) -> None:
     with Driver([h100(), h100()]) as driver:
         settle(driver, [os.getpid()])
@@ -92,7 +86,7 @@ def test_an_ordinary_user_is_refused_what_the_driver_keeps_from_it(tmp_path: Pat
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_ordinary_user_is_measured_beside_root(tmp_path: Path) -> None:
     with Driver([h100()]) as driver:
-        open_to_all(driver)
+        driver.open_to_all()
         code, found = measure(driver, tmp_path)
     assert code == 0, [row for row in found if not row["calls"]]
     assert {(row["user"], row["load"]) for row in found} == {

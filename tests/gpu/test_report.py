@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import shutil
 import subprocess
 import sys
 import tarfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pytest
 
 from tests.bench import watching
@@ -19,11 +19,14 @@ from tests.bench.tables import markers, table
 from tests.bench.watching import Failed, Turn
 from tests.gpu import compare, latency, screen
 from tests.gpu.agreement import Verdict
-from tests.gpu.anonymous import anonymous, replaced_names
 from tests.gpu.compare import Row
+from tests.gpu.ending import Ended, Endings, OutOfMemory
+from tests.gpu.facts import GpuFacts
 from tests.gpu.failures import printed
 from tests.gpu.latency import ROOT, Run
 from tests.gpu.report import LATENCY_README, WATCHING_README, report, write
+from tests.gpu.results import Facts
+from tests.gpu.visit import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +48,7 @@ class Visit(NamedTuple):
     """What ``visited`` writes; the defaults are those of a visit on which nothing differs."""
 
     rows: Sequence[Row] = ()
-    steps: Sequence[dict[str, Any]] = ()
+    steps: Sequence[Outcome] = ()
     names: Sequence[str] = ()
     pytest: str = "....\n4 passed in 3.10s\n"
     case: dict[str, Any] = {}  # noqa: RUF012 - never changed
@@ -55,49 +58,39 @@ class Visit(NamedTuple):
     failed: Sequence[Failed] = ()
 
 
-CASE = {
-    "name": "PyTorch",
-    "tried": True,
-    "said": "",
-    "seen_ms": 20.5,
-    "command": ["python"],
-    "memory_used_bytes": 2**30,
-    "findings": [],
-    "memory_back_ms": 30.1,
-    "memory_missing_bytes": 0,
-    "end": {"processes": [{"pid": 7, "outcome": "ended", "sentence": None}], "memory": []},
-}
-OUT_OF_MEMORY = {
-    "tried": True,
-    "said": "",
-    "error": "out of memory",
-    "holder_seen": True,
-    "refused_select": "no GPU has 4 GiB free",
-    "after_ms": 800,
-    "worked_after": True,
-}
+CASE = Ended(
+    "PyTorch",
+    tried=True,
+    seen_ms=20.5,
+    memory_used_bytes=2**30,
+    end={"processes": [{"pid": 7, "outcome": "ended", "sentence": None}], "memory": []},
+    memory_back_ms=30.1,
+    memory_missing_bytes=0,
+)
+OUT_OF_MEMORY = OutOfMemory(
+    tried=True,
+    error="out of memory",
+    holder_seen=True,
+    refused_select="no GPU has 4 GiB free",
+    after_ms=800,
+    worked_after=True,
+)
+GPU = GpuFacts(
+    "NVIDIA H100 80GB HBM3", 80 * 2**30, "9.0", None, mig_mode=False, persistence_mode=None
+)
 
 
 def visited(out: Path, visit: Visit | None = None) -> Path:
     """A folder as a visit leaves it."""
     visit = visit or Visit()
-    facts = {
-        "date": "2026-11-06",
-        "names": visit.names,
-        "driver_version": "580.95.05",
-        "gpus": [{"name": "NVIDIA H100 80GB HBM3", "mig_mode": None}],
-        "cores": 16,
-        "steps": [
-            {"name": "compare", "file": "compare.csv", "seconds": 99.5, "outcome": "done"},
-            *visit.steps,
-        ],
-    }
-    (out / "facts.json").write_text(json.dumps(facts))
-    ending = {
-        "cases": [CASE | visit.case],
-        "out_of_memory": OUT_OF_MEMORY | visit.memory,
-    }
-    (out / "ending.json").write_text(json.dumps(ending))
+    done = Outcome("compare", "compare.csv", 99.5, "done", "")
+    facts = Facts("2026-11-06", list(visit.names), [GPU], "580.95.05", 16, [done, *visit.steps])
+    (out / "facts.json").write_bytes(msgspec.json.encode(facts))
+    ending = Endings(
+        [msgspec.structs.replace(CASE, **visit.case)],
+        msgspec.structs.replace(OUT_OF_MEMORY, **visit.memory),
+    )
+    (out / "ending.json").write_bytes(msgspec.json.encode(ending))
     (out / "pytest.txt").write_text(visit.pytest)
     _write_rows(out, visit)
     _write_screens(out, visit.page)
@@ -242,14 +235,14 @@ def test_what_gpumon_and_nvidia_smi_disagree_on_is_a_sentence(
     ("visit", "heading", "said"),
     [
         (
-            Visit(steps=[{"name": "run", "file": "run.tar", "seconds": 300, "outcome": "cut"}]),
+            Visit(steps=[Outcome("record", "run.tar", 300, "cut", "")]),
             GROUPS[4],
-            ["run (run.tar) was cut after 300 s."],
+            ["record (run.tar) was cut after 300 s."],
         ),
         (
-            Visit(steps=[{"name": "screen", "outcome": "failed", "said": "no\nscreen"}]),
+            Visit(steps=[Outcome("screen", "screen.txt", 0, "failed", "no\nscreen")]),
             GROUPS[4],
-            ["screen failed: no screen."],
+            ["screen (screen.txt) failed: no screen."],
         ),
         (Visit(case={"seen_ms": None}), GROUPS[5], ["PyTorch: gpumon did not see it."]),
         (
@@ -452,14 +445,11 @@ def test_a_form_that_is_not_as_agreed_is_said(tmp_path: Path, name: str) -> None
 
 
 def test_a_name_a_path_and_a_number_of_that_machine_are_nowhere(tmp_path: Path) -> None:
-    step = {
-        "name": "run",
-        "file": "run.tar",
-        "seconds": 3,
-        "outcome": "failed",
-        "said": f"node-17.example.org: annika on {UUID}, serial {SERIAL}: /opt/secret/data/x.py, "
-        "/home/annika/plans/train.py, /workdir/y.py; 1b4e28ba-2fa1-11d2-883f-0016d3cca427; node-17",
-    }
+    said = (
+        f"node-17.example.org: annika on {UUID}, serial {SERIAL}: /opt/secret/data/x.py, "
+        "/home/annika/plans/train.py, /workdir/y.py; 1b4e28ba-2fa1-11d2-883f-0016d3cca427; node-17"
+    )
+    step = Outcome("record", "run.tar", 3, "failed", said)
     failed = Failed(2, "nvidia-smi -lms 100", "no /opt/secret/data/nvidia-smi on node-17")
     rows = [Row("idle", 1, "0", "query-gpu", "serial", SERIAL, SERIAL, "", SAME)]
     names = ["node-17.example.org", "node-17", "annika", "/workdir", "/", "x"]
@@ -476,20 +466,13 @@ def test_a_name_a_path_and_a_number_of_that_machine_are_nowhere(tmp_path: Path) 
         text = "\n".join(part)
         for hidden in (*names[:3], UUID, SERIAL, "workdir", "secret", "plans", "1b4e28ba"):
             assert hidden not in text
-    (said,) = differing(tmp_path)[GROUPS[4]]
-    for kept in ("run (run.tar) failed after 3 s", "GPU-…", "…/x.py", "…/train.py", "…/y.py"):
-        assert kept in said
+    (told,) = differing(tmp_path)[GROUPS[4]]
+    for kept in ("record (run.tar) failed after 3 s", "GPU-…", "…/x.py", "…/train.py", "…/y.py"):
+        assert kept in told
     (cut,) = differing(tmp_path)[GROUPS[3]]
     assert cut.startswith("- test_b: `[yyy")
     assert cut.endswith("`")
     assert len(cut) <= 501
-
-
-def test_the_names_of_this_machine_are_those_that_are_replaced() -> None:
-    names = replaced_names()
-    assert str(ROOT) in names
-    text = anonymous(" ".join(f"<{name}>" for name in names))
-    assert not [name for name in names if f"<{name}>" in text]
 
 
 def test_the_tables_replace_what_stood_in_the_readmes(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Processes that use the first GPU in a known way, so that what a monitor says can be checked.
 
-    python -m tests.gpu.work LOAD [--memory BYTES] [--loaders N] [--beside]
+    python -m tests.gpu.work KIND [--memory BYTES] [--loaders N] [--beside] [--with-jax]
 
 holds so much memory, prints ``ready``, and works until its standard input ends. On a real card that
 is PyTorch with plain allocations; where the simulated driver is, ``tests.driver.cuda``.
@@ -19,7 +19,7 @@ import time
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -194,6 +194,26 @@ def first_gpu() -> Gpu:
     return SimulatedGpu() if "NVML_SIM_STATE" in os.environ else TorchGpu()
 
 
+def reserve_as_jax() -> object:
+    """Reserve three quarters of the GPU's memory, as JAX does at its first array.
+
+    Raises:
+        NoWorkError: There is no JAX, or it sees no GPU.
+    """
+    if "NVML_SIM_STATE" in os.environ:
+        gpu = SimulatedGpu()
+        gpu.hold(gpu.free() * 3 // 4)
+        return gpu
+    try:
+        import jax  # type: ignore[import-not-found,unused-ignore] # of the machine's
+    except ImportError:
+        raise NoWorkError(f"JAX is not installed in {sys.executable}") from None
+    try:
+        return jax.device_put(jax.numpy.zeros(1), jax.devices("gpu")[0]).block_until_ready()
+    except RuntimeError as error:
+        raise NoWorkError(f"JAX: {str(error).splitlines()[0]}") from None
+
+
 @contextmanager
 def holder(kind: Kind, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A process that works so until the end of the block, which begins once it does.
@@ -246,34 +266,42 @@ def _hold_beside(memory: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=ROOT, start_new_session=True)
 
 
-def main() -> int:
+def main() -> None:
     """Work until standard input ends."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.work", description=__doc__)
     parser.add_argument("kind", type=Kind)
     parser.add_argument("--memory", type=int, default=HELD, help="bytes")
     parser.add_argument("--loaders", type=int, default=0, help="processes that load data")
     parser.add_argument("--beside", action="store_true", help="a child holds memory as well")
+    parser.add_argument("--with-jax", action="store_true", help="JAX reserves the memory")
     options = parser.parse_args()
     # Standard input is asked on a thread, since what the main one does may take a while.
     threading.Thread(target=lambda: (os.read(0, 1), os._exit(0)), daemon=True).start()
     try:
+        if options.with_jax:
+            reserved = reserve_as_jax()
+            print(_READY, end="", flush=True)
+            _go_on(lambda: time.sleep(1), reserved)
         gpu = first_gpu()
         kept = gpu.loaders(options.loaders) if options.loaders else None
         gpu.hold(options.memory)
         gpu.work(options.kind, 0.1)
     except (NoWorkError, MemoryError) as error:
         print(error, flush=True)
-        return 1
+        sys.exit(1)
     if options.beside:
-        # Its "ready" is this one's.
-        kept = _hold_beside(options.memory)
+        # The child says that it is ready.
+        _hold_beside(options.memory)
     else:
         print(_READY, end="", flush=True)
+    _go_on(lambda: gpu.work(options.kind, 1.0), kept)
+
+
+def _go_on(step: Callable[[], object], _kept: object) -> NoReturn:
+    """Do this again and again, and keep that alive."""
     while True:
-        gpu.work(options.kind, 1.0)
-        assert kept is None or kept
-    return 0
+        step()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

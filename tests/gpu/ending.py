@@ -1,0 +1,327 @@
+"""Ends real processes on the first GPU with gpumon, and times how soon their memory is back.
+
+    python -m tests.gpu.ending OUT [--pace P]
+
+writes OUT/ending.json: for each kind of process whether gpumon saw it, what it called it, how its
+end went and what came back; an orphan; a second run that fails for want of memory, and the way out.
+Only processes that it has started itself are ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from gpumon.findings.preallocation import preallocation
+from gpumon.kill.local_host import LocalHost
+from tests.bench.meters import tree
+from tests.driver.owners import lives
+from tests.gpu.anonymous import anonymous
+from tests.gpu.work import MIB, ROOT, Kind, NoWorkError, holder
+from tests.nvml_source import NvmlSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Snapshot
+
+GPUMON = (sys.executable, "-m", "gpumon")
+GIB = 1024 * MIB
+
+_SEEN_SECONDS = 15.0
+_END_SECONDS = 40.0
+_BACK_SECONDS = 15.0
+_LOOK_SECONDS = 0.01
+_SLACK = 64 * MIB
+"""The driver keeps some memory of a card that was used."""
+_LEAST, _LEFT, _WANTED = 6 * GIB, 3 * GIB, 4 * GIB
+"""Bytes that must be free, that the first run leaves, and that the second one wants."""
+_SERVERS = ("vllm", "sglang", "tensorrt_llm", "lmdeploy")
+
+
+class Case(NamedTuple):
+    """A kind of process.
+
+    Attributes:
+        name: In the report.
+        kind: What it does with the GPU.
+        arguments: Those of ``tests.gpu.work``.
+        orphaned: Whether its parent is killed first, and the child is what is ended.
+    """
+
+    name: str
+    kind: Kind
+    arguments: tuple[str, ...]
+    orphaned: bool = False
+
+
+CASES = (
+    Case(
+        "PyTorch with four data loaders",
+        Kind.TENSOR,
+        ("--loaders", "4", "--memory", str(4 * GIB)),
+    ),
+    Case("JAX with reserved memory", Kind.SLEEP, ("--with-jax",)),
+    Case("orphan", Kind.SLEEP, ("--beside", "--memory", str(2 * GIB)), orphaned=True),
+)
+
+
+class Ended(msgspec.Struct):
+    """How the end of a process went; ``None`` is unknown.
+
+    Attributes:
+        name: Of the case.
+        tried: Whether there was such a process.
+        said: Why not, or what was odd.
+        seen_ms: From when it was at work until a sample had it.
+        command: As gpumon shows it.
+        memory_used_bytes: What it held.
+        findings: What gpumon says of memory that was reserved in advance.
+        end: The object of ``gpumon end --format json``.
+        memory_back_ms: From its end until the GPU had its memory back.
+        memory_missing_bytes: What did not come back.
+    """
+
+    name: str
+    tried: bool = False
+    said: str = ""
+    seen_ms: float | None = None
+    command: list[str] = []
+    memory_used_bytes: int | None = None
+    findings: list[str] = []
+    end: Any = None
+    memory_back_ms: float | None = None
+    memory_missing_bytes: int | None = None
+
+
+class OutOfMemory(msgspec.Struct):
+    """A run that fails because another one holds the memory, and the way out.
+
+    Attributes:
+        tried: Whether it came so far.
+        said: Why not, or what was odd.
+        error: What the second run failed with.
+        holder_seen: Whether gpumon lists who holds the memory.
+        refused_select: What ``gpumon select`` said meanwhile; empty if it chose this GPU.
+        end: The object of ``gpumon end --format json`` for the holder.
+        after_ms: From ``gpumon end`` until the second run had its memory.
+        worked_after: Whether it had.
+    """
+
+    tried: bool = False
+    said: str = ""
+    error: str = ""
+    holder_seen: bool = False
+    refused_select: str = ""
+    end: Any = None
+    after_ms: float | None = None
+    worked_after: bool = False
+
+
+class Endings(msgspec.Struct):
+    """What the file holds."""
+
+    cases: list[Ended]
+    out_of_memory: OutOfMemory
+
+
+class Watch:
+    """What gpumon sees of the first GPU, sample by sample."""
+
+    def __init__(self) -> None:
+        self._source = NvmlSource()
+        self._source.open()
+        self._host = LocalHost(self._source.backend.device_files)
+
+    def close(self) -> None:
+        """Close the driver."""
+        self._source.close()
+
+    def gpu(self) -> Gpu:
+        """The first GPU now."""
+        return self._source.sample().gpus[0]
+
+    def process(self, pid: int, seconds: float) -> tuple[Snapshot, GpuProcess] | None:
+        """The first sample that has a process, within so many seconds."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            snapshot = self._source.sample()
+            for process in snapshot.processes:
+                if process.id.pid == pid:
+                    return snapshot, process
+            time.sleep(_LOOK_SECONDS)
+        return None
+
+    def reserved_by(self, snapshot: Snapshot, process: GpuProcess) -> list[str]:
+        """What gpumon says of memory that was reserved in advance."""
+        found = preallocation(process, self._host.details(process.id), snapshot.gpus)
+        return [found.sentence] if found is not None else []
+
+
+def end_case(case: Case, watch: Watch) -> Ended:
+    """Start it, see it, end it, and wait for its memory."""
+    entry = Ended(case.name)
+    before = watch.gpu().memory_used
+    try:
+        with holder(case.kind, *case.arguments) as process:
+            ready = time.monotonic()
+            pid = _orphan(process) if case.orphaned else process.pid
+            entry.tried = True
+            found = watch.process(pid, _SEEN_SECONDS)
+            if found is None:
+                entry.said = "gpumon does not list the process"
+                return entry
+            entry.seen_ms = _milliseconds(ready)
+            _, seen = found
+            entry.command = [anonymous(word) for word in seen.command]
+            entry.memory_used_bytes = seen.memory_used
+            entry.findings = watch.reserved_by(*found)
+            _end(entry, pid, before, watch)
+    except NoWorkError as error:
+        entry.said = anonymous(str(error))
+    return entry
+
+
+def _orphan(process: subprocess.Popen[str]) -> int:
+    """Kill the parent; the child that lives on."""
+    (child,) = [pid for pid in tree(process.pid) if pid != process.pid]
+    process.kill()
+    process.wait()
+    return child
+
+
+def _end(entry: Ended, pid: int, before: int | None, watch: Watch) -> None:
+    """End it as a user would; when its memory is back after its end, and what is missing."""
+    command = [*GPUMON, "end", str(pid), "--children", "--yes", "--format", "json"]
+    ending = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    until = time.monotonic() + _END_SECONDS
+    gone = _when(lambda: not lives(pid), until)
+    back = None
+    if gone is not None and before is not None:
+        back = _when(lambda: _is_back(watch, before), gone + _BACK_SECONDS)
+    try:
+        output, said = ending.communicate(timeout=max(1.0, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        ending.kill()
+        output, said = ending.communicate()
+    entry.said = anonymous(said.decode(errors="replace").strip())
+    with suppress(msgspec.DecodeError):
+        entry.end = msgspec.json.decode(anonymous(output.decode(errors="replace")))
+    if back is not None and gone is not None:
+        entry.memory_back_ms = round(1000 * (back - gone), 1)
+        entry.memory_missing_bytes = 0
+        return
+    now = watch.gpu().memory_used
+    if now is not None and before is not None:
+        entry.memory_missing_bytes = max(0, now - before)
+
+
+def _is_back(watch: Watch, before: int) -> bool:
+    used = watch.gpu().memory_used
+    return used is not None and used <= before + _SLACK
+
+
+def _when(holds: Callable[[], bool], until: float) -> float | None:
+    """When it first holds; ``None`` if not until then."""
+    while True:
+        now = time.monotonic()
+        if holds():
+            return now
+        if now > until:
+            return None
+        time.sleep(_LOOK_SECONDS)
+
+
+def server_case() -> Ended:
+    """Whether an inference server is installed; starting one needs a model, which nobody brings."""
+    found = [name for name in _SERVERS if find_spec(name) is not None]
+    said = f"installed, but without a model: {', '.join(found)}" if found else "none is installed"
+    return Ended("inference server", said=said)
+
+
+def out_of_memory(watch: Watch) -> OutOfMemory:
+    """A run takes nearly all; a second one fails; gpumon shows whose it is, and ends it."""
+    entry = OutOfMemory()
+    before = watch.gpu()
+    if before.memory_free is None or before.memory_free < _LEAST:
+        entry.said = f"the GPU has not {_LEAST // GIB} GiB free"
+        return entry
+    most = before.memory_free - _LEFT
+    try:
+        with holder(Kind.SLEEP, "--memory", str(most)) as first:
+            entry.tried = True
+            entry.error = _refusal(_WANTED)
+            entry.holder_seen = watch.process(first.pid, _SEEN_SECONDS) is not None
+            entry.refused_select = _select_refusal(_WANTED)
+            began = time.monotonic()
+            ended = Ended("holder")
+            _end(ended, first.pid, before.memory_used, watch)
+            entry.end = ended.end
+        with holder(Kind.SLEEP, "--memory", str(_WANTED)):
+            entry.worked_after = True
+            entry.after_ms = _milliseconds(began)
+    except NoWorkError as error:
+        entry.said = anonymous(str(error))
+    return entry
+
+
+def _refusal(size: int) -> str:
+    """What a run that wants so much fails with; empty if it has it."""
+    try:
+        with holder(Kind.SLEEP, "--memory", str(size)):
+            return ""
+    except NoWorkError as error:
+        return anonymous(str(error))
+
+
+def _select_refusal(size: int) -> str:
+    """What ``gpumon select`` says of the first GPU and so much memory; empty if it chooses it."""
+    command = [*GPUMON, "select", "--gpus", "0", "--free", f"{size // GIB}G"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    return anonymous(done.stderr.strip()) if done.returncode else ""
+
+
+def _milliseconds(since: float) -> float:
+    return round(1000 * (time.monotonic() - since), 1)
+
+
+def main() -> int:
+    """Try each, and write what is known after each."""
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.ending", description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--pace", type=float, default=1.0, help="nothing here lasts a set time")
+    options = parser.parse_args()
+    # Cut by the visit, as by Ctrl+C: what was started is ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / "ending.json"
+    written = Endings([], OutOfMemory(said="not begun"))
+    watch = Watch()
+    try:
+        for case in CASES:
+            written.cases.append(end_case(case, watch))
+            file.write_bytes(msgspec.json.encode(written))
+        written.cases.append(server_case())
+        written.out_of_memory = out_of_memory(watch)
+    finally:
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(written)))
+        watch.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Everything that can be learnt on a machine with a real GPU, in nine minutes; see ``visit.sh``.
+
+    python -m tests.gpu.visit OUT [--pace P]
+
+runs each step as a process of its own. One that takes longer than it may is ended with all that it
+has started, and the next goes on; facts.json says how each went. ``--pace`` shortens everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from tests.gpu.anonymous import anonymous
+from tests.gpu.work import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECONDS = 525.0
+"""For everything, less than the nine minutes that visit.sh promises: it has to unpack wheels."""
+
+_LEAST_SECONDS = 90.0
+"""A step may take so long, or as long as in earnest, however short the pace is: Python has to
+start, on a machine that may be busy."""
+_GRACE_SECONDS = 5.0
+_WATCHING_SECONDS = 80.0
+
+
+class Step(NamedTuple):
+    """A part of the visit.
+
+    Attributes:
+        name: In the report.
+        file: What it makes of the folder's files.
+        arguments: Of Python, with ``OUT`` and ``PACE`` for these.
+        seconds: How long it may take at most.
+        output: Whether its output becomes the file.
+    """
+
+    name: str
+    file: str
+    arguments: tuple[str, ...]
+    seconds: float
+    output: bool = False
+
+
+class Outcome(msgspec.Struct):
+    """How a step went.
+
+    Attributes:
+        name: Of the step.
+        file: What it should have made.
+        seconds: How long it took.
+        outcome: ``done``, ``failed``, ``cut`` or ``not begun``.
+        said: The end of what it wrote to standard error.
+    """
+
+    name: str
+    file: str
+    seconds: float
+    outcome: str
+    said: str
+
+
+FACTS = Step("facts", "facts.json", ("-m", "tests.gpu.facts"), 60, output=True)
+ENDING = Step("ending", "ending.json", ("-m", "tests.gpu.ending", "OUT"), 150)
+PYTEST = Step(
+    "pytest",
+    "pytest.txt",
+    ("-m", "pytest", "-m", "gpu", "-n", "0", "-p", "no:cacheprovider", "tests/gpu"),
+    120,
+    output=True,
+)
+SCREEN = Step("screen", "screen.txt", ("-m", "tests.gpu.screen", "OUT", "--pace", "PACE"), 110)
+RECORD = Step("record", "run.tar", ("-m", "tests.gpu.record", "OUT", "--pace", "PACE"), 325)
+COMPARE = Step("compare", "compare.csv", ("-m", "tests.gpu.compare", "OUT", "--pace", "PACE"), 120)
+LATENCY = Step("latency", "latency.csv", ("-m", "tests.gpu.latency", "OUT", "--pace", "PACE"), 75)
+WATCHING = Step(
+    "watching",
+    "watching.csv",
+    (
+        *("-m", "tests.bench.watching", "--csv", "OUT/watching.csv", "--budget", "WATCHING"),
+        *("--rounds", "20", "--seconds", "2", "--settle", "1"),
+    ),
+    110,
+)
+
+PLAN: tuple[tuple[tuple[Step, ...], ...], ...] = (
+    # The job loads data, without the GPU, while processes are ended, and leaves room afterwards.
+    ((RECORD,), (FACTS, ENDING, PYTEST, SCREEN)),
+    # Each of these needs the GPU for itself.
+    ((COMPARE, LATENCY, WATCHING),),
+)
+"""Stages; those of a stage beside one another, the steps of each one after the other."""
+
+
+class Visit:
+    """One visit.
+
+    Args:
+        out: The folder for the files.
+        pace: What the steps' own times are multiplied by.
+        seconds: How long all may take.
+    """
+
+    def __init__(self, out: Path, pace: float, seconds: float = SECONDS) -> None:
+        self.outcomes: list[Outcome] = []
+        self._out = out
+        self._pace = pace
+        self._until = time.monotonic() + seconds
+        self._lock = threading.Lock()
+
+    def go(self, plan: Sequence[Sequence[Sequence[Step]]]) -> bool:
+        """Run all; whether all were done."""
+        for stage in plan:
+            lanes = [threading.Thread(target=self._lane, args=(steps,)) for steps in stage]
+            for lane in lanes:
+                lane.start()
+            for lane in lanes:
+                lane.join()
+        return all(outcome.outcome == "done" for outcome in self.outcomes)
+
+    def _lane(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            outcome = self._run(step)
+            with self._lock:
+                self.outcomes.append(outcome)
+                self._write_outcomes()
+                print(f"{outcome.name}: {outcome.outcome} after {outcome.seconds} s", flush=True)
+                if outcome.said:
+                    print(outcome.said, flush=True)
+
+    def _run(self, step: Step) -> Outcome:
+        began = time.monotonic()
+        seconds = max(step.seconds * self._pace, min(step.seconds, _LEAST_SECONDS))
+        allowed = min(seconds, self._until - began)
+        if allowed <= 0:
+            return Outcome(step.name, step.file, 0.0, "not begun", "no time was left")
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                [sys.executable, *self._arguments(step)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+            was_cut = not _ended_within(process, allowed)
+            _end_all_of(process)
+            if step.output:
+                output.seek(0)
+                (self._out / step.file).write_bytes(output.read())
+            self._leave_names_out(self._out / step.file)
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().splitlines()[-20:]
+        outcome = "cut" if was_cut else "failed" if process.returncode else "done"
+        took = round(time.monotonic() - began, 1)
+        return Outcome(step.name, step.file, took, outcome, anonymous("\n".join(said)))
+
+    def _leave_names_out(self, file: Path) -> None:
+        """No file that comes back names the machine or its users; an archive was made without."""
+        if file.suffix != ".tar" and file.exists():
+            file.write_text(anonymous(file.read_text(errors="replace")))
+
+    def _arguments(self, step: Step) -> list[str]:
+        watching = max(5.0, _WATCHING_SECONDS * self._pace)
+        words = {"OUT": str(self._out), "PACE": str(self._pace), "WATCHING": str(watching)}
+        return [
+            "/".join(words.get(part, part) for part in one.split("/")) for one in step.arguments
+        ]
+
+    def _write_outcomes(self) -> None:
+        """Keep what the step of that name wrote, and add how all went."""
+        file = self._out / FACTS.file
+        try:
+            known = msgspec.json.decode(file.read_bytes(), type=dict[str, object])
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+            known = {}
+        known["steps"] = [msgspec.to_builtins(outcome) for outcome in self.outcomes]
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(known)))
+
+
+def _ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _end_all_of(process: subprocess.Popen[bytes]) -> None:
+    """End a step and what it has left running: asked at first, so that it keeps what it has."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+            _ended_within(process, _GRACE_SECONDS)
+
+
+def main(plan: Sequence[Sequence[Sequence[Step]]] = PLAN) -> int:
+    """Visit this machine."""
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.visit", description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--pace", type=float, default=1.0, help="0 to 1: shorter than in earnest")
+    options = parser.parse_args()
+    out: Path = options.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    return 0 if Visit(out, options.pace).go(plan) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -42,6 +42,8 @@ _LEAST_NAME = 6
 """Characters of a serial number; a shorter text is in other numbers, too."""
 _MOST = 500
 """Characters of a sentence."""
+_TRAINERS = (("torch", "PyTorch"), ("jax", "JAX"))
+"""The first of these that is there does the training."""
 _HEAD = 2
 """Lines of a table without rows."""
 
@@ -51,8 +53,8 @@ class Report(NamedTuple):
 
     Attributes:
         lines: All of it.
-        watching: What watching costs, for its README; empty: it was not measured, or on what is
-            not known.
+        watching: What watching costs, for its README; empty: it was not measured, or on
+            unknown GPUs.
         latency: The times of NVML's calls, for theirs; empty: they were not measured.
     """
 
@@ -65,10 +67,6 @@ def report(out: Path) -> Report:
     """The report of a folder."""
     folder = Folder(out)
     facts = folder.read(FACTS, lambda path: msgspec.json.decode(path.read_bytes(), type=Facts))
-    if facts is None:
-        folder.remarks[FACTS] += (
-            ", so names of that machine may be left: read this before it goes on"
-        )
     compared = folder.read(COMPARED, compare.read)
     watched = _watched(folder, facts or Facts())
     calls = _calls(folder)
@@ -85,7 +83,7 @@ def report(out: Path) -> Report:
         *("", "## What differs", *differing),
     ]
     names = {*(facts.names if facts is not None else ()), *_private(compared or ())}
-    kept = watched if facts is not None else []
+    kept = watched if facts is not None and facts.gpus else []
     return Report(*(_anonymous(part, names) for part in (lines, kept, calls)))
 
 
@@ -140,8 +138,10 @@ def _watched(folder: Folder, facts: Facts) -> list[str]:
     if not turns:
         folder.has_nothing(WATCHED)
         return []
-    rounds = len({turn.round for turn in turns})
-    return [f"{_where(facts)}; {counted(rounds, 'round')}:", "", *watching.lines(turns)]
+    rounds = counted(len({turn.round for turn in turns}), "round")
+    trained = [f"{name} {facts.packages[key]}" for key, name in _TRAINERS if key in facts.packages]
+    where = ", ".join([_where(facts), *trained[:1]])
+    return [f"{where}; {rounds}:", "", *watching.lines(turns)]
 
 
 def _calls(folder: Folder) -> list[str]:

@@ -17,6 +17,7 @@ class Facts(msgspec.Struct):
         gpus: Its GPUs.
         driver_version: ``None``: unknown.
         cores: ``None``: unknown.
+        packages: Name -> version.
         steps: All of the visit.
     """
 
@@ -25,6 +26,7 @@ class Facts(msgspec.Struct):
     gpus: list[GpuFacts] = []
     driver_version: str | None = None
     cores: int | None = None
+    packages: dict[str, str] = {}
     steps: list[Outcome] = []
 
 

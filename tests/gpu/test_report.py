@@ -84,7 +84,9 @@ def visited(out: Path, visit: Visit | None = None) -> Path:
     """A folder as a visit leaves it."""
     visit = visit or Visit()
     done = Outcome("compare", "compare.csv", 99.5, "done", "")
-    facts = Facts("2026-11-06", list(visit.names), [GPU], "580.95.05", 16, [done, *visit.steps])
+    packages = {"jax": "0.9.1", "torch": "2.11.0"}
+    steps = [done, *visit.steps]
+    facts = Facts("2026-11-06", [*visit.names], [GPU], "580.95.05", 16, packages, steps)
     (out / "facts.json").write_bytes(msgspec.json.encode(facts))
     ending = Endings(
         [msgspec.structs.replace(CASE, **visit.case)],
@@ -151,7 +153,7 @@ def test_where_nothing_differs_the_report_says_so_and_has_the_tables(tmp_path: P
         "## What watching costs the watched",
     ]
     assert "| gpumon -n 0.1 | 1.700 | 1.600–1.800 | 2.000 | +0.00 % | 1.5 |" in lines
-    assert any(line.endswith("driver 580.95.05, 16 cores; 3 rounds:") for line in lines)
+    assert any(line.endswith("16 cores, PyTorch 2.11.0; 3 rounds:") for line in lines)
     assert "| nvmlB | 2.0 | 2.0 | 2.0 | 2.0 | NVIDIA H100 | 580 | 2026-11-06 |" in lines
     assert "| gpumon -n 0.1 | 120 | 10.0 | 3.10 | 37.5 |" in lines
     assert differing(tmp_path) == NOTHING
@@ -494,8 +496,8 @@ def test_the_tables_replace_what_stood_in_the_readmes(tmp_path: Path) -> None:
         assert "measured" not in new
         assert before[name].startswith(head)
         assert before[name].endswith(tail)
-    # What was measured on an unknown machine is of no use.
-    (out / "facts.json").unlink()
+    # What was measured on an unknown GPU is of no use.
+    (out / "facts.json").write_bytes(msgspec.json.encode(Facts()))
     (out / "latency.csv").unlink()
     assert write(report(out), copies) == [WATCHING_README, LATENCY_README]
     assert "| gpumon -n 0.1 | 1.700 |" in (copies / WATCHING_README).read_text()

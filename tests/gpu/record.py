@@ -60,10 +60,10 @@ class Phase(NamedTuple):
 
 
 PHASES = (
-    Phase("load data", 0.2, None),
-    Phase("train", 0.35, Kind.TENSOR, 12 * _GIB),
-    Phase("rest", 0.15, Kind.SLEEP, 12 * _GIB),
-    Phase("fill the memory", 0.2, Kind.COPY, -_LEFT),
+    Phase("load data", 0.3, None),
+    Phase("train", 0.3, Kind.TENSOR, 12 * _GIB),
+    Phase("rest", 0.12, Kind.SLEEP, 12 * _GIB),
+    Phase("fill the memory", 0.18, Kind.COPY, -_LEFT),
 )
 """The rest of the time the job has ended."""
 

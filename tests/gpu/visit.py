@@ -35,7 +35,9 @@ _LEAST_SECONDS = 90.0
 """A step may take so long, or as long as in earnest, however short the pace is: Python has to
 start, on a machine that may be busy."""
 _GRACE_SECONDS = 5.0
-_WATCHING_SECONDS = 80.0
+_WATCHING_SECONDS = 100.0
+_CLOSING_SECONDS = 10.0
+"""What watching leaves of the time, so that it ends by itself."""
 
 
 class Step(NamedTuple):
@@ -44,7 +46,8 @@ class Step(NamedTuple):
     Attributes:
         name: In the report.
         file: What it makes of the folder's files.
-        arguments: Of Python, with ``OUT`` and ``PACE`` for these.
+        arguments: Of Python, with ``OUT`` and ``PACE`` for these, and ``WATCHING`` for the seconds
+            that are left for watching, which comes last and takes what there is.
         seconds: How long it may take at most.
         output: Whether its output becomes the file.
     """
@@ -175,7 +178,8 @@ class Visit:
             file.write_text(anonymous(file.read_text(errors="replace")))
 
     def _arguments(self, step: Step) -> list[str]:
-        watching = max(5.0, _WATCHING_SECONDS * self._pace)
+        left = self._until - time.monotonic() - _CLOSING_SECONDS
+        watching = max(5.0, min(_WATCHING_SECONDS * self._pace, left))
         words = {"OUT": str(self._out), "PACE": str(self._pace), "WATCHING": str(watching)}
         return [
             "/".join(words.get(part, part) for part in one.split("/")) for one in step.arguments

@@ -119,8 +119,8 @@ class TorchGpu:
     def loaders(self, count: int) -> object:
         """Have so many processes that load data."""
         data = self._torch.utils.data
-        endless = data.TensorDataset(self._torch.arange(10**9))
-        batches = iter(data.DataLoader(endless, batch_size=64, num_workers=count))
+        numbers = data.TensorDataset(self._torch.arange(10**6))
+        batches = iter(data.DataLoader(numbers, batch_size=64, num_workers=count))
         next(batches)
         return batches
 

@@ -41,6 +41,7 @@ class Facts(msgspec.Struct):
     """What a machine is; ``None`` is unknown."""
 
     date: str
+    simulated: bool
     gpus: list[GpuFacts]
     driver_version: str | None
     nvml_version: str | None
@@ -62,6 +63,7 @@ def facts() -> Facts:
     host = snapshot.host
     return Facts(
         date=time.strftime("%Y-%m-%d"),
+        simulated="NVML_SIM_STATE" in os.environ,
         gpus=[
             GpuFacts(
                 gpu.name,

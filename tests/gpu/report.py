@@ -82,9 +82,10 @@ def report(out: Path) -> Report:
         *("", "## First data, processor time and memory", "", *(programs or ["Not measured."])),
         *("", "## What differs", *differing),
     ]
-    names = {*(facts.names if facts is not None else ()), *_private(compared or ())}
-    kept = watched if facts is not None and facts.gpus else []
-    return Report(*(_anonymous(part, names) for part in (lines, kept, calls)))
+    names = _private(compared or ())
+    is_real = facts is not None and bool(facts.gpus) and not facts.simulated
+    kept = (watched, calls) if is_real else ([], [])
+    return Report(*(_anonymous(part, names) for part in (lines, *kept)))
 
 
 def _anonymous(lines: Sequence[str], names: Iterable[str]) -> list[str]:
@@ -120,7 +121,8 @@ def _where(facts: Facts) -> str:
     """``26 November 2026, 2 × NVIDIA H100 80GB HBM3, driver 580.95.05, 16 cores``."""
     cards = Counter(gpu.name or "GPU without a name" for gpu in facts.gpus)
     parts = [name if count == 1 else f"{count} × {name}" for name, count in cards.items()]
-    driver = [f"driver {facts.driver_version}"] if facts.driver_version else []
+    kind = "simulated driver" if facts.simulated else "driver"
+    driver = [f"{kind} {facts.driver_version}"] if facts.driver_version else []
     cores = [counted(facts.cores, "core")] if facts.cores else []
     return ", ".join([_day(facts.date), *(parts or ["GPU unknown"]), *driver, *cores])
 
@@ -196,7 +198,9 @@ def main() -> int:
     print("\n".join(found.lines))
     if options.write:
         for readme in write(found):
-            print(f"{readme} stays as it is: there is no table for it.", file=sys.stderr)
+            print(
+                f"{readme} stays as it is: there is no table of a real GPU for it.", file=sys.stderr
+            )
     return 0
 
 

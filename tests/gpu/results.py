@@ -13,7 +13,7 @@ class Facts(msgspec.Struct):
 
     Attributes:
         date: YYYY-MM-DD; empty: unknown.
-        names: Names and folders of the machine, which the report must not have.
+        simulated: Whether the driver was the simulated one.
         gpus: Its GPUs.
         driver_version: ``None``: unknown.
         cores: ``None``: unknown.
@@ -22,7 +22,7 @@ class Facts(msgspec.Struct):
     """
 
     date: str = ""
-    names: list[str] = []
+    simulated: bool = False
     gpus: list[GpuFacts] = []
     driver_version: str | None = None
     cores: int | None = None

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,12 +33,14 @@ from tests.bench.watching import (
     written,
 )
 from tests.driver import Driver, h100
+from tests.gpu.card import HAS_CARD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
-@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="there is a card here")
+@pytest.mark.skipif(HAS_CARD, reason="there is a card here")
 def test_without_a_card_it_measures_a_loop_on_the_cpu_and_says_so() -> None:
     done = subprocess.run(
         [

@@ -37,6 +37,7 @@ from tests.bench.percentiles import percentile
 from tests.bench.programs import gpumon
 from tests.bench.rows import whole_rows
 from tests.bench.tables import table
+from tests.gpu.card import HAS_CARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -196,9 +197,8 @@ def watchers() -> list[Watcher]:
     smi = shutil.which("nvidia-smi")
     if smi is not None:
         found.append(Watcher("nvidia-smi -lms 100", (smi, "-lms", "100")))
-        again = shutil.which("watch")
-        if again is not None:
-            found.append(Watcher("watch -n 0.1 nvidia-smi", (again, "-n", "0.1", smi)))
+        # Where there is no watch, the row says so.
+        found.append(Watcher("watch -n 0.1 nvidia-smi", ("watch", "-n", "0.1", smi)))
     return found
 
 
@@ -402,10 +402,9 @@ def _row(name: str, each: Sequence[Turn], usual: Mapping[int, float]) -> tuple[s
 @contextmanager
 def _surroundings() -> Iterator[tuple[str, Mapping[str, str]]]:
     """The device to train on, and the environment of monitors."""
-    has_card = Path("/dev/nvidia0").exists()
-    if has_card or "NVML_SIM_STATE" in os.environ:
+    if HAS_CARD or "NVML_SIM_STATE" in os.environ:
         with tempfile.TemporaryDirectory(prefix="gpumon-bench-") as home:
-            yield "gpu" if has_card else "cpu", RealMachine(Path(home)).env()
+            yield "gpu" if HAS_CARD else "cpu", RealMachine(Path(home)).env()
         return
     with machine(cards=1, processes=10) as on:
         yield "cpu", on.env()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Tier, Unit
@@ -152,6 +154,11 @@ def judge(metric: Metric, samples: Sequence[object], expected: object) -> Judged
         return Judged(Verdict.ONLY_SMI)
     # A rate takes two readings, so the first sample may have none.
     known = [value for value in samples if value is not None]
+    if metric.unit is Unit.BITS and isinstance(expected, int):
+        bits = [value for value in known if isinstance(value, int)]
+        always, ever = reduce(and_, bits), reduce(or_, bits)
+        between = expected & always == always and expected | ever == ever
+        return Judged(Verdict.SAME if between else Verdict.DIFFERS)
     if metric.unit in {Unit.BITS, Unit.NUMBER} or not is_a_number(expected):
         return Judged(Verdict.SAME if expected in known else Verdict.DIFFERS)
     numbers = [value for value in known if isinstance(value, int | float)]

@@ -23,6 +23,12 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORE
 _SHORTEST = 2
 """A name of one letter is in every word."""
 _EVERYWHERE = {"root", "localhost", "/usr"}
+NAMES_A_MACHINE = re.compile(
+    r"serial|uuid|guid|bus_?id|host|pdi|platform|ib_guid|slot|tray", re.IGNORECASE
+)
+"""In the name of a value, or of a test of it: the value tells the machine."""
+_NO_NAMES = {"gpu", "cuda", "nvidia", "host", "node", "vm", "sandbox", "server", "localhost"}
+"""Hosts with these names are no longer told apart by them, and files have them as words."""
 
 
 def anonymous(text: str, others: Iterable[str] = ()) -> str:
@@ -61,4 +67,5 @@ def _names() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     host = os.uname().nodename
     users = tuple(user.pw_name for user in pwd.getpwall() if user.pw_uid >= 1000)
     own = {str(Path(__file__).parents[2]), sys.prefix, str(Path.cwd())} - {"/", "/usr"}
-    return (host, host.split(".")[0]), users, tuple(sorted(own, key=len, reverse=True))
+    hosts = tuple(name for name in (host, host.split(".")[0]) if name not in _NO_NAMES)
+    return hosts, users, tuple(sorted(own, key=len, reverse=True))

@@ -12,6 +12,7 @@ from gpumon.text.formatting import printable
 from tests.bench.rows import whole_rows
 from tests.gpu import compare, latency, screen
 from tests.gpu.agreement import BY_SMI, MIB, Verdict
+from tests.gpu.anonymous import NAMES_A_MACHINE
 from tests.gpu.ending import Ended, Endings, OutOfMemory
 from tests.gpu.failures import printed
 from tests.gpu.folder import whole_text
@@ -40,8 +41,6 @@ _SOURCES: Mapping[str, str] = {
     "pmon": "nvidia-smi pmon",
     "gpm": "the known load",
 }
-NAMES_A_MACHINE = re.compile(r"serial|uuid|guid|bus_id", re.IGNORECASE)
-"""In the name of a value or a test: its value must not be shown."""
 
 
 class Group(NamedTuple):

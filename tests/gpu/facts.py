@@ -96,9 +96,11 @@ def _versions() -> Iterator[tuple[str, str]]:
 def _doctor() -> object:
     """What ``gpumon doctor`` says, without names; the reason where it says nothing."""
     command = [sys.executable, "-m", "gpumon", "doctor", "--json", "--scrub"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
     try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=20, check=False)
         return msgspec.json.decode(done.stdout)
+    except subprocess.TimeoutExpired:
+        return "gpumon doctor did not end within 20 s"
     except msgspec.DecodeError:
         return anonymous(done.stderr.decode(errors="replace").strip())
 

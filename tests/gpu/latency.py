@@ -3,7 +3,7 @@
     python -m tests.gpu.latency OUT [--pace P]
 
 writes ``OUT/latency.csv``: a row for each function, and one for each value that the driver refuses.
-It takes about 45 s at pace 1.
+It takes about 30 s at pace 1.
 
 The ordinary user's run is started as root and becomes that user once its modules are imported and
 before NVML is initialised: neither the Python nor the checkout need be readable to that user.
@@ -58,7 +58,7 @@ README_HEADINGS = (
     *("card", "driver", "date"),
 )
 
-SECONDS = 10.0
+SECONDS = 6.0
 """Of each run at pace 1."""
 INTERVAL = 0.1
 ROOT = Path(__file__).resolve().parents[2]
@@ -233,7 +233,7 @@ def sampled_by(user: User, seconds: float) -> Run:
 
 
 def rows(run: Run, user: str, load: str, date: str) -> list[dict[str, str]]:
-    """The rows of a run, keyed by ``COLUMNS``: the dearest function first, then refused values."""
+    """The rows of a run, keyed by ``COLUMNS``: the slowest function first, then refused values."""
     common = {"user": user, "load": load, "card": run.card, "driver": run.driver, "date": date}
     micros = {name: [1e6 * each for each in times] for name, times in run.seconds.items()}
     ordered = sorted(micros, key=lambda name: -percentile(micros[name], 0.5))

@@ -3,8 +3,9 @@
     python -m tests.gpu.record OUT [--pace P]
 
 writes OUT/run.tar: run.csv.zst, the log of the GPUs, and run.processes.csv.zst, that of the
-processes, as ``gpumon log`` wrote them; hosts, users, UUIDs and command lines are replaced. One
-file, since a visit brings back few. The job loads data, trains, rests, fills the memory, and ends.
+processes, as ``gpumon log`` wrote them, and phases.csv.zst, when each phase of the job began.
+Hosts, users, UUIDs and command lines are replaced. One file, since a visit brings back few. The job
+loads data, trains, rests, fills the memory, and ends before the log does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import signal
 import subprocess
 import sys
 import tarfile
@@ -27,6 +27,8 @@ from tests.gpu.work import MIB, ROOT, Kind, NoWorkError, first_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from tests.gpu.work import Gpu
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -60,16 +62,16 @@ class Phase(NamedTuple):
 
 
 PHASES = (
-    Phase("load data", 0.3, None),
-    Phase("train", 0.3, Kind.TENSOR, 12 * _GIB),
-    Phase("rest", 0.12, Kind.SLEEP, 12 * _GIB),
-    Phase("fill the memory", 0.18, Kind.COPY, -_LEFT),
+    Phase("load data", 0.1, None),
+    Phase("train", 0.25, Kind.TENSOR, 12 * _GIB),
+    Phase("rest", 0.1, Kind.SLEEP, 12 * _GIB),
+    Phase("fill the memory", 0.12, Kind.COPY, -_LEFT),
 )
-"""The rest of the time the job has ended."""
+"""The rest of the time the job has ended, and others come and go."""
 
 
 def job(seconds: float) -> None:
-    """Go through the phases, which with their rest last so long.
+    """Go through the phases, which with their rest last so long, and print when each began.
 
     Raises:
         NoWorkError: There is no GPU for it.
@@ -77,14 +79,25 @@ def job(seconds: float) -> None:
     began, due, gpu = time.monotonic(), 0.0, None
     for phase in PHASES:
         due += phase.share * seconds
+        print(f"{phase.name},{time.time():.3f}", flush=True)
         if phase.kind is None:
             _load_data(began + due)
             continue
         gpu = gpu or first_gpu()
-        size = phase.held if phase.held > 0 else gpu.free() + PHASES[1].held + phase.held
-        if size > 0:
-            gpu.hold(size)
+        _hold(gpu, phase.held if phase.held > 0 else gpu.free() + PHASES[1].held + phase.held)
         gpu.work(phase.kind, max(0.0, began + due - time.monotonic()))
+    print(f"ended,{time.time():.3f}", flush=True)
+
+
+def _hold(gpu: Gpu, size: int) -> None:
+    """Hold so much, or what others leave of it."""
+    while size > 0:
+        try:
+            gpu.hold(size)
+        except MemoryError:  # noqa: PERF203 - a few times
+            size -= 2 * _GIB
+        else:
+            return
 
 
 def _load_data(until: float) -> None:
@@ -104,11 +117,13 @@ def record(folder: Path, seconds: float) -> str:
     working = subprocess.Popen(
         [sys.executable, "-m", "tests.gpu.record", "--job", str(seconds)],
         cwd=ROOT,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        _, said = working.communicate()
+        phases, said = working.communicate()
+        (folder / "phases.csv").write_text(f"phase,unix_seconds\n{phases}")
         wrong = f"the job: {_last_line(said)}" if working.returncode else ""
         _, said = logging.communicate()
         return f"gpumon log: {_last_line(said)}" if logging.returncode else wrong
@@ -128,7 +143,7 @@ def pack(folder: Path, target: Path) -> None:
     """Make the one file of both, with the names replaced."""
     names = Names()
     with tarfile.open(target, "w") as packed:
-        for name in ("run.csv", "run.processes.csv"):
+        for name in ("run.csv", "run.processes.csv", "phases.csv"):
             if not (folder / name).exists():
                 continue
             text = rows_without_names((folder / name).read_text(), names)
@@ -199,8 +214,6 @@ def main() -> int:
         except (NoWorkError, MemoryError) as error:
             sys.exit(str(error))
         return 0
-    # Cut by the visit, as by Ctrl+C: what was logged until then is packed.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpumon-visit-") as name:
         folder = Path(name)
@@ -208,6 +221,7 @@ def main() -> int:
         try:
             wrong = record(folder, SECONDS * options.pace)
         except KeyboardInterrupt:
+            # Cut by the visit: what was logged until then is packed.
             pass
         finally:
             pack(folder, options.out / "run.tar")

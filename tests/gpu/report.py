@@ -25,8 +25,8 @@ from gpumon.text.formatting import counted, shortened
 from tests.bench import watching
 from tests.bench.tables import put
 from tests.gpu import compare, latency, screen
-from tests.gpu.anonymous import anonymous
-from tests.gpu.differing import COMPARED, FACTS, NAMES_A_MACHINE, groups, sentence
+from tests.gpu.anonymous import NAMES_A_MACHINE, anonymous
+from tests.gpu.differing import COMPARED, FACTS, groups, sentence
 from tests.gpu.folder import Folder, whole_text
 from tests.gpu.results import Facts
 

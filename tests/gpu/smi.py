@@ -198,9 +198,11 @@ def _row(names: Sequence[str], line: str) -> dict[str, str]:
         # Only a product's name may have commas, which nvidia-smi does not quote.
         at = list(names).index("name")
         cells[at : at + surplus + 1] = [", ".join(cells[at : at + surplus + 1])]
-    if len(cells) != len(names):
+    row = dict(zip(names, cells, strict=False))
+    is_shifted = surplus > 0 and not row.get("uuid", "GPU-").startswith("GPU-")
+    if len(cells) != len(names) or is_shifted:
         raise SmiError(f"nvidia-smi wrote {len(cells)} cells for {len(names)} fields: {line[:80]}")
-    return dict(zip(names, cells, strict=True))
+    return row
 
 
 def _number(text: str) -> int | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.gpu.card import HAS_CARD
+
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not Path("/dev/nvidia0").exists(), reason="there is no NVIDIA card here"),
+    pytest.mark.skipif(not HAS_CARD, reason="there is no NVIDIA card here"),
 ]
 
 GPUMON = [sys.executable, "-m", "gpumon"]

@@ -15,6 +15,7 @@ import pytest
 from gpumon.model.metrics import GPU_METRICS, Metric, Tier, Unit
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from tests.gpu.agreement import COMPARED, DEPRECATED, MIB, agree
+from tests.gpu.card import HAS_CARD
 from tests.gpu.witness import Rate, Values
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 
 needs_card = pytest.mark.skipif(
-    not Path("/dev/nvidia0").exists() or shutil.which("nvidia-smi") is None,
+    not HAS_CARD or shutil.which("nvidia-smi") is None,
     reason="there is no NVIDIA card here",
 )
 

@@ -83,7 +83,7 @@ GPU = GpuFacts(
 def visited(out: Path, visit: Visit | None = None) -> Path:
     """A folder as a visit leaves it."""
     visit = visit or Visit()
-    done = Outcome("compare", "compare.csv", 99.5, "done", "")
+    done = Outcome("compare", "compare.csv", 0, 99.5, "done", "")
     packages = {"jax": "0.9.1", "torch": "2.11.0"}
     steps = [done, *visit.steps]
     facts = Facts("2026-11-06", visit.simulated, [GPU], "580.95.05", 16, packages, steps)
@@ -237,12 +237,12 @@ def test_what_gpumon_and_nvidia_smi_disagree_on_is_a_sentence(
     ("visit", "heading", "said"),
     [
         (
-            Visit(steps=[Outcome("record", "run.tar", 300, "cut", "")]),
+            Visit(steps=[Outcome("record", "run.tar", 0, 300, "cut", "")]),
             GROUPS[4],
             ["record (run.tar) was cut after 300 s."],
         ),
         (
-            Visit(steps=[Outcome("screen", "screen.txt", 0, "failed", "no\nscreen")]),
+            Visit(steps=[Outcome("screen", "screen.txt", 0, 0, "failed", "no\nscreen")]),
             GROUPS[4],
             ["screen (screen.txt) failed: no screen."],
         ),
@@ -451,7 +451,7 @@ def test_a_name_a_path_and_a_number_of_that_machine_are_nowhere(tmp_path: Path) 
         f"{UUID}, serial {SERIAL}: /opt/secret/data/x.py, "
         "/home/annika/plans/train.py, /workdir/y.py; 1b4e28ba-2fa1-11d2-883f-0016d3cca427"
     )
-    step = Outcome("record", "run.tar", 3, "failed", said)
+    step = Outcome("record", "run.tar", 0, 3, "failed", said)
     failed = Failed(2, "nvidia-smi -lms 100", "no /opt/secret/data/nvidia-smi")
     rows = [Row("idle", 1, "0", "query-gpu", "serial", SERIAL, SERIAL, "", SAME)]
     long = "[" + "y" * 470 + " /workdir/annika/node-17/secret/" + "z" * 60

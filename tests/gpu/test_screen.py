@@ -49,7 +49,7 @@ def test_gpumon_is_measured_and_its_screens_are_shown(tmp_path: Path) -> None:
     assert code == 0
     for name in ("gpumon -n 0.1", "gpumon -n 0.5"):
         _, *numbers = rows(lines)[name]
-        assert all(float(number) > 0 for number in numbers if number != "–"), numbers
+        assert all(float(number) > 0 for number in numbers), numbers
     assert [line[3:] for line in lines if line.startswith("## ")] == [page.name for page in PAGES]
     text = "\n".join(lines)
     for shown in ("H100 80GB HBM3", "CUDA_VISIBLE_DEVICES", "On the GPUs", "Find a command"):

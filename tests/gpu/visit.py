@@ -16,13 +16,14 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from tests.gpu.anonymous import anonymous
+from tests.gpu.smi import SmiError, query
 from tests.gpu.work import ROOT
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ SECONDS = 525.0
 _LEAST_SECONDS = 90.0
 """A step may take so long, or as long as in earnest, however short the pace is: Python has to
 start, on a machine that may be busy."""
-_GRACE_SECONDS = 5.0
+_GRACE_SECONDS = 4.0
+"""Between one signal and the next."""
+_CHILDREN_SECONDS = 0.2
+_SMI_SECONDS = 8.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+"""What ends a step: first as Ctrl+C does, on which pytest still says what has failed."""
 _WATCHING_SECONDS = 100.0
 _CLOSING_SECONDS = 10.0
 """What watching leaves of the time, so that it ends by itself."""
@@ -65,6 +71,7 @@ class Outcome(msgspec.Struct):
     Attributes:
         name: Of the step.
         file: What it should have made.
+        began: Seconds after the beginning of the visit.
         seconds: How long it took.
         outcome: ``done``, ``failed``, ``cut`` or ``not begun``.
         said: The end of what it wrote to standard error.
@@ -72,41 +79,53 @@ class Outcome(msgspec.Struct):
 
     name: str
     file: str
+    began: float
     seconds: float
     outcome: str
     said: str
 
 
+class Stage(NamedTuple):
+    """Steps that belong together.
+
+    Attributes:
+        rows: The steps of a row come one after the other, the rows beside one another.
+        seconds: When it ends at the latest, from its beginning: what runs then is cut.
+    """
+
+    rows: tuple[tuple[Step, ...], ...]
+    seconds: float
+
+
+RECORD = Step("record", "run.tar", ("-m", "tests.gpu.record", "OUT", "--pace", "PACE"), 320)
+SCREEN = Step("screen", "screen.txt", ("-m", "tests.gpu.screen", "OUT", "--pace", "PACE"), 100)
 FACTS = Step("facts", "facts.json", ("-m", "tests.gpu.facts"), 60, output=True)
-ENDING = Step("ending", "ending.json", ("-m", "tests.gpu.ending", "OUT"), 150)
 PYTEST = Step(
     "pytest",
     "pytest.txt",
-    ("-m", "pytest", "-m", "gpu", "-n", "0", "-p", "no:cacheprovider", "tests/gpu"),
-    120,
+    ("-m", "pytest", "-v", "-m", "gpu", "-n", "0", "-p", "no:cacheprovider", "tests/gpu"),
+    80,
     output=True,
 )
-SCREEN = Step("screen", "screen.txt", ("-m", "tests.gpu.screen", "OUT", "--pace", "PACE"), 110)
-RECORD = Step("record", "run.tar", ("-m", "tests.gpu.record", "OUT", "--pace", "PACE"), 325)
-COMPARE = Step("compare", "compare.csv", ("-m", "tests.gpu.compare", "OUT", "--pace", "PACE"), 120)
-LATENCY = Step("latency", "latency.csv", ("-m", "tests.gpu.latency", "OUT", "--pace", "PACE"), 75)
+ENDING = Step("ending", "ending.json", ("-m", "tests.gpu.ending", "OUT"), 180)
+COMPARE = Step("compare", "compare.csv", ("-m", "tests.gpu.compare", "OUT", "--pace", "PACE"), 112)
+LATENCY = Step("latency", "latency.csv", ("-m", "tests.gpu.latency", "OUT", "--pace", "PACE"), 50)
 WATCHING = Step(
     "watching",
     "watching.csv",
     (
         *("-m", "tests.bench.watching", "--csv", "OUT/watching.csv", "--budget", "WATCHING"),
-        *("--rounds", "20", "--seconds", "2", "--settle", "1"),
+        *("--rounds", "20", "--seconds", "1.5", "--settle", "0.7"),
     ),
     110,
 )
 
-PLAN: tuple[tuple[tuple[Step, ...], ...], ...] = (
-    # The job loads data, without the GPU, while processes are ended, and leaves room afterwards.
-    ((RECORD,), (FACTS, ENDING, PYTEST, SCREEN)),
+PLAN = (
+    # Screens and tests beside the job; what ends processes waits until it has ended.
+    Stage(((RECORD,), (SCREEN, FACTS, PYTEST, ENDING)), 320),
     # Each of these needs the GPU for itself.
-    ((COMPARE, LATENCY, WATCHING),),
+    Stage(((COMPARE, LATENCY, WATCHING),), SECONDS - 320),
 )
-"""Stages; those of a stage beside one another, the steps of each one after the other."""
 
 
 class Visit:
@@ -122,22 +141,42 @@ class Visit:
         self.outcomes: list[Outcome] = []
         self._out = out
         self._pace = pace
-        self._until = time.monotonic() + seconds
+        self._began = time.monotonic()
+        self._until = self._began + seconds
         self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
 
-    def go(self, plan: Sequence[Sequence[Sequence[Step]]]) -> bool:
-        """Run all; whether all were done."""
-        for stage in plan:
-            lanes = [threading.Thread(target=self._lane, args=(steps,)) for steps in stage]
-            for lane in lanes:
-                lane.start()
-            for lane in lanes:
-                lane.join()
-        return all(outcome.outcome == "done" for outcome in self.outcomes)
+    def go(self, plan: Sequence[Stage]) -> bool:
+        """Run all; whether all were done. Ctrl+C or SIGTERM ends what runs, and all.
 
-    def _lane(self, steps: Sequence[Step]) -> None:
+        Raises:
+            KeyboardInterrupt: So it was ended.
+        """
+        try:
+            for stage in plan:
+                until = min(self._until, time.monotonic() + stage.seconds)
+                rows = [
+                    threading.Thread(target=self._row, args=(steps, until), daemon=True)
+                    for steps in stage.rows
+                ]
+                for row in rows:
+                    row.start()
+                for row in rows:
+                    row.join()
+        finally:
+            self._until = 0.0
+            for process in tuple(self._running):
+                _end_all_of(process)
+        wanted = sum(len(row) for stage in plan for row in stage.rows)
+        return [one.outcome for one in self.outcomes] == ["done"] * wanted
+
+    def _row(self, steps: Sequence[Step], until: float) -> None:
         for step in steps:
-            outcome = self._run(step)
+            at = round(time.monotonic() - self._began, 1)
+            try:
+                outcome = self._run(step, min(until, self._until))
+            except OSError as error:
+                outcome = Outcome(step.name, step.file, at, 0.0, "failed", str(error))
             with self._lock:
                 self.outcomes.append(outcome)
                 self._write_outcomes()
@@ -145,23 +184,27 @@ class Visit:
                 if outcome.said:
                     print(outcome.said, flush=True)
 
-    def _run(self, step: Step) -> Outcome:
+    def _run(self, step: Step, until: float) -> Outcome:
         began = time.monotonic()
+        at = round(began - self._began, 1)
         seconds = max(step.seconds * self._pace, min(step.seconds, _LEAST_SECONDS))
-        allowed = min(seconds, self._until - began)
+        allowed = min(seconds, until - began)
         if allowed <= 0:
-            return Outcome(step.name, step.file, 0.0, "not begun", "no time was left")
+            return Outcome(step.name, step.file, at, 0.0, "not begun", "no time was left")
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
                 [sys.executable, *self._arguments(step)],
                 cwd=ROOT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 start_new_session=True,
             )
+            self._running.add(process)
             was_cut = not _ended_within(process, allowed)
             _end_all_of(process)
+            self._running.discard(process)
             if step.output:
                 output.seek(0)
                 (self._out / step.file).write_bytes(output.read())
@@ -170,12 +213,12 @@ class Visit:
             said = errors.read().decode(errors="replace").strip().splitlines()[-20:]
         outcome = "cut" if was_cut else "failed" if process.returncode else "done"
         took = round(time.monotonic() - began, 1)
-        return Outcome(step.name, step.file, took, outcome, anonymous("\n".join(said)))
+        return Outcome(step.name, step.file, at, took, outcome, anonymous("\n".join(said)))
 
     def _leave_names_out(self, file: Path) -> None:
         """No file that comes back names the machine or its users; an archive was made without."""
         if file.suffix != ".tar" and file.exists():
-            file.write_text(anonymous(file.read_text(errors="replace")))
+            file.write_text(anonymous(file.read_text(errors="replace"), _serials()))
 
     def _arguments(self, step: Step) -> list[str]:
         left = self._until - time.monotonic() - _CLOSING_SECONDS
@@ -196,6 +239,16 @@ class Visit:
         file.write_bytes(msgspec.json.format(msgspec.json.encode(known)))
 
 
+@cache
+def _serials() -> tuple[str, ...]:
+    """Those of the GPUs; none where nvidia-smi does not say."""
+    try:
+        gpus = query(["serial"], _SMI_SECONDS).gpus
+    except SmiError:
+        return ()
+    return tuple(gpu["serial"] for gpu in gpus if gpu["serial"].isalnum())
+
+
 def _ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
     try:
         process.wait(seconds)
@@ -206,21 +259,30 @@ def _ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 def _end_all_of(process: subprocess.Popen[bytes]) -> None:
     """End a step and what it has left running: asked at first, so that it keeps what it has."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
+    for number in _SIGNALS:
+        try:
             os.killpg(process.pid, number)
-            _ended_within(process, _GRACE_SECONDS)
+        except ProcessLookupError:
+            return
+        if _ended_within(process, _GRACE_SECONDS):
+            # What it has started may be about to end as well.
+            time.sleep(_CHILDREN_SECONDS)
 
 
-def main(plan: Sequence[Sequence[Sequence[Step]]] = PLAN) -> int:
+def main() -> int:
     """Visit this machine."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.visit", description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--pace", type=float, default=1.0, help="0 to 1: shorter than in earnest")
     options = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     out: Path = options.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    return 0 if Visit(out, options.pace).go(plan) else 1
+    try:
+        return 0 if Visit(out, options.pace).go(PLAN) else 1
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

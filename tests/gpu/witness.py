@@ -17,7 +17,7 @@ import msgspec
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.snapshot import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
 from gpumon.sources.poll_rates import PERIOD
-from tests.gpu.smi import SmiError, query
+from tests.gpu.smi import query
 from tests.nvml_source import NvmlSource
 
 INTERVAL = 0.1
@@ -52,26 +52,15 @@ class Rate(msgspec.Struct):
     driver_share: float
 
 
-def ask_smi(name: str) -> list[str] | None:
-    """What nvidia-smi says, a line a card; ``None`` when it does not know such a name."""
-    try:
-        said = query([name])
-    except SmiError:
-        return None
-    return [gpu[name] for gpu in said.gpus]
-
-
 def witness_values() -> Values:
-    """One metric after the other, in the middle of two samples with everything slow in them."""
+    """What nvidia-smi says, between two samples with everything slow in them."""
     source = NvmlSource(profiled=True)
     source.open()
     source.sample()
     before = source.sample()
-    smi = {}
-    for metric in GPU_METRICS:
-        said = ask_smi(metric.smi) if metric.smi else None
-        if metric.smi and said is not None:
-            smi[metric.smi] = said
+    asked = query([metric.smi for metric in GPU_METRICS if metric.smi])
+    known = asked.gpus[0] if asked.gpus else ()
+    smi = {name: [gpu[name] for gpu in asked.gpus] for name in known}
     # Every slow value is due again by now.
     time.sleep(PERIOD)
     after = source.sample()

@@ -1,9 +1,10 @@
 """Processes that use the first GPU in a known way, so that what a monitor says can be checked.
 
     python -m tests.gpu.work KIND [--memory BYTES] [--loaders N] [--beside] [--with-jax]
+                                  [--again SECONDS]
 
-holds so much memory, prints ``ready``, and works until its standard input ends. On a real card that
-is PyTorch with plain allocations; where the simulated driver is, ``tests.driver.cuda``.
+holds so much memory, prints ``ready PID``, and works until its standard input ends. On a real card
+that is PyTorch with plain allocations; where the simulated driver is, ``tests.driver.cuda``.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ MIB = 2**20
 HELD = 512 * MIB
 """Bytes that each of them holds, unless told otherwise."""
 
-_READY = "ready\n"
+_READY = "ready"
 _START_SECONDS = 90.0
 """Importing PyTorch from a cold disk takes its time."""
+_AGAIN_SECONDS = 0.01
 _MATRIX = 8192
 _BUFFER = 1024 * MIB
 
@@ -93,28 +95,38 @@ class TorchGpu:
 
     def free(self) -> int:
         """Bytes that can be allocated."""
-        return int(self._torch.cuda.mem_get_info()[0])
+        with self._explained():
+            return int(self._torch.cuda.mem_get_info()[0])
 
     def hold(self, size: int) -> None:
         """Hold so many bytes in all."""
-        self._held = None
-        self._torch.cuda.empty_cache()
-        try:
+        with self._explained():
+            self._held = None
+            self._torch.cuda.empty_cache()
             self._held = self._torch.empty(size, dtype=self._torch.uint8, device="cuda")
-        except self._torch.cuda.OutOfMemoryError as error:
-            raise MemoryError(str(error).splitlines()[0]) from None
 
     def work(self, kind: Kind, seconds: float) -> None:
         """Work for so long."""
         if kind is Kind.SLEEP:
             time.sleep(seconds)
             return
-        if kind not in self._steps:
-            self._steps[kind] = self._step(kind)
-        step, until = self._steps[kind], time.monotonic() + seconds
-        while time.monotonic() < until:
-            step()
-            self._torch.cuda.synchronize()
+        with self._explained():
+            if kind not in self._steps:
+                self._steps[kind] = self._step(kind)
+            step, until = self._steps[kind], time.monotonic() + seconds
+            while time.monotonic() < until:
+                step()
+                self._torch.cuda.synchronize()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """CUDA's errors, of which a missing context or workspace is another than a full memory."""
+        try:
+            yield
+        except self._torch.cuda.OutOfMemoryError as error:
+            raise MemoryError(_first_line(error)) from None
+        except RuntimeError as error:
+            raise NoWorkError(f"PyTorch: {_first_line(error)}") from None
 
     def loaders(self, count: int) -> object:
         """Have so many processes that load data."""
@@ -211,11 +223,50 @@ def reserve_as_jax() -> object:
     try:
         return jax.device_put(jax.numpy.zeros(1), jax.devices("gpu")[0]).block_until_ready()
     except RuntimeError as error:
-        raise NoWorkError(f"JAX: {str(error).splitlines()[0]}") from None
+        raise NoWorkError(f"JAX: {_first_line(error)}") from None
+
+
+class Worker:
+    """A process of ``python -m tests.gpu.work``, and what it says.
+
+    Attributes:
+        process: It.
+        pid: Who holds the memory: it, or its child; known once it is ready.
+    """
+
+    def __init__(self, kind: Kind, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.gpu.work", kind.value, *arguments],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self.process.pid
+
+    def refusal(self) -> str:
+        """Wait until it is at work, or cannot be; the reason, empty if it is at work."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], _START_SECONDS)
+        said = self.process.stdout.readline().split() if ready else ["it did not begin in time"]
+        if said[:1] == [_READY]:
+            self.pid = int(said[1])
+            return ""
+        return " ".join(said) or "it ended at once"
+
+    def close(self) -> None:
+        """End it, and its child, which sees its standard input end."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.kill()
+        self.process.wait()
+        # Not read to the end: a child that lives on has them open as well.
+        self.process.stdin.close()
+        self.process.stdout.close()
 
 
 @contextmanager
-def holder(kind: Kind, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def holder(kind: Kind, *arguments: str) -> Iterator[Worker]:
     """A process that works so until the end of the block, which begins once it does.
 
     Args:
@@ -225,34 +276,25 @@ def holder(kind: Kind, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     Raises:
         NoWorkError: It cannot work, for the reason in the text.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.gpu.work", kind.value, *arguments],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
+    worker = Worker(kind, *arguments)
     try:
-        ready, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
-        said = process.stdout.readline() if ready else "it did not begin in time"
-        if said != _READY:
-            raise NoWorkError(said.strip() or "it ended at once")
-        yield process
+        refusal = worker.refusal()
+        if refusal:
+            raise NoWorkError(refusal)
+        yield worker
     finally:
-        process.kill()
-        process.wait()
-        # Not read to the end: a child that lives on has them open as well.
-        process.stdin.close()
-        process.stdout.close()
+        worker.close()
 
 
 @contextmanager
 def working(kind: Kind) -> Iterator[int]:
     """As ``holder``; gives its PID."""
-    with holder(kind) as process:
-        yield process.pid
+    with holder(kind) as worker:
+        yield worker.pid
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _wait(parent: int) -> None:
@@ -274,17 +316,18 @@ def main() -> None:
     parser.add_argument("--loaders", type=int, default=0, help="processes that load data")
     parser.add_argument("--beside", action="store_true", help="a child holds memory as well")
     parser.add_argument("--with-jax", action="store_true", help="JAX reserves the memory")
+    parser.add_argument("--again", type=float, default=0.0, help="try for so long")
     options = parser.parse_args()
     # Standard input is asked on a thread, since what the main one does may take a while.
     threading.Thread(target=lambda: (os.read(0, 1), os._exit(0)), daemon=True).start()
     try:
         if options.with_jax:
             reserved = reserve_as_jax()
-            print(_READY, end="", flush=True)
+            _say_ready()
             _go_on(lambda: time.sleep(1), reserved)
         gpu = first_gpu()
         kept = gpu.loaders(options.loaders) if options.loaders else None
-        gpu.hold(options.memory)
+        _hold(gpu, options.memory, options.again)
         gpu.work(options.kind, 0.1)
     except (NoWorkError, MemoryError) as error:
         print(error, flush=True)
@@ -293,8 +336,33 @@ def main() -> None:
         # The child says that it is ready.
         _hold_beside(options.memory)
     else:
-        print(_READY, end="", flush=True)
+        _say_ready()
     _go_on(lambda: gpu.work(options.kind, 1.0), kept)
+
+
+def _say_ready() -> None:
+    print(_READY, os.getpid(), flush=True)
+
+
+def _hold(gpu: Gpu, size: int, seconds: float) -> None:
+    """Hold so much, if need be only after having said why not yet."""
+    until = time.monotonic() + seconds
+    said = refused = _refusal(gpu, size)
+    if said is not None and seconds:
+        print(said, flush=True)
+    while refused is not None and time.monotonic() < until:
+        time.sleep(_AGAIN_SECONDS)
+        refused = _refusal(gpu, size)
+    if refused is not None:
+        raise refused
+
+
+def _refusal(gpu: Gpu, size: int) -> MemoryError | None:
+    try:
+        gpu.hold(size)
+    except MemoryError as error:
+        return error
+    return None
 
 
 def _go_on(step: Callable[[], object], _kept: object) -> NoReturn:

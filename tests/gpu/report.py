@@ -11,7 +11,6 @@ is said in a line, and the rest is reported.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import tarfile
 from collections import Counter
@@ -25,21 +24,19 @@ from gpumon.text.formatting import counted, shortened
 from tests.bench import watching
 from tests.bench.tables import put
 from tests.gpu import compare, latency, screen
-from tests.gpu.anonymous import NAMES_A_MACHINE, anonymous
+from tests.gpu.anonymous import anonymous
 from tests.gpu.differing import COMPARED, FACTS, groups, sentence
 from tests.gpu.folder import Folder, whole_text
 from tests.gpu.results import Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 WATCHED, RUN = "watching.csv", "run.tar"
 
 WATCHING_README, LATENCY_README = "tests/bench/README.md", "tests/driver/README.md"
 """From the root of the checkout."""
 
-_LEAST_NAME = 6
-"""Characters of a serial number; a shorter text is in other numbers, too."""
 _MOST = 500
 """Characters of a sentence."""
 _TRAINERS = (("torch", "PyTorch"), ("jax", "JAX"))
@@ -82,17 +79,16 @@ def report(out: Path) -> Report:
         *("", "## First data, processor time and memory", "", *(programs or ["Not measured."])),
         *("", "## What differs", *differing),
     ]
-    names = _private(compared or ())
     is_real = facts is not None and bool(facts.gpus) and not facts.simulated
     kept = (watched, calls) if is_real else ([], [])
-    return Report(*(_anonymous(part, names) for part in (lines, *kept)))
+    return Report(*(_anonymous(part) for part in (lines, *kept)))
 
 
-def _anonymous(lines: Sequence[str], names: Iterable[str]) -> list[str]:
+def _anonymous(lines: Sequence[str]) -> list[str]:
     """The lines without names; a long sentence is cut only then, as it might be within a name."""
     if not lines:
         return []
-    return [_cut(line) for line in anonymous("\n".join(lines), names).split("\n")]
+    return [_cut(line) for line in anonymous("\n".join(lines)).split("\n")]
 
 
 def _cut(line: str) -> str:
@@ -100,21 +96,6 @@ def _cut(line: str) -> str:
         return line
     text = shortened(line, _MOST)
     return f"{text}`" if text.count("`") % 2 else text
-
-
-def _private(rows: Iterable[compare.Row]) -> set[str]:
-    """Serial numbers, UUIDs and addresses, which cannot be told by their form."""
-    texts = {
-        text
-        for row in rows
-        if NAMES_A_MACHINE.search(row.name)
-        for text in (*row.gpumon.split(".."), row.nvidia_smi)
-    }
-    return {
-        text
-        for text in texts
-        if len(text) >= _LEAST_NAME and " " not in text and re.search(r"\d", text)
-    }
 
 
 def _where(facts: Facts) -> str:

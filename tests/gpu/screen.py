@@ -135,7 +135,7 @@ class _Watched:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not re.search(pattern, self._sight.text()):
             if self._line.ended or time.monotonic() > deadline:
-                raise RuntimeError("it did not come")
+                raise RuntimeError(f"it did not come, but this:\n{self.text()}")
             self.look(_GLANCE_SECONDS)
 
 
@@ -163,10 +163,18 @@ class _File:
         """Show a screen, or say why not."""
         self.say("", f"## {page.name}", "")
         try:
-            self.say(shown(page, on))
-        except (RuntimeError, OSError) as error:
+            text = shown(page, on)
+        except RuntimeError:
+            # The process whose page it was may have ended before its page was there.
+            text = self._once_more(page, on)
+        self.say(text)
+
+    def _once_more(self, page: Page, on: Surroundings) -> str:
+        try:
+            return shown(page, on)
+        except RuntimeError as error:
             self.missing = True
-            self.say(f"Not shown: {error}.")
+            return f"Not shown: {error}."
 
 
 def write(out: Path, pace: float) -> int:

@@ -448,7 +448,7 @@ def test_a_form_that_is_not_as_agreed_is_said(tmp_path: Path, name: str) -> None
 
 def test_a_name_a_path_and_a_number_of_that_machine_are_nowhere(tmp_path: Path) -> None:
     said = (
-        f"{UUID}, serial {SERIAL}: /opt/secret/data/x.py, "
+        f"{UUID}: /opt/secret/data/x.py, "
         "/home/annika/plans/train.py, /workdir/y.py; 1b4e28ba-2fa1-11d2-883f-0016d3cca427"
     )
     step = Outcome("record", "run.tar", 0, 3, "failed", said)

@@ -26,9 +26,9 @@ _EVERYWHERE = {"root", "localhost", "/usr"}
 NAMES_A_MACHINE = re.compile(
     r"serial|uuid|guid|bus_?id|host|pdi|platform|ib_guid|slot|tray", re.IGNORECASE
 )
-"""In the name of a value, or of a test of it: the value tells the machine."""
+"""In the name of a value, or of its test: the value identifies the machine."""
 _NO_NAMES = {"gpu", "cuda", "nvidia", "host", "node", "vm", "sandbox", "server", "localhost"}
-"""Hosts with these names are no longer told apart by them, and files have them as words."""
+"""Names of hosts that name none of them; the files have such words for other things."""
 
 
 def anonymous(text: str, others: Iterable[str] = ()) -> str:
@@ -38,7 +38,7 @@ def anonymous(text: str, others: Iterable[str] = ()) -> str:
 
     Args:
         text: About this machine, or about another one.
-        others: Names, folders and numbers of another machine, which are replaced, too.
+        others: Further words to replace, such as serial numbers.
     """
     text = _without(text, others)
     scrubber, own = _scrubber()

@@ -205,10 +205,12 @@ class Visit:
             was_cut = not _ended_within(process, allowed)
             _end_all_of(process)
             self._running.discard(process)
-            if step.output:
-                output.seek(0)
-                (self._out / step.file).write_bytes(output.read())
-            self._leave_names_out(self._out / step.file)
+            # facts.json is also that of the outcomes, which another row may be writing.
+            with self._lock:
+                if step.output:
+                    output.seek(0)
+                    (self._out / step.file).write_bytes(output.read())
+                self._leave_names_out(self._out / step.file)
             errors.seek(0)
             said = errors.read().decode(errors="replace").strip().splitlines()[-20:]
         outcome = "cut" if was_cut else "failed" if process.returncode else "done"

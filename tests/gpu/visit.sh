@@ -24,10 +24,13 @@ if compgen -G 'tests/gpu/.whl/*.whl' >/dev/null; then
     where='import sysconfig; print(sysconfig.get_path("purelib"))'
     own=$("$environment/bin/python3" -c "$where")
     echo "import site; site.addsitedir('$(python3 -c "$where")')" >"$own/machine.pth"
-    for wheel in tests/gpu/.whl/*.whl; do
-        # One that does not fit is no reason to do without the others.
+    install() {
         python3 -m pip install -q --root-user-action=ignore --no-index --no-deps --no-compile \
-            --no-cache-dir --target "$own" "$wheel" || echo "cannot use ${wheel##*/}" >&2
+            --no-cache-dir --upgrade --target "$own" "$@"
+    }
+    # One that does not fit is no reason to do without the others.
+    install tests/gpu/.whl/*.whl || for wheel in tests/gpu/.whl/*.whl; do
+        install "$wheel" || echo "cannot use ${wheel##*/}" >&2
     done
     python=$environment/bin/python3
 fi

@@ -10,6 +10,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -29,11 +30,21 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SCRIPT = ROOT / "tests/gpu/visit.sh"
 FILES = {
     *("facts.json", "pytest.txt", "compare.csv", "latency.csv", "watching.csv", "run.tar"),
     *("ending.json", "screen.txt"),
 }
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 class Steps(msgspec.Struct):
@@ -135,12 +146,9 @@ def test_a_step_that_hangs_is_cut_with_all_that_it_started_and_said(tmp_path: Pa
     assert "it hangs here" in visit.outcomes[0].said
     assert "no such GPU" in visit.outcomes[1].said
     assert (tmp_path / "out.txt").read_text() == "done\n"
-    deadline = time.monotonic() + 30
     pids = [int(pid) for pid in (tmp_path / "pids.txt").read_text().split()]
     assert len(pids) == 2
-    while any(lives(pid) for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not any(lives(pid) for pid in pids))
     known = msgspec.json.decode((tmp_path / "facts.json").read_bytes(), type=Steps)
     assert known.steps == visit.outcomes
 
@@ -187,3 +195,25 @@ def test_wheels_are_those_of_the_project_and_of_these_tests() -> None:
     for name in ("textual", "nvidia-ml-py", "msgspec", "pytest-timeout", "pyte", "nvitop"):
         assert any(one.startswith(f"{name}>=") for one in wanted), name
     assert not any(one.startswith(("ziglang", "playwright")) for one in wanted)
+
+
+def test_a_visit_that_is_ended_ends_its_steps(tmp_path: Path) -> None:
+    waiting = (
+        "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
+    )
+    visiting = (
+        "import signal, sys\n"
+        "from pathlib import Path\n"
+        "from tests.gpu.visit import Stage, Step, Visit\n"
+        "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"
+        "step = Step('waiting', 'pid', ('-c', sys.argv[2], sys.argv[1] + '/pid'), 300.0)\n"
+        "Visit(Path(sys.argv[1]), 1.0).go([Stage(((step,),), 300.0)])\n"
+    )
+    file = tmp_path / "pid"
+    command = [sys.executable, "-c", visiting, str(tmp_path), waiting]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as visit:
+        wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
+        pid = int(file.read_text())
+        visit.terminate()
+        assert visit.wait(60) != 0
+    wait_until(lambda: not lives(pid))

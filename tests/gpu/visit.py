@@ -107,7 +107,7 @@ PYTEST = Step(
     80,
     output=True,
 )
-ENDING = Step("ending", "ending.json", ("-m", "tests.gpu.ending", "OUT"), 180)
+ENDING = Step("ending", "ending.json", ("-m", "tests.gpu.ending", "OUT"), 250)
 COMPARE = Step("compare", "compare.csv", ("-m", "tests.gpu.compare", "OUT", "--pace", "PACE"), 112)
 LATENCY = Step("latency", "latency.csv", ("-m", "tests.gpu.latency", "OUT", "--pace", "PACE"), 50)
 WATCHING = Step(
@@ -193,7 +193,7 @@ class Visit:
             return Outcome(step.name, step.file, at, 0.0, "not begun", "no time was left")
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
-                [sys.executable, *self._arguments(step)],
+                [sys.executable, *self._arguments(step, allowed)],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
@@ -222,8 +222,8 @@ class Visit:
         if file.suffix != ".tar" and file.exists():
             file.write_text(anonymous(file.read_text(errors="replace"), _serials()))
 
-    def _arguments(self, step: Step) -> list[str]:
-        left = self._until - time.monotonic() - _CLOSING_SECONDS
+    def _arguments(self, step: Step, allowed: float) -> list[str]:
+        left = allowed - _CLOSING_SECONDS
         watching = max(5.0, min(_WATCHING_SECONDS * self._pace, left))
         words = {"OUT": str(self._out), "PACE": str(self._pace), "WATCHING": str(watching)}
         return [

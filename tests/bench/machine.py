@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tests.driver import Driver, a100, owners, settle
 from tests.driver.alive import enliven, stir
+from tests.driver.repeating import repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -110,19 +110,9 @@ def machine(cards: int = 8, processes: int = 100) -> Iterator[Machine]:
 
 @contextmanager
 def _stirred(driver: Driver) -> Iterator[None]:
-    dice, over = random.Random(1), threading.Event()
-
-    def run() -> None:
-        while not over.wait(_STIR_SECONDS):
-            stir(driver.cards, dice)
-
-    thread = threading.Thread(target=run, name="stirrer")
-    thread.start()
-    try:
+    dice = random.Random(1)
+    with repeating(lambda: stir(driver.cards, dice), _STIR_SECONDS, "stirrer"):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def described() -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .driver import Driver, Owner
 from .owners import lives
+from .repeating import repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,23 +108,17 @@ def serving(driver: Driver) -> Iterator[None]:
     """Gives processes what they ask of the first card until the block ends."""
     folder = _requests(driver.state_path)
     folder.mkdir()
-    over = threading.Event()
+    before: dict[int, Use] = {}
 
-    def run() -> None:
-        before: dict[int, Use] = {}
-        while not over.wait(_TICK_SECONDS):
-            now = _living(folder)
-            if now != before:
-                _apply(driver, before, now)
-                before = now
+    def serve() -> None:
+        nonlocal before
+        now = _living(folder)
+        if now != before:
+            _apply(driver, before, now)
+            before = now
 
-    thread = threading.Thread(target=run, name="simulated CUDA")
-    thread.start()
-    try:
+    with repeating(serve, _TICK_SECONDS, "simulated CUDA"):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _requests(state: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from .build import build_owner
 from .driver import Card, Driver, Owner
 from .models import GIB, MIB
+from .repeating import repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -140,16 +140,5 @@ def lives(pid: int) -> bool:
 @contextmanager
 def buried(driver: Driver) -> Iterator[None]:
     """Calls ``bury`` again and again, from a thread, until the block ends."""
-    done = threading.Event()
-
-    def run() -> None:
-        while not done.wait(0.02):
-            bury(driver)
-
-    thread = threading.Thread(target=run, name="gravedigger")
-    thread.start()
-    try:
+    with repeating(lambda: bury(driver), 0.02, "gravedigger"):
         yield
-    finally:
-        done.set()
-        thread.join()

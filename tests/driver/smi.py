@@ -21,11 +21,12 @@ from xml.sax.saxutils import escape
 
 import pynvml
 
+from .models import MIB
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-MIB = 2**20
 NO_VALUE = "[N/A]"
 NO_LONGER = "Requested functionality has been deprecated"
 NO_SUCH_OPTION, NO_SUCH_FIELD = 1, 2

@@ -13,6 +13,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Tier, Unit
+from tests.driver import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 COMPARED = [metric for metric in GPU_METRICS if metric.smi is not None]
 
-MIB = 2**20
 
 TOLERANCE: dict[Unit, float] = {
     Unit.BYTES: 32 * MIB,

@@ -14,6 +14,7 @@ import csv
 import sys
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -21,11 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from gpumon.model.metrics import GPU_METRIC, Metric
 from gpumon.sources.poll_rates import PERIOD
 from tests.bench.rows import whole_rows
+from tests.driver import MIB
 from tests.gpu import dcgm, smi
 from tests.gpu.agreement import (
     BY_SMI,
     DEPRECATED,
-    MIB,
     XML,
     XML_PATHS,
     Verdict,
@@ -398,7 +399,7 @@ class _Round:
         for name, text in answer.items():
             metric = BY_SMI.get(name)
             if metric is not None:
-                read = _reading(lambda m=metric, t=text: as_model(m, t))  # type: ignore[misc]
+                read = _reading(partial(as_model, metric, text))
                 yield self._judged("query-gpu", name, metric, gpus, text, read)
             elif self._round == 1:
                 yield self._row(gpus[-1].index, "query-gpu", name, "", text, Verdict.NOT_IN_GPUMON)
@@ -406,7 +407,7 @@ class _Round:
     def _elements(self, gpus: Sequence[Gpu], answer: Mapping[str, str]) -> Iterator[Row]:
         for field in XML:
             text = element_text(field, answer)
-            read = _reading(lambda f=field: element_value(f, answer))  # type: ignore[misc]
+            read = _reading(partial(element_value, field, answer))
             shown = NO_ELEMENT if text is None else text
             yield self._judged("xml", field, GPU_METRIC[field], gpus, shown, read)
         if self._round == 1:

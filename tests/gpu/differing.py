@@ -10,19 +10,21 @@ import msgspec
 from gpumon.model.metrics import GPU_METRIC
 from gpumon.text.formatting import printable
 from tests.bench.rows import whole_rows
+from tests.driver import MIB
 from tests.gpu import compare, latency, screen
-from tests.gpu.agreement import BY_SMI, MIB, Verdict
+from tests.gpu.agreement import BY_SMI, Verdict
 from tests.gpu.anonymous import NAMES_A_MACHINE
 from tests.gpu.ending import Ended, Endings, OutOfMemory
 from tests.gpu.failures import printed
 from tests.gpu.folder import whole_text
-from tests.gpu.results import End, Facts
+from tests.gpu.results import End
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpumon.model.metrics import Metric
     from tests.gpu.compare import Difference
+    from tests.gpu.facts import Facts
     from tests.gpu.folder import Folder
     from tests.gpu.visit import Outcome
 

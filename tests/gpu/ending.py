@@ -23,9 +23,10 @@ import msgspec
 
 from gpumon.findings.preallocation import preallocation
 from gpumon.kill.local_host import LocalHost
+from tests.driver import GIB, MIB
 from tests.driver.owners import lives
 from tests.gpu.anonymous import anonymous
-from tests.gpu.work import MIB, ROOT, Kind, NoWorkError, Worker, holder
+from tests.gpu.work import ROOT, Kind, NoWorkError, Worker, holder
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
 
 GPUMON = (sys.executable, "-m", "gpumon")
-GIB = 1024 * MIB
 
 _SEEN_SECONDS = 5.0
 _QUIET_SECONDS = 150.0

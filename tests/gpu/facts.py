@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tests.gpu.anonymous import anonymous
+from tests.gpu.visit import Outcome  # noqa: TC001 - msgspec resolves annotations at run time
 from tests.gpu.work import ROOT
 from tests.nvml_source import NvmlSource
 
@@ -38,20 +39,29 @@ class GpuFacts(msgspec.Struct):
 
 
 class Facts(msgspec.Struct):
-    """What a machine is; ``None`` is unknown."""
+    """What a machine is, if that could be said; ``None`` is unknown.
 
-    date: str
-    simulated: bool
-    gpus: list[GpuFacts]
-    driver_version: str | None
-    nvml_version: str | None
-    cuda_version: str | None
-    kernel: str
-    python: str
-    cores: int | None
-    memory_total_bytes: int | None
-    packages: dict[str, str]
-    doctor: Any
+    Attributes:
+        date: YYYY-MM-DD; empty is unknown, as in all texts.
+        simulated: Whether the driver was the simulated one.
+        packages: Name -> version.
+        doctor: The JSON object of ``gpumon doctor``, or why there is none.
+        steps: How each step of the visit went, which the visit adds.
+    """
+
+    date: str = ""
+    simulated: bool = False
+    gpus: list[GpuFacts] = []
+    driver_version: str | None = None
+    nvml_version: str | None = None
+    cuda_version: str | None = None
+    kernel: str = ""
+    python: str = ""
+    cores: int | None = None
+    memory_total_bytes: int | None = None
+    packages: dict[str, str] = {}
+    doctor: Any = None
+    steps: list[Outcome] = []
 
 
 def facts() -> Facts:

@@ -38,7 +38,7 @@ from gpumon.text.formatting import printable
 from tests.bench.percentiles import percentile
 from tests.bench.rows import whole_rows
 from tests.bench.tables import table
-from tests.gpu.work import Kind, NoWorkError, working
+from tests.gpu.work import ROOT, Kind, NoWorkError, working
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ README_HEADINGS = (
 SECONDS = 6.0
 """Of each run at pace 1."""
 INTERVAL = 0.1
-ROOT = Path(__file__).resolve().parents[2]
 
 _LOAD = "tensor"
 _NOBODY = 65534

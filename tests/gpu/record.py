@@ -22,8 +22,9 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.driver import GIB, MIB
 from tests.gpu.anonymous import anonymous
-from tests.gpu.work import MIB, ROOT, Kind, NoWorkError, first_gpu
+from tests.gpu.work import ROOT, Kind, NoWorkError, first_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,8 +41,7 @@ INTERVAL = 0.1
 HOST = "node-01"
 USERS = ("ann", "ben", "eve")
 
-_GIB = 1024 * MIB
-_LEFT = 8 * _GIB
+_LEFT = 8 * GIB
 """What the job leaves free at its most, for whoever tries other things meanwhile."""
 
 
@@ -63,8 +63,8 @@ class Phase(NamedTuple):
 
 PHASES = (
     Phase("load data", 0.1, None),
-    Phase("train", 0.25, Kind.TENSOR, 12 * _GIB),
-    Phase("rest", 0.1, Kind.SLEEP, 12 * _GIB),
+    Phase("train", 0.25, Kind.TENSOR, 12 * GIB),
+    Phase("rest", 0.1, Kind.SLEEP, 12 * GIB),
     Phase("fill the memory", 0.12, Kind.COPY, -_LEFT),
 )
 """The rest of the time the job has ended, and others come and go."""
@@ -95,7 +95,7 @@ def _hold(gpu: Gpu, size: int) -> None:
         try:
             gpu.hold(size)
         except MemoryError:  # noqa: PERF203 - a few times
-            size -= 2 * _GIB
+            size -= 2 * GIB
         else:
             return
 

@@ -26,8 +26,9 @@ from tests.bench.tables import put
 from tests.gpu import compare, latency, screen
 from tests.gpu.anonymous import anonymous
 from tests.gpu.differing import COMPARED, FACTS, groups, sentence
+from tests.gpu.facts import Facts
 from tests.gpu.folder import Folder, whole_text
-from tests.gpu.results import Facts
+from tests.gpu.work import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +152,7 @@ def _require_whole_tar(path: Path) -> None:
         found.getnames()
 
 
-def write(found: Report, root: Path = latency.ROOT) -> list[str]:
+def write(found: Report, root: Path = ROOT) -> list[str]:
     """Put the tables into the READMEs of a checkout.
 
     Returns:

@@ -12,7 +12,8 @@ import pytest
 
 from tests.driver import Driver, h100, settle
 from tests.driver.cuda import serving
-from tests.gpu.latency import FILE, ROOT, Run, rows, rows_for_readme
+from tests.gpu.latency import FILE, Run, rows, rows_for_readme
+from tests.gpu.work import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

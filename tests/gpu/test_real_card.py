@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,16 +13,17 @@ import pytest
 
 from gpumon.model.metrics import GPU_METRICS, Metric, Tier, Unit
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
-from tests.gpu.agreement import COMPARED, DEPRECATED, MIB, agree
+from tests.driver import MIB
+from tests.gpu.agreement import COMPARED, DEPRECATED, agree
 from tests.gpu.card import HAS_CARD
 from tests.gpu.witness import Rate, Values
+from tests.gpu.work import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpumon.model.snapshot import Snapshot
 
-ROOT = Path(__file__).resolve().parents[2]
 
 needs_card = pytest.mark.skipif(
     not HAS_CARD or shutil.which("nvidia-smi") is None,

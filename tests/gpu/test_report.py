@@ -21,12 +21,12 @@ from tests.gpu import compare, latency, screen
 from tests.gpu.agreement import Verdict
 from tests.gpu.compare import Row
 from tests.gpu.ending import Ended, Endings, OutOfMemory
-from tests.gpu.facts import GpuFacts
+from tests.gpu.facts import Facts, GpuFacts
 from tests.gpu.failures import printed
-from tests.gpu.latency import ROOT, Run
+from tests.gpu.latency import Run
 from tests.gpu.report import LATENCY_README, WATCHING_README, report, write
-from tests.gpu.results import Facts
 from tests.gpu.visit import Outcome
+from tests.gpu.work import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,15 @@ def visited(out: Path, visit: Visit | None = None) -> Path:
     done = Outcome("compare", "compare.csv", 0, 99.5, "done", "")
     packages = {"jax": "0.9.1", "torch": "2.11.0"}
     steps = [done, *visit.steps]
-    facts = Facts("2026-11-06", visit.simulated, [GPU], "580.95.05", 16, packages, steps)
+    facts = Facts(
+        date="2026-11-06",
+        simulated=visit.simulated,
+        gpus=[GPU],
+        driver_version="580.95.05",
+        cores=16,
+        packages=packages,
+        steps=steps,
+    )
     (out / "facts.json").write_bytes(msgspec.json.encode(facts))
     ending = Endings(
         [msgspec.structs.replace(CASE, **visit.case)],

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tests.driver import Driver, h100, owners, settle
 from tests.driver.cuda import serving
-from tests.gpu.latency import ROOT
 from tests.gpu.screen import FILE, PAGES
+from tests.gpu.work import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

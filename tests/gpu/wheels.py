@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-ROOT = Path(__file__).parents[2]
+from tests.gpu.work import ROOT
+
 FOLDER = Path(__file__).with_name(".whl")
 LIMIT = 64 * 2**20
 """Bytes of the wheels and the tree together."""

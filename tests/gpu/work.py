@@ -22,11 +22,12 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from tests.driver import MIB
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
-MIB = 2**20
 HELD = 512 * MIB
 """Bytes that each of them holds, unless told otherwise."""
 

@@ -278,7 +278,9 @@ def _missing(program: str) -> int | None:
         return None
     # Path.exists and Path.is_dir raise without permission.
     if "/" in program and not is_absent(program):
-        what = "is a directory" if os.path.isdir(program) else "may not be run by this user"  # noqa: PTH112
+        # Path.is_dir raises without permission.
+        is_folder = os.path.isdir(program)  # noqa: PTH112 - see above
+        what = "is a directory" if is_folder else "may not be run by this user"
         tell(f"{printable(program)} {what}.")
         return NOT_EXECUTABLE
     tell(f"there is no command {printable(program)}.")

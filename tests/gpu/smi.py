@@ -201,7 +201,8 @@ def _row(names: Sequence[str], line: str) -> dict[str, str]:
     row = dict(zip(names, cells, strict=False))
     is_shifted = surplus > 0 and not row.get("uuid", "GPU-").startswith("GPU-")
     if len(cells) != len(names) or is_shifted:
-        raise SmiError(f"nvidia-smi wrote {len(cells)} cells for {len(names)} fields: {line[:80]}")
+        cells_and_fields = f"{len(names) + surplus} cells for {len(names)} fields"
+        raise SmiError(f"nvidia-smi wrote {cells_and_fields}: {line[:80]}")
     return row
 
 

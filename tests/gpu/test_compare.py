@@ -281,3 +281,30 @@ def test_a_program_that_hangs_is_ended_in_time(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(smi.HungError):
         smi.ask("-q", seconds=0.2)
+
+
+def test_a_comma_that_shifts_the_cells_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for line, names in (("RTX, Pro, GPU-1, 7", ["RTX, Pro", "GPU-1"]), ("RTX, GPU-1, a, 7", None)):
+        program.write_text(f"#!/bin/sh\necho '{line}'\n")
+        program.chmod(0o755)
+        if names is None:
+            with pytest.raises(smi.SmiError, match="4 cells for 3 fields"):
+                smi.query(["name", "uuid", "fan.speed"])
+        else:
+            (gpu,) = smi.query(["name", "uuid", "fan.speed"]).gpus
+            assert [gpu["name"], gpu["uuid"]] == names
+
+
+def test_what_identifies_a_machine_is_compared_and_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "compare.csv"
+    with path.open("w", newline="") as file:
+        table = compare.Table(file)
+        for name in ("serial", "pci.bus_id", "platform.chassis_serial_number", "fan.speed"):
+            table.write(Row("idle", 1, "0", "query-gpu", name, "17", "18", "", "differs"))
+    written = {row.name: (row.gpumon, row.nvidia_smi, row.verdict) for row in read(path)}
+    assert written.pop("fan.speed") == ("17", "18", "differs")
+    assert set(written.values()) == {("…", "…", "differs")}

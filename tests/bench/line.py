@@ -68,6 +68,7 @@ class Line:
         self.pressed: list[Pressed] = []
         self._free_at = 0.0
         self._rest = b""
+        self._is_closed = False
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         environment = {**env, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -103,8 +104,8 @@ class Line:
 
     @property
     def ended(self) -> bool:
-        """Whether the program has."""
-        return self._process.poll() is not None
+        """Whether the program has, or nothing more can come from it."""
+        return self._is_closed or self._process.poll() is not None
 
     def cpu_seconds(self) -> float:
         """Processor time of the program and its children so far."""
@@ -138,7 +139,8 @@ class Line:
         try:
             data = os.read(self._master, 65536 if self._rate is None else _SLOW_PIECE)
         except OSError:
-            # The last of its processes has closed the terminal.
+            # The last of its processes has closed the terminal, a little before it has ended.
+            self._is_closed = True
             return False
         at = self.now
         if self._rate is not None:

@@ -184,3 +184,11 @@ def test_tables_go_to_their_place_and_nowhere_else(tmp_path: Path) -> None:
     assert text.endswith("\nafter\n")
     assert "old" not in text
     assert "|  | ms |\n|---|--:|\n| one | 1 |" in text
+
+
+def test_a_program_that_has_closed_its_terminal_has_ended() -> None:
+    """Its process may be there a little longer: what is measured then is nothing."""
+    with Line(("sh", "-c", "exec <&- >&- 2>&-; sleep 100"), os.environ) as line:
+        line.read_until(60.0)
+        assert line.now < 60.0
+        assert line.ended

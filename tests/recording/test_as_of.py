@@ -205,6 +205,17 @@ def test_a_break_that_does_not_end_an_interval_is_told_alike_of_a_moment_in_it()
     assert_agreement(seen, {21})
 
 
+def test_an_unknown_value_in_an_absence_is_told_alike_of_now() -> None:
+    free, throttled = (147, 0, 0, 40, "", 0, None, 0), (40, 0, 64, 40, "", 0, None, 0)
+    unknown, after = (1, 0, None, 40, "", 0, None, 0), (49, 0, 0, 40, "", 0, None, 0)
+    seen = course([free, throttled, unknown, after], 0.1)
+    history = History(CONDITIONS, THRESHOLDS)
+    for shown in seen:
+        history.add(shown)
+        now = ask(history.as_of(shown), shown)
+        assert now._replace(charts=[]) == ask(history, shown)._replace(charts=[])
+
+
 def assert_agreement(seen: list[Snapshot], places: set[int]) -> None:
     """Of these moments the present, a held picture, a rewind and a replay tell the same."""
     history, recording = History(CONDITIONS, THRESHOLDS), MemoryRecording(full_share=0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -112,18 +113,21 @@ class HistoryAsOf(History):
         holds = held[place] if held else True
         if holds is None:
             return None
-        found, patience = None, PATIENCE
+        found, patience, unknown_at = None, PATIENCE, -math.inf
         hysteresis = self._conditions[place].hysteresis
         with self.lock:
             record = self._gpus.get(uuid)
             if record is not None:
                 record.settle(place, hysteresis)
-                found = record.watches[place].at(self.now)
+                watch = record.watches[place]
+                found, unknown_at = watch.at(self.now), watch.unknown_at
                 patience = record.patience
         since_then = self.now - (self.now if found is None else found.last)
         if not holds:
-            # It may be absent for a moment.
-            return found if since_then < hysteresis else None
+            # It may be absent for a while, which begins anew after an unknown value.
+            since_unknown = self.now - unknown_at
+            absent = min(since_then, since_unknown) if since_unknown >= 0 else since_then
+            return found if absent < hysteresis else None
         if found is not None and since_then <= patience:
             return found
         return self._just_begun(self.now) if held else None

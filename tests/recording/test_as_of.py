@@ -205,15 +205,23 @@ def test_a_break_that_does_not_end_an_interval_is_told_alike_of_a_moment_in_it()
     assert_agreement(seen, {21})
 
 
-def test_an_unknown_value_in_an_absence_is_told_alike_of_now() -> None:
-    free, throttled = (147, 0, 0, 40, "", 0, None, 0), (40, 0, 64, 40, "", 0, None, 0)
-    unknown, after = (1, 0, None, 40, "", 0, None, 0), (49, 0, 0, 40, "", 0, None, 0)
-    seen = course([free, throttled, unknown, after], 0.1)
+@pytest.mark.parametrize("unknown_after", [(0,), (40, 40), (40, 40, 40, 40)])
+def test_unknown_values_in_an_absence_change_no_answer_about_a_past_moment(
+    unknown_after: tuple[int, ...],
+) -> None:
+    """Each lets the absence, which ends the interval after 5 s, begin anew."""
+    phases = [(147, 0, 0, 40, "", 0, None, 0), (40, 0, 0x40, 40, "", 0, None, 0)]
+    for samples in unknown_after:
+        phases += [(samples, 0, 0, 40, "", 0, None, 0), (1, 0, None, 40, "", 0, None, 0)]
+    seen = course([*phases, (60, 0, 0, 40, "", 0, None, 0)], 0.1)
     history = History(CONDITIONS, THRESHOLDS)
+    answers = []
     for shown in seen:
         history.add(shown)
-        now = ask(history.as_of(shown), shown)
-        assert now._replace(charts=[]) == ask(history, shown)._replace(charts=[])
+        answers.append(ask(history, shown))
+        assert_same(ask(history.as_of(shown), shown), answers[-1], charts=False)
+    for shown, then in zip(seen, answers, strict=True):
+        assert_same(ask(history.as_of(shown), shown), then, charts=False)
 
 
 def assert_agreement(seen: list[Snapshot], places: set[int]) -> None:

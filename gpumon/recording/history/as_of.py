@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -113,21 +112,19 @@ class HistoryAsOf(History):
         holds = held[place] if held else True
         if holds is None:
             return None
-        found, patience, unknown_at = None, PATIENCE, -math.inf
+        found, patience, had_ended = None, PATIENCE, True
         hysteresis = self._conditions[place].hysteresis
         with self.lock:
             record = self._gpus.get(uuid)
             if record is not None:
                 record.settle(place, hysteresis)
                 watch = record.watches[place]
-                found, unknown_at = watch.at(self.now), watch.unknown_at
-                patience = record.patience
+                found, patience = watch.at(self.now), record.patience
+                had_ended = not holds and watch.had_ended(self.now, hysteresis)
         since_then = self.now - (self.now if found is None else found.last)
         if not holds:
-            # It may be absent for a while, which begins anew after an unknown value.
-            since_unknown = self.now - unknown_at
-            absent = min(since_then, since_unknown) if since_unknown >= 0 else since_then
-            return found if absent < hysteresis else None
+            is_recent = since_then <= max(patience, hysteresis)
+            return found if is_recent and not had_ended else None
         if found is not None and since_then <= patience:
             return found
         return self._just_begun(self.now) if held else None

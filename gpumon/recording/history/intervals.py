@@ -20,6 +20,8 @@ INTERVALS_KEPT = 128
 """How many past intervals of one condition of one subject are kept."""
 _NEWEST_KEPT = INTERVALS_KEPT // 4
 """How many of them are kept however short they are."""
+_ROW = 4
+"""Values of a past interval."""
 
 
 class Condition(Struct, frozen=True):
@@ -90,8 +92,8 @@ class PastIntervals:
     """The past intervals of a condition: the newest, and the longest of the older ones.
 
     A condition that changes with every sample has thousands of intervals an hour. A row holds the
-    start of the interval, the last time at which the condition held, and the number of samples,
-    which is negative if the start was not observed.
+    start of the interval, the last time at which the condition held, since when its absence is
+    known without a gap, and the number of samples, which is negative if the start was not observed.
     """
 
     __slots__ = ("_rows",)
@@ -99,40 +101,40 @@ class PastIntervals:
     def __init__(self) -> None:
         self._rows = array("d")
 
-    def add(self, since: float, last: float, samples: int) -> None:
+    def add(self, since: float, last: float, absent_since: float, samples: int) -> None:
         """Keep an interval that is newer than all before."""
-        self._rows.extend((since, last, samples))
-        if len(self._rows) > 3 * INTERVALS_KEPT:
+        self._rows.extend((since, last, absent_since, samples))
+        if len(self._rows) > _ROW * INTERVALS_KEPT:
             self._drop_short()
 
-    def at(self, time: float) -> Interval | None:
-        """The newest interval that had begun by a time."""
-        place = 3 * bisect_right(self._rows[::3], time) - 3
-        if place < 0:
+    def at(self, time: float) -> tuple[Interval, float] | None:
+        """The newest interval that had begun by a time, and since when its absence is known."""
+        index = _ROW * bisect_right(self._rows[::_ROW], time) - _ROW
+        if index < 0:
             return None
-        since, last, samples = self._rows[place : place + 3]
-        return Interval(since, last, samples > 0, int(abs(samples)))
+        since, last, absent_since, samples = self._rows[index : index + _ROW]
+        return Interval(since, last, samples > 0, int(abs(samples))), absent_since
 
     def held_between(self, begin: float, end: float) -> float:
         """Seconds of a time that are in these intervals."""
         rows = self._rows
-        first = 3 * bisect_right(rows[1::3], begin)
-        parts = zip(rows[first::3], rows[first + 1 :: 3], strict=True)
+        first = _ROW * bisect_right(rows[1::_ROW], begin)
+        parts = zip(rows[first::_ROW], rows[first + 1 :: _ROW], strict=True)
         return sum([max(0.0, min(last, end) - max(since, begin)) for since, last in parts])
 
     def shift(self, seconds: float) -> None:
         """Move all times into the past."""
-        for place in range(len(self._rows)):
-            if place % 3 < 2:
-                self._rows[place] -= seconds
+        for index in range(len(self._rows)):
+            if index % _ROW < _ROW - 1:
+                self._rows[index] -= seconds
 
     def _drop_short(self) -> None:
         rows = self._rows
-        older = range(0, len(rows) - 3 * _NEWEST_KEPT, 3)
-        longest = sorted(older, key=lambda place: rows[place + 1] - rows[place])[len(older) // 2 :]
+        older = range(0, len(rows) - _ROW * _NEWEST_KEPT, _ROW)
+        longest = sorted(older, key=lambda index: rows[index + 1] - rows[index])[len(older) // 2 :]
         kept = array("d")
-        for place in (*sorted(longest), *range(older.stop, len(rows), 3)):
-            kept.extend(rows[place : place + 3])
+        for index in (*sorted(longest), *range(older.stop, len(rows), _ROW)):
+            kept.extend(rows[index : index + _ROW])
         self._rows = kept
 
 
@@ -194,7 +196,7 @@ class ConditionTracker:
             self.samples += times
         elif holds is False:
             self.denied = time
-            if self.since is not None and time - max(self.last, self.unknown_at) >= hysteresis:
+            if self.since is not None and time - self._absent_since >= hysteresis:
                 self._end()
         else:
             self.unknown_at = time
@@ -207,10 +209,25 @@ class ConditionTracker:
 
     def at(self, time: float) -> Interval | None:
         """The newest interval that had begun by a time, cut at that time."""
-        found = self.interval(-math.inf)
-        if found is None or found.since > time:
-            found = None if self.past is None else self.past.at(time)
-        return None if found is None else found.by(time)
+        found = self._begun_by(time)
+        return None if found is None else found[0].by(time)
+
+    def had_ended(self, time: float, hysteresis: float) -> bool:
+        """Whether that interval had ended by a time at which the condition did not hold."""
+        found = self._begun_by(time)
+        return found is None or time - found[1] >= hysteresis
+
+    def _begun_by(self, time: float) -> tuple[Interval, float] | None:
+        """The newest interval that had begun by a time, and since when its absence is known."""
+        current = self.interval(-math.inf)
+        if current is not None and current.since <= time:
+            return current, self._absent_since
+        return None if self.past is None else self.past.at(time)
+
+    @property
+    def _absent_since(self) -> float:
+        """Since when it has not held, as far as that is known without a gap."""
+        return max(self.last, self.unknown_at)
 
     def held_between(self, begin: float, end: float) -> float:
         """Seconds of a time in which it held, at least."""
@@ -225,7 +242,7 @@ class ConditionTracker:
             if self.past is None:
                 self.past = PastIntervals()
             samples = self.samples if self.start_observed else -self.samples
-            self.past.add(self.since, self.last, samples)
+            self.past.add(self.since, self.last, self._absent_since, samples)
             self.since = None
 
     def shift(self, seconds: float) -> None:

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from gpumon.alerts.filter_languages import AlertFacts, GpuFacts
 from gpumon.findings import gpu_answer, not_free
-from gpumon.findings.finding import FindingKind
-from gpumon.findings.process_rules import growing_process, idle_process
+from gpumon.findings.registry import PROCESS_RULES
 from gpumon.model.snapshot import ANSWERING
 from gpumon.recording.history import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpumon.findings.finding import Answer, Finding
+    from gpumon.findings.finding import Answer, Finding, FindingKind
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
@@ -105,8 +104,7 @@ class Look:
         self, process: GpuProcess, kind: FindingKind
     ) -> tuple[bool | None, Finding | None]:
         """``gpu_state`` for a process in the list."""
-        rule = idle_process if kind is FindingKind.IDLE_PROCESS else growing_process
-        return _state(rule(self.history, process))
+        return _state(PROCESS_RULES[kind].answer(self.history, process))
 
     def is_free(self, gpu: Gpu) -> bool:
         """Whether a GPU is free."""

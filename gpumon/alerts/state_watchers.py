@@ -11,9 +11,9 @@ from gpumon.alerts.episode import Change, Episode, Phase
 from gpumon.alerts.filter_languages import meets
 from gpumon.alerts.memory import RememberedAlert, RememberedProcess
 from gpumon.alerts.notice import gpu_key, process_key
-from gpumon.alerts.states import FORECASTS
 from gpumon.alerts.watcher import MOST_SUBJECTS, copied, remembered
-from gpumon.findings.finding import FindingKind
+from gpumon.findings import RULES
+from gpumon.findings.registry import PROCESS_RULES
 from gpumon.model.snapshot import ANSWERING
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpumon.alerts.look import Look
     from gpumon.alerts.notice import Notice
     from gpumon.alerts.when import GpuWhen, ProcessWhen
-    from gpumon.findings.finding import Finding
+    from gpumon.findings.finding import Finding, FindingKind
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
 
@@ -30,6 +30,10 @@ _GROWTH_ROUND = 60.0
 _GROWTH_PATIENCE = 3 * _GROWTH_ROUND
 _LOOKED_UP_WITHIN = 60.0
 """Seconds in which what is unknown of the processes of the first list is looked up."""
+
+
+def _is_forecast(kind: FindingKind | None) -> bool:
+    return kind is not None and RULES[kind].is_forecast
 
 
 class _Episodes:
@@ -116,7 +120,7 @@ class GpuWatcher:
             holds, finding = self._holds(look, gpu)
             first = gpu.uuid not in self._looked
             # A forecast takes time, so what it finds later has not been there before.
-            if first and (holds is not None or self._when.state in FORECASTS):
+            if first and (holds is not None or _is_forecast(self._when.state)):
                 self._looked[gpu.uuid] = look.now
             since = None if finding is None else finding.since
             key = gpu_key(gpu.uuid)
@@ -149,7 +153,7 @@ class GpuWatcher:
 
     def _was_there(self, gpu: Gpu, finding: Finding | None) -> bool:
         """Whether a state held at the first look already, though only time has shown it."""
-        if finding is None or finding.since is None or finding.kind in FORECASTS:
+        if finding is None or finding.since is None or _is_forecast(finding.kind):
             return False
         return finding.since <= self._looked.get(gpu.uuid, 0.0)
 
@@ -186,7 +190,7 @@ class ProcessWatcher:
             return []
         told: list[Notice] = []
         keys = set()
-        slow = self._when.state is FindingKind.GROWING
+        slow = self._when.state is not None and PROCESS_RULES[self._when.state].is_slow
         chosen = self._chosen(look) if slow else None
         for process in look.snapshot.processes:
             key = process_key(process.id)
@@ -240,7 +244,7 @@ class ProcessWatcher:
         unknown_at = None if holds is None else self._unknown_at_first.pop(key, None)
         if unknown_at is not None and look.now - unknown_at <= _LOOKED_UP_WITHIN:
             return True
-        if finding is None or finding.since is None or finding.kind in FORECASTS:
+        if finding is None or finding.since is None or _is_forecast(finding.kind):
             return False
         return finding.since <= min(looked)
 

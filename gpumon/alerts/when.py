@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from gpumon.alerts.filter_languages import GPUS, PROCESSES, GpuFacts
-from gpumon.alerts.states import OFFERED, PROCESS_STATES, STATE_NAMES, plain_name
 from gpumon.alerts.xids import SEVERITY_WORDS, WORTH_TELLING, XidChoice
 from gpumon.config.suggestions import nearest
 from gpumon.filters.language import Filter, FilterError, Language, Selection, parse
 from gpumon.filters.term import F, S, said
 from gpumon.findings.finding import FindingKind
+from gpumon.findings.registry import PROCESS_RULES, RULES
 from gpumon.model.snapshot import Gpu
 
 if TYPE_CHECKING:
@@ -74,6 +74,19 @@ class EndWhen(Struct, frozen=True):
 
 When: TypeAlias = GpuWhen | ProcessWhen | XidWhen | EndWhen
 
+
+def plain_name(text: str) -> str:
+    """A name as it is compared: small letters, with spaces for ``-`` and ``_``."""
+    return " ".join(text.replace("-", " ").replace("_", " ").casefold().split())
+
+
+STATES = tuple(kind for kind, rule in RULES.items() if rule.is_alert_state)
+"""The states that an alert can name."""
+STATE_NAMES = {plain_name(kind.value): kind for kind in STATES} | {
+    name: kind for kind in STATES for name in RULES[kind].other_names
+}
+"""The states by every name, as ``plain_name`` writes it."""
+
 _TOKEN = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*"?)+')
 _SIGNS = re.compile(r'[<>=:"]')
 _ENDS = frozenset({"ends", "end", "ended", "exits"})
@@ -105,7 +118,7 @@ def parse_when(text: str) -> When:
     if first in {"xid", "xids"}:
         return XidWhen(_xids(words[1:]), _parsed(terms, GPUS))
     state = _state(words) if words else None
-    if state in PROCESS_STATES:
+    if state in PROCESS_RULES:
         return ProcessWhen(state, _parsed(terms, PROCESSES))
     if state is not None:
         return GpuWhen(state, _parsed(terms, GPUS))
@@ -135,8 +148,10 @@ def _state(words: Sequence[str]) -> FindingKind:
     if state is not None:
         return state
     guess = _guess(name, [*STATE_NAMES, "xid", "ends"])
+    states = ", ".join(kind.value for kind in STATES)
     raise WhenError(
-        f"no state {said(' '.join(words))}: {guess}There are {', '.join(OFFERED)}, xid and ends; "
+        f"no state {said(' '.join(words))}: {guess}There are {states}, xid and "
+        "ends; "
         'to look for a text in the names of processes, quote it: "train"'
     )
 

@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from gpumon.availability.health import HEALTH_FIELDS, memory_faults, recovery_action
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.model.thresholds import DEFAULTS
 from gpumon.text.formatting import gib, gibibytes
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, MigInstance
-    from gpumon.model.thresholds import Thresholds
 
 FRESH_SECONDS = 5.0
 """Age up to which a list of processes tells who is on a GPU at this moment."""
@@ -63,6 +61,17 @@ class NotFree(Struct, frozen=True):
 
 NOBODY = Listed()
 
+UNLISTED_BYTES = 256 * 2**20
+"""Memory that may be in use without a listed process, because the driver omits its own clients from
+its list. More than this belongs to a process: a CUDA context takes 200 to 700 MiB
+(pytorch#28113)."""
+OVERHEAD_BYTES = 768 * 2**20
+"""The same if the used memory includes what the driver reserves, as the older of its two calls does
+from driver 510 on: 308 MB (gpustat#141), 513 MiB on an A10G (gpustat#168). 1.5 times the larger of
+these, which also covers the memory of a display that belongs to no listed process."""
+_OVERHEAD_SHARE = 0.01
+"""The same as a share of the GPU's memory, if that is more: the reserved memory grows with the
+total."""
 UNLISTED_FIELDS = ("memory_reserved", "memory_total", "display_active")
 """What ``normal_unlisted`` takes of a GPU, if the GPU reports it."""
 ASSUMED_FIELDS = (*HEALTH_FIELDS, "compute_mode", *UNLISTED_FIELDS)
@@ -90,7 +99,6 @@ def listed_on(processes: Iterable[GpuProcess], gpu: Gpu, mig: MigInstance | None
 def why_not_free(
     gpu: Gpu,
     listed: Listed | None,
-    thresholds: Thresholds = DEFAULTS,
     *,
     mig: MigInstance | None = None,
     mine: Listed = NOBODY,
@@ -103,7 +111,6 @@ def why_not_free(
     Args:
         gpu: The GPU.
         listed: The driver's list, without ``mine``; ``None`` while there is no current list.
-        thresholds: The thresholds for unattributed memory.
         mig: The MIG device.
         mine: Processes that the caller wants to ignore.
         reserved: Whether ``gpumon run`` has reserved it.
@@ -111,7 +118,7 @@ def why_not_free(
         in_container: Whether the driver lists the processes of this container only.
     """
     yield from _of_the_gpu(gpu, reserved=reserved, old=old)
-    yield from _of_who_is_on_it(gpu, mig, listed, mine, thresholds, in_container)
+    yield from _of_who_is_on_it(gpu, mig, listed, mine, in_container)
 
 
 def _of_the_gpu(gpu: Gpu, *, reserved: bool, old: bool) -> Iterator[NotFree]:
@@ -135,11 +142,10 @@ def _of_who_is_on_it(
     mig: MigInstance | None,
     listed: Listed | None,
     mine: Listed,
-    thresholds: Thresholds,
     in_container: bool,
 ) -> Iterator[NotFree]:
     if listed is None and gpu.unknown.get("processes") is Unknown.NOT_EXPORTED:
-        yield from _of_what_is_in_use(gpu, mig, thresholds)
+        yield from _of_what_is_in_use(gpu, mig)
         return
     if listed is None:
         yield NotFree("processes", "who computes on it is unknown", is_unknown=True)
@@ -147,14 +153,14 @@ def _of_who_is_on_it(
     if listed.computing:
         yield NotFree("processes", f"{listed.computing} compute on it")
     if not gpu.memory_unified:
-        yield from _of_memory(gpu, mig, listed, mine, thresholds, in_container)
+        yield from _of_memory(gpu, mig, listed, mine, in_container)
     if listed.processes and not gpu.display_active:
         held = listed.memory
         if held is None and gpu.memory_unified:
             yield NotFree(
                 "processes", "the memory of its drawing processes is unknown", is_unknown=True
             )
-        elif (held or 0) > normal_unlisted(gpu, thresholds, mig):
+        elif (held or 0) > normal_unlisted(gpu, mig):
             yield NotFree("processes", f"processes that draw hold {gibibytes(held)} {gib()}")
     if mig is not None or mine.processes:
         return
@@ -164,14 +170,12 @@ def _of_who_is_on_it(
         yield NotFree("busy", busy_sentence(gpu.utilization_gpu, in_container=in_container))
 
 
-def _of_what_is_in_use(
-    gpu: Gpu, mig: MigInstance | None, thresholds: Thresholds
-) -> Iterator[NotFree]:
+def _of_what_is_in_use(gpu: Gpu, mig: MigInstance | None) -> Iterator[NotFree]:
     """The reasons where no list exists: a process that computes has memory for its context."""
     used = gpu.memory_used if mig is None else mig.memory_used
     if used is None:
         yield NotFree("memory", "how much of its memory is in use is unknown", is_unknown=True)
-    elif used > normal_unlisted(gpu, thresholds, mig):
+    elif used > normal_unlisted(gpu, mig):
         yield NotFree("memory", f"{gibibytes(used)} {gib()} in use")
     if mig is not None:
         return
@@ -186,7 +190,6 @@ def _of_memory(
     mig: MigInstance | None,
     listed: Listed,
     mine: Listed,
-    thresholds: Thresholds,
     in_container: bool,
 ) -> Iterator[NotFree]:
     used = gpu.memory_used if mig is None else mig.memory_used
@@ -196,7 +199,7 @@ def _of_memory(
             why = "told to root only"
         yield NotFree("memory", f"how much of its memory is in use is {why}", is_unknown=True)
         return
-    normal = normal_unlisted(gpu, thresholds, mig)
+    normal = normal_unlisted(gpu, mig)
     unlisted = used - (mine.memory or 0) - (listed.memory or 0)
     if unlisted > normal and (listed.memory is None or mine.memory is None):
         size = f"{gibibytes(used)} {gib()}"
@@ -213,16 +216,16 @@ def _is_never_told(gpu: Gpu) -> bool:
     return unsupported or bool(gpu.mig_mode or gpu.mig)
 
 
-def normal_unlisted(gpu: Gpu, thresholds: Thresholds, mig: MigInstance | None = None) -> float:
+def normal_unlisted(gpu: Gpu, mig: MigInstance | None = None) -> float:
     """Bytes on a GPU, or a MIG device of it, that may be in use without a listed process."""
     if mig is not None or (gpu.memory_reserved is not None and not gpu.display_active):
-        return thresholds.unlisted_bytes
-    return normal_with_reserve(gpu.memory_total, thresholds)
+        return UNLISTED_BYTES
+    return normal_with_reserve(gpu.memory_total)
 
 
-def normal_with_reserve(total: float | None, thresholds: Thresholds) -> float:
+def normal_with_reserve(total: float | None) -> float:
     """The same limit if used memory may include the driver's reserve or a display's memory."""
-    return max(thresholds.overhead_bytes, thresholds.overhead_share * (total or 0))
+    return max(OVERHEAD_BYTES, _OVERHEAD_SHARE * (total or 0))
 
 
 def is_busy_unlisted(gpu: Gpu, listed: Listed | None) -> bool | None:

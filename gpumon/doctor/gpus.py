@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.doctor.driver import DRM_LOG
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
-from gpumon.findings.errors import advice_on
+from gpumon.findings.faults import advice_on
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
 from gpumon.host.power import may_sleep
 from gpumon.model.makers import Maker, maker_of

@@ -24,7 +24,7 @@ from gpumon.export.as_prometheus import (
     gpu_labels,
 )
 from gpumon.exporter.user_limit import UserLimit
-from gpumon.findings import FindingKind, conditions, gpu_state
+from gpumon.findings import RULES, conditions, gpu_state
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
 from gpumon.text.formatting import printable
@@ -167,9 +167,8 @@ def _identity(gpu: Gpu) -> Gpu:
 
 def _state_word(finding: Finding) -> str:
     """The word for a state, without its duration, so that the number of series is bounded."""
-    if finding.kind is FindingKind.WORKING:
-        return finding.brief  # busy, no compute, unknown
-    return "stuck?" if finding.kind is FindingKind.STUCK else finding.kind.value
+    is_exported = finding.brief in RULES[finding.kind].exported_briefs
+    return finding.brief if is_exported else finding.kind.value
 
 
 def _page(found: Iterator[Family]) -> Page:

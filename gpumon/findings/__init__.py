@@ -1,15 +1,13 @@
-"""Findings about a GPU or a process: one function per rule, each with its evidence.
+"""Findings about a GPU or a process: one class each, with everything that is known of it.
 
-A rule takes the history and a subject and returns a finding or ``None``. It reports only what was
-observed: an unknown value gives no finding, and a condition that held at the first sample is
+A rule takes the history and a subject and returns a finding, ``False`` or, where a value is
+unknown, ``None``. It reports only what was observed: a condition that held at the first sample is
 reported as having held for "at least" that long. Conditions have to be followed in every sample;
 the history keeps their intervals, so create it with ``History(conditions())``. To use other
 thresholds, create it with ``History(conditions(thresholds), thresholds)``.
 """
 
-from gpumon.findings.conditions import conditions
-from gpumon.findings.errors import is_of_the_past
-from gpumon.findings.explanations import Explanation, explain
+from gpumon.findings.faults import is_of_the_past
 from gpumon.findings.finding import (
     BRIEF_CELLS,
     SHORT_CELLS,
@@ -17,16 +15,23 @@ from gpumon.findings.finding import (
     FindingKind,
     Severity,
 )
-from gpumon.findings.gpu_rules import LASTING, RULES, gpu_answer, gpu_findings, gpu_state
 from gpumon.findings.memory import Account, memory_account
-from gpumon.findings.process_rules import process_findings
+from gpumon.findings.registry import (
+    RULES,
+    Explanation,
+    conditions,
+    explain,
+    gpu_answer,
+    gpu_findings,
+    gpu_state,
+    process_findings,
+)
 from gpumon.findings.work import mig_state, not_free
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 
 __all__ = [
     "BRIEF_CELLS",
     "DEFAULTS",
-    "LASTING",
     "RULES",
     "SHORT_CELLS",
     "Account",

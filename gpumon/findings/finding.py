@@ -47,26 +47,17 @@ class FindingKind(str, Enum):
     UNATTRIBUTED = "unattributed"
     BUSY_UNLISTED = "busy unlisted"
     IDLE_IN_JOB = "idle in job"
-    """A job works on its other GPUs."""
     IDLE = "idle"
     SLOW_LINK = "slow link"
-    """The PCIe link is below its maximum under load."""
     BUSY_EMPTY = "busy but empty"
-    """Kernels run all the time and leave most SMs without work."""
     STARVED = "starved"
-    """The load comes and goes while the host prepares data."""
     SHARED = "shared"
-    """Kernels of two jobs run on it."""
     FILLING = "filling"
-    """The used memory grows steadily towards full."""
     SLOWED_LATELY = "slowed lately"
-    """The clocks were lowered in the last hour; with the details only."""
     IDLE_PROCESS = "idle process"
     GROWING = "growing"
     PREALLOCATED = "preallocated"
-    """A process took memory in advance."""
     RESERVED = "reserved"
-    """``gpumon run`` keeps the GPU for a job."""
     FULL = "full"
     MEMORY_BOUND = "memory-bound"
     OLD = "old values"
@@ -75,25 +66,6 @@ class FindingKind(str, Enum):
     FREE = "free"
     WORKING = "working"
     UNKNOWN = "unknown"
-
-
-_Kind = FindingKind
-USUAL_SEVERITY = {
-    **dict.fromkeys(_Kind, Severity.NOTE),
-    **dict.fromkeys((_Kind.LOST, _Kind.RESET_REQUIRED, _Kind.NO_ANSWER), Severity.CRITICAL),
-    **dict.fromkeys(
-        (
-            *(_Kind.FAILING, _Kind.MEMORY_ERRORS, _Kind.RECOVERY, _Kind.HOT, _Kind.THROTTLED),
-            *(_Kind.XID, _Kind.STUCK, _Kind.UNATTRIBUTED, _Kind.NVLINK_ERRORS),
-        ),
-        Severity.WARNING,
-    ),
-    _Kind.FREE: Severity.GOOD,
-    **dict.fromkeys((_Kind.WORKING, _Kind.UNKNOWN), Severity.QUIET),
-}
-"""The severity of each kind where only the kind is known, as from another gpumon's exporter."""
-IN_USE = (_Kind.RESERVED, _Kind.FULL, _Kind.MEMORY_BOUND)
-"""The kinds that only say that the GPU is used as it should be."""
 
 
 @final

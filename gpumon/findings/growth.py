@@ -7,7 +7,6 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from gpumon.findings.finding import Answer, Finding, FindingKind, Severity
 from gpumon.findings.phrases import spaced
 from gpumon.model.arithmetic import fitted_line
 from gpumon.model.snapshot import GpuStatus
@@ -17,12 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.model.snapshot import Gpu
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
 
 _SPANS = (3600.0, 1800.0, 900.0, 300.0)
 """The windows in seconds in which growth is searched, longest first."""
 _POINTS = 30
+LEAST_BYTES = 64 * 2**20
+"""The least growth to report: several of the blocks of 20 MiB and more that allocators request
+(PyTorch's ``kLargeBuffer``)."""
+_LEAST_FIT = 0.9
+"""The least R² of a line through the values: a single jump has 0.75, four equal steps have 0.94."""
+GPU_SECONDS = 900.0
+"""Seconds over which the used memory of a GPU must grow: a model that is being loaded grows
+steadily too."""
 _FORESEEN = 10.0
 """A line is extrapolated to this multiple of its observed length, and no further."""
 _LATELY = 300.0
@@ -70,9 +76,7 @@ class Growth(Struct, frozen=True):
 
 
 def growth(
-    points: Callable[[float, int], Sequence[float | None]],
-    thresholds: Thresholds,
-    least_seconds: float = 0.0,
+    points: Callable[[float, int], Sequence[float | None]], least_seconds: float = 0.0
 ) -> Growth | Literal[False] | None:
     """Steady growth up to now, over the longest window that shows it.
 
@@ -80,7 +84,6 @@ def growth(
 
     Args:
         points: The values of the last seconds, as so many means, oldest first.
-        thresholds: The thresholds.
         least_seconds: The shortest window that counts.
     """
     is_known = True
@@ -89,10 +92,10 @@ def growth(
             break
         known = [mean for mean in points(seconds, _POINTS) if mean is not None]
         is_known = is_known and len(known) == _POINTS
-        if len(known) < _POINTS or known[-1] - known[0] < thresholds.growth_bytes:
+        if len(known) < _POINTS or known[-1] - known[0] < LEAST_BYTES:
             continue
         slope, fit = fitted_line(list(enumerate(known)))
-        if fit >= thresholds.growth_fit and _goes_on(known):
+        if fit >= _LEAST_FIT and _goes_on(known):
             rate = slope / (seconds / _POINTS)
             return Growth(rate, known[-1] - known[0], seconds, fit)
     newest = _newest(points)
@@ -103,29 +106,6 @@ def growth(
 def _newest(points: Callable[[float, int], Sequence[float | None]]) -> list[float]:
     """The newest known values."""
     return [mean for mean in points(_LATELY, _LATELY_POINTS) if mean is not None]
-
-
-def filling(history: History, gpu: Gpu) -> Answer:
-    """The used memory of a GPU grows steadily, and will be full in a time that can be foreseen."""
-    free = room(history, gpu)
-    if free is None:
-        return None if gpu.memory_free is None else False
-    found = _growth_of(history, gpu)
-    if not found:
-        return found
-    left = found.full_in(free)
-    if left is None:
-        return False
-    return Finding(
-        kind=FindingKind.FILLING,
-        subject=gpu.uuid,
-        severity=Severity.NOTE,
-        sentence=f"memory grows by {found.pace}: full in about {left} at this pace",
-        short=f"full in about {left}",
-        brief="filling",
-        since=history.now - found.seconds,
-        evidence=(*found.evidence, f"{gibibytes(free)} {gib()} free"),
-    )
 
 
 def room(history: History, gpu: Gpu) -> int | None:
@@ -140,7 +120,8 @@ _Judged: TypeAlias = "tuple[int, Growth | Literal[False] | None]"
 _JUDGED: WeakKeyDictionary[History, dict[str, _Judged]] = WeakKeyDictionary()
 
 
-def _growth_of(history: History, gpu: Gpu) -> Growth | Literal[False] | None:
+def gpu_growth(history: History, gpu: Gpu) -> Growth | Literal[False] | None:
+    """Steady growth of a GPU's used memory up to now; see ``growth``."""
     if history.started is None:
         return None
     judged = _JUDGED.setdefault(history, {})
@@ -152,7 +133,7 @@ def _growth_of(history: History, gpu: Gpu) -> Growth | Literal[False] | None:
     def points(seconds: float, count: int) -> list[float | None]:
         return history.gpu_buckets(gpu.uuid, "memory_used", seconds, count, history.now)
 
-    found = growth(points, history.thresholds, history.thresholds.filling_after)
+    found = growth(points, GPU_SECONDS)
     if found:
         # A line through half an hour still fits some minutes after the growth has ended.
         newest = _newest(points)

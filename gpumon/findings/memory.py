@@ -6,9 +6,24 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.availability.rule import is_full, normal_unlisted, unlisted_sentence
-from gpumon.findings.conditions import UNATTRIBUTED
-from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, Answer, Finding, FindingKind, Severity
+from gpumon.availability.rule import (
+    UNLISTED_FIELDS,
+    is_full,
+    normal_unlisted,
+    unlisted_sentence,
+)
+from gpumon.findings.explanation import (
+    AS_ROOT,
+    ASK_OWNER,
+    README,
+    SEE_HOLDERS,
+    SMI_PROCESSES,
+    TORCH_MEMORY,
+    USAGE_SOURCE,
+    ExplanationText,
+)
+from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, FindingKind, Severity
+from gpumon.findings.growth import gpu_growth, room
 from gpumon.findings.phrases import (
     at_most,
     count_processes,
@@ -16,14 +31,16 @@ from gpumon.findings.phrases import (
     long_duration,
     spaced,
 )
-from gpumon.findings.work import is_absent
+from gpumon.findings.rule import LastingRule, Rule, Words
+from gpumon.findings.work import OWNERLESS_SECONDS
 from gpumon.model.processes import HoldReason, Suspect, blamed
 from gpumon.text.formatting import UNKNOWN, cell_width, gib, gibibytes, printable
 
 if TYPE_CHECKING:
+    from gpumon.findings.rule import HeldFor, Said
     from gpumon.model.processes import HolderScan
     from gpumon.model.snapshot import Gpu
-    from gpumon.recording.history import History, Interval
+    from gpumon.recording.history import History, Holding, Interval
 
 SCAN_FRESH = 60.0
 """A scan for holders older than this many seconds is shown with its age."""
@@ -53,7 +70,7 @@ class Account(Struct, frozen=True):
         processes_sum: Sum over the processes in the driver's list.
         unattributed: Used memory that none of them holds. 0 if they seem to hold more than is used,
             which happens when the list is older than the other values.
-        tolerance: How much unattributed memory is normal; see ``Thresholds.unlisted_bytes``.
+        tolerance: How much unattributed memory is normal; see ``normal_unlisted``.
         free: Memory that can still be allocated.
         suspects: Processes that have the device file open but are not in the driver's list, most
             likely first.
@@ -88,7 +105,7 @@ def memory_account(history: History, gpu: Gpu) -> Account:
         used=gpu.memory_used,
         processes_sum=own_sum,
         unattributed=unlisted,
-        tolerance=int(normal_unlisted(gpu, history.thresholds)),
+        tolerance=int(normal_unlisted(gpu)),
         free=gpu.memory_free,
         suspects=_suspects(history, gpu),
         unseen=None if scan is None else scan.unseen,
@@ -96,78 +113,140 @@ def memory_account(history: History, gpu: Gpu) -> Account:
     )
 
 
-def unattributed(history: History, gpu: Gpu) -> Answer:
+class Unattributed(LastingRule):
     """Memory in use that no listed process owns, and which processes may hold it.
 
-    ``Thresholds.unlisted_bytes`` says how much is normal. There is no finding while the process
-    list or the memory of any process on the GPU is unknown, or if the GPU has no memory of its own.
-    In a container it is normal: other containers may hold the memory, and the driver lists only the
-    processes of the caller's namespace (drivers from 535.113 on). A condition that holds at the
-    first sample is reported at once, because some users look only once. It becomes a warning once
-    it has lasted. Sources: the driver omits its own clients from the list, and lists at most 950
-    processes.
+    There is no finding while the process list or the memory of any process on the GPU is unknown,
+    or if the GPU has no memory of its own. In a container it is normal: other containers may hold
+    the memory, and the driver lists only the processes of the caller's namespace (drivers from
+    535.113 on). It becomes a warning once it has lasted. Sources: the driver omits its own clients
+    from the list, and lists at most 950 processes.
     """
-    interval = history.interval(gpu.uuid, UNATTRIBUTED)
-    if interval is None:
-        return is_absent(history, gpu, UNATTRIBUTED)
-    lasted = interval.seconds >= history.thresholds.unattributed_after
-    if interval.start_observed and not lasted:
-        return False
-    holding = history.holding(gpu)
-    if holding is None or holding.memory is None or gpu.memory_used is None:
-        return None
-    bytes_ = gpu.memory_used - holding.memory
-    size = gibibytes(bytes_)
-    evidence = (
-        f"memory used {gibibytes(gpu.memory_used)} {gib()}",
-        f"{count_processes(holding.processes)} on it, with {gibibytes(holding.memory)} {gib()}",
-        *([f"{holding.hidden} of them not visible here"] if holding.hidden else []),
-        *([_OLD_CALL] if gpu.memory_reserved is None else []),
-        *_holders_evidence(history, gpu),
+
+    kind = FindingKind.UNATTRIBUTED
+    severity = Severity.WARNING
+    hides_memory = True
+    sign = ("▚", "memory that no listed process holds, for a moment")
+    explanation = ExplanationText(
+        "More memory is in use than the listed processes and the driver need.",
+        (
+            "a process that ended or is ending and still holds the GPU",
+            "a process in another container, which the driver does not list here",
+        ),
+        (SEE_HOLDERS, "End it, if it is yours."),
+        SMI_PROCESSES,
+        USAGE_SOURCE,
+        (AS_ROOT, SEE_HOLDERS, "End it, if it is yours."),
     )
-    contained = in_container(history)
-    named = _named_first(_suspects(history, gpu))
-    amount = f"{gibibytes(bytes_, int(bytes_ < 2**30))}G"
-    brief = at_most(f"{amount} {'other' if contained else 'unattr'}", BRIEF_CELLS)
-    short = f"{amount} unattributed"
-    if contained:
-        short = f"{size}G not visible from here"
-    elif named:
-        short = _short_suspects(f"{short}, ", named)
-    elif holding.hidden:
-        short += ", holder hidden"
-    return Finding(
-        kind=FindingKind.UNATTRIBUTED,
-        subject=gpu.uuid,
-        severity=Severity.WARNING if lasted and not contained else Severity.NOTE,
-        sentence=_unattributed_text(history, gpu, bytes_, interval if lasted else None),
-        short=short,
-        brief=brief,
-        since=interval.since,
-        evidence=evidence,
-    )
+    after = OWNERLESS_SECONDS
+    least_samples = 0
+    shows_at_once = True
+    assumed = UNLISTED_FIELDS
+
+    def holds(self, gpu: Gpu, holding: Holding, memory_used: int) -> bool | None:
+        """See ``LastingRule``."""
+        if gpu.memory_unified or holding.memory is None:
+            return None
+        return memory_used - holding.memory > normal_unlisted(gpu)
+
+    def say(
+        self, history: History, gpu: Gpu, held: HeldFor, holding: Holding, memory_used: int
+    ) -> Said:
+        """See ``Rule``."""
+        if holding.memory is None:
+            return None
+        bytes_ = memory_used - holding.memory
+        size = gibibytes(bytes_)
+        evidence = (
+            f"memory used {gibibytes(memory_used)} {gib()}",
+            f"{count_processes(holding.processes)} on it, with {gibibytes(holding.memory)} {gib()}",
+            *([f"{holding.hidden} of them not visible here"] if holding.hidden else []),
+            *([_OLD_CALL] if gpu.memory_reserved is None else []),
+            *_holders_evidence(history, gpu),
+        )
+        contained = in_container(history)
+        named = _named_first(_suspects(history, gpu))
+        amount = f"{gibibytes(bytes_, int(bytes_ < 2**30))}G"
+        short = f"{amount} unattributed"
+        if contained:
+            short = f"{size}G not visible from here"
+        elif named:
+            short = _short_suspects(f"{short}, ", named)
+        elif holding.hidden:
+            short += ", holder hidden"
+        return Words(
+            _unattributed_text(history, gpu, bytes_, held.interval if held.lasted else None),
+            short,
+            at_most(f"{amount} {'other' if contained else 'unattr'}", BRIEF_CELLS),
+            evidence,
+            severity=Severity.WARNING if held.lasted and not contained else Severity.NOTE,
+        )
 
 
-def full(history: History, gpu: Gpu) -> Answer:
-    """No memory is left for another process; ``Thresholds.full_share`` has the limit.
+class Full(Rule):
+    """No memory is left for another process.
 
     Not for GPUs that share the host's memory: they can also use what the host can reclaim.
     """
-    least = history.thresholds.full_share
-    if gpu.memory_unified:
-        return False
-    if not (found := is_full(gpu.memory_free, gpu.memory_total, least)):
-        return None if found is None else False
-    left = f"{gibibytes(gpu.memory_free)} of {gibibytes(gpu.memory_total)} {gib()}"
-    return Finding(
-        kind=FindingKind.FULL,
-        subject=gpu.uuid,
-        severity=Severity.NOTE,
-        sentence=f"full: {left} are free",
-        short="full",
-        brief="full",
-        evidence=(f"memory free {left}",),
+
+    kind = FindingKind.FULL
+    other_names = ("memory full",)
+    is_normal_use = True
+    sign = ("■", "full: no memory is left for another process")
+    explanation = ExplanationText(
+        "Too little memory is left for another process.",
+        ("memory that a framework took in advance and does not use",),
+        ("Select another GPU: `gpumon select --free 10G`.", ASK_OWNER),
+        README,
     )
+
+    def say(self, history: History, gpu: Gpu) -> Said:
+        """See ``Rule``."""
+        if gpu.memory_unified:
+            return False
+        found = is_full(gpu.memory_free, gpu.memory_total, history.thresholds.full_share)
+        if not found:
+            return None if found is None else False
+        left = f"{gibibytes(gpu.memory_free)} of {gibibytes(gpu.memory_total)} {gib()}"
+        return Words(f"full: {left} are free", "full", "full", (f"memory free {left}",))
+
+
+class Filling(Rule):
+    """The used memory of a GPU grows steadily, and will be full in a time that can be foreseen."""
+
+    kind = FindingKind.FILLING
+    is_forecast = True
+    explanation = ExplanationText(
+        "The used memory grows steadily. When it is full, the next allocation fails.",
+        (
+            "a leak, such as results that are kept with their graph",
+            "a cache that stops growing by itself",
+        ),
+        (
+            "See which process grows, on the page of the GPU.",
+            "Save a checkpoint before the memory is full.",
+        ),
+        TORCH_MEMORY,
+    )
+
+    def say(self, history: History, gpu: Gpu) -> Said:
+        """See ``Rule``."""
+        free = room(history, gpu)
+        if free is None:
+            return None if gpu.memory_free is None else False
+        found = gpu_growth(history, gpu)
+        if not found:
+            return found
+        left = found.full_in(free)
+        if left is None:
+            return False
+        return Words(
+            f"memory grows by {found.pace}: full in about {left} at this pace",
+            f"full in about {left}",
+            "filling",
+            (*found.evidence, f"{gibibytes(free)} {gib()} free"),
+            history.now - found.seconds,
+        )
 
 
 def _scan(history: History) -> HolderScan | None:
@@ -287,7 +366,7 @@ def _account_text(history: History, gpu: Gpu, unlisted: int | None) -> str:
         return "the used memory is unknown"
     if unlisted is None:
         return _unknown_text(history, gpu)
-    normal = normal_unlisted(gpu, history.thresholds)
+    normal = normal_unlisted(gpu)
     if unlisted < _SHOWN_AS_ZERO:
         used = f"{gibibytes(gpu.memory_used)} {gib()} used"
         words = f"{used}, all of it by processes the driver lists"
@@ -298,8 +377,8 @@ def _account_text(history: History, gpu: Gpu, unlisted: int | None) -> str:
             "the driver itself"
         )
     else:
-        interval = history.interval(gpu.uuid, UNATTRIBUTED)
-        lasted = interval is not None and interval.seconds >= history.thresholds.unattributed_after
+        interval = history.interval(gpu.uuid, FindingKind.UNATTRIBUTED.value)
+        lasted = interval is not None and interval.seconds >= OWNERLESS_SECONDS
         words = _unattributed_text(history, gpu, unlisted, interval if lasted else None)
     return f"{words}; {_OLD_CALL}" if gpu.memory_reserved is None else words
 

@@ -1,177 +1,398 @@
-"""Findings about a GPU's work: free, idle, stuck or working."""
+"""Whether a GPU works: free, reserved, idle, stuck, or in use."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from gpumon.availability.rule import (
     ASSUMED_FIELDS,
     NotFree,
     busy_sentence,
+    is_busy_unlisted,
     listed_on,
     normal_unlisted,
     why_not_free,
 )
-from gpumon.findings.conditions import BUSY_UNLISTED, IDLE, STUCK
-from gpumon.findings.errors import undated_xid
-from gpumon.findings.finding import Answer, Finding, FindingKind, Severity
-from gpumon.findings.phrases import (
-    all_of,
-    brief_duration,
-    count_processes,
-    in_container,
-    long_duration,
-    short_duration,
-    with_duration,
+from gpumon.findings.explanation import (
+    AS_ROOT,
+    ASK_OWNER,
+    END_IF_YOURS,
+    KERNEL,
+    NVML,
+    README,
+    SMI_PROCESSES,
+    USAGE_SOURCE,
+    ExplanationText,
 )
-from gpumon.findings.reserved import reservations
+from gpumon.findings.faults import undated_xid
+from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
+from gpumon.findings.phrases import all_of, at_most, count_processes, in_container
+from gpumon.findings.rule import LastingRule, Rule, Words
+from gpumon.findings.speed import LIST_HYSTERESIS, jobs_on
 from gpumon.recording.history import Interval
-from gpumon.text.formatting import gib, gibibytes, printable
+from gpumon.text.formatting import counted, duration, gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gpumon.availability.rule import Listed
-    from gpumon.model.snapshot import Gpu, MigInstance
-    from gpumon.recording.history import History
+    from gpumon.findings.rule import HeldFor, Said
+    from gpumon.model.snapshot import Gpu, MigInstance, Reserved
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History, Holding
+
+IDLE_SIGN = ("◐", "idle while a process holds memory")
+OWNERLESS_SECONDS = 10.0
+"""Seconds for which memory or utilisation must have no owner: process lists are read less often
+than these values."""
 
 
-def stuck(history: History, gpu: Gpu) -> Answer:
+class Stuck(LastingRule):
     """Fully busy at low power for long: this may be a hung job, but need not be.
 
     Utilisation is the share of time in which any kernel ran, so a kernel that only waits reads as
     100 %. The low power shows that it computes nothing.
     """
-    interval = lasting(history, gpu, STUCK, history.thresholds.stuck_after)
-    if not interval:
-        return interval
-    if gpu.utilization_gpu is None or gpu.power_draw is None or not gpu.power_limit:
-        return None
-    busy, share = gpu.utilization_gpu, 100 * gpu.power_draw / gpu.power_limit
-    return Finding(
-        kind=FindingKind.STUCK,
-        subject=gpu.uuid,
-        severity=Severity.WARNING,
-        sentence=f"{busy} % busy at {share:.0f} % of its power limit "
-        f"for {long_duration(history, interval)}: a hung job can look like this",
-        short=with_duration(f"stuck? {busy}% at {share:.0f}% power, ", history, interval),
-        brief="stuck?",
-        since=interval.since,
-        evidence=(
-            f"utilisation {busy} %",
-            f"power {gpu.power_draw:.0f} W of {gpu.power_limit:.0f} W",
-            f"so in {all_of(interval.samples, 'sample')}",
+
+    kind = FindingKind.STUCK
+    severity = Severity.WARNING
+    other_names = ("hung", "hung job")
+    holder_first = True
+    exported_briefs = ("stuck?",)
+    explanation = ExplanationText(
+        "A kernel runs all the time, but draws too little power to compute much. A hung job "
+        "looks like this: a kernel that waits for others counts as running.",
+        (
+            "a collective that waits for a slower or a dead rank",
+            "a light job with many small kernels",
         ),
+        (
+            "See whether the job still writes output.",
+            "Look for the rank that does not take part: `py-spy dump` shows where it waits.",
+        ),
+        f"{NVML}, nvmlUtilization_t",
+        f"{KERNEL}/amdgpu/thermal, gpu_busy_percent",
     )
 
+    def least_seconds(self, thresholds: Thresholds) -> float:
+        """See ``LastingRule``."""
+        return thresholds.stuck_after
 
-def idle(history: History, gpu: Gpu) -> Answer:
+    def holds(
+        self, thresholds: Thresholds, utilization_gpu: int, power_draw: float, power_limit: float
+    ) -> bool | None:
+        """See ``LastingRule``."""
+        if not power_limit:
+            return None
+        is_busy = utilization_gpu >= thresholds.stuck_utilization
+        return is_busy and power_draw < thresholds.stuck_power_share * power_limit
+
+    def say(
+        self, held: HeldFor, utilization_gpu: int, power_draw: float, power_limit: float
+    ) -> Said:
+        """See ``Rule``."""
+        if not power_limit:
+            return None
+        share = f"{100 * power_draw / power_limit:.0f}"
+        return Words(
+            f"{utilization_gpu} % busy at {share} % of its power limit for {held}: a hung job can "
+            "look like this",
+            held.after(f"stuck? {utilization_gpu}% at {share}% power, "),
+            "stuck?",
+            (
+                f"utilisation {utilization_gpu} %",
+                f"power {power_draw:.0f} W of {power_limit:.0f} W",
+                f"so in {all_of(held.samples, 'sample')}",
+            ),
+        )
+
+
+class Idle(LastingRule):
     """A computing process holds the GPU, but nothing has run for a while.
 
     A process that started after the GPU fell idle is not blamed for the time before: the duration
-    counts from the start of the named process. A condition that holds at the first sample is
-    reported at once, as of now.
+    counts from the start of the named process.
     """
-    interval = history.interval(gpu.uuid, IDLE)
-    holding = history.holding(gpu)
-    if interval is None or holding is None or not holding.owners:
-        return is_absent(history, gpu, IDLE)
-    if holding.owner_since is not None and holding.owner_since > interval.since:
-        samples = history.samples(gpu.uuid, "utilization_gpu", holding.owner_since)
-        interval = Interval(
-            holding.owner_since, interval.last, start_observed=True, samples=samples
-        )
-    lasted = rests(history, interval, history.thresholds.idle_after)
-    if interval.start_observed and not lasted:
-        return False
-    length = f"idle {short_duration(history, interval)}" if lasted else "0% now"
-    owner = holding.owners[0]
-    others = f" +{len(holding.owners) - 1}" if len(holding.owners) > 1 else ""
-    unseen = "a process not visible here" if holding.hidden else "a process that has ended"
-    who = unseen if owner is None else printable(owner)
-    size = "memory" if holding.memory is None else f"{gibibytes(holding.memory)} {gib()}"
-    state = "0 % busy at this moment"
-    if lasted:
-        state = f"idle for {long_duration(history, interval)}"
-    return Finding(
-        kind=FindingKind.IDLE,
-        subject=gpu.uuid,
-        severity=Severity.NOTE,
-        sentence=f"{state} while {who}{others} holds {size}",
-        short=length,
-        brief=f"idle {brief_duration(history, interval)}" if lasted else "0% now",
-        since=interval.since,
-        evidence=(
-            f"utilisation 0 % in {all_of(interval.samples, 'sample')}",
-            f"{count_processes(holding.processes)} on it, with {size}",
+
+    kind = FindingKind.IDLE
+    sign = IDLE_SIGN
+    holder_first = True
+    explanation = ExplanationText(
+        "A computing process holds the GPU, and no kernel has run for a while.",
+        (
+            "a notebook that was left open",
+            "a job that reads data or saves a checkpoint",
+            "a server without requests",
         ),
+        (END_IF_YOURS,),
+        f"{NVML}, nvmlUtilization_t",
+        USAGE_SOURCE,
     )
+    shows_at_once = True
+
+    def least_seconds(self, thresholds: Thresholds) -> float:
+        """See ``LastingRule``."""
+        return thresholds.idle_after
+
+    def holds(self, holding: Holding, utilization_gpu: int) -> bool:
+        """See ``LastingRule``."""
+        return utilization_gpu == 0 and holding.computing > 0
+
+    def interval(self, history: History, gpu: Gpu, condition: str) -> Interval | None:
+        """See ``LastingRule``; from the start of the process that is named."""
+        interval = history.interval(gpu.uuid, condition)
+        holding = None if interval is None else history.holding(gpu)
+        if interval is None or holding is None or not holding.owners:
+            return None
+        since = holding.owner_since
+        if since is None or since <= interval.since:
+            return interval
+        samples = history.samples(gpu.uuid, "utilization_gpu", since)
+        return Interval(since, interval.last, start_observed=True, samples=samples)
+
+    def say(self, held: HeldFor, holding: Holding) -> Said:
+        """See ``Rule``."""
+        owner = holding.owners[0]
+        others = f" +{len(holding.owners) - 1}" if len(holding.owners) > 1 else ""
+        unseen = "a process not visible here" if holding.hidden else "a process that has ended"
+        who = unseen if owner is None else printable(owner)
+        size = "memory" if holding.memory is None else f"{gibibytes(holding.memory)} {gib()}"
+        state = f"idle for {held}" if held.lasted else "0 % busy at this moment"
+        return Words(
+            f"{state} while {who}{others} holds {size}",
+            f"idle {held.short}" if held.lasted else "0% now",
+            f"idle {held.brief}" if held.lasted else "0% now",
+            (
+                f"utilisation 0 % in {all_of(held.samples, 'sample')}",
+                f"{count_processes(holding.processes)} on it, with {size}",
+            ),
+        )
 
 
-def busy_unlisted(history: History, gpu: Gpu) -> Answer:
-    """Something runs although no process is listed: the driver does not tell whose it is.
+class IdleInJob(LastingRule):
+    """A GPU does nothing while its job works on most of its other GPUs."""
+
+    kind = FindingKind.IDLE_IN_JOB
+    sign = IDLE_SIGN
+    holder_first = True
+    explanation = ExplanationText(
+        "The job works on its other GPUs and not on this one.",
+        (
+            "a rank that hangs, or ended without the others",
+            "work that is divided unevenly, such as a pipeline or an evaluation on one GPU",
+            "a program that uses fewer GPUs than it opened",
+        ),
+        (
+            "Look at the process of this GPU: its state, its CPU use, its output.",
+            "If the job does not need the GPU, give it fewer: {variable}.",
+        ),
+        "docs.pytorch.org, torch.distributed, Debugging",
+    )
+    after = 60.0
+    """Data loading and checkpoints pause for less."""
+    hysteresis = LIST_HYSTERESIS
+
+    def holds(self, holding: Holding, utilization_gpu: int) -> bool | None:
+        """See ``LastingRule``."""
+        return holding.left_out if utilization_gpu == 0 else False
+
+    def say(self, history: History, gpu: Gpu, held: HeldFor) -> Said:
+        """See ``Rule``."""
+        if gpu.utilization_gpu:
+            return False
+        here = [job for job in jobs_on(history, gpu) if len(job.gpus) > 1]
+        job = max(here, key=lambda job: len(job.gpus), default=None)
+        if job is None:
+            return None
+        others = ", ".join(str(index) for index in job.gpus if index != gpu.index)
+        return Words(
+            f"idle for {held} while its job, {job.label}, works on GPU {others}: its part may "
+            "hang, or have nothing to do",
+            f"idle {held.short}, its job works",
+            f"idle {held.brief}",
+            (
+                f"utilisation 0 % in {counted(held.samples, 'sample')}",
+                (
+                    f"{job.label}: {count_processes(len(job.processes))} on GPU "
+                    f"{', '.join(map(str, job.gpus))}, with kernels on most of the others"
+                ),
+            ),
+        )
+
+
+class BusyUnlisted(LastingRule):
+    """Something runs although no process is listed: the driver does not say whose it is.
 
     Utilisation covers the last second and the list is read less often, so the condition must have
-    lasted. A condition that holds at the first sample is reported at once, as of now.
+    lasted.
     """
-    interval = history.interval(gpu.uuid, BUSY_UNLISTED)
-    if interval is None or not gpu.utilization_gpu:
-        return is_absent(history, gpu, BUSY_UNLISTED)
-    lasted = interval.seconds >= history.thresholds.unattributed_after
-    if interval.start_observed and not lasted:
-        return False
-    contained = in_container(history)
-    sentence = busy_sentence(gpu.utilization_gpu, in_container=contained)
-    lasting = f"for {long_duration(history, interval)}" if lasted else "at this moment"
-    return Finding(
-        kind=FindingKind.BUSY_UNLISTED,
-        subject=gpu.uuid,
-        severity=Severity.NOTE,
-        sentence=f"{sentence}, {lasting}",
-        short="busy, by nobody visible here" if contained else "busy, by nobody listed",
-        brief="busy, by ?",
-        since=interval.since,
-        evidence=(
-            f"utilisation {gpu.utilization_gpu} %",
-            "no process in the driver's list",
-            f"memory used {gibibytes(gpu.memory_used)} {gib()}",
-        ),
+
+    kind = FindingKind.BUSY_UNLISTED
+    sign = ("◎", "busy, though the driver lists no process")
+    explanation = ExplanationText(
+        "Kernels run, but the driver lists no process.",
+        ("a process in another container", "a process that ended a moment ago"),
+        ("Do not count on the GPU being free.",),
+        SMI_PROCESSES,
+        USAGE_SOURCE,
+        (AS_ROOT, "Do not count on the GPU being free."),
+    )
+    after = OWNERLESS_SECONDS
+    least_samples = 0
+    shows_at_once = True
+    assumed = ("display_active",)
+
+    def holds(self, gpu: Gpu, holding: Holding) -> bool | None:
+        """See ``LastingRule``."""
+        return is_busy_unlisted(gpu, holding)
+
+    def say(self, history: History, gpu: Gpu, held: HeldFor) -> Said:
+        """See ``Rule``."""
+        if not gpu.utilization_gpu:
+            return False if history.holds(gpu.uuid, self.kind.value) is False else None
+        contained = in_container(history)
+        lasting = f"for {held}" if held.lasted else "at this moment"
+        return Words(
+            f"{busy_sentence(gpu.utilization_gpu, in_container=contained)}, {lasting}",
+            "busy, by nobody visible here" if contained else "busy, by nobody listed",
+            "busy, by ?",
+            (
+                f"utilisation {gpu.utilization_gpu} %",
+                "no process in the driver's list",
+                f"memory used {gibibytes(gpu.memory_used)} {gib()}",
+            ),
+        )
+
+
+class Reservation(Rule):
+    """``gpumon run`` has reserved the GPU.
+
+    A user who looks for a free one must see that before the job runs.
+    """
+
+    kind = FindingKind.RESERVED
+    hides_memory = True
+    is_normal_use = True
+    sign = ("◆", "reserved by gpumon run for a job")
+    explanation = ExplanationText(
+        "`gpumon run` keeps the GPU for a job that is about to start or runs.",
+        (),
+        ("Select another GPU, or wait: `gpumon wait`.",),
+        "docs/run.md of gpumon",
     )
 
+    def say(self, history: History, gpu: Gpu) -> Said:
+        """See ``Rule``."""
+        held = reservations(history, gpu)
+        if not held:
+            return False
+        first = held[0]
+        holding = history.holding(gpu)
+        quiet = holding is not None and bool(holding.processes)
+        by = "" if first.user is None else f" by {printable(first.user)}"
+        since = "" if first.since is None else f" {duration(history.now - first.since)}"
+        more = f" +{len(held) - 1}" if len(held) > 1 else ""
+        room = SHORT_CELLS - len("reserved") - len(since) - len(more)
+        what = "reserved" if first.mig_uuid is None else "a MIG device of it is reserved"
+        length = f" for{since}" if since else ""
+        return Words(
+            f"{what}{by}{length}: gpumon run keeps it for a job",
+            f"reserved{at_most(by, room)}{since}{more}",
+            "reserved",
+            tuple(map(_reservation_text, held)),
+            first.since,
+            Severity.QUIET if quiet else Severity.NOTE,
+        )
 
-def free(history: History, gpu: Gpu) -> Answer:
+
+class Free(Rule):
     """The GPU is free by the rule of ``availability.why_not_free``, which the commands use too.
 
     If the utilisation is never reported, as in MIG mode, memory and processes decide, and the
     sentence says so; without a list of processes, as in metrics, memory and utilisation.
     """
-    reasons = list(_reasons_not_free(history, gpu))
-    if reasons:
-        return None if all(reason.is_unknown for reason in reasons) else False
-    holding = history.holding(gpu)
-    drawing = 0 if holding is None else holding.processes
-    util = gpu.utilization_gpu
-    busy = "utilisation is not reported" if util is None else f"utilisation {util} %"
-    if holding is None:
-        who, what = "processes are not exported", "its memory is empty"
-    else:
-        who = f"{count_processes(drawing)}, drawing only" if drawing else "no process"
-        what = "no process is on it" if not drawing else f"nobody computes on it ({who})"
-    return Finding(
-        kind=FindingKind.FREE,
-        subject=gpu.uuid,
-        severity=Severity.GOOD,
-        sentence=f"free: {what}; {busy}",
-        short="free",
-        brief="free",
-        evidence=(who, f"memory used {gibibytes(gpu.memory_used)} {gib()}", busy),
+
+    kind = FindingKind.FREE
+    severity = Severity.GOOD
+    explanation = ExplanationText(
+        "No process computes on the GPU, its memory is empty and it is not reserved.",
+        (),
+        ("Use it: `gpumon run` reserves it for your job.",),
+        "docs/select.md of gpumon",
+    )
+    assumed = ASSUMED_FIELDS
+
+    def say(self, history: History, gpu: Gpu) -> Said:
+        """See ``Rule``."""
+        reasons = list(_reasons_not_free(history, gpu))
+        if reasons:
+            return None if all(reason.is_unknown for reason in reasons) else False
+        holding = history.holding(gpu)
+        drawing = 0 if holding is None else holding.processes
+        util = gpu.utilization_gpu
+        busy = "utilisation is not reported" if util is None else f"utilisation {util} %"
+        if holding is None:
+            who, what = "processes are not exported", "its memory is empty"
+        else:
+            who = f"{count_processes(drawing)}, drawing only" if drawing else "no process"
+            what = "no process is on it" if not drawing else f"nobody computes on it ({who})"
+        used = f"memory used {gibibytes(gpu.memory_used)} {gib()}"
+        return Words(f"free: {what}; {busy}", "free", "free", (who, used, busy))
+
+
+class InUse(Rule):
+    """A GPU without any other finding: busy, or not known to be free."""
+
+    severity = Severity.QUIET
+    is_alert_state = False
+
+    def say(self, history: History, gpu: Gpu) -> Said:
+        """See ``Rule``."""
+        holding = history.holding(gpu)
+        held = holding is not None and holding.processes > 0
+        is_unknown = gpu.utilization_gpu is None and gpu.memory_used is None and not held
+        if is_unknown is not (self.kind is FindingKind.UNKNOWN):
+            return False
+        facts = (
+            "utilisation unknown"
+            if gpu.utilization_gpu is None
+            else f"{gpu.utilization_gpu} % busy",
+            f"memory used {gibibytes(gpu.memory_used)} {gib()}",
+            "processes unknown"
+            if holding is None
+            else f"{count_processes(holding.processes)} on it",
+        )
+        reason = not_free(history, gpu)
+        filled = (gpu.memory_used or 0) > normal_unlisted(gpu)
+        start, short, brief = "unknown", "unknown", "unknown"
+        if reason is not None and reason.kind == "mode":
+            start, short, brief = reason.sentence, "no computing allowed", "no compute"
+        elif held or gpu.utilization_gpu or filled:
+            start, short, brief = "in use", "busy", "busy"
+        return Words(f"{start}: {', '.join(facts)}", short, brief, facts)
+
+
+class Working(InUse):
+    """The GPU is in use."""
+
+    kind = FindingKind.WORKING
+    exported_briefs = ("busy", "no compute", "unknown")
+    explanation = ExplanationText(
+        "The GPU is in use, and nothing else about it is worth knowing.", (), (ASK_OWNER,), README
     )
 
 
-def certainly_free(history: History, gpu: Gpu) -> Answer:
-    """``free``, but unknown while a value that could tell otherwise is missing."""
-    is_missing = history.is_missing(gpu, *ASSUMED_FIELDS)
-    return free(history, gpu) if not is_missing else free(history, gpu) and None
+class Unknown(InUse):
+    """The driver reports nothing to judge by."""
+
+    kind = FindingKind.UNKNOWN
+    sign = ("?", "unknown: the driver reports nothing to judge by")
+    explanation = ExplanationText(
+        "The driver reports nothing to judge by.",
+        ("a GPU in MIG mode, or of a kind that reports little",),
+        ("The page of the GPU says why each value is unknown.",),
+        README,
+    )
 
 
 def not_free(history: History, gpu: Gpu, mig: MigInstance | None = None) -> NotFree | None:
@@ -183,17 +404,16 @@ def _reasons_not_free(
     history: History, gpu: Gpu, mig: MigInstance | None = None
 ) -> Iterator[NotFree]:
     listed: Listed | None = history.holding(gpu)
-    reserved_ = reservations(history, gpu)
+    reserved = reservations(history, gpu)
     if mig is not None:
-        reserved_ = [one for one in reserved_ if one.mig_uuid in {None, mig.uuid}]
+        reserved = [one for one in reserved if one.mig_uuid in {None, mig.uuid}]
         if listed is not None and history.latest is not None:
             listed = listed_on(history.latest.processes, gpu, mig)
     yield from why_not_free(
         gpu,
         listed,
-        history.thresholds,
         mig=mig,
-        reserved=bool(reserved_),
+        reserved=bool(reserved),
         old=history.old(gpu) is not None,
         in_container=in_container(history),
     )
@@ -201,32 +421,17 @@ def _reasons_not_free(
         yield NotFree("health", sentence)
 
 
-def working(history: History, gpu: Gpu) -> Finding:
-    """A GPU without any other finding: busy, or not known to be free."""
-    holding = history.holding(gpu)
-    held = holding is not None and holding.processes > 0
-    unknown = gpu.utilization_gpu is None and gpu.memory_used is None and not held
-    facts = [
-        "utilisation unknown" if gpu.utilization_gpu is None else f"{gpu.utilization_gpu} % busy",
-        f"memory used {gibibytes(gpu.memory_used)} {gib()}",
-        "processes unknown" if holding is None else f"{count_processes(holding.processes)} on it",
-    ]
-    reason = not_free(history, gpu)
-    filled = (gpu.memory_used or 0) > normal_unlisted(gpu, history.thresholds)
-    start, short, brief = "unknown", "unknown", "unknown"
-    if reason is not None and reason.kind == "mode":
-        start, short, brief = reason.sentence, "no computing allowed", "no compute"
-    elif held or gpu.utilization_gpu or filled:
-        start, short, brief = "in use", "busy", "busy"
-    return Finding(
-        kind=FindingKind.UNKNOWN if unknown else FindingKind.WORKING,
-        subject=gpu.uuid,
-        severity=Severity.QUIET,
-        sentence=f"{start}: {', '.join(facts)}",
-        short=short,
-        brief=brief,
-        evidence=tuple(facts),
-    )
+def reservations(history: History, gpu: Gpu) -> Sequence[Reserved]:
+    """The reservations of a GPU and of its MIG devices."""
+    latest = history.latest
+    return () if latest is None else [one for one in latest.reserved if one.gpu_uuid == gpu.uuid]
+
+
+def _reservation_text(reserved: Reserved) -> str:
+    if reserved.pid is None:
+        return "its lock is held by a process that cannot be seen here"
+    command = f": {printable(reserved.command)}" if reserved.command else ""
+    return f"gpumon run {reserved.pid}{command}"
 
 
 def mig_state(history: History, gpu: Gpu, instance: MigInstance) -> Finding:
@@ -251,29 +456,3 @@ def mig_state(history: History, gpu: Gpu, instance: MigInstance) -> Finding:
         short=short,
         brief=brief,
     )
-
-
-def lasting(
-    history: History, gpu: Gpu, condition: str, seconds: float
-) -> Interval | Literal[False] | None:
-    """The interval of a condition that has lasted for so long, in enough samples.
-
-    ``False`` if it has not, ``None`` if that is unknown: a value is unknown, or was so until the
-    condition was seen again, which may have held meanwhile.
-    """
-    interval = history.interval(gpu.uuid, condition)
-    if interval is None:
-        return is_absent(history, gpu, condition)
-    if rests(history, interval, seconds):
-        return interval
-    return False if interval.start_observed else None
-
-
-def is_absent(history: History, gpu: Gpu, condition: str) -> Literal[False] | None:
-    """``False`` if a condition does not hold, ``None`` if that is unknown."""
-    return False if history.holds(gpu.uuid, condition) is False else None
-
-
-def rests(history: History, interval: Interval, seconds: float) -> bool:
-    """Whether an interval has lasted long enough, and has enough samples."""
-    return interval.seconds >= seconds and interval.samples >= history.thresholds.least_samples

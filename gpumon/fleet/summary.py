@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.findings import Finding, FindingKind, Severity, conditions, gpu_state, not_free
-from gpumon.findings.finding import IN_USE
+from gpumon.findings import RULES, Finding, FindingKind, Severity, conditions, gpu_state, not_free
 from gpumon.findings.groups import UserUse, users
 from gpumon.fleet.fleet import HostState, HostStatus, Owner
 from gpumon.model.arithmetic import known_sum
@@ -123,11 +122,11 @@ class HostJudge:
         return _with_values(summary, snapshot) if summary.is_live else summary
 
     def _is_notable(self, gpu: GpuSummary) -> bool:
-        """Whether a state is worth knowing from afar: of ``IN_USE`` a GPU is just in use."""
+        """Whether a state is worth knowing from afar."""
         state = gpu.state
         if state.kind is FindingKind.IDLE and state.since is not None:
             return self._history.now - state.since >= self._thresholds.idle_after
-        return state.severity >= Severity.NOTE and state.kind not in IN_USE
+        return state.severity >= Severity.NOTE and not RULES[state.kind].is_normal_use
 
     def _gpu(self, gpu: Gpu) -> GpuSummary:
         load = gpu.utilization_gpu

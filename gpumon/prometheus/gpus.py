@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from gpumon.findings.finding import USUAL_SEVERITY, FindingKind
+from gpumon.findings import RULES, FindingKind
 from gpumon.model.bounds import plausible_gpus
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
@@ -30,10 +30,8 @@ SOURCE = "prometheus"
 _NO_LISTS: Mapping[str, Unknown] = {"processes": Unknown.NOT_EXPORTED}
 _STATUS = {status.value: status for status in GpuStatus}
 _KIND = {
+    **{brief: kind for kind, rule in RULES.items() for brief in rule.exported_briefs},
     **{kind.value: kind for kind in FindingKind},
-    "busy": FindingKind.WORKING,
-    "no compute": FindingKind.WORKING,
-    "stuck?": FindingKind.STUCK,
 }
 """The kinds of findings by the words of gpumon's exporter."""
 _MOST_INDEX = 9999
@@ -73,7 +71,7 @@ def states(reading: HostReading) -> tuple[GpuState, ...]:
     if not any(gpu.state[0] for _, _, gpu in ordered):
         return ()
     found = [(uuid, _KIND.get(gpu.state[0], FindingKind.UNKNOWN)) for _, uuid, gpu in ordered]
-    return tuple([GpuState(uuid, kind, USUAL_SEVERITY[kind]) for uuid, kind in found])
+    return tuple([GpuState(uuid, kind, RULES[kind].severity) for uuid, kind in found])
 
 
 def _order(reading: HostReading) -> list[tuple[int, str, GpuReading]]:

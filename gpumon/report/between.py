@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.availability.rule import normal_with_reserve
-from gpumon.model.thresholds import DEFAULTS
 
 if TYPE_CHECKING:
     from gpumon.report.reading import GpuSample
@@ -30,4 +29,4 @@ def holds_memory(sample: GpuSample) -> bool | None:
     if sample.memory_used is None:
         return None
     # A log may not say whether the driver's reserve counts as used.
-    return sample.memory_used > normal_with_reserve(sample.memory_total, DEFAULTS)
+    return sample.memory_used > normal_with_reserve(sample.memory_total)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.findings.speed import Starved
 from gpumon.model.process_states import UNINTERRUPTIBLE
-from gpumon.model.thresholds import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gpumon.report.owners import Subject
     from gpumon.report.reading import ListedUse
     from gpumon.report.sums import Sums
-
-_CORE, _CORE_MOST = DEFAULTS.starved_core, DEFAULTS.starved_core_most
 
 
 class SubjectShare(Struct):
@@ -93,4 +91,4 @@ def prepares(listed: Iterable[ListedUse]) -> bool | None:
     used = [one.cpu_percent for one in computing if one.cpu_percent is not None]
     if not used:
         return None if computing else False
-    return _CORE <= max(used) <= _CORE_MOST
+    return Starved.core <= max(used) <= Starved.most_core

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from gpumon.findings.conditions import TURN
+from gpumon.findings.speed import BusyEmpty, Starved
 from gpumon.model.arithmetic import known_sum
-from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.part import LIST_FRESH
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, holds_memory
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 _LOST = frozenset(("lost", "reset required"))
 _FRESH = 5.0
 """Values up to this many seconds old are current, also if the sampling interval is shorter."""
-_BUSY, _EMPTY = DEFAULTS.busy_empty_utilization, DEFAULTS.busy_empty_sm
-_LOW, _HIGH = DEFAULTS.starved_low, DEFAULTS.starved_high
 _SAME_XID = 1.0
 """Seconds by which two logs may differ on the time of one error."""
 
@@ -263,7 +260,7 @@ class HostTotals:
                 period.wasted.slowed_joules += energy.joules
         if is_fresh and sample.sm_active is not None and sample.utilization_gpu is not None:
             period.wasted.empty.known += seconds
-            if sample.utilization_gpu >= _BUSY and sample.sm_active <= _EMPTY:
+            if sample.utilization_gpu >= BusyEmpty.busy and sample.sm_active <= BusyEmpty.most_sm:
                 period.wasted.empty.seconds += seconds
                 period.wasted.empty.joules += energy.joules
         if is_fresh and sample.utilization_gpu is not None:
@@ -289,15 +286,15 @@ class HostTotals:
         preparing = None if gpu.list is None else gpu.list.preparing
         if preparing is not None:
             wasted.starved.known += seconds
-        if utilization >= _HIGH:
-            if gpu.loaded_until is not None and gpu.since - gpu.loaded_until <= TURN:
+        if utilization >= Starved.high:
+            if gpu.loaded_until is not None and gpu.since - gpu.loaded_until <= Starved.turn:
                 for listed, waited in gpu.waited:
                     gpu.sums.wasted.starved.join(waited, 1.0)
                     for share in listed.shares:
                         share.sums.wasted.starved.join(waited, share.part)
             gpu.loaded_until = self._now
             gpu.waited.clear()
-        elif preparing and gpu.list is not None and utilization <= _LOW:
+        elif preparing and gpu.list is not None and utilization <= Starved.low:
             if not gpu.waited or gpu.waited[-1][0] is not gpu.list:
                 gpu.waited.append((gpu.list, WastedTime()))
             waited = gpu.waited[-1][1]

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.availability.rule import FRESH_SECONDS, listed_on, why_not_free
-from gpumon.findings.errors import undated_xid
+from gpumon.findings.faults import undated_xid
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import MAKERS, Maker, maker_of
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpumon.alerts.filter_languages import GPUS, PROCESSES
-from gpumon.alerts.states import PROCESS_STATES, STATE_NAMES, plain_name
-from gpumon.findings.explanations import EXPLANATIONS
-from gpumon.findings.finding import FindingKind
+from gpumon.alerts.when import STATES
+from gpumon.findings.registry import PROCESS_RULES, RULES
 from tests.pages import with_table
 
 if TYPE_CHECKING:
@@ -24,22 +23,17 @@ PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 def with_tables(page: str) -> str:
     """The page with its tables made anew, each between its mark and the next."""
     states = [
-        (_code(kind.value), _others(kind), _of(kind), EXPLANATIONS[kind].meaning)
-        for kind in FindingKind
-        if kind in STATE_NAMES.values()
+        (
+            _code(kind.value),
+            ", ".join(map(_code, RULES[kind].other_names)),
+            "process" if kind in PROCESS_RULES else "GPU",
+            RULES[kind].explanation.meaning,
+        )
+        for kind in STATES
     ]
     page = with_table(page, "states", _table([("state", "or", "of a", "what it means"), *states]))
     page = with_table(page, "process terms", _terms(PROCESSES))
     return with_table(page, "gpu terms", _terms(GPUS))
-
-
-def _others(kind: FindingKind) -> str:
-    names = [name for name, other in STATE_NAMES.items() if other is kind]
-    return ", ".join(_code(name) for name in names if name != plain_name(kind.value))
-
-
-def _of(kind: FindingKind) -> str:
-    return "process" if kind in PROCESS_STATES else "GPU"
 
 
 def _terms(language: Language[Any, Any]) -> str:

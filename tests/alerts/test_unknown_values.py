@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from gpumon.alerts.states import STATE_NAMES
+from gpumon.alerts.when import STATES
 from gpumon.findings import FindingKind as Kind
-from gpumon.findings.status import STATUS_KINDS
+from gpumon.findings import growth
+from gpumon.findings.faults import StatusRule
+from gpumon.findings.registry import GPU_RULES
+from gpumon.findings.rule import LastingRule
+from gpumon.findings.speed import NvlinkErrors
 from gpumon.model.process_states import UNINTERRUPTIBLE
 from gpumon.model.processes import GpuUse, Place
 from gpumon.model.snapshot import Reserved, Unknown
@@ -31,19 +35,19 @@ STEP = 10.0
 LONG = 80.0
 """Seconds after which a state that is absent has ended: ``GONE_FOR``, and some more."""
 
-SOON = Thresholds(
-    least_samples=3,
-    idle_after=20,
-    stuck_after=20,
-    busy_empty_after=20,
-    memory_bound_after=20,
-    starved_after=20,
-    idle_in_job_after=20,
-    slow_link_after=20,
-    shared_after=20,
-    nvlink_for=200,
-    filling_after=300,
-)
+SOON = 20.0
+"""Seconds after which a state that must last has begun."""
+
+
+@pytest.fixture(autouse=True)
+def begin_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rule in GPU_RULES.values():
+        if isinstance(rule, LastingRule) and hasattr(rule, "after"):
+            monkeypatch.setattr(type(rule), "after", min(rule.after, SOON))
+    monkeypatch.setattr(LastingRule, "least_samples", 3)
+    monkeypatch.setattr(NvlinkErrors, "reported_for", 200.0)
+    monkeypatch.setattr(growth, "GPU_SECONDS", 300.0)
+
 
 WELL: dict[str, Any] = {
     "memory_used": GIB // 4,
@@ -194,12 +198,12 @@ COURSES = [
     Course(Kind.GROWING, growing, steady, begins=700, ends=1100, blanks=SIZES),
 ]
 
-WHOLE_GPU = STATUS_KINDS | {Kind.OLD}
+WHOLE_GPU = {kind for kind, rule in GPU_RULES.items() if isinstance(rule, StatusRule)} | {Kind.OLD}
 """The states that say whether the values of a GPU are known."""
 
 
 def test_every_state_has_a_course() -> None:
-    assert {course.kind for course in COURSES} == set(STATE_NAMES.values()) - WHOLE_GPU
+    assert {course.kind for course in COURSES} == set(STATES) - WHOLE_GPU
 
 
 Blank = tuple[str, Unknown | None]
@@ -251,7 +255,9 @@ class Followed:
     """A machine on which one state is followed."""
 
     def __init__(self, course: Course) -> None:
-        self.machine = Machine(alert(course.kind.value, ended=True, cooldown=0.0), thresholds=SOON)
+        followed = alert(course.kind.value, ended=True, cooldown=0.0)
+        soon = Thresholds(idle_after=SOON, stuck_after=SOON)
+        self.machine = Machine(followed, thresholds=soon)
         self.number = 0
 
     def see(self, seconds: float, shown: Callable[[int], Snapshot]) -> list[bool]:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.alerts.filter_languages import own_user
-from gpumon.alerts.states import OFFERED, STATE_NAMES
 from gpumon.alerts.when import (
+    STATE_NAMES,
+    STATES,
     EndWhen,
     GpuWhen,
     ProcessWhen,
@@ -94,8 +95,8 @@ def test_me_is_who_runs_gpumon() -> None:
 
 
 def test_every_state_that_is_offered_can_be_written() -> None:
-    assert "xid" not in OFFERED
-    for name in (*OFFERED, *STATE_NAMES):
+    assert FindingKind.XID not in STATES
+    for name in (*(kind.value for kind in STATES), *STATE_NAMES):
         assert getattr(parse_when(name), "state", None) is not None
 
 

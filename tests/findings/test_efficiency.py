@@ -9,10 +9,10 @@ import pytest
 
 from gpumon.findings import (
     BRIEF_CELLS,
-    DEFAULTS,
     SHORT_CELLS,
     FindingKind,
     Severity,
+    Thresholds,
     conditions,
     gpu_findings,
     gpu_state,
@@ -370,10 +370,10 @@ def test_memory_that_is_loaded_at_the_start_is_not_called_filling(machine: Machi
 
 def test_thresholds_are_the_ones_of_the_history() -> None:
     machine = Machine()
-    quick = msgspec.structs.replace(DEFAULTS, busy_empty_after=20.0)
+    quick = Thresholds(stuck_after=20.0)
     machine.history = History(conditions(quick), quick)
-    machine.play(22, lambda _: (gpu(**EMPTY),))
-    assert machine.state().kind is FindingKind.BUSY_EMPTY
+    machine.play(22, lambda _: (gpu(utilization_gpu=100, power_draw=90.0, power_limit=700.0),))
+    assert machine.state().kind is FindingKind.STUCK
 
 
 def test_a_verdict_is_known_as_of_the_past(machine: Machine) -> None:

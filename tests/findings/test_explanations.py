@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpumon.findings import FindingKind, conditions, explain
-from gpumon.findings.explanations import EXPLANATIONS
+from gpumon.findings import RULES, FindingKind, conditions, explain
 from gpumon.recording.history import History
 from gpumon.text.charset import SUBSTITUTES
 from tests.build import NOON, gpu, process
@@ -15,8 +14,8 @@ pytestmark = pytest.mark.usefixtures("utc")
 
 
 def test_every_kind_is_explained_with_advice_and_a_source() -> None:
-    assert set(EXPLANATIONS) == set(FindingKind)
-    for text in EXPLANATIONS.values():
+    assert list(RULES) == list(FindingKind)
+    for text in [rule.explanation for rule in RULES.values()]:
         assert text.meaning.endswith(".")
         assert text.advice
         assert all(one.endswith(".") for one in text.advice)
@@ -25,7 +24,7 @@ def test_every_kind_is_explained_with_advice_and_a_source() -> None:
 
 
 def test_explanations_can_be_drawn_with_ascii() -> None:
-    for text in EXPLANATIONS.values():
+    for text in [rule.explanation for rule in RULES.values()]:
         for part in (text.meaning, *text.causes, *text.advice, text.source):
             assert all(one.isascii() or one in SUBSTITUTES for one in part)
 

@@ -10,7 +10,6 @@ import pytest
 from gpumon.findings import (
     BRIEF_CELLS,
     DEFAULTS,
-    RULES,
     SHORT_CELLS,
     FindingKind,
     Severity,
@@ -20,6 +19,7 @@ from gpumon.findings import (
     gpu_state,
     memory_account,
 )
+from gpumon.findings.registry import GPU_RULES
 from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, ProcessId, Suspect
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.history import History
@@ -1223,7 +1223,8 @@ def test_nothing_known_is_nothing_claimed() -> None:
 
 def test_a_card_the_history_never_saw_makes_no_rule_fail() -> None:
     history = looked_before()
-    assert not any(rule(history, gpu(index=5)) for rule in RULES.values())
+    found = {kind for kind, rule in GPU_RULES.items() if rule.answer(history, gpu(index=5))}
+    assert found <= {FindingKind.FREE, FindingKind.WORKING}
 
 
 def test_thresholds_can_be_set() -> None:

@@ -14,7 +14,6 @@ from gpumon.findings import (
     SHORT_CELLS,
     FindingKind,
     Severity,
-    Thresholds,
     conditions,
     process_findings,
 )
@@ -248,12 +247,6 @@ def test_a_fast_leak_fits_its_column() -> None:
     room = gpu(memory_free=700 * GIB)
     (found,) = see(History({}), growing(4000.0, 20 * MINUTE), room)
     assert fits(found), found.short
-
-
-def test_thresholds_can_be_set() -> None:
-    history = History({}, Thresholds(growth_bytes=GIB))
-    see(history, growing(1.2, 20 * MINUTE))
-    assert process_findings(history, process()) == []
 
 
 # Reserved

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.findings import conditions, gpu_state
+from gpumon.findings import conditions, gpu_state, heat
 from gpumon.findings.groups import users
-from gpumon.model.thresholds import DEFAULTS
+from gpumon.findings.rule import LastingRule
 from gpumon.recording.history import History, HistoryAsOf
 from gpumon.recording.memory.recording import MemoryRecording
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -21,6 +21,8 @@ from tests.recording.csv.reading import opened, wait_until, write_log
 from tests.recording.deck import Deck
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import Holding, Interval
@@ -28,10 +30,16 @@ if TYPE_CHECKING:
 Phase: TypeAlias = "tuple[int, int | None, int | None, int, str, int | None, int | None, int]"
 
 CONDITIONS = conditions()
-THRESHOLDS = replace(DEFAULTS, least_samples=1, throttled_after=0.0)
-"""How many samples an interval had at a past moment, and when it held last in a break that did not
-end it, are estimates, so no state depends on them."""
 HOUR = 3600.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_state_depends_on_estimates() -> Iterator[None]:
+    """Those are the samples of an interval up to then, and when it held last before a break."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LastingRule, "least_samples", 1)
+        patched.setattr(heat, "SLOWDOWN_SECONDS", 0.0)
+        yield
 
 
 class Span(NamedTuple):
@@ -172,7 +180,7 @@ def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
 ) -> None:
     seen = course(phases, interval)
     places = data.draw(st.sets(st.integers(0, len(seen) - 1), max_size=6))
-    history = History(CONDITIONS, THRESHOLDS)
+    history = History(CONDITIONS)
     told: dict[int, Answers] = {}
     for place, shown in enumerate(seen):
         history.add(shown)
@@ -210,11 +218,11 @@ def test_unknown_values_in_an_absence_change_no_answer_about_a_past_moment(
     unknown_after: tuple[int, ...],
 ) -> None:
     """Each lets the absence, which ends the interval after 5 s, begin anew."""
-    phases = [(147, 0, 0, 40, "", 0, None, 0), (40, 0, 0x40, 40, "", 0, None, 0)]
+    phases: list[Phase] = [(147, 0, 0, 40, "", 0, None, 0), (40, 0, 0x40, 40, "", 0, None, 0)]
     for samples in unknown_after:
         phases += [(samples, 0, 0, 40, "", 0, None, 0), (1, 0, None, 40, "", 0, None, 0)]
     seen = course([*phases, (60, 0, 0, 40, "", 0, None, 0)], 0.1)
-    history = History(CONDITIONS, THRESHOLDS)
+    history = History(CONDITIONS)
     answers = []
     for shown in seen:
         history.add(shown)
@@ -226,7 +234,7 @@ def test_unknown_values_in_an_absence_change_no_answer_about_a_past_moment(
 
 def assert_agreement(seen: list[Snapshot], places: set[int]) -> None:
     """Of these moments the present, a held picture, a rewind and a replay tell the same."""
-    history, recording = History(CONDITIONS, THRESHOLDS), MemoryRecording(full_share=0.05)
+    history, recording = History(CONDITIONS), MemoryRecording(full_share=0.05)
     live: dict[int, Answers] = {}
     held: dict[int, History] = {}
     for place, shown in enumerate(seen):
@@ -237,7 +245,7 @@ def assert_agreement(seen: list[Snapshot], places: set[int]) -> None:
     with TemporaryDirectory() as folder:
         path = write_log(Path(folder) / "run.csv", seen)
         with opened(path) as log:
-            read = History(CONDITIONS, THRESHOLDS)
+            read = History(CONDITIONS)
             log.read_into(read)
             rewind, replay = Deck(recording, history), Deck(log, read)
             # What is shown before the log is read gets better then.

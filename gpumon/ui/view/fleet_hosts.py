@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.findings import Severity
+from gpumon.findings import RULES, Severity
 from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle
 from gpumon.text.formatting import (
@@ -21,7 +21,7 @@ from gpumon.text.formatting import (
     memory_size,
     printable,
 )
-from gpumon.ui.view.gpu_text import GLYPHS, MORE_THAN_MEMORY, STATE_STYLES, state_glyph
+from gpumon.ui.view.gpu_text import GLYPHS, STATE_STYLES, state_glyph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -252,7 +252,7 @@ def _cells(host: HostSummary, width: int) -> list[Field]:
 def _cell(gpu: GpuSummary) -> Field:
     """One GPU in one cell: a sign if something is wrong, else its memory and its load."""
     severity = gpu.state.severity
-    if severity >= Severity.WARNING or gpu.state.kind in MORE_THAN_MEMORY:
+    if severity >= Severity.WARNING or RULES[gpu.state.kind].hides_memory:
         return state_glyph(gpu.state), STATE_STYLES[severity]
     if gpu.free:
         return GLYPHS[Severity.GOOD], STATE_STYLES[Severity.GOOD]

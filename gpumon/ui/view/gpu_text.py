@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpumon.findings import FindingKind, Severity
+from gpumon.findings import RULES, FindingKind, Severity
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import maker_words
@@ -27,38 +27,23 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.text.cells import Field
 
-_SIGNS: dict[Severity | FindingKind, tuple[str, str]] = {
+_BELOW = {
     Severity.GOOD: ("○", "free"),
     Severity.QUIET: ("●", "busy, nothing to say"),
-    FindingKind.IDLE: ("◐", "idle while a process holds memory"),
-    FindingKind.FULL: ("■", "full: no memory is left for another process"),
-    FindingKind.RESERVED: ("◆", "reserved by gpumon run for a job"),
-    FindingKind.UNATTRIBUTED: ("▚", "memory that no listed process holds, for a moment"),
-    FindingKind.BUSY_UNLISTED: ("◎", "busy, though the driver lists no process"),
-    FindingKind.ASLEEP: ("◌", "asleep: powered down while nobody uses it"),
-    FindingKind.NO_PERMISSION: ("⊘", "this user may not open the GPU"),
-    FindingKind.OLD: ("◔", "old values: the driver has not returned"),
-    FindingKind.UNKNOWN: ("?", "unknown: the driver reports nothing to judge by"),
+}
+_ABOVE = {
     Severity.NOTE: ("△", "worth knowing: why it is slow, a program's XID, memory that grows"),
     Severity.WARNING: ("▲", "look: hot, slowed down, perhaps stuck, unattributed memory"),
     Severity.CRITICAL: ("✖", "the GPU does not answer, or is lost"),
 }
-"""The glyph of each severity with its meaning, so that colour is not the only sign of it; and those
-of kinds below a warning. A warning has the glyph of its severity, whatever it is."""
+_OWN_SIGNS = [rule.sign for rule in RULES.values() if rule.sign is not None]
 
-STATE_SIGNS = tuple(_SIGNS.values())
-"""The glyphs of states with their meaning."""
+STATE_SIGNS = tuple(dict.fromkeys((*_BELOW.values(), *_OWN_SIGNS, *_ABOVE.values())))
+"""The glyphs of states with their meaning, so that colour is not the only sign of a severity.
 
-GLYPHS = {severity: _SIGNS[severity][0] for severity in Severity}
+Below a warning a kind may have its own; a warning has that of its severity, whatever it is."""
 
-_IDLE = (FindingKind.IDLE_IN_JOB, FindingKind.IDLE_PROCESS)
-"""The kinds that have the glyph of idle GPUs."""
-
-MORE_THAN_MEMORY = (
-    *(FindingKind.RESERVED, FindingKind.UNATTRIBUTED, FindingKind.ASLEEP),
-    *(FindingKind.NO_PERMISSION, FindingKind.OLD),
-)
-"""States below a warning that say more than the memory, where one cell has to show a GPU."""
+GLYPHS = {severity: glyph for severity, (glyph, _) in (_BELOW | _ABOVE).items()}
 
 STATE_STYLES = {
     Severity.GOOD: "state.good",
@@ -97,9 +82,8 @@ def is_stale(gpu: Gpu, state: Finding) -> bool:
 
 def state_glyph(state: Finding) -> str:
     """The glyph of a state."""
-    kind = FindingKind.IDLE if state.kind in _IDLE else state.kind
-    own = state.severity < Severity.WARNING and kind in _SIGNS
-    return _SIGNS[kind if own else state.severity][0]
+    own = RULES[state.kind].sign
+    return own[0] if own and state.severity < Severity.WARNING else GLYPHS[state.severity]
 
 
 def state_field(state: Finding, width: int) -> Field:
@@ -134,11 +118,6 @@ def state_fields(
 
 
 _GAP = "  "
-_HOLDER_FIRST = (
-    *(FindingKind.IDLE, FindingKind.IDLE_IN_JOB, FindingKind.STUCK, FindingKind.HOT),
-    *(FindingKind.THROTTLED, FindingKind.BUSY_EMPTY, FindingKind.STARVED, FindingKind.MEMORY_BOUND),
-)
-"""States whose longer texts add numbers only: the name of the holder matters more than those."""
 
 
 def _words(state: Finding, holder: Sequence[str], width: int) -> str:
@@ -146,7 +125,7 @@ def _words(state: Finding, holder: Sequence[str], width: int) -> str:
     short = state.short
     texts = (short, short.rpartition(", ")[0], short.partition(" (")[0], state.brief)
     fitting = [printable(text) for text in texts if text and cell_width(text) <= width]
-    if holder and state.kind in _HOLDER_FIRST:
+    if holder and RULES[state.kind].holder_first:
         room = width - len(_GAP) - cell_width(holder[-1])
         fitting = [text for text in fitting if cell_width(text) <= room] or fitting
     return fitting[0] if fitting else printable(state.brief)

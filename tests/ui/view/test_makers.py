@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gpumon.findings import conditions
-from gpumon.findings.explanations import explain
-from gpumon.findings.status import not_answering
+from gpumon.findings import conditions, explain, gpu_state
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
 from gpumon.ui.view.gpu_page import GpuView, gpu_rows
@@ -75,8 +73,7 @@ def test_what_to_do_about_a_lost_gpu_is_what_its_maker_says() -> None:
         lost = replace(card, status=GpuStatus.LOST, status_since=NOON)
         history = History(conditions())
         history.add(snapshot(NOON, lost))
-        finding = not_answering(history, lost)
-        assert finding is not None
+        finding = gpu_state(history, lost)
         advice = " ".join(explain(history, finding).advice)
         assert words in advice
         assert absent not in advice
@@ -91,6 +88,5 @@ def test_a_reset_is_the_makers_command_or_a_reboot() -> None:
         card = gpu(name=name, status=GpuStatus.RESET_REQUIRED, status_since=NOON)
         history = History(conditions())
         history.add(snapshot(NOON, card))
-        finding = not_answering(history, card)
-        assert finding is not None
+        finding = gpu_state(history, card)
         assert words in finding.sentence

@@ -1,0 +1,140 @@
+"""Findings about a process: idle, growing, or reserved memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.findings.explanation import END_IF_YOURS, NVML, TORCH_MEMORY, ExplanationText
+from gpumon.findings.finding import SHORT_CELLS, FindingKind
+from gpumon.findings.growth import growth, room
+from gpumon.findings.phrases import all_of
+from gpumon.findings.preallocation import preallocation
+from gpumon.findings.rule import HeldFor, LastingRule, ProcessRule, Words
+from gpumon.findings.work import IDLE_SIGN
+from gpumon.text.formatting import cell_width, gib, gibibytes
+
+if TYPE_CHECKING:
+    from gpumon.findings.finding import Answer
+    from gpumon.host.process_host import Details
+    from gpumon.model.processes import GpuProcess
+    from gpumon.recording.history import History
+
+
+class IdleProcess(ProcessRule):
+    """The process holds memory but has not run for a while."""
+
+    kind = FindingKind.IDLE_PROCESS
+    other_names = ("process idle",)
+    sign = IDLE_SIGN
+    explanation = ExplanationText(
+        "The process holds GPU memory, and none of its kernels has run for a while.",
+        ("a notebook that was left open", "a job that waits for data or for other ranks"),
+        (END_IF_YOURS,),
+        f"{NVML}, nvmlDeviceGetProcessUtilization",
+    )
+
+    def answer(
+        self,
+        history: History,
+        process: GpuProcess,
+        details: Details | None = None,  # noqa: ARG002 - others
+    ) -> Answer:
+        """See ``ProcessRule``."""
+        interval = history.process_idle(process.id)
+        if interval is None:
+            return False if process.resting is False else None
+        least = history.thresholds.idle_after
+        if interval.seconds < least or interval.samples < LastingRule.least_samples:
+            return False if interval.start_observed else None
+        held = HeldFor(history, interval, lasted=True)
+        size = f"{gibibytes(process.memory_used)} {gib()}"
+        words = Words(
+            f"idle for {held}, holds {size} on {_gpus(process)}",
+            f"idle {held.short}, holds {size}",
+            f"idle {held.brief}",
+            (f"SM use 0 % in {all_of(held.samples, 'reading')}", f"GPU memory {size}"),
+        )
+        return self._finding(process.id, words, held)
+
+
+class Growing(ProcessRule):
+    """The memory of the process grows steadily; with a forecast if it is on one GPU only."""
+
+    kind = FindingKind.GROWING
+    other_names = ("memory growing",)
+    is_forecast = True
+    is_slow = True
+    explanation = ExplanationText(
+        "The GPU memory of the process grows steadily.",
+        (
+            "a leak, such as results that are kept with their graph",
+            "a cache that stops growing by itself",
+        ),
+        ("Save a checkpoint before the memory is full.",),
+        TORCH_MEMORY,
+    )
+
+    def answer(
+        self,
+        history: History,
+        process: GpuProcess,
+        details: Details | None = None,  # noqa: ARG002 - others
+    ) -> Answer:
+        """See ``ProcessRule``."""
+        found = growth(
+            lambda seconds, count: history.process_buckets(
+                process.id, "memory_used", seconds, count, history.now
+            )
+        )
+        if not found:
+            return found
+        evidence = found.evidence
+        sentence = short = f"grows {found.pace}"
+        free = _room(history, process)
+        left = found.full_in(free)
+        if left is not None:
+            sentence += f": GPU full in about {left} at this pace"
+            evidence = (*evidence, f"{gibibytes(free)} {gib()} free on {_gpus(process)}")
+            if cell_width(longer := f"{short}, full in {left}") <= SHORT_CELLS:
+                short = longer
+        words = Words(sentence, short, "grows", evidence, history.now - found.seconds)
+        return self._finding(process.id, words)
+
+
+class Preallocated(ProcessRule):
+    """The memory of the process was probably reserved in advance."""
+
+    kind = FindingKind.PREALLOCATED
+    is_alert_state = False
+    """It needs a look into the process."""
+    explanation = ExplanationText(
+        "The framework takes most of the memory at its start, needed or not.",
+        ("a program that does need it",),
+        ("The finding names the setting that changes it.",),
+        "docs.jax.dev, GPU memory allocation; tensorflow.org/guide/gpu",
+    )
+
+    def answer(
+        self, history: History, process: GpuProcess, details: Details | None = None
+    ) -> Answer:
+        """See ``ProcessRule``."""
+        gpus = () if history.latest is None else history.latest.gpus
+        found = preallocation(process, details, gpus)
+        if found is None:
+            return False
+        short = f"preallocated by {found.framework}"
+        return self._finding(process.id, Words(found.sentence, short, "prealloc.", found.evidence))
+
+
+def _room(history: History, process: GpuProcess) -> int | None:
+    """Free bytes of the one GPU a process is on; ``None`` if they do not limit its growth."""
+    uuids = {use.gpu_uuid for use in process.uses}
+    gpus = () if history.latest is None else history.latest.gpus
+    here = [gpu for gpu in gpus if gpu.uuid in uuids]
+    if len(uuids) != 1 or len(here) != 1:
+        return None
+    return room(history, here[0])
+
+
+def _gpus(process: GpuProcess) -> str:
+    return f"GPU {', '.join(map(str, process.gpu_indices))}"

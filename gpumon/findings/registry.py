@@ -1,0 +1,221 @@
+"""All rules, and what is asked of them: the findings of a GPU or a process, and their meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+
+from gpumon.findings import faults, heat, memory, processes, speed, work
+from gpumon.findings.faults import StatusRule
+from gpumon.findings.finding import FindingKind, Severity
+from gpumon.findings.phrases import spaced, time_of_day
+from gpumon.findings.rule import ProcessRule, Rule
+from gpumon.host.visible_devices import MAIN_VARIABLE
+from gpumon.model.makers import Maker, maker_of
+from gpumon.model.snapshot import ANSWERING, GpuStatus
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.sources.maker_words import words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.findings.finding import Answer, Finding
+    from gpumon.host.process_host import Details
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import Condition, History
+
+_Kind = TypeVar("_Kind", Rule, ProcessRule)
+
+_ORDER = {kind: place for place, kind in enumerate(FindingKind)}
+
+
+def _rules(base: type[_Kind]) -> dict[FindingKind, _Kind]:
+    """One rule of each class that has a kind, in the order of the kinds."""
+    found = [
+        value
+        for module in (faults, heat, memory, processes, speed, work)
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, base) and "kind" in vars(value)
+    ]
+    return {one.kind: one() for one in sorted(set(found), key=lambda one: _ORDER[one.kind])}
+
+
+GPU_RULES = _rules(Rule)
+PROCESS_RULES = _rules(ProcessRule)
+RULES: dict[FindingKind, Rule | ProcessRule] = {
+    kind: GPU_RULES.get(kind) or PROCESS_RULES[kind] for kind in FindingKind
+}
+"""The rule of each kind, in the order of the kinds.
+
+First come faults of the GPU, then current conditions, then past errors, which may have caused the
+conditions after them.
+"""
+_STATUSES = {rule.status: rule for rule in GPU_RULES.values() if isinstance(rule, StatusRule)}
+_OLD, _FREE, _REST = faults.Old(), work.Free(), (work.Working(), work.Unknown())
+_CONDITIONS = tuple(
+    rule
+    for rule in GPU_RULES.values()
+    if not isinstance(rule, (StatusRule, faults.Old, work.Free, work.InUse)) and not rule.is_detail
+)
+"""The rules for a GPU that answers."""
+
+
+def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
+    """The conditions that a history must track for the rules, by name."""
+    return {
+        name: condition
+        for rule in GPU_RULES.values()
+        for name, condition in rule.conditions(thresholds).items()
+    }
+
+
+def gpu_findings(history: History, gpu: Gpu) -> list[Finding]:
+    """All findings of a GPU in the newest snapshot, most severe first.
+
+    The result is never empty: without other findings the GPU is free, working or unknown. If its
+    values are old because another GPU hangs, the result has their age and only those findings that
+    cannot pass by themselves.
+    """
+    found = list(_found(history, gpu))
+    if gpu.status is GpuStatus.OK and not _OLD.answer(history, gpu):
+        details = (rule.answer(history, gpu) for rule in GPU_RULES.values() if rule.is_detail)
+        found += [finding for finding in details if finding]
+    return sorted(found, key=lambda finding: -finding.severity)
+
+
+def gpu_state(history: History, gpu: Gpu) -> Finding:
+    """The first of ``gpu_findings``, without the cost of the others: needed per GPU and frame.
+
+    A rule that runs after a warning cannot find anything worse, except memory errors after the
+    status of a failing GPU.
+    """
+    found = _found(history, gpu)
+    worst = next(found)
+    while worst.severity < Severity.WARNING or gpu.status is GpuStatus.FAILING:
+        finding = next(found, None)
+        if finding is None:
+            break
+        if finding.severity > worst.severity:
+            worst = finding
+    return worst
+
+
+def _found(history: History, gpu: Gpu) -> Iterator[Finding]:
+    """The findings of a GPU, in the order of their kinds."""
+    status = _status(history, gpu)
+    if status:
+        yield status
+        if gpu.status not in ANSWERING:
+            return
+    stale = _OLD.answer(history, gpu)
+    quiet = not status
+    for rule in _CONDITIONS:
+        if stale and not rule.is_permanent:
+            continue
+        finding = rule.answer(history, gpu)
+        if finding:
+            quiet = False
+            yield finding
+    rest = stale or _FREE.answer(history, gpu)
+    if not rest and quiet:
+        rest = next(filter(None, (rule.answer(history, gpu) for rule in _REST)), None)
+    if rest:
+        yield rest
+
+
+def _status(history: History, gpu: Gpu) -> Answer:
+    rule = _STATUSES.get(gpu.status)
+    return False if rule is None else rule.answer(history, gpu)
+
+
+def gpu_answer(history: History, gpu: Gpu, kind: FindingKind) -> Answer:
+    """Whether a GPU is in a state: the finding, ``False``, or ``None`` if that is unknown.
+
+    A GPU that does not answer is neither hot nor cool.
+
+    Raises:
+        KeyError: It is a state of processes.
+    """
+    rule = GPU_RULES[kind]
+    if gpu.status not in ANSWERING or isinstance(rule, StatusRule):
+        status = _status(history, gpu)
+        if status and status.kind is kind:
+            return status
+        return False if gpu.status in ANSWERING else None
+    is_missing = bool(rule.assumed) and history.is_missing(gpu, *rule.assumed)
+    answer = rule.answer(history, gpu)
+    if is_missing and answer:
+        return None
+    if isinstance(rule, faults.Old) or not _OLD.answer(history, gpu):
+        return answer
+    return answer if answer and rule.is_permanent else None
+
+
+def process_findings(
+    history: History, process: GpuProcess, details: Details | None = None
+) -> list[Finding]:
+    """All findings of a process; empty if it is in no current list.
+
+    Takes some hundred microseconds, because it looks for growth over up to an hour: for the pages
+    of single processes. Tables use ``History.process_idle``.
+
+    Args:
+        history: The history.
+        process: The process, as in the newest snapshot.
+        details: Further details; its environment shows settings.
+    """
+    latest = history.latest
+    if latest is None or all(one.id != process.id for one in latest.processes):
+        return []
+    found = (rule.answer(history, process, details) for rule in PROCESS_RULES.values())
+    return [finding for finding in found if finding]
+
+
+class Explanation(Struct, frozen=True):
+    """A finding, explained.
+
+    Attributes:
+        finding: The finding.
+        seen: What was seen: the evidence, or the sentence of a finding without evidence.
+        since: Since when, as text: ``since 14:02, for 22 m``; ``None`` if that is not known.
+        meaning: See ``ExplanationText``, as all that follow.
+        causes: The same.
+        advice: In the words of the GPU's maker.
+        source: The same.
+    """
+
+    finding: Finding
+    seen: tuple[str, ...]
+    since: str | None
+    meaning: str
+    causes: tuple[str, ...]
+    advice: tuple[str, ...]
+    source: str
+
+
+def explain(history: History, finding: Finding) -> Explanation:
+    """A finding of the newest snapshot, explained. The texts are safe to print."""
+    text = RULES[finding.kind].explanation
+    gpus = () if history.latest is None else history.latest.gpus
+    name = next((gpu.name for gpu in gpus if gpu.uuid == finding.subject), None)
+    maker = maker_of(name)
+    advice, source = text.advice, text.source
+    if maker is not Maker.NVIDIA:
+        advice, source = text.other_advice or advice, text.other_source or source
+    log, variable = words_of(name).kernel_log, MAIN_VARIABLE[maker]
+    since = None
+    if finding.since is not None:
+        length = spaced(max(0.0, history.now - finding.since))
+        since = f"since {time_of_day(history, finding.since)}, for {length}"
+    return Explanation(
+        finding=finding,
+        seen=finding.evidence or (finding.sentence,),
+        since=since,
+        meaning=text.meaning,
+        causes=text.causes,
+        advice=tuple(one.format(log=log, variable=variable) for one in advice),
+        source=source,
+    )

@@ -1,0 +1,297 @@
+"""The classes that findings are: each states its texts and limits, and finds itself.
+
+A ``Rule`` is about a GPU, a ``LastingRule`` has a condition that must last, a ``ProcessRule`` is
+about a process. Everything else follows from the class: the order of the findings, the conditions
+that a history tracks, the states of alerts, the exporter's words, the help page and the tables of
+the documentation.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+from gpumon.findings.finding import Finding, Severity
+from gpumon.findings.phrases import brief_duration, long_duration, short_duration, with_duration
+from gpumon.recording.history import Condition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.findings.explanation import ExplanationText
+    from gpumon.findings.finding import Answer, FindingKind
+    from gpumon.host.process_host import Details
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Gpu
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History, Holding, Interval
+
+HYSTERESIS = 5.0
+"""Seconds. Slowdowns start and end several times a second; one ends after so long without it."""
+
+
+class Words(NamedTuple):
+    """The texts of a finding; see ``Finding``.
+
+    Without a severity it has that of its rule, and without a time that of its condition.
+    """
+
+    sentence: str
+    short: str
+    brief: str
+    evidence: tuple[str, ...] = ()
+    since: float | None = None
+    severity: Severity | None = None
+
+
+Said: TypeAlias = Words | Literal[False] | None
+"""``False`` if there is no finding, ``None`` if that is unknown."""
+
+
+class HeldFor(NamedTuple):
+    """For how long a condition has held; as text for a sentence.
+
+    Attributes:
+        history: The history.
+        interval: The interval.
+        lasted: Whether that is as long as the rule wants, in enough samples.
+    """
+
+    history: History
+    interval: Interval
+    lasted: bool
+
+    def __str__(self) -> str:
+        return long_duration(self.history, self.interval)
+
+    @property
+    def samples(self) -> int:
+        """The number of samples in which it held."""
+        return self.interval.samples
+
+    @property
+    def short(self) -> str:
+        """The duration for a column."""
+        return short_duration(self.history, self.interval)
+
+    @property
+    def brief(self) -> str:
+        """The duration in one unit."""
+        return brief_duration(self.history, self.interval)
+
+    def after(self, words: str) -> str:
+        """Words for a column, with the duration."""
+        return with_duration(words, self.history, self.interval)
+
+
+class _Needs(NamedTuple):
+    """What a function needs.
+
+    Attributes:
+        given: The parameters that are not fields of a GPU.
+        fields: The fields.
+        values: Reads the fields of a GPU.
+    """
+
+    given: tuple[str, ...]
+    fields: tuple[str, ...]
+    values: Callable[[Gpu], tuple[Any, ...]]
+
+
+_GIVEN: dict[str, Callable[[History, Gpu, HeldFor], Any]] = {
+    "history": lambda history, _, __: history,
+    "gpu": lambda _, gpu, __: gpu,
+    "held": lambda _, __, held: held,
+    "holding": lambda history, gpu, _: history.holding(gpu),
+    "thresholds": lambda history, _, __: history.thresholds,
+}
+
+
+def _needs(function: Callable[..., Any]) -> _Needs:
+    # ``inspect`` takes longer to import than all rules.
+    code = function.__code__
+    names = code.co_varnames[1 : code.co_argcount]
+    given = tuple(name for name in names if name in _GIVEN)
+    fields = names[len(given) :]
+    if len(fields) == 1:
+        (only,) = (attrgetter(name) for name in fields)
+        return _Needs(given, fields, lambda gpu: (only(gpu),))
+    return _Needs(given, fields, attrgetter(*fields) if fields else lambda _: ())
+
+
+class _AnyRule:
+    """What rules about GPUs and about processes share."""
+
+    kind: ClassVar[FindingKind]
+    severity: ClassVar[Severity] = Severity.NOTE
+    """The usual one; that of the kind where only the kind is known, as from an exporter."""
+    explanation: ClassVar[ExplanationText]
+    other_names: ClassVar[tuple[str, ...]] = ()
+    """Its other names in ``when`` of an alert, in small letters, without ``-`` and ``_``."""
+    is_alert_state: ClassVar[bool] = True
+    """Whether an alert can name it."""
+    is_forecast: ClassVar[bool] = False
+    """Whether it looks ahead: it begins before it can be seen."""
+    is_normal_use: ClassVar[bool] = False
+    """Whether it only says that the GPU is used as it should be."""
+    sign: ClassVar[tuple[str, str] | None] = None
+    """Its own glyph below a warning, with the meaning; else that of the severity."""
+    hides_memory: ClassVar[bool] = False
+    """Whether its glyph says more than the memory, where one cell shows a GPU."""
+    holder_first: ClassVar[bool] = False
+    """Whether its longer text adds numbers only, so that the holder's name matters more."""
+    exported_briefs: ClassVar[tuple[str, ...]] = ()
+    """Brief texts that the exporter's state has in place of the kind."""
+
+    def _finding(
+        self, subject: str | ProcessId, words: Words, held: HeldFor | None = None
+    ) -> Finding:
+        since = words.since
+        if since is None and held is not None:
+            since = held.interval.since
+        return Finding(
+            kind=self.kind,
+            subject=subject,
+            severity=self.severity if words.severity is None else words.severity,
+            sentence=words.sentence,
+            short=words.short,
+            brief=words.brief,
+            since=since,
+            evidence=words.evidence,
+        )
+
+
+class Rule(_AnyRule):
+    """A finding about a GPU."""
+
+    is_permanent: ClassVar[bool] = False
+    """Whether it does not pass by itself, so that old values still prove it."""
+    is_detail: ClassVar[bool] = False
+    """Whether it is never the state of a GPU, but listed with the others."""
+    assumed: ClassVar[tuple[str, ...]] = ()
+    """Fields that are taken for 0 on a GPU without them; while one is missing, it is unknown
+    whether a GPU has the finding."""
+    say: ClassVar[Callable[..., Said]]
+    """Takes the history and a GPU."""
+
+    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:  # noqa: ARG002 - others
+        """The conditions that a history must track for it, by name."""
+        return {}
+
+    def answer(self, history: History, gpu: Gpu) -> Answer:
+        """The finding of a GPU in the newest snapshot; ``None`` if that is unknown."""
+        words = self.say(history, gpu)
+        return words and self._finding(gpu.uuid, words)
+
+
+class LastingRule(Rule):
+    """A finding whose condition has lasted, in enough samples.
+
+    The parameters of ``holds`` and ``say`` name what they need: ``thresholds``, ``history``,
+    ``gpu``, ``held`` and ``holding`` in this order, then fields of ``Gpu``. They are called only if
+    all of these are known; otherwise the answer is unknown.
+    """
+
+    after: ClassVar[float]
+    """Seconds; see ``least_seconds``."""
+    least_samples: ClassVar[int] = 10
+    """At one sample every five minutes, three samples cover ten minutes and prove nothing."""
+    hysteresis: ClassVar[float] = 0.0
+    """Seconds for which the condition may be absent without ending."""
+    optional: ClassVar[tuple[str, ...]] = ()
+    """See ``Condition.optional``."""
+    shows_at_once: ClassVar[bool] = False
+    """Whether a condition that holds at the first sample is a finding at once, as of now: some
+    users look only once."""
+    holds: ClassVar[Callable[..., bool | None]]
+    _needs_of_say: ClassVar[_Needs]
+
+    def __init_subclass__(cls) -> None:
+        if "say" in vars(cls):
+            cls._needs_of_say = _needs(cls.say)
+
+    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
+        """See ``Rule``."""
+        return {
+            self.kind.value: Condition(
+                bound(self.holds, thresholds), self.hysteresis, self.optional, self.assumed
+            )
+        }
+
+    def least_seconds(self, thresholds: Thresholds) -> float:  # noqa: ARG002 - others need it
+        """For how long the condition must have held."""
+        return self.after
+
+    def answer(self, history: History, gpu: Gpu) -> Answer:
+        """See ``Rule``."""
+        held = self.held(history, gpu, self.kind.value)
+        if not held:
+            return held
+        needs = self._needs_of_say
+        values = *[_GIVEN[name](history, gpu, held) for name in needs.given], *needs.values(gpu)
+        words = None if None in values else self.say(*values)
+        return words and self._finding(gpu.uuid, words, held)
+
+    def held(self, history: History, gpu: Gpu, condition: str) -> HeldFor | Literal[False] | None:
+        """For how long a condition has held.
+
+        ``False`` if not for long enough, ``None`` if that is unknown.
+        """
+        interval = self.interval(history, gpu, condition)
+        if interval is None:
+            return False if history.holds(gpu.uuid, condition) is False else None
+        least = self.least_seconds(history.thresholds)
+        lasted = interval.seconds >= least and interval.samples >= self.least_samples
+        if lasted or (self.shows_at_once and not interval.start_observed):
+            return HeldFor(history, interval, lasted)
+        # It was unknown until it was seen, and may have held before.
+        return False if interval.start_observed else None
+
+    def interval(self, history: History, gpu: Gpu, condition: str) -> Interval | None:
+        """The interval in which a condition holds now."""
+        return history.interval(gpu.uuid, condition)
+
+
+class ProcessRule(_AnyRule):
+    """A finding about a process."""
+
+    is_slow: ClassVar[bool] = False
+    """Whether an answer takes some 0.3 ms: an alert asks it of a few processes at a time."""
+
+    def answer(
+        self, history: History, process: GpuProcess, details: Details | None = None
+    ) -> Answer:
+        """The finding of a process in the newest list; ``None`` if that is unknown.
+
+        Args:
+            history: The history.
+            process: The process.
+            details: Further details, if they were read.
+        """
+        raise NotImplementedError
+
+
+def bound(
+    holds: Callable[..., bool | None], thresholds: Thresholds
+) -> Callable[[Gpu, Holding | None], bool | None]:
+    """A condition for ``Condition``: unknown while something that ``holds`` needs is unknown.
+
+    Args:
+        holds: A method of a rule; see the module.
+        thresholds: The thresholds, if it needs them.
+    """
+    given, _, values = _needs(holds.__func__)  # type: ignore[attr-defined] # a method
+    if "thresholds" in given:
+        holds = partial(holds, thresholds)
+    needs_gpu, needs_holding = "gpu" in given, "holding" in given
+
+    def condition(gpu: Gpu, holding: Holding | None) -> bool | None:
+        fields = values(gpu)
+        if None in fields or (needs_holding and holding is None):
+            return None
+        if needs_gpu:
+            return holds(gpu, holding, *fields) if needs_holding else holds(gpu, *fields)
+        return holds(holding, *fields) if needs_holding else holds(*fields)
+
+    return condition

@@ -38,7 +38,6 @@ class StatusRule(Rule):
     brief: ClassVar[str]
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         if gpu.status is not self.status:
             return False
         reset = words_of(gpu.name).reset
@@ -195,7 +194,6 @@ class Old(Rule):
     )
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         age = history.old(gpu)
         if age is None:
             return False
@@ -233,7 +231,6 @@ class MemoryErrors(Rule):
     )
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         # Asked in any case: what a GPU reports is remembered by that.
         is_missing = history.is_missing(gpu, *MEMORY_FIELDS)
         faults = memory_faults(gpu)
@@ -263,7 +260,6 @@ class Recovery(Rule):
     _ACTIONS = ("reset", "reboot", "drain")
 
     def say(self, history: History, gpu: Gpu) -> Said:  # noqa: ARG002 - others need it
-        """See ``Rule``."""
         action = recovery_action(gpu)
         if action is None:
             return None if gpu.recovery_action is None else False
@@ -276,7 +272,7 @@ class Recovery(Rule):
         )
 
 
-class Xid(Rule):
+class ReportedXid(Rule):
     """An error code of a GPU that still responds.
 
     A hardware error stays, because it may be the reason why a job hangs hours later, and it comes
@@ -302,7 +298,6 @@ class Xid(Rule):
     have been reset since."""
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         known = history.xids(gpu.uuid)
         newest_first = sorted(known.items(), key=lambda item: -(item[1] or 0))
         seen = [(error_code(number), at) for number, at in newest_first]

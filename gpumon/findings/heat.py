@@ -56,7 +56,6 @@ class Hot(Rule):
     _FIELDS = ("temperature_gpu", "temperature_slowdown", "temperature_margin")
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
-        """See ``Rule``."""
         close = Condition(bound(self.is_close, thresholds), HYSTERESIS, optional=self._FIELDS)
         return {self._CLOSE: close, **_reasons(*THERMAL)}
 
@@ -69,7 +68,6 @@ class Hot(Rule):
         return None if degrees is None else degrees >= thresholds.hot_unknown
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         slowed = _slowed(history, gpu, THERMAL)
         if slowed is not None:
             return self._slowed(history, gpu, *slowed)
@@ -140,11 +138,9 @@ class Throttled(Rule):
     }
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:  # noqa: ARG002 - others
-        """See ``Rule``."""
         return _reasons(HW_POWER_BRAKE, HW_SLOWDOWN, *THERMAL)
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         slowed = _slowed(history, gpu, (HW_POWER_BRAKE,))
         if slowed is None:
             slowed = _slowed(history, gpu, (HW_SLOWDOWN,))
@@ -190,11 +186,9 @@ class SlowedLately(Rule):
     _REASONS = (HW_POWER_BRAKE, HW_SLOWDOWN, *THERMAL, POWER_CAP)
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:  # noqa: ARG002 - others
-        """See ``Rule``."""
         return _reasons(*self._REASONS)
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         shares = {
             name: share
             for name in self._REASONS

@@ -144,7 +144,6 @@ class Unattributed(LastingRule):
     assumed = UNLISTED_FIELDS
 
     def holds(self, gpu: Gpu, holding: Holding, memory_used: int) -> bool | None:
-        """See ``LastingRule``."""
         if gpu.memory_unified or holding.memory is None:
             return None
         return memory_used - holding.memory > normal_unlisted(gpu)
@@ -152,7 +151,6 @@ class Unattributed(LastingRule):
     def say(
         self, history: History, gpu: Gpu, held: HeldFor, holding: Holding, memory_used: int
     ) -> Said:
-        """See ``Rule``."""
         if holding.memory is None:
             return None
         bytes_ = memory_used - holding.memory
@@ -201,7 +199,6 @@ class Full(Rule):
     )
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         if gpu.memory_unified:
             return False
         found = is_full(gpu.memory_free, gpu.memory_total, history.thresholds.full_share)
@@ -230,7 +227,6 @@ class Filling(Rule):
     )
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         free = room(history, gpu)
         if free is None:
             return None if gpu.memory_free is None else False

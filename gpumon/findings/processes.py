@@ -39,7 +39,6 @@ class IdleProcess(ProcessRule):
         process: GpuProcess,
         details: Details | None = None,  # noqa: ARG002 - others
     ) -> Answer:
-        """See ``ProcessRule``."""
         interval = history.process_idle(process.id)
         if interval is None:
             return False if process.resting is False else None
@@ -80,7 +79,6 @@ class Growing(ProcessRule):
         process: GpuProcess,
         details: Details | None = None,  # noqa: ARG002 - others
     ) -> Answer:
-        """See ``ProcessRule``."""
         found = growth(
             lambda seconds, count: history.process_buckets(
                 process.id, "memory_used", seconds, count, history.now
@@ -117,7 +115,6 @@ class Preallocated(ProcessRule):
     def answer(
         self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
-        """See ``ProcessRule``."""
         gpus = () if history.latest is None else history.latest.gpus
         found = preallocation(process, details, gpus)
         if found is None:

@@ -54,7 +54,7 @@ First come faults of the GPU, then current conditions, then past errors, which m
 conditions after them.
 """
 _STATUSES = {rule.status: rule for rule in GPU_RULES.values() if isinstance(rule, StatusRule)}
-_OLD, _FREE, _REST = faults.Old(), work.Free(), (work.Working(), work.Unknown())
+_OLD, _FREE, _REST = faults.Old(), work.Free(), (work.Working(), work.StateUnknown())
 _CONDITIONS = tuple(
     rule
     for rule in GPU_RULES.values()

@@ -212,7 +212,6 @@ class LastingRule(Rule):
             cls._needs_of_say = _needs(cls.say)
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
-        """See ``Rule``."""
         return {
             self.kind.value: Condition(
                 bound(self.holds, thresholds), self.hysteresis, self.optional, self.assumed
@@ -224,7 +223,6 @@ class LastingRule(Rule):
         return self.after
 
     def answer(self, history: History, gpu: Gpu) -> Answer:
-        """See ``Rule``."""
         held = self.held(history, gpu, self.kind.value)
         if not held:
             return held

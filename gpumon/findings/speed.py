@@ -49,7 +49,6 @@ class NvlinkErrors(Rule):
     """Increases from which it is a warning: the reset of a neighbour trains its links once."""
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         seen = history.nvlink_increases(gpu.uuid, self.reported_for)
         if not seen:
             return None if gpu.nvlink_errors is None else False
@@ -107,7 +106,6 @@ class SlowLink(LastingRule):
     Info")."""
 
     def holds(self, gpu: Gpu, utilization_gpu: int) -> bool | None:
-        """See ``LastingRule``."""
         if utilization_gpu < self.busy:
             return False
         generation, width = gpu.pcie_generation, gpu.pcie_width
@@ -124,7 +122,6 @@ class SlowLink(LastingRule):
         pcie_width: int,
         pcie_width_max: int,
     ) -> Said:
-        """See ``Rule``."""
         generation = f"{pcie_generation} of {pcie_generation_max}"
         width = f"x{pcie_width} of x{pcie_width_max}"
         lower = [
@@ -175,11 +172,9 @@ class BusyEmpty(LastingRule):
     ineffective, and 20 is what a kernel with a fifth of the blocks that fit reaches."""
 
     def holds(self, utilization_gpu: int, sm_active: float) -> bool:
-        """See ``LastingRule``."""
         return sm_active <= self.most_sm and utilization_gpu >= self.busy
 
     def say(self, held: HeldFor, utilization_gpu: int, sm_active: float) -> Said:
-        """See ``Rule``."""
         sm = f"{sm_active:.0f}"
         return Words(
             f"busy but empty for {held}: kernels run nearly all the time, but only {sm} % of its "
@@ -217,11 +212,9 @@ class MemoryBound(LastingRule):
     training 40 to 60."""
 
     def holds(self, dram_active: float, tensor_active: float) -> bool:
-        """See ``LastingRule``."""
         return dram_active >= self.dram and tensor_active <= self.most_tensor
 
     def say(self, held: HeldFor, dram_active: float, tensor_active: float) -> Said:
-        """See ``Rule``."""
         dram, tensor = f"{dram_active:.0f}", f"{tensor_active:.0f}"
         return Words(
             f"memory-bound for {held}: the memory moves data {dram} % of the time, the tensor "
@@ -272,7 +265,6 @@ class Starved(LastingRule):
     _LOADED, _ON_CPU, _ON_DISK = "loaded", "low on CPU", "low on disk"
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
-        """See ``Rule``."""
         return {
             self._LOADED: Condition(bound(self.is_loaded, thresholds), self.turn),
             self._ON_CPU: Condition(bound(self.is_low_on_cpu, thresholds), self.turn),
@@ -299,7 +291,6 @@ class Starved(LastingRule):
         return bool(holding.blocked) or (None if holding.unseen else False)
 
     def answer(self, history: History, gpu: Gpu) -> Answer:
-        """See ``Rule``."""
         loaded, cpu, disk = (
             self.held(history, gpu, name) for name in (self._LOADED, self._ON_CPU, self._ON_DISK)
         )
@@ -348,11 +339,9 @@ class Shared(LastingRule):
     """Percent of each job. A heuristic: a job with less hardly slows the other one."""
 
     def holds(self, holding: Holding) -> bool | None:
-        """See ``LastingRule``."""
         return None if holding.second_sm is None else holding.second_sm >= self.least_sm
 
     def say(self, history: History, gpu: Gpu, held: HeldFor) -> Said:
-        """See ``Rule``."""
         here = [(job, _sm_on(job, gpu)) for job in jobs_on(history, gpu)]
         here.sort(key=lambda item: -item[1])
         count = max(2, len([sm for _, sm in here if sm >= self.least_sm]))

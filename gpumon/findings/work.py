@@ -75,13 +75,11 @@ class Stuck(LastingRule):
     )
 
     def least_seconds(self, thresholds: Thresholds) -> float:
-        """See ``LastingRule``."""
         return thresholds.stuck_after
 
     def holds(
         self, thresholds: Thresholds, utilization_gpu: int, power_draw: float, power_limit: float
     ) -> bool | None:
-        """See ``LastingRule``."""
         if not power_limit:
             return None
         is_busy = utilization_gpu >= thresholds.stuck_utilization
@@ -90,7 +88,6 @@ class Stuck(LastingRule):
     def say(
         self, held: HeldFor, utilization_gpu: int, power_draw: float, power_limit: float
     ) -> Said:
-        """See ``Rule``."""
         if not power_limit:
             return None
         share = f"{100 * power_draw / power_limit:.0f}"
@@ -131,11 +128,9 @@ class Idle(LastingRule):
     shows_at_once = True
 
     def least_seconds(self, thresholds: Thresholds) -> float:
-        """See ``LastingRule``."""
         return thresholds.idle_after
 
     def holds(self, holding: Holding, utilization_gpu: int) -> bool:
-        """See ``LastingRule``."""
         return utilization_gpu == 0 and holding.computing > 0
 
     def interval(self, history: History, gpu: Gpu, condition: str) -> Interval | None:
@@ -151,7 +146,6 @@ class Idle(LastingRule):
         return Interval(since, interval.last, start_observed=True, samples=samples)
 
     def say(self, held: HeldFor, holding: Holding) -> Said:
-        """See ``Rule``."""
         owner = holding.owners[0]
         others = f" +{len(holding.owners) - 1}" if len(holding.owners) > 1 else ""
         unseen = "a process not visible here" if holding.hidden else "a process that has ended"
@@ -193,11 +187,9 @@ class IdleInJob(LastingRule):
     hysteresis = LIST_HYSTERESIS
 
     def holds(self, holding: Holding, utilization_gpu: int) -> bool | None:
-        """See ``LastingRule``."""
         return holding.left_out if utilization_gpu == 0 else False
 
     def say(self, history: History, gpu: Gpu, held: HeldFor) -> Said:
-        """See ``Rule``."""
         if gpu.utilization_gpu:
             return False
         here = [job for job in jobs_on(history, gpu) if len(job.gpus) > 1]
@@ -243,11 +235,9 @@ class BusyUnlisted(LastingRule):
     assumed = ("display_active",)
 
     def holds(self, gpu: Gpu, holding: Holding) -> bool | None:
-        """See ``LastingRule``."""
         return is_busy_unlisted(gpu, holding)
 
     def say(self, history: History, gpu: Gpu, held: HeldFor) -> Said:
-        """See ``Rule``."""
         if not gpu.utilization_gpu:
             return False if history.holds(gpu.uuid, self.kind.value) is False else None
         contained = in_container(history)
@@ -282,7 +272,6 @@ class Reservation(Rule):
     )
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         held = reservations(history, gpu)
         if not held:
             return False
@@ -323,7 +312,6 @@ class Free(Rule):
     assumed = ASSUMED_FIELDS
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         reasons = list(_reasons_not_free(history, gpu))
         if reasons:
             return None if all(reason.is_unknown for reason in reasons) else False
@@ -347,7 +335,6 @@ class InUse(Rule):
     is_alert_state = False
 
     def say(self, history: History, gpu: Gpu) -> Said:
-        """See ``Rule``."""
         holding = history.holding(gpu)
         held = holding is not None and holding.processes > 0
         is_unknown = gpu.utilization_gpu is None and gpu.memory_used is None and not held
@@ -382,7 +369,7 @@ class Working(InUse):
     )
 
 
-class Unknown(InUse):
+class StateUnknown(InUse):
     """The driver reports nothing to judge by."""
 
     kind = FindingKind.UNKNOWN

@@ -18,6 +18,7 @@ from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
 from gpumon.sources.demo import DemoSource
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.exporter.exporting import Scrape, exporting, wait_until
+from tests.exporter.page import PAGE, with_states
 
 NOON = 1_763_700_000.0
 
@@ -68,6 +69,11 @@ def test_the_state_of_each_gpu_is_in_the_words_of_the_screen() -> None:
         "6": "lost",
         "7": "unattributed",
     }
+
+
+def test_the_document_has_every_state() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_states(page) == page, "python -m tests.exporter.page writes it anew"
 
 
 def test_a_hung_job_is_stuck_with_a_question_mark_and_without_its_duration() -> None:

@@ -17,7 +17,7 @@ Unknown values of a process
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Generic, TypeAlias
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ from gpumon.filters.term import F, S, Term, Test, Wrong, said
 from gpumon.filters.terms import TERMS, Facts, names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from gpumon.model.processes import GpuProcess
 
@@ -38,9 +38,12 @@ __all__ = (
     "Language",
     "Selection",
     "Term",
+    "Token",
     "names",
     "parse",
     "parse_filter",
+    "parse_tokens",
+    "tokens",
 )
 
 
@@ -122,6 +125,29 @@ _QUOTED = re.compile(r'"((?:[^"]|"")*)("?)')
 _TERM = re.compile(r"([a-z][\w-]*)(:?[<>]=?|!=|[:=])", re.IGNORECASE | re.ASCII)
 
 
+class Token(NamedTuple):
+    """A part of a filter: a negation, a word or a term."""
+
+    text: str
+    """The part as it was typed, with its quotes."""
+    start: int
+    """Its position in the filter."""
+    negates: bool
+    """Whether it is ``!`` or ``not``, which negates the next token."""
+
+    @property
+    def key(self) -> str | None:
+        """The key of a term, in small letters; ``None`` for other tokens."""
+        term = _TERM.match(self.text)
+        return None if term is None else term[1].lower()
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of a filter, valid or not."""
+    found = _TOKEN.finditer(text)
+    return [Token(match[0], match.start(), match["not"] is not None) for match in found]
+
+
 def parse_filter(text: str) -> Filter:
     """Parse a filter of processes; see ``parse``."""
     return parse(text, PROCESSES)
@@ -133,26 +159,36 @@ def parse(text: str, language: Language[S, F]) -> Selection[S, F]:
     Raises:
         FilterError: The filter is invalid; has a message and the position.
     """
+    return parse_tokens(tokens(text), language, text)
+
+
+def parse_tokens(parts: Iterable[Token], language: Language[S, F], text: str) -> Selection[S, F]:
+    """Parse a filter that is split into its tokens already; ``text`` is all of it.
+
+    Raises:
+        FilterError: See ``parse``.
+    """
     tests: list[Test[S, F]] = []
     words: list[tuple[str, bool]] = []
-    negation: re.Match[str] | None = None
+    negation: Token | None = None
     negated = False
-    for token in _TOKEN.finditer(text):
-        if token["not"]:
+    for token in parts:
+        if token.negates:
             negation = token
             negated = not negated
             continue
-        term = _TERM.match(token[0])
+        term = _TERM.match(token.text)
         if term is None:
-            words.append((_word(token[0], token.start()), negated))
+            words.append((_word(token.text, token.start), negated))
         else:
-            test = _test(language, term, token.start())
+            test = _test(language, term, token.start)
             tests.append(_negation(test) if negated else test)
         negation = None
         negated = False
     if negation is not None:
-        example = "!user:ann" if negation[0] == "!" else f"{negation[0]} user:ann"
-        raise FilterError(f"{negation[0]} what? such as {example}", *negation.span())
+        sign, start, _ = negation
+        example = "!user:ann" if sign == "!" else f"{sign} user:ann"
+        raise FilterError(f"{sign} what? such as {example}", start, start + len(sign))
     if words:
         tests.append(_search(language, words))
     return Selection(text, tuple(tests))

@@ -1,25 +1,21 @@
-"""Decides, sample by sample, what the alerts tell."""
+"""Decides, sample by sample, which notices the alerts send."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.alerts.alert import Alert, Bell, Desktop, in_terminal
-from gpumon.alerts.event_watchers import EndWatcher, XidAlertWatcher
-from gpumon.alerts.look import Look
+from gpumon.alerts.evaluation import EvaluationContext
 from gpumon.alerts.memory import AlertMemory, Remembered
 from gpumon.alerts.notice import gpu_key, process_key
-from gpumon.alerts.sentences import gpu_notice
-from gpumon.alerts.state_watchers import GpuWatcher, ProcessWatcher
-from gpumon.alerts.when import EndWhen, GpuWhen, ProcessWhen, XidWhen, parse_when
+from gpumon.alerts.watchers import EndWatcher, FreeWatcher, watcher_of
+from gpumon.alerts.when import EndWhen
 from gpumon.filters.language import Selection
-from gpumon.findings.finding import FindingKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.alerts.alert import Alert
     from gpumon.alerts.notice import Notice
-    from gpumon.alerts.watcher import Watcher
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.model.thresholds import Thresholds
@@ -27,29 +23,28 @@ if TYPE_CHECKING:
     from gpumon.system.folders import Folder
 
 FRESH_FOR = 3600.0
-"""Seconds after which what was remembered no longer says what is new: what began in a longer pause
-holds at the first look, and that is not told."""
+"""Seconds after which what was remembered no longer shows what is new: what began in a longer pause
+holds at the first evaluation, and is not reported."""
 _SETTLING = 600.0
 """Seconds that a state may need to show after a restart, at least."""
 _SAVE_SECONDS = 60.0
-"""Seconds between two writes at least, if nothing was told."""
+"""Seconds between two writes at least, if nothing was reported."""
 _CLOSE_SECONDS = 2.0
-_ASKED = (Bell(), Desktop())
 
 
 class AlertEngine:
-    """Finds what is to be told: a state machine for one machine, for one thread.
+    """Finds what is to be reported: a state machine for one machine, for one thread.
 
-    What already holds when the engine first looks at a GPU or a process list is not told, however
-    long it goes on. What is unknown, as while the driver or a GPU does not answer, begins nothing
-    and ends nothing. ``docs/alerts.md`` has all rules.
+    It reports changes only: a condition that already holds when the engine first sees a GPU or a
+    process list is not reported, however long it lasts. An unknown value, as while the driver or a
+    GPU does not answer, starts nothing and ends nothing. ``docs/alerts.md`` has all rules.
 
     With 8 GPUs, 40 processes and 10 alerts a check takes 0.4 to 0.7 ms: half of it are findings.
 
     Args:
         alerts: The alerts of the configuration.
         thresholds: The thresholds of the findings.
-        state: The file in which it remembers what it told, so that a restart tells nothing twice;
+        state: The file in which it remembers what it reported, so that a restart repeats nothing;
             ``memory_path`` names it. ``None`` to remember nothing, as for the demo, a replay and
             other machines.
 
@@ -60,8 +55,8 @@ class AlertEngine:
     def __init__(
         self, alerts: Sequence[Alert], thresholds: Thresholds, state: Folder | None = None
     ) -> None:
-        self._watchers = [_watcher_of(alert) for alert in alerts]
-        self._asked: dict[str, EndWatcher | _FreeOnce] = {}
+        self._watchers = [watcher_of(alert) for alert in alerts]
+        self._by_key: dict[str, EndWatcher | FreeWatcher] = {}
         self._settling = max(_SETTLING, thresholds.idle_after, thresholds.stuck_after) + 10
         self._memory = AlertMemory(state) if state is not None and alerts else None
         self._remembered = None if self._memory is None else self._memory.load()
@@ -73,65 +68,59 @@ class AlertEngine:
 
     @property
     def trouble(self) -> str | None:
-        """Why the file cannot be used, or that another program tells the same; one sentence."""
+        """Why the file cannot be used, or that another program sends the same; one sentence."""
         return None if self._memory is None else self._memory.trouble
 
     @property
     def watched(self) -> frozenset[str]:
-        """Keys of what the user watches by key: ``gpu_key`` of a GPU, ``process_key``."""
-        return frozenset(self._asked)
+        """What the user watches by key: ``gpu_key`` of a GPU, ``process_key``."""
+        return frozenset(self._by_key)
 
     def check(self, history: History, snapshot: Snapshot) -> list[tuple[Alert, Notice]]:
-        """What is to be told now; call it once for each snapshot, which ``history`` has already.
+        """What is to be reported now; call it once per snapshot, which ``history`` has already.
 
         Returns:
-            The notices, each with its alert. While another program of the user tells the same
-            alerts, these have the ways of the terminal only.
+            The notices, each with its alert. While another program of the user sends the same
+            alerts, these have the channels of the terminal only.
         """
         now = history.now
         if self._now is None:
             self._begin(now)
         elif now < self._now:
             self._shift(self._now - now)
-        # Most people are told nothing: then a sample costs nothing here.
-        told = self._look(history, snapshot) if self._watchers or self._asked else []
+        # Most people have no alerts: then a sample costs nothing here.
+        found = self._evaluate(history, snapshot) if self._watchers or self._by_key else []
         self._list_at = snapshot.processes_at
         if self._now is not None:
             self._pace = now - self._now
         self._now = now
-        if told or now - self._saved_at >= _SAVE_SECONDS:
+        if found or now - self._saved_at >= _SAVE_SECONDS:
             self._save(now)
-        return told
+        return found
 
-    def _look(self, history: History, snapshot: Snapshot) -> list[tuple[Alert, Notice]]:
-        """Show a snapshot to all watchers."""
-        look = Look(
+    def _evaluate(self, history: History, snapshot: Snapshot) -> list[tuple[Alert, Notice]]:
+        context = EvaluationContext(
             history,
             snapshot,
             pace=self._pace,
             is_settling=history.now < self._settles_at,
             list_is_new=snapshot.processes_at is None or snapshot.processes_at != self._list_at,
         )
-        told = [
-            (self._as_told(watcher.alert), notice)
+        sends_all = self._memory is None or self._memory.is_ours
+        found = [
+            (watcher.alert if sends_all else watcher.alert.in_terminal(), notice)
             for watcher in self._watchers
-            for notice in watcher.check(look)
+            for notice in watcher.check(context)
         ]
-        for key, watcher in list(self._asked.items()):
-            found = watcher.check(look)
-            told += [(watcher.alert, notice) for notice in found]
-            if found:
-                del self._asked[key]
-        return told
-
-    def _as_told(self, alert: Alert) -> Alert:
-        """An alert with the ways in which this program tells it."""
-        if self._memory is None or self._memory.is_ours:
-            return alert
-        return in_terminal(alert)
+        for key, watcher in list(self._by_key.items()):
+            notices = watcher.check(context)
+            found += [(watcher.alert, notice) for notice in notices]
+            if notices:
+                del self._by_key[key]
+        return found
 
     def _begin(self, now: float) -> None:
-        """Take what was remembered, at the first look."""
+        """Take what was remembered, at the first evaluation."""
         self._saved_at = now
         found, self._remembered = self._remembered, None
         if found is None:
@@ -148,40 +137,34 @@ class AlertEngine:
 
     def _shift(self, seconds: float) -> None:
         """Follow a clock that was set back, as the history does."""
-        for watcher in (*self._watchers, *self._asked.values()):
+        for watcher in (*self._watchers, *self._by_key.values()):
             watcher.shift(seconds)
         self._settles_at -= seconds
         self._saved_at -= seconds
-        assert self._now is not None  # noqa: S101 - there was a look
+        assert self._now is not None  # noqa: S101 - there was a sample
         self._now -= seconds
 
     def _save(self, now: float) -> None:
         self._saved_at = now
-        if self._memory is None:
-            return
-        self._memory.save(
-            Remembered(
-                now,
-                self._pace,
-                {watcher.alert.name: watcher.remember() for watcher in self._watchers},
-            )
-        )
+        if self._memory is not None:
+            known = {watcher.alert.name: watcher.known for watcher in self._watchers}
+            self._memory.save(Remembered(now, self._pace, known))
 
-    def tell_when_free(self, gpu: Gpu) -> None:
-        """Tell once, with bell and desktop, when a GPU is free; at the next check if it is now."""
-        self._asked[gpu_key(gpu.uuid)] = _FreeOnce(gpu)
+    def notify_when_free(self, gpu: Gpu) -> None:
+        """Notify once, with bell and desktop, when a GPU is free; at the next check if it is."""
+        alert = _alert_by_key(f"GPU {gpu.index} is free", f"free gpu:{gpu.index}")
+        self._by_key[gpu_key(gpu.uuid)] = FreeWatcher(alert, gpu)
 
-    def tell_when_ends(self, process: GpuProcess) -> None:
-        """Tell once, with bell and desktop, when a process has ended."""
-        pid = process.id.pid
-        alert = Alert(name=f"{pid} ends", when=f"ends {pid}", ways=_ASKED)
+    def notify_when_ended(self, process: GpuProcess) -> None:
+        """Notify once, with bell and desktop, when a process has ended."""
+        alert = _alert_by_key(f"{process.id.pid} ends", f"ends {process.id.pid}")
         watcher = EndWatcher(alert, EndWhen(Selection("", (lambda _, __: False,))))
         watcher.follow(process, self._now or 0.0)
-        self._asked[process_key(process.id)] = watcher
+        self._by_key[process_key(process.id)] = watcher
 
-    def forget(self, key: str) -> None:
+    def cancel(self, key: str) -> None:
         """No longer watch a GPU or a process that is in ``watched``."""
-        self._asked.pop(key, None)
+        self._by_key.pop(key, None)
 
     def close(self) -> None:
         """Write what is to be remembered, for a few seconds at most."""
@@ -191,42 +174,9 @@ class AlertEngine:
             self._memory.close(_CLOSE_SECONDS)
 
 
-def _watcher_of(alert: Alert) -> Watcher:
-    """The watcher of an alert.
+def _alert_by_key(name: str, when: str) -> Alert:
+    # Imported here: only who presses the key or has alerts needs what reads them.
+    from gpumon.alerts.alert import Alert
+    from gpumon.alerts.channels.terminal import Bell, Desktop
 
-    Raises:
-        WhenError: Its ``when`` cannot be read.
-    """
-    when = parse_when(alert.when)
-    if isinstance(when, GpuWhen):
-        return GpuWatcher(alert, when)
-    if isinstance(when, ProcessWhen):
-        return ProcessWatcher(alert, when)
-    if isinstance(when, XidWhen):
-        return XidAlertWatcher(alert, when)
-    return EndWatcher(alert, when)
-
-
-class _FreeOnce:
-    """Waits until a GPU is free.
-
-    Attributes:
-        alert: What is told.
-    """
-
-    def __init__(self, gpu: Gpu) -> None:
-        self.alert = Alert(
-            name=f"GPU {gpu.index} is free", when=f"free gpu:{gpu.index}", ways=_ASKED
-        )
-        self._uuid = gpu.uuid
-
-    def check(self, look: Look) -> list[Notice]:
-        """What is to be told now."""
-        gpu = look.gpus.get(self._uuid)
-        if gpu is None or not look.is_free(gpu):
-            return []
-        _, finding = look.gpu_state(gpu, FindingKind.FREE)
-        return [gpu_notice(self.alert, look, gpu, finding, None)]
-
-    def shift(self, seconds: float) -> None:
-        """It holds no times."""
+    return Alert(name=name, when=when, channels=(Bell(), Desktop()))

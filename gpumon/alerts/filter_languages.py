@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.filters import language
@@ -15,11 +14,13 @@ from gpumon.system.users import user_name
 from gpumon.text.unit_parsing import PERCENT, SIZE, Measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
+    from gpumon.alerts.evaluation import EvaluationContext
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu
 
+GpuFilter: TypeAlias = "Selection[Gpu, EvaluationContext]"
 _Read: TypeAlias = "Callable[[str, str], Test[S, F]]"
 
 ME = "me"
@@ -30,25 +31,11 @@ _WATTS = Measure({"": 1, "w": 1}, "write a number of watts, such as 300")
 
 
 class AlertFacts(Facts, frozen=True, kw_only=True):
-    """``Facts`` of an alert.
-
-    Attributes:
-        idle_for_longer: Whether a process may have been idle for longer than ``idle`` says, because
-            it was idle already when it was first seen.
-    """
+    """``Facts`` of an alert."""
 
     idle_for_longer: Callable[[ProcessId], bool]
-
-
-class GpuFacts(Struct, frozen=True):
-    """Facts that a filter of GPUs needs in addition to the GPU.
-
-    Attributes:
-        users: The users with processes on a GPU, of which ``None`` is an unknown one; ``None``
-            without a current list.
-    """
-
-    users: Callable[[Gpu], Collection[str | None] | None]
+    """Whether a process may have been idle for longer than ``idle`` says, because it was idle
+    already when it was first seen."""
 
 
 def meets(selection: Selection[S, F], subject: S, facts: F) -> bool | None:
@@ -78,12 +65,12 @@ def _if_known(is_unknown: Callable[[S], bool], read: _Read[S, F]) -> _Read[S, F]
     return read_known
 
 
-def _user(sign: str, value: str) -> Test[Gpu, GpuFacts]:
+def _user(sign: str, value: str) -> Test[Gpu, EvaluationContext]:
     wanted = (own_user() if value == ME else value).casefold()
     whole = sign == "=" or value == ME
 
-    def test(gpu: Gpu, facts: GpuFacts) -> bool | None:
-        users = facts.users(gpu)
+    def test(gpu: Gpu, context: EvaluationContext) -> bool | None:
+        users = context.users_on(gpu)
         if users is None:
             return None
         names = [name.casefold() for name in users if name is not None]
@@ -94,19 +81,21 @@ def _user(sign: str, value: str) -> Test[Gpu, GpuFacts]:
     return test
 
 
-def _number(measure: Measure, field: str) -> _Read[Gpu, GpuFacts]:
+def _number(measure: Measure, field: str) -> _Read[Gpu, EvaluationContext]:
     return number_term(measure, lambda gpu, _: getattr(gpu, field))
 
 
-_index: _Read[Gpu, GpuFacts] = index_term(lambda gpu, gpus: gpus.includes(gpu.index, gpu.uuid))
-_model: _Read[Gpu, GpuFacts] = _if_known(
+_index: _Read[Gpu, EvaluationContext] = index_term(
+    lambda gpu, gpus: gpus.includes(gpu.index, gpu.uuid)
+)
+_model: _Read[Gpu, EvaluationContext] = _if_known(
     lambda gpu: gpu.name is None, text_term(lambda gpu: (gpu.name,))
 )
 
 # One line per term is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
-_GPU_TERMS: tuple[Term[Gpu, GpuFacts], ...] = (
+_GPU_TERMS: tuple[Term[Gpu, EvaluationContext], ...] = (
     Term("gpu", "gpu:0,2-4", "by index or UUID: gpu:GPU-1a2b", IS, _index),
     Term("model", "model:h100", "whose product name holds this", IS, _model),
     Term("user", "user:ann", "with a process of a user whose name holds this; user:me is you", IS, _user),
@@ -121,7 +110,9 @@ _GPU_TERMS: tuple[Term[Gpu, GpuFacts], ...] = (
 )
 # fmt: on
 
-GPUS: Language[Gpu, GpuFacts] = Language(_GPU_TERMS, lambda gpu, _: (gpu.name or "").casefold())
+GPUS: Language[Gpu, EvaluationContext] = Language(
+    _GPU_TERMS, lambda gpu, _: (gpu.name or "").casefold()
+)
 """The language of GPUs."""
 
 

@@ -1,10 +1,10 @@
-"""The file in which an engine remembers what it told.
+"""The file in which an engine remembers what it has reported.
 
-It must never be in the way: a file that is missing counts as empty, one that cannot be read is said
+It must never be in the way: a missing file counts as empty, one that cannot be read is reported
 once, and it is written on a thread of its own, because a home folder on a network may hang.
 
 Two programs of a user may have the same alerts, such as a dashboard and ``gpumon watch``. A lock
-beside the file says which of them tells what leaves the terminal.
+beside the file decides which of them sends notices that leave the terminal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from gpumon.alerts.episode import Episode  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.alerts.instances import (
+    RememberedAlert,  # noqa: TC001 - msgspec resolves annotations at run time
+)
 from gpumon.system.files import beginning, replace_file
 from gpumon.system.folders import state_folder
 
@@ -31,64 +33,17 @@ _VERSION = 1
 _MOST_BYTES = 4 * 2**20
 
 
-class RememberedProcess(Struct):
-    """A process of which an end is told.
-
-    Attributes:
-        pid: Its PID.
-        start_time: See ``ProcessId``.
-        name: Its short name.
-        user: Its owner.
-        gpus: Indices of its GPUs.
-        gpu_uuids: UUIDs of its GPUs.
-        since: When it was first seen.
-        command: Its command line, safe to print, only if the alert tells command lines.
-        missing: In how many lists in a row it has been absent.
-    """
-
-    pid: int
-    start_time: int | None
-    name: str | None
-    user: str | None
-    gpus: tuple[int, ...]
-    gpu_uuids: tuple[str, ...]
-    since: float
-    command: str | None = None
-    missing: int = 0
-
-
-class RememberedAlert(Struct):
-    """What is remembered of one alert.
-
-    Attributes:
-        when: Its ``when``: that of an alert whose ``when`` has changed is not used.
-        looked: When each GPU was first looked at, by UUID.
-        episodes: The episodes by key.
-        xids: When each XID was last reported, by UUID of the GPU and number.
-        processes: The processes whose end is told, by key.
-    """
-
-    when: str
-    looked: dict[str, float] = {}
-    episodes: dict[str, Episode] = {}
-    xids: dict[str, dict[int, float | None]] = {}
-    processes: dict[str, RememberedProcess] = {}
-
-
 class Remembered(Struct):
-    """What an engine remembers.
-
-    Attributes:
-        at: The time of its last sample.
-        pace: Seconds between its last two samples.
-        alerts: What it knows of each alert, by name.
-        version: The version of this structure.
-    """
+    """What an engine remembers."""
 
     at: float
+    """The time of its last sample, in seconds since the epoch."""
     pace: float = 0.0
+    """Seconds between its last two samples."""
     alerts: dict[str, RememberedAlert] = {}
+    """What it knows of each alert, by name."""
     version: int = _VERSION
+    """The version of this structure."""
 
 
 def memory_path(host: str, alert_file: str | None = None) -> str:
@@ -123,9 +78,9 @@ class AlertMemory:
         self._thread: threading.Thread | None = None
         self._lock: int | None = None
         self.is_ours = True
-        """Whether this program is the one that tells what leaves the terminal, and writes."""
+        """Whether this program sends what leaves the terminal, and writes the file."""
         self.trouble: str | None = None
-        """Why nothing can be remembered, or why what was is not used."""
+        """Why nothing can be remembered, or why the file is not used."""
 
     def load(self) -> Remembered | None:
         """What is in the file; ``None`` without it, and if it cannot be used."""
@@ -135,7 +90,7 @@ class AlertMemory:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._begin_anew(f"cannot be read ({error.strerror})")
+            self._start_anew(f"cannot be read ({error.strerror})")
             return None
         try:
             if len(data) > _MOST_BYTES:
@@ -144,30 +99,30 @@ class AlertMemory:
             if found.version != _VERSION:
                 raise ValueError("another version wrote it")
         except (ValueError, RecursionError) as error:
-            self._begin_anew(f"is not usable ({error})")
+            self._start_anew(f"is not usable ({error})")
             return None
         return found
 
-    def _begin_anew(self, why: str) -> None:
+    def _start_anew(self, why: str) -> None:
         self.trouble = (
-            f"what the alerts remember, {self._path}, {why}: it begins anew, and tells nothing of "
-            "what holds already"
+            f"the file of past notifications, {self._path}, {why}: gpumon starts a new one, and "
+            "does not report conditions that hold already"
         )
 
     def _take_lock(self) -> None:
-        """Try to be the program that tells."""
+        """Try to be the program that sends."""
         import fcntl
         from pathlib import Path
 
         if self._lock is None:
             try:
-                # Others must not read who was told what.
+                # Others must not read who was notified of what.
                 Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._lock = os.open(
                     f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
                 )
             except OSError:
-                return  # Nobody can: then everybody tells.
+                return  # No program can: then each sends.
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -179,7 +134,7 @@ class AlertMemory:
             self.trouble = None if self.trouble == _OTHER else self.trouble
 
     def save(self, remembered: Remembered) -> None:
-        """Write on another thread; of several that wait the newest only."""
+        """Write on another thread; if several wait, the newest only."""
         if not self.is_ours:
             self._take_lock()
         if not self.is_ours:
@@ -221,6 +176,6 @@ class AlertMemory:
             replace_file(self._path, data)
         except OSError as error:
             self.trouble = (
-                f"cannot write {self._path} ({error.strerror}): after a restart the alerts do not "
-                "know what they told"
+                f"cannot write {self._path} ({error.strerror}): after a restart gpumon does not "
+                "know what it has reported"
             )

@@ -1,57 +1,72 @@
-"""What an alert tells, apart from the ways in which it is told."""
+"""Notices: what an alert reports, their texts, and how programs get them.
+
+The schema of the JSON, ``gpumon.notice/1``, is in ``docs/alerts.md``. It follows the rules of
+``gpumon.export.as_json``: units are in the keys, ``null`` is unknown, and keys are only added.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.findings.finding import Severity  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.findings.finding import Severity
+from gpumon.findings.phrases import at_most, spaced
+from gpumon.model.processes import ProcessId
+from gpumon.sources.maker_words import ErrorSeverity, error_code, short_name
+from gpumon.text.formatting import gib, gibibytes, number, printable, shortened, temperature
+from gpumon.text.units import degree
 
 if TYPE_CHECKING:
-    from gpumon.model.processes import ProcessId
+    from gpumon.alerts.alert import Alert
+    from gpumon.alerts.evaluation import EvaluationContext
+    from gpumon.alerts.instances import RememberedProcess
+    from gpumon.findings.finding import Finding
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
+
+SCHEMA = "gpumon.notice/1"
+"""The value of the key ``schema``."""
+_TITLE_CELLS = 60
+_HOST_CELLS = 24
+_COMMAND_CHARACTERS = 1000
+_MOST_CHARACTERS = 2000
+"""Of a text for programs; the usual ones have less than 200."""
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """One thing that an alert tells, once.
+    """What an alert reports, once.
 
     It holds nothing of other people's command lines; ``command`` is filled only if the alert asks
     for it.
-
-    Attributes:
-        alert: Name of the alert.
-        key: Identifies what it is about, such as ``gpu:GPU-…`` or ``process:1234:5678``; the same
-            for the beginning and for the end.
-        host: Name of the machine.
-        at: When it was noticed, in seconds since the epoch.
-        since: When it began, in seconds since the epoch; ``None`` if that is unknown.
-        ended: Whether it has ended.
-        severity: How much attention it needs.
-        title: At most some 60 characters, safe to print, such as ``gpu-04 GPU 3: hot``.
-        sentence: The whole sentence, safe to print.
-        gpu_index: The GPU, if it is about one.
-        gpu_uuid: The GPU, if it is about one.
-        pid: The process, if it is about one.
-        user: The user of the process.
-        command: The command line of the process, if the alert asks for it.
-        is_test: Whether it is sent by ``gpumon alert test``.
     """
 
     alert: str
+    """Name of the alert."""
     key: str
+    """Identifies the subject, such as ``gpu:GPU-…`` or ``process:1234:5678``; the same at the start
+    and at the end."""
     host: str
+    """Name of the machine."""
     at: float
+    """When it was noticed, in seconds since the epoch."""
     severity: Severity
     title: str
+    """At most some 60 characters, safe to print, such as ``gpu-04 GPU 3: hot``."""
     sentence: str
+    """The whole sentence, safe to print."""
     since: float | None = None
+    """When it began, in seconds since the epoch; ``None`` if that is unknown."""
     ended: bool = False
     gpu_index: int | None = None
     gpu_uuid: str | None = None
     pid: int | None = None
     user: str | None = None
+    """The user of the process."""
     command: str | None = None
+    """The command line of the process, if the alert asks for it."""
     is_test: bool = False
+    """Whether ``gpumon alert test`` sends it."""
 
 
 def gpu_key(uuid: str) -> str:
@@ -62,3 +77,257 @@ def gpu_key(uuid: str) -> str:
 def process_key(process: ProcessId) -> str:
     """The key of a process."""
     return f"process:{process.pid}:{process.start_time or ''}"
+
+
+# -- texts about a GPU ---------------------------------------------------------------------------
+
+
+def gpu_notice(
+    alert: Alert, context: EvaluationContext, gpu: Gpu, finding: Finding | None, since: float | None
+) -> Notice:
+    """A GPU is in a state, or meets a filter."""
+    return _about_gpu(
+        alert,
+        context,
+        gpu,
+        Severity.NOTE if finding is None else finding.severity,
+        printable(alert.name) if finding is None else finding.kind.value,
+        finding.sentence if finding else f"{printable(alert.when)}: {_gpu_values(gpu)}",
+        since,
+    )
+
+
+def gpu_ended(
+    alert: Alert, context: EvaluationContext, gpu: Gpu, since: float, state: str | None
+) -> Notice:
+    """A GPU is no longer in a state, or no longer meets a filter."""
+    what = printable(alert.name) + " ended" if state is None else f"no longer {state}"
+    no_longer = f"no longer {printable(alert.when) if state is None else state}"
+    sentence = f"{no_longer}, after {spaced(context.now - since)}; {_gpu_values(gpu)}"
+    return _about_gpu(alert, context, gpu, Severity.GOOD, what, sentence, since, ended=True)
+
+
+def xid_notice(
+    alert: Alert, context: EvaluationContext, gpu: Gpu, xid: int, reported: float | None
+) -> Notice:
+    """The driver reported an XID."""
+    code = error_code(xid)
+    severity = {
+        ErrorSeverity.CRITICAL: Severity.CRITICAL,
+        ErrorSeverity.WARNING: Severity.WARNING,
+    }.get(code.severity or ErrorSeverity.NOTE, Severity.NOTE)
+    advice = f"; {code.advice}" if code.advice else ""
+    sentence = f"{code.label}: {code.explanation}{advice}"
+    key = f"{gpu_key(gpu.uuid)}:xid:{xid}"
+    return _about_gpu(alert, context, gpu, severity, code.label, sentence, reported, key=key)
+
+
+def _about_gpu(
+    alert: Alert,
+    context: EvaluationContext,
+    gpu: Gpu,
+    severity: Severity,
+    what: str,
+    sentence: str,
+    since: float | None,
+    *,
+    ended: bool = False,
+    key: str | None = None,
+) -> Notice:
+    host = context.snapshot.host.name
+    model = f" ({printable(short_name(gpu.name))})" if gpu.name else ""
+    return Notice(
+        alert=alert.name,
+        key=key or gpu_key(gpu.uuid),
+        host=host,
+        at=context.now,
+        since=since,
+        ended=ended,
+        severity=severity,
+        title=_title(host, f"GPU {gpu.index}: {what}"),
+        sentence=f"GPU {gpu.index}{model} of {printable(host)}: {sentence}",
+        gpu_index=gpu.index,
+        gpu_uuid=gpu.uuid,
+    )
+
+
+def _title(host: str, text: str) -> str:
+    return at_most(f"{at_most(printable(host), _HOST_CELLS)} {text}", _TITLE_CELLS)
+
+
+def _gpu_values(gpu: Gpu) -> str:
+    return (
+        f"{number(gpu.utilization_gpu, ' %')} busy, {gibibytes(gpu.memory_used)} of "
+        f"{gibibytes(gpu.memory_total)} {gib()} in use, {temperature(gpu.temperature_gpu)} "
+        f"{degree()}"
+    )
+
+
+# -- texts about a process -----------------------------------------------------------------------
+
+
+def process_notice(
+    alert: Alert,
+    context: EvaluationContext,
+    process: GpuProcess,
+    remembered: RememberedProcess,
+    finding: Finding | None,
+) -> Notice:
+    """A process is in a state, or meets a filter."""
+    if finding is None:
+        severity, what = Severity.NOTE, printable(alert.name)
+        memory = f"{gibibytes(process.memory_used)} {gib()} of GPU memory"
+        values = f"{printable(alert.when)}; {memory}, SM {number(process.sm, ' %')}"
+    else:
+        severity, what, values = finding.severity, finding.kind.value, finding.sentence
+    sentence = f"{_process_on_gpus(context, remembered)}: {values}"
+    return _about_process(alert, context, remembered, severity, what, sentence)
+
+
+def process_ended(
+    alert: Alert,
+    context: EvaluationContext,
+    process: RememberedProcess,
+    *,
+    of_state: str | None = None,
+) -> Notice:
+    """A process has ended, or, with ``of_state``, the reported state of it has."""
+    if of_state is None:
+        lasted = spaced(context.now - process.since)
+        gpus = f"{_gpus_of(process)} of {printable(context.snapshot.host.name)}"
+        sentence = f"{_process_named(process)} has ended: it was on {gpus} for at least {lasted}"
+        return _about_process(alert, context, process, Severity.NOTE, "ended", sentence)
+    what = f"no longer {of_state}"
+    sentence = f"{_process_on_gpus(context, process)}: {what}"
+    return _about_process(alert, context, process, Severity.GOOD, what, sentence, ended=True)
+
+
+def command_line(alert: Alert, process: GpuProcess) -> str | None:
+    """The command line of a process, if the alert asks for it."""
+    if not alert.commands or not process.command:
+        return None
+    return printable(" ".join(process.command)[:_COMMAND_CHARACTERS])
+
+
+def _process_named(process: RememberedProcess) -> str:
+    """``python 1234 of ann``."""
+    owner = f" of {printable(process.user)}" if process.user else ""
+    return f"{printable(process.name) if process.name else 'process'} {process.pid}{owner}"
+
+
+def _gpus_of(process: RememberedProcess) -> str:
+    return f"GPU {','.join(map(str, process.gpus))}" if process.gpus else "no GPU"
+
+
+def _process_on_gpus(context: EvaluationContext, process: RememberedProcess) -> str:
+    host = printable(context.snapshot.host.name)
+    return f"{_process_named(process)} on {_gpus_of(process)} of {host}"
+
+
+def _about_process(
+    alert: Alert,
+    context: EvaluationContext,
+    process: RememberedProcess,
+    severity: Severity,
+    what: str,
+    sentence: str,
+    *,
+    ended: bool = False,
+) -> Notice:
+    has_one_gpu = len(process.gpu_uuids) == 1
+    return Notice(
+        alert=alert.name,
+        key=process_key(ProcessId(process.pid, process.start_time)),
+        host=context.snapshot.host.name,
+        at=context.now,
+        since=process.since,
+        ended=ended,
+        severity=severity,
+        title=_title(context.snapshot.host.name, f"{_process_named(process)}: {what}"),
+        sentence=sentence,
+        gpu_index=process.gpus[0] if has_one_gpu else None,
+        gpu_uuid=process.gpu_uuids[0] if has_one_gpu else None,
+        pid=process.pid,
+        user=process.user and printable(process.user),
+        command=process.command,
+    )
+
+
+def test_notice(alert: Alert, host: str, at: float) -> Notice:
+    """What ``gpumon alert test`` sends."""
+    return Notice(
+        alert=alert.name,
+        key="test",
+        host=host,
+        at=at,
+        since=at,
+        severity=Severity.NOTE,
+        title=_title(host, f"test: {alert.name}"),
+        sentence=f"This is a test of the alert {alert.name} ({alert.when}): nothing has happened.",
+        is_test=True,
+    )
+
+
+# -- for programs --------------------------------------------------------------------------------
+
+Values: TypeAlias = dict[str, "str | float | bool | None"]
+_VARIABLES = {
+    "AT": "at_unix_seconds",
+    "SINCE": "since_unix_seconds",
+    "GPU": "gpu_index",
+    **{
+        name.upper(): name
+        for name in (
+            *("alert", "key", "host", "ended", "severity", "title", "sentence"),
+            *("gpu_uuid", "pid", "user", "command", "test"),
+        )
+    },
+}
+"""The variables without ``GPUMON_``, and the keys of their values."""
+
+
+def as_json(notice: Notice) -> Values:
+    """The object of the schema; its texts are safe to print and have a bounded length."""
+    values: Values = {
+        "schema": SCHEMA,
+        "id": _id(notice),
+        "alert": notice.alert,
+        "key": notice.key,
+        "host": notice.host,
+        "at_unix_seconds": notice.at,
+        "since_unix_seconds": notice.since,
+        "ended": notice.ended,
+        "severity": notice.severity.name.lower(),
+        "title": notice.title,
+        "sentence": notice.sentence,
+        "gpu_index": notice.gpu_index,
+        "gpu_uuid": notice.gpu_uuid,
+        "pid": notice.pid,
+        "user": notice.user,
+        "command": notice.command,
+        "test": notice.is_test,
+    }
+    return {
+        name: shortened(printable(value), _MOST_CHARACTERS) if isinstance(value, str) else value
+        for name, value in values.items()
+    }
+
+
+def as_environment(notice: Notice) -> dict[str, str | None]:
+    """The variables of a notice; ``None`` for those that must not be there."""
+    values = as_json(notice)
+    return {f"GPUMON_{name}": _variable(values[key]) for name, key in _VARIABLES.items()}
+
+
+def _variable(value: str | float | None) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return str(int(value))
+
+
+def _id(notice: Notice) -> str:
+    """The same for all attempts to send a notice, and different for every other notice."""
+    from hashlib import sha256
+
+    parts = (notice.host, notice.alert, notice.key, repr(notice.at), str(notice.ended))
+    return sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()[:16]

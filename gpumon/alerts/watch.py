@@ -1,4 +1,4 @@
-"""``gpumon watch``: tells alerts without a screen, for a service."""
+"""``gpumon watch``: sends alerts without a screen, for a service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.alerts.delivery import Deliveries
+from gpumon.alerts.deliveries import Deliveries
 from gpumon.alerts.engine import AlertEngine
 from gpumon.findings import conditions
 from gpumon.recording.history import History
@@ -33,32 +33,27 @@ if TYPE_CHECKING:
     from gpumon.sources.source import Source
 
 _CLOSE_SECONDS = 5.0
-"""How long what is being told may delay the end."""
+"""How long notices that are being sent may delay the end."""
 _LAST_LINES_SECONDS = 1.0
 _MOST_LINES = 10_000
 """This many lines wait for a blocked standard output; later ones are dropped."""
 
 
 class WatchOptions(NamedTuple):
-    """The options of ``gpumon watch``.
-
-    Attributes:
-        alerts: What is told.
-        interval: Seconds between samples.
-        thresholds: The thresholds of the findings.
-        state: The file in which it is remembered what was told; ``None`` for none.
-    """
+    """The options of ``gpumon watch``."""
 
     alerts: Sequence[Alert]
     interval: float
+    """Seconds between samples."""
     thresholds: Thresholds
     state: str | None
+    """The file that remembers what was reported; ``None`` for none."""
 
 
 def watch(
     source: Source, host: ProcessHost, options: WatchOptions, reservations: Reservations | None
 ) -> int:
-    """Tell alerts until a signal, with a line for each on standard output.
+    """Send alerts until a signal, with a line for each notice on standard output.
 
     A driver that cannot be used is no reason to end: it is tried again.
 
@@ -98,19 +93,24 @@ def watch(
             return Lookup(host, reservations=reservations)
 
         sample_for_good(
-            source, options.interval, new_lookup, news, watching.take, watching.say_trouble
+            source,
+            options.interval,
+            new_lookup,
+            news,
+            watching.on_snapshot,
+            watching.report_trouble,
         )
     return 0
 
 
 class _Watching:
-    """Takes samples, and tells what is to be told.
+    """Checks the alerts at each sample, and prints and sends their notices.
 
     Args:
-        engine: Decides that.
-        deliveries: Tells it.
-        lines: Prints it.
-        status: Says what is wrong.
+        engine: Checks the alerts.
+        deliveries: Sends notices.
+        lines: Prints notices.
+        status: Prints what is wrong.
         options: The options.
     """
 
@@ -127,27 +127,27 @@ class _Watching:
         self._lines = lines
         self._status = status
         self._history = History(conditions(options.thresholds), options.thresholds)
-        self._said: dict[str, str | None] = {}
+        self._reported: dict[str, str | None] = {}
 
-    def take(self, snapshot: Snapshot) -> None:
-        """Take a sample. Runs on the sampling thread, or on its watchdog."""
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Check the alerts. Runs on the sampling thread, or on its watchdog."""
         self._history.add(snapshot)
         for alert, notice in self._engine.check(self._history, snapshot):
             self._lines.add(notice_line(notice))
-            self._deliveries.tell(alert, notice)
+            self._deliveries.send(alert, notice)
         trouble = snapshot.trouble
-        self.say_trouble(None if trouble is None else f"{trouble.sentence} {trouble.advice}")
-        self._say_once("memory", self._engine.trouble)
+        self.report_trouble(None if trouble is None else f"{trouble.sentence} {trouble.advice}")
+        self._report_once("memory", self._engine.trouble)
 
-    def say_trouble(self, sentence: str | None) -> None:
-        """Say why nothing can be sampled, and that it goes on; each once."""
-        if sentence is None and self._said.get("source") is not None:
-            self._status.say("it goes on")
-        self._say_once("source", sentence)
+    def report_trouble(self, sentence: str | None) -> None:
+        """Print why nothing can be sampled, and that sampling continues; each once."""
+        if sentence is None and self._reported.get("source") is not None:
+            self._status.say("sampling continues")
+        self._report_once("source", sentence)
 
-    def _say_once(self, about: str, sentence: str | None) -> None:
-        if sentence != self._said.get(about):
-            self._said[about] = sentence
+    def _report_once(self, about: str, sentence: str | None) -> None:
+        if sentence != self._reported.get(about):
+            self._reported[about] = sentence
             if sentence is not None:
                 self._status.say(printable(sentence))
 

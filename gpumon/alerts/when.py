@@ -1,4 +1,4 @@
-"""Reads ``when``: the state, the filter or the event that an alert tells."""
+"""Reads ``when``: the state, the filter or the event that an alert reports."""
 
 from __future__ import annotations
 
@@ -7,19 +7,46 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.alerts.filter_languages import GPUS, PROCESSES, GpuFacts
-from gpumon.alerts.xids import SEVERITY_WORDS, WORTH_TELLING, XidChoice
+from gpumon.alerts.filter_languages import GPUS, PROCESSES
 from gpumon.config.suggestions import nearest
-from gpumon.filters.language import Filter, FilterError, Language, Selection, parse
+from gpumon.filters.language import (
+    Filter,
+    FilterError,
+    Language,
+    Selection,
+    Token,
+    parse_tokens,
+    tokens,
+)
 from gpumon.filters.term import F, S, said
 from gpumon.findings.finding import FindingKind
 from gpumon.findings.registry import PROCESS_RULES, RULES
-from gpumon.model.snapshot import Gpu
+from gpumon.sources.maker_words import ErrorSeverity, error_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-GpuFilter: TypeAlias = Selection[Gpu, GpuFacts]
+    from gpumon.alerts.filter_languages import GpuFilter
+
+EVENT_COOLDOWN = 1800.0
+"""Seconds; the default cooldown of events, and of GPUs that become free."""
+STATE_COOLDOWN = 21600.0
+"""Seconds; the default cooldown of everything that lasts."""
+
+_XID_ORDER = (
+    ErrorSeverity.BY_PROGRAM,
+    ErrorSeverity.NOTE,
+    ErrorSeverity.WARNING,
+    ErrorSeverity.CRITICAL,
+)
+"""From the least to the most severe."""
+_XID_WORDS: dict[str, ErrorSeverity] = {
+    "critical": ErrorSeverity.CRITICAL,
+    "warning": ErrorSeverity.WARNING,
+    "note": ErrorSeverity.NOTE,
+    "all": ErrorSeverity.BY_PROGRAM,
+}
+"""The words after ``xid``, each with the least severe XIDs that it selects."""
 
 
 class WhenError(ValueError):
@@ -27,49 +54,67 @@ class WhenError(ValueError):
 
 
 class GpuWhen(Struct, frozen=True):
-    """A GPU is in a state, or meets a filter.
-
-    Attributes:
-        state: The state, or ``None``.
-        terms: The GPUs that it is about.
-    """
+    """A GPU is in a state, or meets a filter."""
 
     state: FindingKind | None
+    """``None`` for a filter alone."""
     terms: GpuFilter
+    """The GPUs that it is about."""
+
+    @property
+    def cooldown(self) -> float:
+        """The default cooldown, in seconds."""
+        return EVENT_COOLDOWN if self.state is FindingKind.FREE else STATE_COOLDOWN
 
 
 class ProcessWhen(Struct, frozen=True):
-    """A process is in a state, or meets a filter.
-
-    Attributes:
-        state: The state, or ``None``.
-        terms: The processes that it is about.
-    """
+    """A process is in a state, or meets a filter."""
 
     state: FindingKind | None
+    """``None`` for a filter alone."""
     terms: Filter
+    """The processes that it is about."""
+
+    @property
+    def cooldown(self) -> float:
+        """The default cooldown, in seconds."""
+        return STATE_COOLDOWN
 
 
 class XidWhen(Struct, frozen=True):
-    """The driver reports an XID.
+    """The driver reports an XID."""
 
-    Attributes:
-        choice: Which XIDs.
-        terms: The GPUs that it is about.
-    """
-
-    choice: XidChoice
+    least: ErrorSeverity | None
+    """The least severe XIDs; ``None`` for those of ``numbers`` only."""
+    numbers: frozenset[int]
+    """Further XIDs."""
     terms: GpuFilter
+    """The GPUs that it is about."""
+
+    @property
+    def cooldown(self) -> float:
+        """The default cooldown, in seconds."""
+        return EVENT_COOLDOWN
+
+    def includes(self, number: int) -> bool:
+        """Whether it reports this XID; one that no table has counts as the least severe."""
+        if number in self.numbers:
+            return True
+        if self.least is None:
+            return False
+        severity = error_code(number).severity or ErrorSeverity.BY_PROGRAM
+        return _XID_ORDER.index(severity) >= _XID_ORDER.index(self.least)
 
 
 class EndWhen(Struct, frozen=True):
-    """A process ends.
-
-    Attributes:
-        terms: Which processes: those that have met this filter while they ran.
-    """
+    """A process ends that met a filter while it ran."""
 
     terms: Filter
+
+    @property
+    def cooldown(self) -> float:
+        """The default cooldown, in seconds."""
+        return EVENT_COOLDOWN
 
 
 When: TypeAlias = GpuWhen | ProcessWhen | XidWhen | EndWhen
@@ -87,17 +132,10 @@ STATE_NAMES = {plain_name(kind.value): kind for kind in STATES} | {
 }
 """The states by every name, as ``plain_name`` writes it."""
 
-_TOKEN = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*"?)+')
 _SIGNS = re.compile(r'[<>=:"]')
+"""A token with one of these belongs to a filter; without, it is a word of a state or an event."""
 _ENDS = frozenset({"ends", "end", "ended", "exits"})
 _HOW = "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, or ends user:me"
-
-
-def is_event(when: When) -> bool:
-    """Whether it happens, rather than lasts: its usual cooldown is shorter."""
-    if isinstance(when, GpuWhen):
-        return when.state is FindingKind.FREE
-    return not isinstance(when, ProcessWhen)
 
 
 def parse_when(text: str) -> When:
@@ -109,14 +147,14 @@ def parse_when(text: str) -> When:
     Raises:
         WhenError: It is none of these.
     """
-    words, terms = _sorted(text)
+    words, terms = _words_and_terms(text)
     if not words and not terms:
         raise WhenError(_HOW)
     first = words[0].casefold() if words else ""
     if first in _ENDS:
         return _ends(words[1:], terms)
     if first in {"xid", "xids"}:
-        return XidWhen(_xids(words[1:]), _parsed(terms, GPUS))
+        return _xids(words[1:], terms)
     state = _state(words) if words else None
     if state in PROCESS_RULES:
         return ProcessWhen(state, _parsed(terms, PROCESSES))
@@ -125,20 +163,23 @@ def parse_when(text: str) -> When:
     return _filter(terms)
 
 
-def _sorted(text: str) -> tuple[list[str], list[str]]:
-    """The words without a sign, and the terms; ``and`` stands for itself and is left out."""
+def _words_and_terms(text: str) -> tuple[list[str], list[Token]]:
+    """The words of a state or an event, and the filter; ``and`` is left out."""
     words: list[str] = []
-    terms: list[str] = []
-    for token in _TOKEN.findall(text):
-        lower = token.casefold()
+    terms: list[Token] = []
+    for token in tokens(text):
+        lower = token.text.casefold()
         if lower in {"and", "&&"}:
             continue
         if lower in {"or", "||"}:
             raise WhenError("or is not possible: make two alerts")
-        if token.startswith("!") and lower != "!" and not _SIGNS.search(token):
-            raise WhenError(f"{said(token)} is not possible: ! stands before a term, as !user:ann")
-        is_term = _SIGNS.search(token) or lower in {"not", "!"}
-        (terms if is_term else words).append(token)
+        if token.negates or _SIGNS.search(token.text):
+            terms.append(token)
+        elif terms and terms[-1].text == "!" and terms[-1].start == token.start - 1:
+            negated = said(f"!{token.text}")
+            raise WhenError(f"{negated} is not possible: ! stands before a term, as !user:ann")
+        else:
+            words.append(token.text)
     return words, terms
 
 
@@ -150,34 +191,33 @@ def _state(words: Sequence[str]) -> FindingKind:
     guess = _guess(name, [*STATE_NAMES, "xid", "ends"])
     states = ", ".join(kind.value for kind in STATES)
     raise WhenError(
-        f"no state {said(' '.join(words))}: {guess}There are {states}, xid and "
-        "ends; "
+        f"no state {said(' '.join(words))}: {guess}There are {states}, xid and ends; "
         'to look for a text in the names of processes, quote it: "train"'
     )
 
 
-def _xids(words: Sequence[str]) -> XidChoice:
-    """The XIDs that the words after ``xid`` name."""
+def _xids(words: Sequence[str], terms: list[Token]) -> XidWhen:
+    """The XIDs that the words after ``xid`` name: warnings and critical ones without a word."""
     numbers: set[int] = set()
     least = None
     for word in words:
         for part in filter(None, word.split(",")):
             if part.isascii() and part.isdigit() and len(part) <= 6:
                 numbers.add(int(part))
-            elif part.casefold() in SEVERITY_WORDS:
-                least = SEVERITY_WORDS[part.casefold()]
+            elif part.casefold() in _XID_WORDS:
+                least = _XID_WORDS[part.casefold()]
             else:
-                guess = _guess(part, SEVERITY_WORDS)
+                guess = _guess(part, _XID_WORDS)
                 raise WhenError(
                     f"no XID {said(part)}: {guess}Write numbers such as xid 79,48, or xid with "
-                    f"{', '.join(list(SEVERITY_WORDS)[:-1])} or {list(SEVERITY_WORDS)[-1]}"
+                    f"{', '.join(list(_XID_WORDS)[:-1])} or {list(_XID_WORDS)[-1]}"
                 )
     if not numbers and least is None:
-        least = WORTH_TELLING
-    return XidChoice(least, frozenset(numbers))
+        least = ErrorSeverity.WARNING
+    return XidWhen(least, frozenset(numbers), _parsed(terms, GPUS))
 
 
-def _ends(words: Sequence[str], terms: list[str]) -> EndWhen:
+def _ends(words: Sequence[str], terms: list[Token]) -> EndWhen:
     """The end of processes: by PID, by a filter, or both."""
     for word in words:
         if not (word.isascii() and word.isdigit()):
@@ -185,17 +225,17 @@ def _ends(words: Sequence[str], terms: list[str]) -> EndWhen:
                 f"ends what? {said(word)} is neither a process number nor a filter: write "
                 "ends 12345 or ends user:me"
             )
-        terms = [f"pid:{word}", *terms]
+        terms = [*tokens(f"pid:{word}"), *terms]
     if not terms:
         raise WhenError("ends what? Write ends 12345 or ends user:me")
     return EndWhen(_parsed(terms, PROCESSES))
 
 
-def _filter(terms: list[str]) -> GpuWhen | ProcessWhen:
+def _filter(terms: list[Token]) -> GpuWhen | ProcessWhen:
     """A filter alone: of processes, unless a term of it is one of GPUs only."""
     of_processes = {term.name for term in PROCESSES.terms}
     of_gpus = {term.name for term in GPUS.terms}
-    keys = [key for key in map(_key, terms) if key is not None]
+    keys = [token.key for token in terms if token.key is not None]
     for key in keys:
         if key not in of_processes | of_gpus:
             names = sorted(of_processes | of_gpus)
@@ -207,19 +247,13 @@ def _filter(terms: list[str]) -> GpuWhen | ProcessWhen:
     return ProcessWhen(None, _parsed(terms, PROCESSES))
 
 
-def _key(term: str) -> str | None:
-    """The key of a term; ``None`` for a text in quotes and for ``not``."""
-    match = re.match(r"!*([a-z][\w-]*)[<>=:!]", term, re.IGNORECASE)
-    return None if match is None else match[1].casefold()
-
-
 def _guess(word: str, names: Iterable[str]) -> str:
     near = nearest(word, names)
     return "" if near is None else f"did you mean {near}? "
 
 
-def _parsed(terms: list[str], language: Language[S, F]) -> Selection[S, F]:
+def _parsed(terms: list[Token], language: Language[S, F]) -> Selection[S, F]:
     try:
-        return parse(" ".join(terms), language)
+        return parse_tokens(terms, language, " ".join(token.text for token in terms))
     except FilterError as error:
         raise WhenError(error.sentence) from None

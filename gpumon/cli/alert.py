@@ -1,4 +1,4 @@
-"""``gpumon alert``: list the alerts, or send one as a test."""
+"""``gpumon alert``: list the alerts, or test one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def add_options(command: MakeParser) -> None:
     """Add ``gpumon alert`` to the parser."""
     alert = command(
-        description="List the alerts of the configuration, or send one as a test in all its "
-        "ways, which prints what came of each; the exit status is 1 if one failed. "
-        "docs/alerts.md describes them.",
+        description="List the alerts of the configuration, or send a test notification through "
+        "each channel of an alert and print the results; the exit status is 1 if a channel failed. "
+        "docs/alerts.md describes alerts.",
     )
     alert.add_argument(
         "what", metavar="list|test", choices=("list", "test"), help="what to do with them"
@@ -48,9 +48,9 @@ def alerts_of(
 ) -> Sequence[Alert] | str:
     """The valid alerts of ``--alerts`` or of the configuration, or why there are none.
 
-    Mistakes are said on standard error.
+    Mistakes are printed on standard error.
     """
-    from gpumon.alerts.reading import read_alerts
+    from gpumon.alerts.alert import read_alerts
     from gpumon.config import config_path
 
     tables, path = settings.alerts, config_path()
@@ -98,16 +98,31 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(alerts: Sequence[Alert]) -> int:
-    from gpumon.alerts.messages import alert_in_words
     from gpumon.text.formatting import printable
 
     for alert in alerts:
-        sys.stdout.write(f"{printable(alert_in_words(alert))}\n")
+        sys.stdout.write(f"{printable(_in_words(alert))}\n")
     return 0
 
 
+def _in_words(alert: Alert) -> str:
+    """An alert on one line."""
+    from gpumon.text.formatting import duration
+
+    channels = ", ".join(channel.describe() for channel in alert.channels) or "only listed"
+    parts = [f"when {alert.when}"]
+    if alert.for_seconds:
+        parts.append(f"for {duration(alert.for_seconds)}")
+    parts.append(f"again after {duration(alert.cooldown)}")
+    if alert.ended:
+        parts.append("and its end")
+    if alert.commands:
+        parts.append("with command lines")
+    return f"{alert.name}: {', '.join(parts)}: {channels}"
+
+
 class _Terminal:
-    """The terminal of this command; implements ``TerminalWays``."""
+    """The terminal of this command; implements ``Terminal`` of the channels."""
 
     def bell(self) -> None:
         """Ring."""
@@ -125,24 +140,20 @@ class _Terminal:
 
 
 def _test(alert: Alert) -> int:
-    """Send a notice in each way of an alert; the exit status."""
-    from msgspec.structs import replace
-
-    from gpumon.alerts.delivery import Deliveries
-    from gpumon.alerts.messages import way_in_words
-    from gpumon.alerts.sentences import test_notice
+    """Send a notice through each channel of an alert; the exit status."""
+    from gpumon.alerts.channels.channel import Attempt
+    from gpumon.alerts.notice import test_notice
     from gpumon.text.formatting import printable
 
-    if not alert.ways:
+    if not alert.channels:
         sys.stdout.write("it has no do: it is only listed in the dashboard and by gpumon watch\n")
         return 0
     notice = test_notice(alert, platform.node(), time.time())
     failed = False
-    deliveries = Deliveries(_Terminal(), say)
-    for one in alert.ways:
-        for way, failure in deliveries.tell_now(replace(alert, ways=(one,)), notice):
-            failed = failed or failure is not None
-            result = "sent" if failure is None else f"failed: {failure}"
-            sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
-            sys.stdout.flush()
+    for channel in alert.channels:
+        failure = channel.failure(alert, notice, Attempt(_Terminal()))
+        failed = failed or failure is not None
+        result = "sent" if failure is None else f"failed: {failure.sentence}"
+        sys.stdout.write(f"{printable(f'{channel.describe()}: {result}')}\n")
+        sys.stdout.flush()
     return EXIT_FAILED if failed else 0

@@ -123,22 +123,21 @@ def take_alerts(
 
     tables = loaded.settings.alerts
     if tables and visitor:
-        # Each visitor would tell the same once more.
+        # Each visitor would send the same once more.
         return loaded, SessionAlerts(note=_NO_ALERTS)
     if not tables:
         return loaded, SessionAlerts()
     from msgspec.structs import replace
 
-    from gpumon.alerts.alert import in_terminal
+    from gpumon.alerts.alert import read_alerts
     from gpumon.alerts.memory import memory_path
-    from gpumon.alerts.reading import read_alerts
 
     alerts, errors = read_alerts(tables)
     loaded = replace(loaded, errors=(*loaded.errors, *errors))
     if not demo:
         return loaded, SessionAlerts(alerts, state=memory_path(host))
     note = "This is a demo: no command, webhook or apprise is used."
-    return loaded, SessionAlerts(tuple(map(in_terminal, alerts)), note)
+    return loaded, SessionAlerts(tuple(alert.in_terminal() for alert in alerts), note)
 
 
 def startup_options(

@@ -61,7 +61,7 @@ def _themes() -> Sequence[str]:
 
 def _alerts() -> Sequence[str]:
     """The names of the valid alerts; of mistakes is said elsewhere, not in each new shell."""
-    from gpumon.alerts.reading import read_alerts
+    from gpumon.alerts.alert import read_alerts
     from gpumon.config import load
 
     return [alert.name for alert in read_alerts(load().settings.alerts).alerts]

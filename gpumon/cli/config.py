@@ -118,10 +118,10 @@ def _place(loaded: Loaded, name: str) -> str:
 
 
 def _about_the_alerts(loaded: Loaded) -> list[str]:
-    """What cannot be read of the alerts; what tells them reports this itself."""
+    """What cannot be read of the alerts; the dashboard and gpumon watch report this themselves."""
     if not loaded.settings.alerts:
         return []
-    from gpumon.alerts.reading import read_alerts
+    from gpumon.alerts.alert import read_alerts
 
     return [error.sentence for error in read_alerts(loaded.settings.alerts).errors]
 
@@ -129,6 +129,7 @@ def _about_the_alerts(loaded: Loaded) -> list[str]:
 def _init(path: str) -> int:
     from pathlib import Path
 
+    from gpumon.alerts import alert
     from gpumon.config.messages import template
 
     try:
@@ -143,7 +144,7 @@ def _init(path: str) -> int:
         return 1
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is open already
-            file.write(template())
+            file.write(f"{template()}\n{alert.template()}")
     except OSError as error:
         Path(path).unlink(missing_ok=True)
         say(f"cannot write {path}: {error.strerror}.")

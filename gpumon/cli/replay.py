@@ -111,7 +111,7 @@ def _show(options: argparse.Namespace) -> int:
             recording,
             Logbook(None),
             player,
-            alerts=SessionAlerts(note="A log is shown: nothing is told of the past."),
+            alerts=SessionAlerts(note="A log is shown: alerts do not report the past."),
             damage=lambda: recording.damage,
         )
         try:

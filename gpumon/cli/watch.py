@@ -1,4 +1,4 @@
-"""``gpumon watch``: tell alerts without a screen."""
+"""``gpumon watch``: send alerts without a screen."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def add_options(command: MakeParser) -> None:
     """Add ``gpumon watch`` to the parser."""
     watch = command(
         parents=[drawing()],
-        description="Tell the alerts of the configuration until Ctrl+C or SIGTERM, with a line "
-        "for each on standard output. docs/alerts.md describes them, and has a unit for systemd.",
+        description="Check the alerts of the configuration until Ctrl+C or SIGTERM: send each "
+        "notification, and print a line for it. docs/alerts.md describes alerts, and has a unit "
+        "for systemd.",
     )
     add_interval(watch, _INTERVAL)
     add_alert_file(watch)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         "gpu",
         "process",
         "job",
-        "told",
+        "alerts",
         "help",
         "themes",
         "columns",

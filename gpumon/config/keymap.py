@@ -260,17 +260,17 @@ KEYMAP: tuple[KeyAction, ...] = (
         KeyAction(
             "notify",
             ("w",),
-            "tell",
+            "watch",
             {
                 "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
                 "gpu": "Notify when this GPU is free (toggle)",
                 "process": "Notify when this process ends (toggle)",
                 "job": "Notify when this job ends (toggle)",
             },
-            "tell if free",
+            "notify if free",
         ),
-        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
-        fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
+        changeable("alerts", "!", "alerts", "List the notifications of alerts", "alerts"),
+        fixed("alerts", "enter", "open", "Open the GPU or process", "open subject"),
     ),
     *in_group(
         "Sort",
@@ -379,7 +379,7 @@ FURTHER_WORDS = {
     "own_cost": "overhead",
     "suspend": "background stop",
     "notify": "alert watch tell bell",
-    "alerts": "notifications warnings messages",
+    "alerts": "warnings messages",
     "reverse": "ascending descending",
 }
 """Other words for actions, by which the help page and the command palette find them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.keymap import ACTIONS
 from gpumon.config.table import SETTINGS, value_of
 from gpumon.config.toml_text import toml, toml_key
@@ -24,7 +23,10 @@ _HEAD = """\
 
 
 def template() -> str:
-    """A file with every setting, its meaning and its default, all commented out."""
+    """A file with every setting, its meaning and its default, all commented out.
+
+    ``gpumon.alerts.alert.template`` has the alerts.
+    """
     lines = [_HEAD]
     for table, names in _by_table():
         lines += [f"[{table}]"] if table else []
@@ -36,11 +38,6 @@ def template() -> str:
     # The table [keys] is the last one of these.
     lines[-1] = '# one key or several for each action: letters and signs, or "f5", "shift+up"'
     lines += [f"#{action.name} = {toml(action.keys)}" for action in ACTIONS.values()]
-    lines += ["", "# one such table for each alert; docs/alerts.md describes them", "#[[alerts]]"]
-    for alert_key in ALERT_KEYS.values():
-        about = alert_key.about.replace("`", "")
-        lines += textwrap.wrap(about, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-        lines.append(f"#{alert_key.name} = {alert_key.example}")
     return "\n".join(lines) + "\n"
 
 

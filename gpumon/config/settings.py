@@ -75,7 +75,7 @@ class Prometheus(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlertTable(Struct, frozen=True):
-    """A table ``[[alerts]]`` of a file as it stands there; ``gpumon.alerts.reading`` reads it.
+    """A table ``[[alerts]]`` of a file as it stands there; ``gpumon.alerts.alert`` reads it.
 
     Attributes:
         values: Its values by key.
@@ -104,7 +104,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         hosts: Other machines.
         prometheus: The Prometheus server that knows other machines.
         keys: The keys of the screens.
-        alerts: What the user wants to be told.
+        alerts: The tables of alerts.
     """
 
     interval: float = 0.5

@@ -1,4 +1,4 @@
-"""Alerts on the screen: checks them for each sample, and keeps what the user asked for by key."""
+"""Alerts on the screen: checks them at each sample, and keeps what the user watches by key."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from gpumon.ui.session import SessionAlerts
 
 Subject: TypeAlias = Gpu | GpuProcess | JobGroup
-"""What the user wants to be told about: that it is free, or has ended."""
+"""What the user can watch: until it is free, or has ended."""
 
 
-_TOLD_KEPT = 200
-_SAID_KEPT = 5
+_NOTICES_KEPT = 200
+_TROUBLES_KEPT = 5
 
 
 class _Awaited(Struct):
-    """Processes whose end is told once, when the last of them has ended.
+    """Processes whose end is reported once, when the last of them has ended.
 
     Attributes:
         processes: The processes as they were last listed, by their keys.
@@ -52,21 +52,21 @@ class _Awaited(Struct):
 
 
 class AlertController:
-    """Tells alerts while the screen is open; for the application's thread.
+    """Checks alerts while the screen is open; for the application's thread.
 
     Args:
         alerts: The alerts of the configuration.
         history: The history of the machine, which is live.
-        deliver: Tells a notice in the ways of its alert; must not block.
-        show: Shows what was told: the newest notice, and how many there are besides.
-        changed: Called when something else is watched, or what was told has been read.
+        deliver: Sends a notice through the channels of its alert; must not block.
+        show: Shows the newest notice, and how many more there are.
+        changed: Called when something else is watched, or the notices have been read.
         say: Shows a sentence.
 
     Attributes:
         alerts: The alerts of the configuration.
-        told: What was told.
-        unread: How many notices were told since the page that lists them was last open.
-        troubles: What was said to be wrong with the telling, oldest first.
+        notices: The notices.
+        unread: How many notices are newer than the last time their page was open.
+        troubles: Reported problems with notifications, oldest first.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class AlertController:
         say: Callable[[str], None],
     ) -> None:
         self.alerts = alerts
-        self.told: deque[Notice] = deque(maxlen=_TOLD_KEPT)
-        """What was told, newest first."""
+        self.notices: deque[Notice] = deque(maxlen=_NOTICES_KEPT)
+        """The notices, newest first."""
         self.unread = 0
-        self.troubles: deque[str] = deque(maxlen=_SAID_KEPT)
+        self.troubles: deque[str] = deque(maxlen=_TROUBLES_KEPT)
         self._history = history
         self._deliver = deliver
         self._show = show
@@ -122,28 +122,31 @@ class AlertController:
         return lines
 
     def toggle(self, subject: Subject) -> str:
-        """Tell when a GPU is free, or when a process or job has ended, or no longer do.
+        """Notify when a GPU is free, or when a process or job has ended; or cancel that.
 
         Returns:
             The message for the user.
         """
         # What is watched is followed from the newest sample on.
         self.check()
-        said = self._toggle_gpu(subject) if isinstance(subject, Gpu) else self._toggle_end(subject)
+        if isinstance(subject, Gpu):
+            message = self._toggle_gpu(subject)
+        else:
+            message = self._toggle_end(subject)
         self._changed()
-        return said
+        return message
 
     def _toggle_gpu(self, gpu: Gpu) -> str:
         name = f"GPU {gpu.index}"
         if gpu.uuid in self._gpus:
             self._gpus.discard(gpu.uuid)
-            self._engine.forget(gpu_key(gpu.uuid))
+            self._engine.cancel(gpu_key(gpu.uuid))
             return f"{name} is no longer watched"
         # Its first finding may be another one, such as heat, and hide that it is free.
         if not_free(self._history, gpu) is None:
             return f"{name} is free"
         self._gpus.add(gpu.uuid)
-        self._engine.tell_when_free(gpu)
+        self._engine.notify_when_free(gpu)
         return f"will notify when {name} is free ({keycap('notify')} cancels)"
 
     def _toggle_end(self, subject: GpuProcess | JobGroup) -> str:
@@ -155,7 +158,7 @@ class AlertController:
         for group in known:
             self._awaited.remove(group)
             for key in group.running:
-                self._engine.forget(key)
+                self._engine.cancel(key)
         if known:
             return f"{name} is no longer watched"
         latest = self._history.latest
@@ -164,33 +167,33 @@ class AlertController:
         if latest is None or not running:
             return f"{name} is on no GPU any more"
         for key in running:
-            self._engine.tell_when_ends(by_key[key])
+            self._engine.notify_when_ended(by_key[key])
         self._awaited.append(_Awaited(by_key, running, job, latest))
         return f"will notify when {name} has ended ({keycap('notify')} cancels)"
 
     def check(self) -> None:
-        """Tell what the newest snapshot gives reason to."""
+        """Check the newest snapshot, and report what it shows."""
         latest = self._history.latest
         if latest is None or latest is self._checked:
             return
         self._checked = latest
-        told = []
+        notices = []
         for alert, found in self._engine.check(self._history, latest):
-            notice = found if alert.name in self._names else self._as_asked(found, latest)
+            notice = found if alert.name in self._names else self._of_watched(found, latest)
             if notice is not None:
-                told.append(notice)
-                self.told.appendleft(notice)
+                notices.append(notice)
+                self.notices.appendleft(notice)
                 self._deliver(alert, notice)
         self._follow(latest)
-        if told:
-            self.unread += len(told)
+        if notices:
+            self.unread += len(notices)
             self._changed()
-            self._show(told[-1], len(told) - 1)
-        self._say_trouble()
+            self._show(notices[-1], len(notices) - 1)
+        self._report_trouble()
 
-    def _as_asked(self, notice: Notice, latest: Snapshot) -> Notice | None:
+    def _of_watched(self, notice: Notice, latest: Snapshot) -> Notice | None:
         """The notice of what is watched by key; ``None`` while other processes of a job run."""
-        group = next((one for one in self._awaited if notice.key in one.running), None)
+        group = next((group for group in self._awaited if notice.key in group.running), None)
         if group is None:
             self._gpus.discard(notice.gpu_uuid or "")
             return notice
@@ -217,24 +220,24 @@ class AlertController:
                 group.processes |= listed
                 group.before = latest
 
-    def _say_trouble(self) -> None:
-        """Say once why nothing can be remembered, or that another program tells the same."""
+    def _report_trouble(self) -> None:
+        """Report once why nothing can be remembered, or that another program sends the same."""
         trouble = self._engine.trouble
         if trouble != self._trouble and trouble is not None:
-            self.say(trouble)
+            self.report(trouble)
         self._trouble = trouble
 
-    def say(self, sentence: str) -> None:
-        """Say what is wrong with the telling, and keep it for the page."""
+    def report(self, sentence: str) -> None:
+        """Show a problem with notifications, and keep it for the page."""
         self.troubles.append(sentence)
         self._say(sentence)
 
     def close(self) -> None:
-        """Remember what was told; takes a few seconds at most."""
+        """Remember what was reported; takes a few seconds at most."""
         self._engine.close()
 
     def read(self) -> None:
-        """The page that lists what was told is open."""
+        """The page of alerts is open."""
         if self.unread:
             self.unread = 0
             self._changed()

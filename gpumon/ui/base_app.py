@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from gpumon.config.key_action import KeyAction, Place
     from gpumon.ui.screens.dashboard import PageRequested
-    from gpumon.ui.screens.painted import TellRequested
+    from gpumon.ui.screens.painted import WatchRequested
     from gpumon.ui.terminal.terminal import ShutdownWatchdog
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
@@ -234,16 +234,16 @@ class BaseApp(App[int]):
         if self._driver is not None and self.is_running:
             self._driver.write(sequence)
 
-    def on_tell_requested(self, event: TellRequested) -> None:
+    def on_watch_requested(self, event: WatchRequested) -> None:
         """Start or stop watching a GPU, a process or a job."""
         if self.workspace is not None:
-            self.workspace.tell(event.subject)
+            self.workspace.watch(event.subject)
 
-    def on_told_requested(self) -> None:
-        """Open the page of what alerts have told."""
+    def on_alerts_requested(self) -> None:
+        """Open the page of alerts."""
         if self.workspace is not None:
             with self._reporting_too_many_files():
-                self.push_screen(self.workspace.told_page())
+                self.push_screen(self.workspace.alerts_page())
 
     def on_page_requested(self, event: PageRequested) -> None:
         """Open the page of a GPU or of a process."""

@@ -22,9 +22,9 @@ class SessionAlerts(NamedTuple):
     """The alerts of the configuration, for one machine.
 
     Attributes:
-        alerts: Those that are checked.
+        alerts: The alerts that are checked.
         note: What is not done here, and why; empty if everything is.
-        state: The file in which it is remembered what was told; ``None`` for none.
+        state: The file that remembers what was reported; ``None`` for none.
     """
 
     alerts: Sequence[Alert] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.alerts.delivery import Deliveries
+from gpumon.alerts.deliveries import Deliveries
 from gpumon.findings.groups import JobGroup
 from gpumon.sources.source import SourceError
 from gpumon.ui.alert_controller import AlertController
@@ -12,7 +12,7 @@ from gpumon.ui.background import call_soon
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.page import PageScreen
-from gpumon.ui.terminal.ways import ScreenTerminal
+from gpumon.ui.terminal.notifier import ScreenTerminal
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.kill_report import summary_text
 from gpumon.ui.viewed_time import ViewedTime
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _DELIVERY_SECONDS = 0.5
-"""How long what is being told may delay the end."""
+"""How long notices that are being sent may delay the end."""
 
 
 class Workspace:
@@ -42,7 +42,7 @@ class Workspace:
         viewed_time: What its screens show.
         kill_controller: Ends its processes.
         dashboard: Its main screen.
-        alerts: Tells what the user wants to be told.
+        alerts: Notifies the user.
 
     Args:
         app: The application.
@@ -72,15 +72,15 @@ class Workspace:
         )
 
         self._deliveries = Deliveries(
-            ScreenTerminal(app), lambda said: call_soon(app, self.alerts.say, said)
+            ScreenTerminal(app), lambda sentence: call_soon(app, self.alerts.report, sentence)
         )
         self.alerts = AlertController(
             session.alerts,
             session.history,
-            self._deliveries.tell,
-            self._show_told,
+            self._deliveries.send,
+            self._show_notice,
             self._show_alerts,
-            lambda said: app.say(said, lasting=True),
+            lambda sentence: app.say(sentence, lasting=True),
         )
 
     def start(self) -> None:
@@ -133,19 +133,19 @@ class Workspace:
         if isinstance(screen, PageScreen) and self.kill_controller.reports:
             screen.say(summary_text(self.kill_controller.reports[-1]), lasting=True)
 
-    def tell(self, subject: Subject) -> None:
-        """Tell when a GPU is free, or a process or job has ended, or no longer do."""
+    def watch(self, subject: Subject) -> None:
+        """Notify when a GPU is free, or a process or job has ended; or cancel that."""
         if self.viewed_time.is_live:
             self._app.say(self.alerts.toggle(subject), lasting=True)
 
-    def told_page(self) -> PageScreen:
-        """The page of what alerts have told."""
-        from gpumon.ui.screens.told import ToldScreen
+    def alerts_page(self) -> PageScreen:
+        """The page of alerts."""
+        from gpumon.ui.screens.alerts import AlertsScreen
 
-        return ToldScreen(self.viewed_time, self._app.renderer, self.alerts)
+        return AlertsScreen(self.viewed_time, self._app.renderer, self.alerts)
 
-    def _show_told(self, notice: Notice, others: int) -> None:
-        """Show what was told, on any screen."""
+    def _show_notice(self, notice: Notice, others: int) -> None:
+        """Show a notice, on any screen."""
         more = f" (and {others} more: {keycap('alerts')})" if others else ""
         self._app.say(f"{notice.sentence}{more}", lasting=True)
 

@@ -43,7 +43,7 @@ class Machine:
         start: float = NOON,
     ) -> None:
         self.alerts = alerts
-        self.told: list[Notice] = []
+        self.notices: list[Notice] = []
         self.now = start
         self._state = state
         self._thresholds = thresholds
@@ -63,15 +63,15 @@ class Machine:
 
     def show(self, seconds: float, seen: Snapshot, step: float = 1.0) -> list[Notice]:
         """Show a snapshot for so long; its times and that of its list are made anew each time."""
-        before = len(self.told)
+        before = len(self.notices)
         for _ in range(max(1, round(seconds / step))):
             listed = None if seen.trouble else self.now
             self.history.add(replace(seen, time=self.now, processes_at=listed))
             latest = self.history.latest
             assert latest is not None
-            self.told += [notice for _, notice in self.engine.check(self.history, latest)]
+            self.notices += [notice for _, notice in self.engine.check(self.history, latest)]
             self.now += step
-        return self.told[before:]
+        return self.notices[before:]
 
     def restart(self, pause: float = 0.0) -> None:
         """End and begin anew, as another program would."""

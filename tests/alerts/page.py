@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpumon.alerts.channels.registry import CHANNELS
 from gpumon.alerts.filter_languages import GPUS, PROCESSES
 from gpumon.alerts.when import STATES
 from gpumon.findings.registry import PROCESS_RULES, RULES
@@ -33,6 +34,8 @@ def with_tables(page: str) -> str:
     ]
     page = with_table(page, "states", _table([("state", "or", "of a", "what it means"), *states]))
     page = with_table(page, "process terms", _terms(PROCESSES))
+    channels = [(_code(channel.example), channel.about) for channel in CHANNELS.values()]
+    page = with_table(page, "channels", _table([("channel", "what it is"), *channels]))
     return with_table(page, "gpu terms", _terms(GPUS))
 
 

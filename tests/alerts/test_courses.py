@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpumon.alerts.episode import GONE_FOR
+from gpumon.alerts.instances import GONE_FOR
 from tests.alerts.machine import Machine, alert
 from tests.build import NOON, gpu, snapshot
 
@@ -45,11 +45,11 @@ class Told(NamedTuple):
     ended: bool
 
 
-def follow(course: _Course, lasting: float, cooldown: float) -> list[Told]:
-    machine = Machine(alert("temp>85", lasting=lasting, cooldown=cooldown, ended=True))
+def follow(course: _Course, for_seconds: float, cooldown: float) -> list[Told]:
+    machine = Machine(alert("temp>85", for_seconds=for_seconds, cooldown=cooldown, ended=True))
     for seen, samples in course:
         machine.show(samples * STEP, _SEEN[seen][0], STEP)
-    return [Told(round((one.at - NOON) / STEP), one.ended) for one in machine.told]
+    return [Told(round((one.at - NOON) / STEP), one.ended) for one in machine.notices]
 
 
 def seconds_of(values: Sequence[bool | None], at: int, wanted: bool) -> float:
@@ -65,8 +65,8 @@ def seconds_of(values: Sequence[bool | None], at: int, wanted: bool) -> float:
 @settings(max_examples=75, deadline=None)
 @example([("cool", 1), ("hot", 1), ("vanished", 1), ("hot", 5)], 30.0, 0.0)
 @given(courses, st.sampled_from([0.0, 30.0, 100.0]), st.sampled_from([0.0, 300.0]))
-def test_each_transition_is_told_once(course: _Course, lasting: float, cooldown: float) -> None:
-    notices = follow(course, lasting, cooldown)
+def test_each_transition_is_told_once(course: _Course, for_seconds: float, cooldown: float) -> None:
+    notices = follow(course, for_seconds, cooldown)
     told = {one.at: one.ended for one in notices}
     assert len(told) == len(notices)
     values = [_SEEN[seen][1] for seen, samples in course for _ in range(samples)]
@@ -81,7 +81,7 @@ def test_each_transition_is_told_once(course: _Course, lasting: float, cooldown:
             assert told.pop(at, None) is (True if is_told else None)
             is_told = False
         elif not holds and values[at] is True:
-            long_enough = seconds_of(values, at, wanted=True) >= lasting
+            long_enough = seconds_of(values, at, wanted=True) >= for_seconds
             again = told_at is None or (at - told_at) * STEP >= cooldown
             if long_enough and again:
                 assert told.pop(at, None) is False
@@ -98,12 +98,12 @@ def test_each_transition_is_told_once(course: _Course, lasting: float, cooldown:
     st.sets(st.integers(0, 24), max_size=5),
 )
 def test_a_restart_changes_nothing(
-    course: _Course, lasting: float, cooldown: float, restarts: set[int]
+    course: _Course, for_seconds: float, cooldown: float, restarts: set[int]
 ) -> None:
-    expected = follow(course, lasting, cooldown)
+    expected = follow(course, for_seconds, cooldown)
     with TemporaryDirectory() as folder:
         machine = Machine(
-            alert("temp>85", lasting=lasting, cooldown=cooldown, ended=True),
+            alert("temp>85", for_seconds=for_seconds, cooldown=cooldown, ended=True),
             state=Path(folder) / "state.json",
         )
         for number, (seen, samples) in enumerate(course):
@@ -111,5 +111,5 @@ def test_a_restart_changes_nothing(
                 machine.restart()
             machine.show(samples * STEP, _SEEN[seen][0], STEP)
         machine.engine.close()
-    told = [Told(round((one.at - NOON) / STEP), one.ended) for one in machine.told]
+    told = [Told(round((one.at - NOON) / STEP), one.ended) for one in machine.notices]
     assert told == expected

@@ -1,4 +1,4 @@
-"""What is told, when, and how often."""
+"""What is reported, when, and how often."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.alerts.alert import AlertCommand, Bell
-from gpumon.alerts.watcher import MOST_SUBJECTS
+from gpumon.alerts.channels.command import Command
+from gpumon.alerts.channels.terminal import Bell
+from gpumon.alerts.watchers import MOST_SUBJECTS
 from gpumon.findings.finding import Severity
 from gpumon.model.processes import GpuProcess, Place
 from gpumon.model.snapshot import Gpu, GpuStatus, Trouble, Unknown
 from tests.alerts.machine import Machine, alert, hot
-from tests.build import GIB, gpu, process, snapshot
+from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ def working(pid: int = 100, **changes: object) -> GpuProcess:
 # The course of one state
 
 
-def test_a_state_is_told_when_it_begins_and_once() -> None:
+def test_a_state_is_reported_once_when_it_begins() -> None:
     machine = Machine(alert("hot"))
     assert machine.see(5, gpu()) == []
     told = machine.see(3600, hot(), step=5)
@@ -61,14 +62,14 @@ def test_a_state_is_told_when_it_begins_and_once() -> None:
 
 
 @pytest.mark.parametrize("when", ["hot", "temp>85"])
-def test_what_already_holds_at_the_first_look_is_not_told(when: str) -> None:
+def test_what_holds_at_the_first_sample_is_not_reported(when: str) -> None:
     machine = Machine(alert(when, ended=True))
     assert machine.see(3600, hot(), step=5) == []
     assert machine.see(120, gpu()) == []
     assert len(machine.see(5, hot())) == 1
 
 
-def test_a_state_that_only_shows_after_a_while_is_not_told_if_it_held_at_the_first_look() -> None:
+def test_a_state_that_shows_later_is_not_reported_if_it_held_at_the_first_sample() -> None:
     stuck = gpu(utilization_gpu=100, power_draw=100.0)
     machine = Machine(alert("stuck"))
     assert machine.see(1800, stuck, processes=(working(),), step=5) == []
@@ -78,7 +79,7 @@ def test_a_state_that_only_shows_after_a_while_is_not_told_if_it_held_at_the_fir
 
 
 def test_it_must_hold_for_long_enough_without_a_break() -> None:
-    machine = Machine(alert("temp>85", lasting=60.0))
+    machine = Machine(alert("temp>85", for_seconds=60.0))
     machine.see(5, gpu())
     for _ in range(10):
         assert machine.see(50, hot()) == []
@@ -88,16 +89,16 @@ def test_it_must_hold_for_long_enough_without_a_break() -> None:
     assert len(machine.see(3, hot())) == 1
 
 
-def test_flapping_is_told_once() -> None:
+def test_flapping_is_reported_once() -> None:
     machine = Machine(alert("hot", ended=True, cooldown=0.0))
     machine.see(5, gpu())
     for _ in range(100):
         machine.see(3, hot())
         machine.see(50, gpu())
-    assert len(machine.told) == 1
+    assert len(machine.notices) == 1
 
 
-def test_its_end_is_told_once_it_was_gone_for_a_minute() -> None:
+def test_its_end_is_reported_after_a_minute_without_it() -> None:
     machine = Machine(alert("hot", ended=True))
     machine.see(5, gpu())
     machine.see(30, hot())
@@ -108,7 +109,7 @@ def test_its_end_is_told_once_it_was_gone_for_a_minute() -> None:
     assert machine.see(600, gpu()) == []
 
 
-def test_within_the_cooldown_it_waits_and_is_told_if_it_still_holds() -> None:
+def test_after_the_cooldown_it_is_reported_if_it_still_holds() -> None:
     machine = Machine(alert("hot", cooldown=1000.0, ended=True))
     machine.see(5, gpu())
     assert len(machine.see(10, hot())) == 1
@@ -117,10 +118,10 @@ def test_within_the_cooldown_it_waits_and_is_told_if_it_still_holds() -> None:
     assert titles(machine.see(200, hot())) == ["ada-07 GPU 0: hot"]
     # One that is over before is not told, nor is its end.
     machine.see(100, gpu())
-    before = len(machine.told)
+    before = len(machine.notices)
     machine.see(100, hot())
     machine.see(2000, gpu(), step=5)
-    assert len(machine.told) == before
+    assert len(machine.notices) == before
 
 
 # What is unknown
@@ -153,7 +154,7 @@ def test_without_a_driver_or_the_gpu_nothing_begins_and_nothing_ends() -> None:
     assert machine.see(600, hot(), other, processes=there) == []
 
 
-def test_a_lost_gpu_is_told_and_that_it_is_back() -> None:
+def test_a_lost_gpu_is_reported_and_its_return() -> None:
     machine = Machine(alert("lost", ended=True))
     machine.see(10, gpu())
     told = machine.see(600, lost())
@@ -162,14 +163,14 @@ def test_a_lost_gpu_is_told_and_that_it_is_back() -> None:
     assert titles(machine.see(70, gpu())) == ["ada-07 GPU 0: no longer lost"]
 
 
-def test_a_gpu_that_is_plugged_in_later_has_a_first_look_of_its_own() -> None:
+def test_a_gpu_that_is_plugged_in_later_has_a_first_sample_of_its_own() -> None:
     machine = Machine(alert("hot"))
     machine.see(10, gpu())
     assert machine.see(60, gpu(), hot(index=1)) == []
 
 
-def test_time_in_which_nobody_looked_does_not_count() -> None:
-    machine = Machine(alert("temp>85", lasting=600.0))
+def test_time_without_samples_does_not_count() -> None:
+    machine = Machine(alert("temp>85", for_seconds=600.0))
     machine.see(10, gpu())
     machine.see(10, hot())
     machine.now += 3600
@@ -177,11 +178,11 @@ def test_time_in_which_nobody_looked_does_not_count() -> None:
     assert len(machine.see(200, hot())) == 1
 
 
-def test_a_clock_that_is_set_back_tells_nothing_twice() -> None:
+def test_a_clock_that_is_set_back_repeats_nothing() -> None:
     machine = Machine(alert("hot", ended=True, cooldown=1000.0), alert("xid"))
     machine.see(10, gpu())
     machine.see(10, hot(xid=79, xid_at=machine.now))
-    assert len(machine.told) == 2
+    assert len(machine.notices) == 2
     machine.now -= 7200
     assert machine.see(100, hot(xid=79, xid_at=machine.now - 5)) == []
     assert len(machine.see(100, gpu())) == 1
@@ -193,7 +194,7 @@ def test_a_clock_that_is_set_back_tells_nothing_twice() -> None:
 # Filters, processes
 
 
-def test_a_filter_of_gpus_tells_of_each() -> None:
+def test_a_filter_of_gpus_reports_each() -> None:
     machine = Machine(alert("util<5 gpu:0-1"))
     busy = [gpu(index=index, utilization_gpu=90) for index in range(3)]
     machine.see(10, *busy)
@@ -211,7 +212,7 @@ def test_a_state_may_be_narrowed_to_gpus_with_a_users_processes() -> None:
     assert [notice.gpu_index for notice in told] == [0]
 
 
-def test_a_process_that_meets_a_filter_is_told_once_with_its_values() -> None:
+def test_a_process_that_meets_a_filter_is_reported_once_with_its_values() -> None:
     machine = Machine(alert("idle>2h and mem>10G"))
     big = process(memory_used=12 * GIB, sm=0)
     machine.see(10, gpu(), processes=(working(memory_used=12 * GIB),))
@@ -222,7 +223,7 @@ def test_a_process_that_meets_a_filter_is_told_once_with_its_values() -> None:
     assert (notice.pid, notice.user, notice.gpu_index) == (100, "ann", 0)
 
 
-def test_of_processes_only_those_that_come_later_are_told() -> None:
+def test_only_processes_that_come_later_are_reported() -> None:
     machine = Machine(alert("user:me"))
     assert machine.see(60, gpu(), processes=(working(),)) == []
     told = machine.see(60, gpu(), processes=(working(), working(200), working(300, user="bob")))
@@ -241,7 +242,7 @@ def test_what_is_looked_up_after_the_first_list_was_there_before() -> None:
     assert len(machine.see(3, gpu(), processes=(known, replace(later, place=place)))) == 1
 
 
-def test_a_process_is_told_to_be_idle_unless_it_was_so_at_the_first_look() -> None:
+def test_an_idle_process_is_reported_unless_it_was_idle_at_the_first_sample() -> None:
     machine = Machine(alert("idle process"))
     assert machine.see(600, gpu(), processes=(process(), working(200))) == []
     told = machine.see(600, gpu(), processes=(process(), process(200)))
@@ -251,7 +252,7 @@ def test_a_process_is_told_to_be_idle_unless_it_was_so_at_the_first_look() -> No
     )
 
 
-def test_an_unknown_idle_time_does_not_end_what_was_told() -> None:
+def test_an_unknown_idle_time_ends_nothing() -> None:
     machine = Machine(alert("idle>10m", ended=True, cooldown=0.0))
     idle, silent = process(sm=0), process(sm=None)
     machine.see(10, gpu(), processes=(working(),))
@@ -263,7 +264,7 @@ def test_an_unknown_idle_time_does_not_end_what_was_told() -> None:
     ]
 
 
-def test_the_end_of_a_process_is_told_if_it_is_missing_from_two_lists() -> None:
+def test_the_end_of_a_process_is_reported_if_it_is_missing_from_two_lists() -> None:
     machine = Machine(alert("ends user:me"))
     machine.see(60, gpu(), processes=(working(), working(200, user="bob")))
     assert machine.see(1, gpu()) == []
@@ -282,14 +283,14 @@ def test_a_process_on_a_gpu_that_does_not_answer_has_not_ended() -> None:
     assert len(machine.see(10, gpu())) == 1
 
 
-def test_a_process_whose_memory_grows_is_told() -> None:
+def test_a_process_whose_memory_grows_is_reported() -> None:
     machine = Machine(alert("growing"))
     for minute in range(20):
         machine.see(60, gpu(), processes=(working(memory_used=(2 + minute) * GIB),), step=5)
-    assert [notice.pid for notice in machine.told] == [100]
+    assert [notice.pid for notice in machine.notices] == [100]
 
 
-def test_command_lines_are_told_only_if_asked_for() -> None:
+def test_command_lines_are_sent_only_if_configured() -> None:
     secret = type(working())(
         working(200).id, "C", working(200).uses, user="ann", command=("train", "--key=s3cret")
     )
@@ -304,30 +305,30 @@ def test_command_lines_are_told_only_if_asked_for() -> None:
 # XIDs
 
 
-def test_xids_are_told_by_severity_or_number() -> None:
+def test_xids_are_reported_by_severity_or_number() -> None:
     machine = Machine(alert("xid"), alert("xid critical"), alert("xid 13,31"))
     machine.see(10, gpu())
     for number in (13, 94, 79):
         machine.see(10, gpu(xid=number, xid_at=machine.now))
-    assert [(notice.alert, notice.key) for notice in machine.told] == [
+    assert [(notice.alert, notice.key) for notice in machine.notices] == [
         ("xid 13,31", "gpu:GPU-0:xid:13"),
         ("xid", "gpu:GPU-0:xid:94"),
         ("xid", "gpu:GPU-0:xid:79"),
         ("xid critical", "gpu:GPU-0:xid:79"),
     ]
-    assert machine.told[-1].severity is Severity.CRITICAL
-    assert "XID 79: " in machine.told[-1].sentence
+    assert machine.notices[-1].severity is Severity.CRITICAL
+    assert "XID 79: " in machine.notices[-1].sentence
 
 
-def test_an_xid_is_told_again_only_after_the_cooldown() -> None:
+def test_an_xid_is_reported_again_only_after_the_cooldown() -> None:
     machine = Machine(alert("xid", cooldown=1800.0))
     machine.see(10, gpu())
     for _ in range(100):
         machine.see(30, gpu(xid=79, xid_at=machine.now))
-    assert len(machine.told) == 2
+    assert len(machine.notices) == 2
 
 
-def test_an_xid_from_before_the_first_look_is_not_told() -> None:
+def test_an_xid_from_before_the_first_sample_is_not_reported() -> None:
     machine = Machine(alert("xid all"))
     assert machine.see(60, gpu(xid=79, xid_at=machine.now - 3600)) == []
     # The kernel log may tell of it later.
@@ -337,10 +338,10 @@ def test_an_xid_from_before_the_first_look_is_not_told() -> None:
 # By key
 
 
-def test_a_gpu_that_is_watched_by_key_is_told_when_it_is_free() -> None:
+def test_a_gpu_that_is_watched_by_key_is_reported_when_it_is_free() -> None:
     machine = Machine()
     machine.see(10, gpu(), processes=(working(),))
-    machine.engine.tell_when_free(gpu())
+    machine.engine.notify_when_free(gpu())
     assert machine.engine.watched == {"gpu:GPU-0"}
     assert machine.see(10, gpu(), processes=(working(),)) == []
     (notice,) = machine.see(60, gpu())
@@ -348,12 +349,12 @@ def test_a_gpu_that_is_watched_by_key_is_told_when_it_is_free() -> None:
     assert machine.engine.watched == frozenset()
 
 
-def test_a_process_that_is_watched_by_key_is_told_when_it_ends() -> None:
+def test_a_process_that_is_watched_by_key_is_reported_when_it_ends() -> None:
     machine = Machine()
     machine.see(10, gpu(), processes=(working(), working(200)))
-    machine.engine.tell_when_ends(working())
-    machine.engine.tell_when_ends(working(200))
-    machine.engine.forget("process:200:1")
+    machine.engine.notify_when_ended(working())
+    machine.engine.notify_when_ended(working(200))
+    machine.engine.cancel("process:200:1")
     assert machine.see(10, gpu(), processes=(working(), working(200))) == []
     # Another process may get its number.
     (notice,) = machine.see(60, gpu(), processes=(working(start_time=2),))
@@ -364,7 +365,7 @@ def test_a_process_that_is_watched_by_key_is_told_when_it_ends() -> None:
 # Restarts
 
 
-def test_after_a_restart_nothing_is_told_twice(tmp_path: Path) -> None:
+def test_after_a_restart_nothing_is_reported_twice(tmp_path: Path) -> None:
     machine = Machine(alert("hot"), alert("xid"), alert("user:me"), state=tmp_path / "state.json")
     machine.see(10, gpu())
     seen = hot(xid=79, xid_at=machine.now)
@@ -374,7 +375,7 @@ def test_after_a_restart_nothing_is_told_twice(tmp_path: Path) -> None:
         assert machine.see(60, seen, processes=(working(),)) == [], pause
 
 
-def test_an_xid_that_the_kernel_log_tells_anew_after_a_restart_is_not_new(tmp_path: Path) -> None:
+def test_an_xid_that_the_kernel_log_repeats_after_a_restart_is_not_new(tmp_path: Path) -> None:
     machine = Machine(alert("xid", cooldown=0.0), state=tmp_path / "state.json")
     machine.see(10, gpu())
     at = machine.now
@@ -385,7 +386,7 @@ def test_an_xid_that_the_kernel_log_tells_anew_after_a_restart_is_not_new(tmp_pa
     assert len(machine.see(10, gpu(xid=79, xid_at=machine.now))) == 1
 
 
-def test_what_begins_in_a_short_pause_is_told_and_in_a_long_one_not(tmp_path: Path) -> None:
+def test_what_begins_in_a_short_pause_is_reported_but_not_in_a_long_one(tmp_path: Path) -> None:
     for pause, told in ((600, 4), (7200, 0)):
         machine = Machine(
             *(alert("hot"), alert("xid"), alert("user:me"), alert("ends 300")),
@@ -397,7 +398,7 @@ def test_what_begins_in_a_short_pause_is_told_and_in_a_long_one_not(tmp_path: Pa
         assert len(machine.see(60, after, processes=(working(),))) == told
 
 
-def test_the_end_of_what_was_told_before_a_restart_is_told(tmp_path: Path) -> None:
+def test_the_end_of_what_was_reported_before_a_restart_is_reported(tmp_path: Path) -> None:
     machine = Machine(alert("temp>85", ended=True), state=tmp_path / "state.json")
     machine.see(10, gpu())
     machine.see(10, hot())
@@ -418,12 +419,57 @@ def test_a_state_that_needs_time_to_show_again_has_not_ended_by_a_restart(tmp_pa
     assert machine.see(3000, stuck, processes=(process(),), step=5) == []
 
 
-def test_an_alert_that_is_new_after_a_restart_has_a_first_look(tmp_path: Path) -> None:
+def test_an_alert_that_is_new_after_a_restart_has_a_first_sample(tmp_path: Path) -> None:
     machine = Machine(alert("xid"), state=tmp_path / "state.json")
     machine.see(10, hot(), processes=(working(),))
     machine.alerts = (alert("xid"), alert("hot"), alert("user:me"))
     machine.restart()
     assert machine.see(60, hot(), processes=(working(),)) == []
+
+
+def test_a_state_file_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    earlier = NOON - 60.0
+    times = f'"since":{earlier},"seen_at":{earlier}'
+    known = f'"held":10.0,"gone":0.0,"held_then":true,"told_at":{earlier}'
+    one = '"pid":100,"start_time":1,"name":null,"user":"ann","gpus":[0],"gpu_uuids":["GPU-0"]'
+    process_ = f'{{{one},"since":{earlier},"command":null,"missing":0}}'
+    looked = f'"looked":{{"GPU-0":{earlier - 60}}}'
+    state.write_text(
+        f"""{{"at":{earlier},"pace":5.0,"alerts":{{
+"temp>85":{{"when":"temp>85",{looked},"xids":{{}},"processes":{{}},
+"episodes":{{"gpu:GPU-0":{{"phase":"told",{times},{known}}}}}}},
+"xid":{{"when":"xid",{looked},"xids":{{"GPU-0":{{"79":{earlier}}}}},"processes":{{}},
+"episodes":{{"GPU-0:79":{{"phase":"over",{times},{known}}}}}}},
+"user:me":{{"when":"user:me",{looked},"xids":{{}},"processes":{{"process:100:1":{process_}}},
+"episodes":{{"process:100:1":{{"phase":"known",{times},{known}}}}}}},
+"ends user:me":{{"when":"ends user:me","looked":{{}},"episodes":{{}},"xids":{{}},
+"processes":{{"process:100:1":{process_}}}}}}},"version":1}}"""
+    )
+    before = json.loads(state.read_bytes())
+    machine = Machine(
+        *(alert("temp>85", ended=True), alert("xid"), alert("user:me"), alert("ends user:me")),
+        state=state,
+    )
+    assert machine.engine.trouble is None
+    seen = hot(xid=79, xid_at=earlier)
+    assert machine.see(5, seen, processes=(working(),)) == []
+    machine.restart()
+    # An earlier version can read what this one writes.
+    after = json.loads(state.read_bytes())
+    assert after.keys() == before.keys()
+    for name, of_alert in before["alerts"].items():
+        assert after["alerts"][name].keys() == of_alert.keys()
+        for kept in ("looked", "xids", "processes", "episodes"):
+            assert after["alerts"][name][kept].keys() == of_alert[kept].keys()
+        for key, episode in of_alert["episodes"].items():
+            written = after["alerts"][name]["episodes"][key]
+            assert written.keys() == episode.keys()
+            assert written["phase"] == episode["phase"]
+    assert titles(machine.see(120, gpu(xid=79, xid_at=earlier))) == [
+        "ada-07 process 100 of ann: ended",
+        "ada-07 GPU 0: temp>85 ended",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -438,7 +484,7 @@ def test_a_state_file_that_cannot_be_read_is_one_sentence_and_a_fresh_start(
     machine = Machine(alert("hot"), state=state)
     trouble = machine.engine.trouble
     assert trouble is not None
-    assert trouble.startswith(f"what the alerts remember, {state}, is not usable (")
+    assert trouble.startswith(f"the file of past notifications, {state}, is not usable (")
     machine.see(10, gpu())
     assert len(machine.see(10, hot())) == 1
     machine.restart()
@@ -452,22 +498,24 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
     machine.see(10, gpu())
     assert len(machine.see(10, hot())) == 1
     machine.engine.close()
-    assert "after a restart the alerts do not know what they told" in (machine.engine.trouble or "")
+    assert "after a restart gpumon does not know what it has reported" in (
+        machine.engine.trouble or ""
+    )
 
 
 def test_of_two_programs_one_runs_the_commands(tmp_path: Path) -> None:
-    ways = (Bell(), AlertCommand(("true",)))
-    first = Machine(alert("hot", ways=ways), state=tmp_path / "state.json")
-    second = Machine(alert("hot", ways=ways), state=tmp_path / "state.json")
+    channels = (Bell(), Command(("true",)))
+    first = Machine(alert("hot", channels=channels), state=tmp_path / "state.json")
+    second = Machine(alert("hot", channels=channels), state=tmp_path / "state.json")
     assert first.engine.trouble is None
     assert "another gpumon of yours" in (second.engine.trouble or "")
-    for machine, expected in ((first, ways), (second, (Bell(),))):
+    for machine, expected in ((first, channels), (second, (Bell(),))):
         machine.see(10, gpu())
         machine.history.add(snapshot(machine.now, hot()))
         latest = machine.history.latest
         assert latest is not None
-        ((told, _),) = machine.engine.check(machine.history, latest)
-        assert told.ways == expected
+        ((reported, _),) = machine.engine.check(machine.history, latest)
+        assert reported.channels == expected
     first.engine.close()
     second.now += 1
     second.see(200, gpu())
@@ -485,7 +533,7 @@ def test_memory_is_bounded_where_thousands_of_processes_come_and_go(tmp_path: Pa
     count = 2 * MOST_SUBJECTS
     for first in range(0, count, 100):
         machine.see(5, gpu(), processes=tuple(working(pid) for pid in range(first, first + 100)))
-    assert len({notice.pid for notice in machine.told if notice.alert == "user:me"}) == count
+    assert len({notice.pid for notice in machine.notices if notice.alert == "user:me"}) == count
     machine.restart()
     assert state.stat().st_size < 1_000_000
     machine.see(200, gpu())

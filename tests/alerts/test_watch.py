@@ -41,17 +41,17 @@ def test_three_alerts_reach_a_server_and_a_command_once_each_under_flapping_and_
 ) -> None:
     hook = Hook(tmp_path)
     with http_server() as (url, posts), Driver([h100(), h100()]) as driver:
-        ways = [{"webhook": f"{url}/alert", "headers": {"X-Token": "secret"}}, hook.way]
+        channels = [{"webhook": f"{url}/alert", "headers": {"X-Token": "secret"}}, hook.channel]
         write_alerts(
             tmp_path,
-            {**UTIL, "do": ways},
-            {"when": "xid critical", "do": ways},
-            {"when": "lost gpu:1", "do": ways},
+            {**UTIL, "do": channels},
+            {"when": "xid critical", "do": channels},
+            {"when": "lost gpu:1", "do": channels},
         )
 
         def reached(*alerts: str) -> bool:
             by_hook = sorted(str(notice["alert"]) for notice in hook.notices)
-            # An answer that comes too late on a busy machine is told again, with the same id.
+            # An answer that comes too late on a busy machine is sent again, with the same id.
             bodies = [json.loads(post.body) for post in list(posts)]
             by_server = sorted({body["id"]: body["alert"] for body in bodies}.values())
             assert len(by_hook) <= len(alerts)
@@ -78,10 +78,10 @@ def test_three_alerts_reach_a_server_and_a_command_once_each_under_flapping_and_
         assert posts[0].headers["X-Token"] == "secret"
         write_alerts(
             tmp_path,
-            {**UTIL, "do": ways},
-            {"when": "xid critical", "do": ways},
-            {"when": "lost gpu:1", "do": ways},
-            {"when": "temp>80", "do": ways},
+            {**UTIL, "do": channels},
+            {"when": "xid critical", "do": channels},
+            {"when": "lost gpu:1", "do": channels},
+            {"when": "temp>80", "do": channels},
         )
         with watching(env=driver.env(), folder=tmp_path, name="again") as watch:
             wait_samples(driver)
@@ -90,7 +90,7 @@ def test_three_alerts_reach_a_server_and_a_command_once_each_under_flapping_and_
             wait_until(lambda: reached("busy", "xid critical", "lost gpu:1", "temp>80"), "it")
 
 
-def test_after_kill_9_nothing_is_told_twice(tmp_path: Path) -> None:
+def test_after_kill_9_nothing_is_reported_twice(tmp_path: Path) -> None:
     write_alerts(tmp_path, UTIL, {"when": "temp>80"})
     with Driver([h100()]) as driver:
         with watching(env=driver.env(), folder=tmp_path) as watch:
@@ -99,7 +99,7 @@ def test_after_kill_9_nothing_is_told_twice(tmp_path: Path) -> None:
             watch.wait_lines("GPU 0: busy")
             states = tmp_path / "gpumon"
             wait_until(
-                lambda: any('"told"' in one.read_text() for one in states.glob("alerts-*.json")),
+                lambda: any('"told"' in path.read_text() for path in states.glob("alerts-*.json")),
                 "that it is remembered",
             )
             watch.process.kill()
@@ -114,7 +114,7 @@ def test_a_command_that_hangs_delays_no_sample_and_no_other_alert(tmp_path: Path
     hook = Hook(tmp_path)
     hang = {"command": [sys.executable, "-c", "import time; time.sleep(1000)"]}
     with Driver([h100(), h100()]) as driver:
-        write_alerts(tmp_path, {**UTIL, "do": [hang]}, {"when": "temp>80", "do": [hook.way]})
+        write_alerts(tmp_path, {**UTIL, "do": [hang]}, {"when": "temp>80", "do": [hook.channel]})
         with watching(env=driver.env(), folder=tmp_path) as watch:
             wait_samples(driver)
             driver.cards[0].utilization_gpu = 99
@@ -125,7 +125,7 @@ def test_a_command_that_hangs_delays_no_sample_and_no_other_alert(tmp_path: Path
             wait_until(lambda: len(hook.notices) == 1, "the other command")
 
 
-def test_the_end_of_a_process_is_told(tmp_path: Path) -> None:
+def test_the_end_of_a_process_is_reported(tmp_path: Path) -> None:
     from tests.driver import Owner, owners
 
     with Driver([h100()]) as driver, owners(1, ["python", "train.py"]) as (started,):
@@ -152,14 +152,14 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals, tmp_path: Path) 
         assert "for 1 alert: busy" in watch.said
 
 
-def test_it_waits_for_a_driver_and_tells_what_comes_then(tmp_path: Path) -> None:
+def test_it_waits_for_a_driver_and_reports_what_comes_then(tmp_path: Path) -> None:
     write_alerts(tmp_path, UTIL)
     with Driver([h100()]) as driver:
         driver.fail_init(9)
         with watching(env=driver.env(), folder=tmp_path) as watch:
             watch.wait_said("Trying again")
             driver.fail_init(0)
-            watch.wait_said("it goes on")
+            watch.wait_said("sampling continues")
             driver.cards[0].utilization_gpu = 99
             watch.wait_lines("GPU 0: busy")
 
@@ -199,10 +199,10 @@ def test_another_file_may_have_the_alerts(tmp_path: Path) -> None:
     assert "other.toml, line 1: unknown table or key alert (did you mean alerts?)" in done.stderr
 
 
-def test_a_test_says_of_each_way_what_came_of_it(tmp_path: Path) -> None:
+def test_a_test_prints_the_result_of_each_channel(tmp_path: Path) -> None:
     hook = Hook(tmp_path)
     with http_server() as (url, posts):
-        good = [hook.way, {"webhook": url}]
+        good = [hook.channel, {"webhook": url}]
         broken = {"command": [f"{ABSENT}/program"]}
         write_alerts(tmp_path, {**UTIL, "do": good}, {"when": "hot", "do": [broken, *good]})
         done = gpumon("alert", "test", "busy", folder=tmp_path)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from gpumon.alerts.filter_languages import own_user
 from gpumon.alerts.when import (
+    EVENT_COOLDOWN,
+    STATE_COOLDOWN,
     STATE_NAMES,
     STATES,
     EndWhen,
@@ -17,7 +19,6 @@ from gpumon.alerts.when import (
     ProcessWhen,
     WhenError,
     XidWhen,
-    is_event,
     parse_when,
 )
 from gpumon.findings.finding import FindingKind
@@ -36,6 +37,8 @@ from tests.alerts.page import PAGE, with_tables
         ("idle process user:me", ProcessWhen, FindingKind.IDLE_PROCESS, "user:me"),
         ("idle>2h and mem>10G", ProcessWhen, None, "idle>2h mem>10G"),
         ("not user:me", ProcessWhen, None, "not user:me"),
+        ("!user:me and !temp>80", GpuWhen, None, "! user:me ! temp>80"),
+        ('name:"a b or c"', ProcessWhen, None, 'name:"a b or c"'),
         ('"my project"', ProcessWhen, None, '"my project"'),
         ("gpu:3", ProcessWhen, None, "gpu:3"),
         ("mem>10G util<5", GpuWhen, None, "mem>10G util<5"),
@@ -67,6 +70,7 @@ def test_states_filters_xids_and_ends_are_told_apart(
         ("hot or lost", "or is not possible: make two alerts"),
         ("hot idle>2h", 'no term "idle"'),
         ("user:me not", "not what? such as not user:ann"),
+        ("gpu:0 !idle", '"!idle" is not possible: ! stands before a term'),
         ('user:"ann', "the quote is still open"),
         ("ends", "ends what? Write ends 12345 or ends user:me"),
         ("ends train", 'ends what? "train" is neither a process number nor a filter'),
@@ -101,13 +105,13 @@ def test_every_state_that_is_offered_can_be_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "event"),
+    ("text", "is_event"),
     [("xid", True), ("ends 1", True), ("free", True), ("hot", False), ("user:me", False)],
 )
-def test_events_and_what_lasts_are_told_apart(text: str, event: bool) -> None:
-    assert is_event(parse_when(text)) is event
+def test_events_have_a_shorter_cooldown_than_states(text: str, is_event: bool) -> None:
+    assert parse_when(text).cooldown == (EVENT_COOLDOWN if is_event else STATE_COOLDOWN)
 
 
-def test_the_page_has_every_state_and_every_term() -> None:
+def test_the_page_has_every_state_term_and_channel() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert with_tables(page) == page, "python -m tests.alerts.page writes it anew"

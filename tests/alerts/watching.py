@@ -64,18 +64,18 @@ class Watch:
         wait_until(says, f"{text!r} on standard error")
 
     def wait_lines(self, *titles: str) -> None:
-        """Wait until exactly these titles are told, in any order."""
+        """Wait until exactly these titles are printed, in any order."""
 
-        def told() -> bool:
+        def printed() -> bool:
             assert self.process.poll() is None, self.said
             return len(self.lines) >= len(titles)
 
-        wait_until(told, f"{titles} in {self.lines}")
+        wait_until(printed, f"{titles} in {self.lines}")
         seen = sorted(line[20:].partition(" | ")[0].partition(" ")[2] for line in self.lines)
         assert seen == sorted(titles)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Tell it to end; its status."""
+        """Make it end; its status."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
@@ -102,7 +102,7 @@ def watching(
 
 
 def wait_samples(driver: Driver, count: int = 4) -> None:
-    """Wait until gpumon has looked so often again."""
+    """Wait for so many further samples."""
     wanted = driver.cards[0].times(_ASKED) + count
     wait_until(lambda: driver.cards[0].times(_ASKED) >= wanted, f"{count} samples")
 
@@ -127,7 +127,7 @@ class Hook:
         self._file = folder / "hook.jsonl"
         script = folder / "hook.py"
         script.write_text(HOOK, encoding="utf-8")
-        self.way = {"command": [sys.executable, str(script), str(self._file)]}
+        self.channel = {"command": [sys.executable, str(script), str(self._file)]}
 
     @property
     def notices(self) -> list[dict[str, object]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.alerts import alert
 from gpumon.config.messages import template
 from tests.lives import needs
 from tests.screen import PATIENCE
@@ -50,7 +51,7 @@ def test_a_first_file_is_written_once(tmp_path: Path) -> None:
     path = tmp_path / "not there yet" / "gpumon" / "config.toml"
     done = gpumon("config", "init", home=path.parents[1])
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}\n", "")
-    assert path.read_text(encoding="utf-8") == template()
+    assert path.read_text(encoding="utf-8") == f"{template()}\n{alert.template()}"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     path.write_text("interval = 3\n", encoding="utf-8")

@@ -122,7 +122,7 @@ def test_a_check_that_fails_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPa
         ("report x.csv", "gpumon.report.output.find_logs"),
         ("doctor", "gpumon.doctor.output.examine"),
         ("select --demo", "gpumon.scheduling.select.GpuSampler"),
-        ("alert list", "gpumon.alerts.reading.read_alerts"),
+        ("alert list", "gpumon.alerts.alert.read_alerts"),
         ("watch --demo --alerts {}", "gpumon.alerts.watch.watch"),
         ("stream --demo", "gpumon.stream.session.stream"),
         ("snapshot --demo", "gpumon.sampling.gpu_sampler.take_one"),

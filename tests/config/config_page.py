@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpumon.config.alert_tables import ALERT_KEYS
+from gpumon.alerts.alert import KEYS
 from gpumon.config.keymap import ACTIONS, fixed_keys
 from gpumon.config.table import BY_VARIABLE, SETTINGS
 from gpumon.config.toml_text import toml
@@ -33,7 +33,7 @@ def with_tables(page: str) -> str:
         ],
         "alerts": [
             ("key", "default", "what it settles"),
-            *((f"`{one.name}`", one.default, one.about) for one in ALERT_KEYS.values()),
+            *((f"`{key.name}`", key.default, key.about) for key in KEYS.values()),
         ],
         "actions": [
             ("action", "usual keys", 'with `preset = "vim"`', "what it does"),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from gpumon.config.alert_tables import ALERT_KEYS
+from gpumon.alerts.alert import KEY_NAMES
 from gpumon.config.keymap import ACTIONS
 from gpumon.config.table import SETTINGS, TABLES
 from gpumon.config.themes import ThemeError, ThemeLibrary
@@ -139,7 +139,7 @@ def every_key(value: str) -> tuple[list[str], list[Row]]:
         for name in ACTIONS if table == "keys" else ():
             add(name)
         add("unknown")
-    for name in (*ALERT_KEYS, "unknown"):
+    for name in (*KEY_NAMES, "unknown"):
         lines.append("[[alerts]]")
         lines.extend([] if name == "when" else ['when = "hot"'])
         lines.extend([] if name == "name" else [f'name = "{name}"'])

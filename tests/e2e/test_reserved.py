@@ -90,7 +90,7 @@ def test_the_screen_rings_when_a_card_is_free_that_somebody_waits_for(driver: Dr
         screen.type("w")
         screen.wait_for("GPU 0 is free")
         screen.type("\x1b[B")
-        screen.wait_for("w tell if free")
+        screen.wait_for("w notify if free")
         screen.type("w")
         screen.wait_for("will notify when GPU 1 is free")
         rung = screen.output.count(b"\x07")

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from gpumon.alerts import alert
 from gpumon.cli.parser import make_parser
 from gpumon.config import Settings, load
 from gpumon.config.messages import template
@@ -104,7 +105,8 @@ def is_a_sentence(text: str) -> bool:
 
 
 CONFIGURED = "\n".join(
-    line if line.startswith("# ") else line.removeprefix("#") for line in template().splitlines()
+    line if line.startswith("# ") else line.removeprefix("#")
+    for line in (*template().splitlines(), *alert.template().splitlines())
 ).encode()
 
 

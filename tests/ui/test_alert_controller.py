@@ -1,4 +1,4 @@
-"""What the user is told by key and by the configuration, without a screen."""
+"""Notifications by key and by the configuration, without a screen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.alerts.alert import Alert, Bell
+from gpumon.alerts.alert import Alert
+from gpumon.alerts.channels.terminal import Bell
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
 from gpumon.model.processes import GpuProcess, Place
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gpumon.alerts.notice import Notice
 
 BUSY = gpu(memory_used=20 * GIB, utilization_gpu=90)
-HOT = Alert(name="heat", when="hot", ways=(Bell(),))
+HOT = Alert(name="heat", when="hot", channels=(Bell(),))
 
 
 class Machine:
@@ -68,7 +69,7 @@ def machine() -> Machine:
     return machine
 
 
-def test_a_gpu_is_told_once_when_it_is_free(machine: Machine) -> None:
+def test_a_free_gpu_is_reported_once(machine: Machine) -> None:
     assert "when GPU 0 is free" in machine.controller.toggle(BUSY)
     assert machine.controller.watched == Watched(gpus=frozenset({"GPU-0"}))
     machine.see(BUSY, processes=(process(),))
@@ -154,7 +155,7 @@ def test_nothing_is_said_of_memory_that_is_unknown(machine: Machine) -> None:
     assert "–" not in sentence
 
 
-def test_a_job_is_told_once_when_its_last_process_has_ended(machine: Machine) -> None:
+def test_a_job_is_reported_once_when_its_last_process_has_ended(machine: Machine) -> None:
     place = Place(slurm_job="88123")
     ranks = tuple(
         msgspec.structs.replace(process(pid=10 + rank, memory_used=5 * GIB), place=place)
@@ -193,8 +194,8 @@ def test_a_process_that_has_left_is_not_watched(machine: Machine) -> None:
     assert machine.controller.watched == Watched()
 
 
-def test_alerts_of_the_configuration_and_keys_are_told_side_by_side() -> None:
-    ends = Alert(name="my jobs", when="ends user:ann", ways=(Bell(),))
+def test_alerts_of_the_configuration_and_keys_work_side_by_side() -> None:
+    ends = Alert(name="my jobs", when="ends user:ann", channels=(Bell(),))
     machine = Machine(HOT, ends)
     one = process(memory_used=20 * GIB)
     machine.see(BUSY, processes=(one,))
@@ -202,9 +203,9 @@ def test_alerts_of_the_configuration_and_keys_are_told_side_by_side() -> None:
     for _ in range(3):
         machine.see(gpu())
     assert {alert.name for alert, _ in machine.delivered} == {"my jobs", f"{one.id.pid} ends"}
-    told = machine.controller.told
-    assert machine.controller.unread == len(told) == 2
-    assert [notice.alert for notice in told] == [f"{one.id.pid} ends", "my jobs"]
+    notices = machine.controller.notices
+    assert machine.controller.unread == len(notices) == 2
+    assert [notice.alert for notice in notices] == [f"{one.id.pid} ends", "my jobs"]
     assert machine.shown[-1][1] == 1
     changes = machine.changes
     machine.controller.read()
@@ -216,6 +217,6 @@ def test_a_sample_is_checked_once() -> None:
     machine = Machine(HOT)
     machine.see(gpu(), processes=())
     machine.see(gpu(temperature_gpu=91, clock_event_reasons=0x60))
-    told = len(machine.delivered)
+    delivered = len(machine.delivered)
     machine.controller.check()
-    assert len(machine.delivered) == told == 1
+    assert len(machine.delivered) == delivered == 1

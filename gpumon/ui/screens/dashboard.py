@@ -20,7 +20,7 @@ from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.list_screen import updating
-from gpumon.ui.screens.painted import TellRequested
+from gpumon.ui.screens.painted import WatchRequested
 from gpumon.ui.screens.timed import TimedScreen, next_of
 from gpumon.ui.startup_options import first_view
 from gpumon.ui.view import update
@@ -82,8 +82,8 @@ class LeaveRequested(Message):
     """The user wants to leave the dashboard, with nothing left on it to clear."""
 
 
-class ToldRequested(Message):
-    """The user opens the page of what alerts have told."""
+class AlertsRequested(Message):
+    """The user opens the page of alerts."""
 
 
 class DashboardScreen(TimedScreen):
@@ -297,7 +297,7 @@ class DashboardScreen(TimedScreen):
         else:
             self.say(update.choose_any())
 
-    def action_tell(self) -> None:
+    def action_watch(self) -> None:
         """Notify when the GPU under the cursor is free, or the process or job ends (toggle)."""
         gpu, entry = self._layout.gpu, self._layout.entry
         subject: Gpu | GpuProcess | JobGroup | None = gpu
@@ -306,15 +306,15 @@ class DashboardScreen(TimedScreen):
         if self._viewed_time.player is not None:
             self.say("this is the past: nothing becomes free or ends in it")
         elif subject is not None and not (isinstance(subject, GpuProcess) and not subject.uses):
-            self.post_message(TellRequested(subject))
+            self.post_message(WatchRequested(subject))
         elif entry is not None and entry.user is not None:
             self.say("choose a process first: Enter shows this user's")
         else:
             self.say(update.choose_any())
 
-    def action_told(self) -> None:
-        """Open the page of what alerts have told."""
-        self.post_message(ToldRequested())
+    def action_alerts(self) -> None:
+        """Open the page of alerts."""
+        self.post_message(AlertsRequested())
 
     def point_at(self, process: ProcessId) -> None:
         """Move the cursor to a process, also before the first snapshot."""

@@ -14,7 +14,7 @@ from gpumon.model.processes import GpuUse, blamed
 from gpumon.ui.clipboard import copy
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
-from gpumon.ui.screens.painted import TellRequested
+from gpumon.ui.screens.painted import WatchRequested
 from gpumon.ui.view.gpu_charts import chart_rows, window_title
 from gpumon.ui.view.gpu_page import Charts, GpuView, gpu_rows, last_values
 from gpumon.ui.view.key_names import FooterKey, footer_key
@@ -147,12 +147,12 @@ class GpuScreen(PageScreen):
         )
         return target_of_suspect(suspect, uses)
 
-    def action_tell(self) -> None:
+    def action_watch(self) -> None:
         """Notify when it is free (toggle)."""
         if self._viewed_time.is_past:
             self.say("this is the past: nothing becomes free in it")
         elif self._gpu is not None:
-            self.post_message(TellRequested(self._gpu))
+            self.post_message(WatchRequested(self._gpu))
 
     def action_copy(self) -> None:
         """Copy the assignment with which a program sees this GPU, and show it."""

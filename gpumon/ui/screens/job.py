@@ -8,7 +8,7 @@ from gpumon.findings.groups import job_with_key
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
-from gpumon.ui.screens.painted import TellRequested
+from gpumon.ui.screens.painted import WatchRequested
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
@@ -55,7 +55,7 @@ class JobScreen(PageScreen):
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
         end = [footer_key("end")] if self._can_end and not self._gone else []
-        return (footer_key("back"), *end, footer_key("notify", label="tell when ended"), SCROLL)
+        return (footer_key("back"), *end, footer_key("notify", label="notify when ended"), SCROLL)
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot."""
@@ -84,12 +84,12 @@ class JobScreen(PageScreen):
         """See ``PaintedScreen.state_help``."""
         return process_sections(self._history, self._job.processes)
 
-    def action_tell(self) -> None:
+    def action_watch(self) -> None:
         """Notify when it ends (toggle)."""
         if self._viewed_time.is_past:
             self.say("this is the past: nothing ends in it")
         else:
-            self.post_message(TellRequested(self._job))
+            self.post_message(WatchRequested(self._job))
 
     def action_end(self) -> None:
         """Request its end."""

@@ -27,8 +27,8 @@ MESSAGE_SECONDS = 3.0
 _WHEEL_ROWS = 3
 
 
-class TellRequested(Message):
-    """The user wants to be told when a GPU is free, or a process or job has ended, or no longer."""
+class WatchRequested(Message):
+    """Notify the user when a GPU is free, or a process or job has ended; or cancel that."""
 
     def __init__(self, subject: Gpu | GpuProcess | JobGroup) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy_kill
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
-from gpumon.ui.screens.painted import TellRequested
+from gpumon.ui.screens.painted import WatchRequested
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.process_page import ProcessView, process_rows
@@ -75,8 +75,8 @@ class ProcessScreen(PageScreen):
         end = [footer_key("end")] if self._can_end and self._ended_at is None else []
         reveal = "hide secrets" if self._view.revealed else "show secrets"
         copied, secrets = footer_key("copy", label="copy kill"), footer_key("secrets", label=reveal)
-        tell = footer_key("notify", label="tell when ended")
-        return (footer_key("back"), *end, copied, tell, secrets, SCROLL)
+        notify = footer_key("notify", label="notify when ended")
+        return (footer_key("back"), *end, copied, notify, secrets, SCROLL)
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot."""
@@ -176,12 +176,12 @@ class ProcessScreen(PageScreen):
             return
         self.post_message(EndRequested((target_of(self._view.process),)))
 
-    def action_tell(self) -> None:
+    def action_watch(self) -> None:
         """Notify when it ends (toggle)."""
         if self._viewed_time.is_past:
             self.say("this is the past: nothing ends in it")
         else:
-            self.post_message(TellRequested(self._view.process))
+            self.post_message(WatchRequested(self._view.process))
 
     def action_copy(self) -> None:
         """Copy the kill command, and show it."""

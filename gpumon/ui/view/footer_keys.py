@@ -26,7 +26,7 @@ ALWAYS = (footer_key("quit"), footer_key("help"))
 _ON_GPU = (footer_key("quit"), footer_key("help", label="why"))
 FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), SELECT)
 _DETAILS = footer_key("open", label="details")
-_WHEN_ENDED = "tell when ended"
+_WHEN_ENDED = "notify when ended"
 _SIDE = footer_key("change_side", label="processes")
 SORT = footer_key("sort_before", "sort_next", label="sort")
 COMMANDS = footer_key("palette", label="commands")

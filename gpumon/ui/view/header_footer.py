@@ -95,7 +95,7 @@ def _right(snapshot: Snapshot, moment: Moment) -> list[Field]:
         style = "header.alarm" if moment.log.trouble else "header.mark"
         fields.append((f" ● {printable(moment.log.text)} ", style))
     if moment.unread:
-        fields.append((f" {keycap('alerts')} {moment.unread} told ", "header.mark"))
+        fields.append((f" {keycap('alerts')} {counted(moment.unread, 'alert')} ", "header.mark"))
     if moment.paused:
         fields.append((" PAUSED ", "header.mark"))
     if moment.age is not None:

@@ -39,7 +39,7 @@ class Timeline(Struct, frozen=True):
 
 
 class Watched(Struct, frozen=True):
-    """What the user wants to be told about.
+    """What the user watches by key.
 
     Attributes:
         gpus: UUIDs of GPUs: that they are free.
@@ -84,7 +84,7 @@ class View(ScreenView, frozen=True):
         shift: Cells that commands are scrolled sideways.
         gpu: UUID of the GPU under the cursor; ``None`` if the cursor is in the table. Meanwhile
             ``cursor`` is where it was in the table.
-        watched: What the user wants to be told about.
+        watched: What the user watches by key.
         unread: How many notices of alerts have not been seen on their page.
         gpus_top: Number of lines of GPUs scrolled away.
         graph: Key of the value that the small graph shows.

@@ -1,10 +1,9 @@
-"""The page of what alerts have told: a line a notice, and the alerts that are checked."""
+"""The page of alerts: a line per notice, what is watched, and the alerts that are checked."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.alerts.alert import AlertCommand, Apprise, Bell, Desktop, Webhook
 from gpumon.text.cells import Field, Row, fill, restyle
 from gpumon.text.formatting import cell_width, duration, fit, printable
 from gpumon.ui.view.gpu_text import GLYPHS, STATE_STYLES
@@ -12,7 +11,7 @@ from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.page_layout import moment_text, text_rows, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.notice import Notice
@@ -20,16 +19,9 @@ if TYPE_CHECKING:
 _MARGIN = 2
 _SHORT_TIME = 5
 _LEAST_TITLE = 24
-_WAYS: Mapping[type, str] = {
-    Bell: "bell",
-    Desktop: "desktop",
-    AlertCommand: "command",
-    Webhook: "webhook",
-    Apprise: "apprise",
-}
 
 
-def told_rows(
+def alert_rows(
     notices: Sequence[Notice],
     chosen: int | None,
     watched: Sequence[str],
@@ -41,11 +33,11 @@ def told_rows(
     """The whole page, every row exactly ``width`` cells.
 
     Args:
-        notices: What was told, newest first.
+        notices: The notices, newest first.
         chosen: Index of the notice under the cursor, whose sentence is shown.
         watched: What is watched by key.
         alerts: The alerts of the configuration that are checked.
-        notes: What is not done here, and which ways failed.
+        notes: What is not done here, and which channels failed.
         now: The current time, in seconds since the epoch.
         width: Cells.
 
@@ -71,7 +63,7 @@ def told_rows(
 
 
 def _ends(notices: Sequence[Notice]) -> dict[int, float]:
-    """When what a notice tells ended, by the index of the notice; as far as that was told."""
+    """When what a notice reports ended, by the index of the notice, if that was reported."""
     ends: dict[int, float] = {}
     newer: dict[tuple[str, str], float] = {}
     for index, notice in enumerate(notices):
@@ -107,10 +99,10 @@ def _line(notice: Notice, ended: float | None, now: float, width: int, *, chosen
 
 def _empty(width: int) -> list[Row]:
     text = (
-        "Nothing has been told. "
-        f"{keycap('notify')} on a GPU tells when it is free, on a process or job when it ends. "
-        "[[alerts]] in the configuration tells of states such as hot, idle or lost: see "
-        "docs/alerts.md."
+        "There are no notifications. "
+        f"{keycap('notify')} on a GPU notifies you when it is free, on a process or job when it "
+        "ends. Add [[alerts]] to the configuration to be notified of states such as hot, idle or "
+        "lost: see docs/alerts.md."
     )
     return [fill((), width), *_indented(text, width), fill((), width)]
 
@@ -135,10 +127,10 @@ def _checked(alerts: Sequence[Alert], notes: Sequence[str], width: int) -> list[
     if alerts:
         rows.append(_title("Alerts that are checked ", width))
         for alert in alerts:
-            ways = ", ".join(_WAYS[type(way)] for way in alert.ways) or "this page only"
-            lasting = f" for {duration(alert.lasting)}" if alert.lasting else ""
+            channels = ", ".join(channel.name for channel in alert.channels) or "this page only"
+            lasting = f" for {duration(alert.for_seconds)}" if alert.for_seconds else ""
             name = "" if alert.name == alert.when else f"{alert.name}: "
-            rows += _indented(f"{name}{alert.when}{lasting} → {ways}", width)
+            rows += _indented(f"{name}{alert.when}{lasting} → {channels}", width)
     for note in notes:
         rows += _indented(note, width, "state.note")
     return rows

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from gpumon.alerts.alert import Webhook
-from gpumon.alerts.delivery import webhook
-from gpumon.alerts.delivery.attempt import Attempt, DeliveryError
+from gpumon.alerts.channels.channel import Attempt, DeliveryError
+from gpumon.alerts.channels.webhook import Webhook
 from gpumon.findings.finding import Severity
-from tests.alerts.delivery.telling import NOTICE, alert_with, failure
+from tests.alerts.sending import NOTICE, alert_with, failure
 from tests.alerts.watching import http_server
 from tests.exporter.certificates import Authority, authority, needs_openssl
 from tests.prometheus.hostile import answering, drip
@@ -40,15 +39,15 @@ def posted(
     alert: Alert | None = None,
 ) -> tuple[str, Any, Mapping[str, str]]:
     with http_server() as (url, posts):
-        way = Webhook(f"{url}{path}", form, {"X-Token": SECRET})  # type: ignore[arg-type]  # one of them
-        webhook.post(way, alert or alert_with(way), notice, Attempt())
-        (one,) = posts
-    assert one.headers["X-Token"] == SECRET
-    assert one.headers["Content-Type"] == "application/json"
-    return one.path, json.loads(one.body), one.headers
+        channel = Webhook(f"{url}{path}", form, (("X-Token", SECRET),))
+        channel.send(alert or alert_with(channel), notice, Attempt())
+        (post,) = posts
+    assert post.headers["X-Token"] == SECRET
+    assert post.headers["Content-Type"] == "application/json"
+    return post.path, json.loads(post.body), post.headers
 
 
-def test_the_format_of_gpumon_has_the_facts() -> None:
+def test_the_format_of_gpumon_has_all_values() -> None:
     path, body, headers = posted("gpumon", path="/a/b?c=d&e")
     assert path == "/a/b?c=d&e"
     assert headers["User-Agent"].startswith("gpumon/")
@@ -113,7 +112,7 @@ def test_alertmanager_gets_the_same_labels_at_the_beginning_and_at_the_end() -> 
     assert over["endsAt"] == "2023-11-14T22:14:50.250+00:00"
 
 
-def test_alertmanager_waits_for_an_end_that_is_told() -> None:
+def test_alertmanager_waits_for_an_end_that_is_reported() -> None:
     alert = replace(alert_with(), ended=True)
     (begun,) = posted("alertmanager", alert=alert)[1]
     assert begun["endsAt"] == "2023-11-15T22:13:20.250+00:00"
@@ -144,12 +143,12 @@ _ANSWERS: dict[str, tuple[bytes | None, str | None, bool]] = {
 def test_an_answer(kind: str) -> None:
     told, expected, again = _ANSWERS[kind]
     with answering(told) as server:
-        way = Webhook(f"http://127.0.0.1:{server.port}/x")
+        channel = Webhook(f"http://127.0.0.1:{server.port}/x")
         if expected is None:
-            webhook.post(way, alert_with(way), NOTICE, Attempt())
+            channel.send(alert_with(channel), NOTICE, Attempt())
             return
         with pytest.raises(DeliveryError) as failed:
-            webhook.post(way, alert_with(way), NOTICE, Attempt())
+            channel.send(alert_with(channel), NOTICE, Attempt())
         assert expected in failed.value.sentence
         assert failed.value.sentence.isprintable()
         assert len(failed.value.sentence) < 400
@@ -165,11 +164,14 @@ def test_an_answer(kind: str) -> None:
     ],
     ids=["headers", "error", "nothing"],
 )
-def test_an_endless_answer_is_given_up(told: Callable[[socket.socket], None]) -> None:
+def test_an_endless_answer_is_given_up(
+    told: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with answering(told) as server:
-        way = Webhook(f"http://127.0.0.1:{server.port}/")
+        channel = Webhook(f"http://127.0.0.1:{server.port}/")
+        monkeypatch.setattr(Webhook, "seconds", 0.5)
         with pytest.raises(DeliveryError) as failed:
-            webhook.post(way, alert_with(way), NOTICE, Attempt(), 0.5)
+            channel.send(alert_with(channel), NOTICE, Attempt())
     assert failed.value.sentence == "no answer within 0.5s"
     assert failed.value.again
 
@@ -214,12 +216,12 @@ def test_tls_with_an_authority_of_ones_own(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.folder / "server.pem", authority.folder / "server.key")
     with answering(answer(b""), context) as server:
-        way = Webhook(f"https://127.0.0.1:{server.port}/")
-        said = failure(way) or ""
+        channel = Webhook(f"https://127.0.0.1:{server.port}/")
+        said = failure(channel) or ""
         assert "its certificate is not trusted" in said
         assert "SSL_CERT_FILE" in said
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.folder / "ca.pem"))
-        assert failure(way) is None
+        assert failure(channel) is None
     with answering(answer(b"")) as server:
         assert "TLS fails" in (failure(Webhook(f"https://127.0.0.1:{server.port}/")) or "")
 
@@ -230,7 +232,7 @@ def test_no_sentence_has_a_secret() -> None:
     for body in (echo, json.dumps({"error": f"{echo} {pair}"}), " " * 60_000 + echo):
         with answering(answer(body.encode(), "500 Error")) as server:
             url = f"http://us%40er:pass%21word@127.0.0.1:{server.port}/services/{SECRET}?q={SECRET}"
-            said = failure(Webhook(url, headers={"X-Token": SECRET})) or ""
+            said = failure(Webhook(url, headers=(("X-Token", SECRET),))) or ""
             assert "status 500: " in said
             assert f"Authorization: Basic {pair}" in server.requests[0]
         for secret in (SECRET, "pass!word", "pass%21word", pair, "us@er"):
@@ -240,8 +242,10 @@ def test_no_sentence_has_a_secret() -> None:
 def test_the_users_own_authorization_takes_the_place_of_the_urls() -> None:
     with http_server() as (url, posts):
         with_user = url.replace("://", "://ann:pw@")
-        way = Webhook(with_user, headers={"authorization": "Bearer x", "content-type": "a/b"})
-        assert failure(way) is None
+        channel = Webhook(
+            with_user, headers=(("authorization", "Bearer x"), ("content-type", "a/b"))
+        )
+        assert failure(channel) is None
     headers = {name.lower(): value for name, value in posts[0].headers.items()}
     assert (headers["authorization"], headers["content-type"]) == ("Bearer x", "a/b")
     assert posts[0].path == "/"

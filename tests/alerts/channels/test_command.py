@@ -14,18 +14,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpumon.alerts.alert import AlertCommand
-from gpumon.alerts.delivery import program
-from gpumon.alerts.delivery.attempt import Attempt, DeliveryError
-from gpumon.alerts.delivery.command import run_command
-from tests.alerts.delivery.telling import NOTICE, failure
+from gpumon.alerts.channels import command
+from gpumon.alerts.channels.channel import Attempt, DeliveryError
+from gpumon.alerts.channels.command import Command
+from tests.alerts.sending import NOTICE, alert_with, failure
 from tests.exporter.exporting import wait_until
 
 PYTHON = sys.executable
 
 
-def shell(script: str) -> AlertCommand:
-    return AlertCommand(("sh", "-c", script))
+def shell(script: str) -> Command:
+    return Command(("sh", "-c", script))
 
 
 def is_running(pid: int) -> bool:
@@ -41,7 +40,7 @@ def pid_in(path: Path) -> int:
     return int(path.read_text())
 
 
-def test_a_command_gets_the_facts_in_its_environment_and_as_json(
+def test_a_command_gets_the_notice_in_its_environment_and_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUMON_PID", "of another notice")
@@ -52,7 +51,7 @@ def test_a_command_gets_the_facts_in_its_environment_and_as_json(
         " open(sys.argv[1], 'w'))"
     )
     arguments = ("; echo $HOME", "{title}", "*")
-    assert failure(AlertCommand((PYTHON, "-c", write, str(told), *arguments))) is None
+    assert failure(Command((PYTHON, "-c", write, str(told), *arguments))) is None
     environment, given, got = json.loads(told.read_text())
     assert got == list(arguments)
     assert environment["KEPT"] == "as it is"
@@ -96,7 +95,7 @@ def test_hostile_texts_reach_a_command_in_bounds_and_safe(tmp_path: Path) -> Non
     hostile = replace(
         NOTICE, host="a\0b\ud800\x1b[31m", sentence="x" * 1_000_000, user="\n\x9b;", pid=7
     )
-    run_command(shell(f"env > {told}; cat >> {told}"), hostile, Attempt())
+    shell(f"env > {told}; cat >> {told}").send(alert_with(), hostile, Attempt())
     lines = told.read_text().splitlines()
     assert all(line.isprintable() for line in lines)
     assert max(map(len, lines)) < 4000
@@ -123,7 +122,7 @@ def test_hostile_texts_reach_a_command_in_bounds_and_safe(tmp_path: Path) -> Non
 def test_why_a_command_failed_is_one_sentence(
     arguments: tuple[str, ...], sentence: str | None
 ) -> None:
-    said = failure(AlertCommand(arguments))
+    said = failure(Command(arguments))
     assert (said is None) if sentence is None else (said is not None and sentence in said)
 
 
@@ -131,7 +130,7 @@ def test_a_script_that_names_a_missing_interpreter(tmp_path: Path) -> None:
     script = tmp_path / "hook"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
-    assert "its interpreter is missing" in (failure(AlertCommand((str(script),))) or "")
+    assert "its interpreter is missing" in (failure(Command((str(script),))) or "")
 
 
 def test_a_command_that_hangs_is_killed_with_what_it_started(
@@ -149,10 +148,11 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
             self.now = 1000.0 if both and self.now == 0.0 else max(self.now, 0.0)
             return self.now
 
-    monkeypatch.setattr(program, "time", Clock())
+    monkeypatch.setattr(command, "time", Clock())
+    monkeypatch.setattr(Command, "seconds", 10.0)
     script = f"sleep 1000 & echo $! > {child}; echo $$ > {mine}; trap '' TERM; wait"
     with pytest.raises(DeliveryError) as failed:
-        run_command(shell(script), NOTICE, Attempt(), 10.0)
+        shell(script).send(alert_with(), NOTICE, Attempt())
     assert failed.value.sentence == "it did not end within 10 s and was killed"
     assert not failed.value.again
     assert not is_running(pid_in(mine))
@@ -195,7 +195,7 @@ def test_a_command_has_no_terminal_and_no_descriptor_of_gpumon(tmp_path: Path) -
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
     try:
-        assert failure(AlertCommand((PYTHON, "-c", look, str(told)))) is None
+        assert failure(Command((PYTHON, "-c", look, str(told)))) is None
     finally:
         os.close(reader)
         os.close(writer)
@@ -205,13 +205,14 @@ def test_a_command_has_no_terminal_and_no_descriptor_of_gpumon(tmp_path: Path) -
     assert descriptors == [0, 1, 2]
 
 
-def test_an_attempt_that_is_cut_kills_its_command(tmp_path: Path) -> None:
+def test_an_attempt_that_is_cancelled_kills_its_command(tmp_path: Path) -> None:
     attempt, mine = Attempt(), tmp_path / "mine"
     failed: list[str] = []
 
     def run() -> None:
         try:
-            run_command(shell(f"echo $$ > {shlex.quote(str(mine))}; sleep 1000"), NOTICE, attempt)
+            waiting = shell(f"echo $$ > {shlex.quote(str(mine))}; sleep 1000")
+            waiting.send(alert_with(), NOTICE, attempt)
         except DeliveryError as error:
             failed.append(error.sentence)
 
@@ -219,10 +220,10 @@ def test_an_attempt_that_is_cut_kills_its_command(tmp_path: Path) -> None:
     thread.start()
     pid = pid_in(mine)
     begun = time.monotonic()
-    attempt.cut()
+    attempt.cancel()
     thread.join(60)
     assert time.monotonic() - begun < 30
-    assert failed == ["gpumon ended before it was told"]
+    assert failed == ["gpumon ended before it was sent"]
     assert not is_running(pid)
     with pytest.raises(DeliveryError):
-        run_command(shell("true"), NOTICE, attempt)
+        shell("true").send(alert_with(), NOTICE, attempt)

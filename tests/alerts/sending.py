@@ -1,4 +1,4 @@
-"""Alerts, notices and a terminal, for the tests of their delivery."""
+"""Alerts, a notice and a terminal, for the tests of channels and of deliveries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from gpumon.alerts.alert import Alert
-from gpumon.alerts.delivery import Deliveries
+from gpumon.alerts.channels.channel import Attempt
 from gpumon.alerts.notice import Notice
 from gpumon.findings.finding import Severity
 from tests.exporter.exporting import wait_until
@@ -14,7 +14,7 @@ from tests.exporter.exporting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.alerts.alert import Way
+    from gpumon.alerts.channels.channel import Channel
 
 NOTICE = Notice(
     alert="broken",
@@ -30,47 +30,44 @@ NOTICE = Notice(
 )
 
 
-def alert_with(*ways: Way) -> Alert:
-    """An alert that is told in these ways."""
-    return Alert(name="broken", when="lost", ways=ways, cooldown=3600.0)
+def alert_with(*channels: Channel) -> Alert:
+    """An alert with these channels."""
+    return Alert(name="broken", when="lost", channels=channels, cooldown=3600.0)
 
 
-def failure(way: Way) -> str | None:
-    """Tell a notice now: ``None``, or why it was not told."""
-    said: list[str] = []
-    ((told, sentence),) = Deliveries(None, said.append).tell_now(alert_with(way), NOTICE)
-    assert told is way
-    assert said == []
-    assert sentence is None or sentence.isprintable()
-    return sentence
+def failure(channel: Channel) -> str | None:
+    """Send a notice now: ``None``, or why it was not sent."""
+    error = channel.failure(alert_with(channel), NOTICE, Attempt())
+    assert error is None or error.sentence.isprintable()
+    return None if error is None else error.sentence
 
 
 class Terminal:
-    """Keeps what it is told; may fail or wait.
+    """Keeps what it shows; may fail or wait.
 
     Attributes:
-        told: What it was told.
+        shown: What it showed.
         error: What it raises.
         gate: It waits until this is set.
     """
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.shown: list[str] = []
         self.error: Exception | None = None
         self.gate = threading.Event()
         self.gate.set()
 
     def bell(self) -> None:
-        self._take("bell")
+        self._show("bell")
 
     def notify(self, title: str, text: str) -> None:
-        self._take(f"{title}|{text}")
+        self._show(f"{title}|{text}")
 
-    def _take(self, what: str) -> None:
+    def _show(self, what: str) -> None:
         self.gate.wait()
         if self.error is not None:
             raise self.error
-        self.told.append(what)
+        self.shown.append(what)
 
 
 def threads() -> list[str]:

@@ -1,24 +1,31 @@
-"""Runs a program for a notice: without a shell and a terminal, in bounded time and memory."""
+"""The channel ``command``: a program without a shell or terminal, in bounded time and memory."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from contextlib import suppress
-from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from gpumon.alerts.delivery.attempt import CUT, Attempt, DeliveryError
+import msgspec
+
+from gpumon.alerts.channels.channel import CANCELLED, Attempt, Channel, DeliveryError
+from gpumon.alerts.notice import as_environment, as_json
+from gpumon.config.table import InvalidValue
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-_BETWEEN_LOOKS = 0.05
-"""Seconds; a pipe says when there is output, but not when the program ends: what it started may
-keep the pipe."""
+    from gpumon.alerts.alert import Alert
+    from gpumon.alerts.notice import Notice
+
+_POLL_SECONDS = 0.05
+"""A pipe shows that there is output, but not that the program has ended: what it started may keep
+the pipe."""
 _PIECE = 2**16
 _MOST_PIECES = 64
 """Pieces of output that are read after the end."""
@@ -28,16 +35,59 @@ _MOST_CHARACTERS = 200
 _REAP_SECONDS = 1.0
 
 
-class EndedProgram(NamedTuple):
-    """How a program ended.
+class Command(Channel, frozen=True):
+    """A program, which gets the notice in its environment and as JSON on its standard input."""
 
-    Attributes:
-        status: The exit status, negative for a signal.
-        last_line: The last line of its output, safe to print; empty without output.
-    """
+    name: ClassVar[str] = "command"
+    example: ClassVar[str] = '{ command = ["prog", "arg"] }'
+    about: ClassVar[str] = (
+        "a program, without a shell; the values are in its environment and, as JSON, on its "
+        "standard input"
+    )
+    seconds: ClassVar[float] = 10.0
+    """How long it may take."""
+
+    args: tuple[str, ...]
+    """The program and its arguments."""
+
+    @classmethod
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - no paths
+        """See ``Channel.read``."""
+        args = table["command"]
+        if (
+            not isinstance(args, list)
+            or not args
+            or not all(isinstance(arg, str) and "\0" not in arg for arg in args)
+            or not args[0].strip()
+        ):
+            raise InvalidValue('a command is a list, such as ["mail", "-s", "gpumon", "ann"]')
+        return cls(tuple(args))
+
+    def describe(self) -> str:
+        """See ``Channel.describe``."""
+        return f"command {self.args[0]}"
+
+    def send(self, alert: Alert, notice: Notice, attempt: Attempt) -> None:  # noqa: ARG002 - not needed
+        """See ``Channel.send``; a status other than 0 is a failure."""
+        environment = dict(os.environ)
+        for name, value in as_environment(notice).items():
+            # A variable of a gpumon around this one would be mistaken for a value of the notice.
+            environment.pop(name, None)
+            if value is not None:
+                environment[name] = value
+        given = msgspec.json.encode(as_json(notice)) + b"\n"
+        ended = run_program(self.args, given, self.seconds, attempt, environment=environment)
+        if ended.status != 0:
+            raise DeliveryError(status_in_words(ended))
+
+
+class EndedProgram(NamedTuple):
+    """How a program ended."""
 
     status: int
+    """The exit status, negative for a signal."""
     last_line: str
+    """The last line of its output, safe to print; empty without output."""
 
 
 def run_program(
@@ -57,12 +107,15 @@ def run_program(
         arguments: The program and its arguments.
         given: Its standard input.
         seconds: How long it may take; then it is killed.
-        attempt: Kills it when it is cut.
+        attempt: Kills it when it is cancelled.
         environment: Its environment.
 
     Raises:
         DeliveryError: It did not start, or did not end in time.
     """
+    # Imported here: most people run no command.
+    import subprocess
+
     try:
         process = subprocess.Popen(
             arguments,
@@ -77,7 +130,7 @@ def run_program(
         raise DeliveryError(_not_started(arguments[0], error)) from None
     output = _Output()
     try:
-        with attempt.cut_by(lambda: _kill(process)):
+        with attempt.cancelled_by(lambda: _kill(process)):
             in_time = _wait(process, given, time.monotonic() + seconds, output)
     finally:
         # Before it is reaped: after that the number of its group may be of another one.
@@ -93,15 +146,15 @@ def run_program(
             process.returncode = (
                 -signal.SIGKILL if process.returncode is None else process.returncode
             )
-    if attempt.is_cut:
-        raise DeliveryError(CUT)
+    if attempt.is_cancelled:
+        raise DeliveryError(CANCELLED)
     if not in_time:
         raise DeliveryError(f"it did not end within {seconds:g} s and was killed")
     return EndedProgram(process.returncode, output.last_line)
 
 
 def status_in_words(ended: EndedProgram) -> str:
-    """A status other than 0, with what the program said last."""
+    """A status other than 0, with the last line of the output."""
     if ended.status >= 0:
         how = f"it ended with status {ended.status}"
     else:
@@ -135,6 +188,8 @@ class _Output:
 
 def _wait(process: subprocess.Popen[bytes], given: bytes, deadline: float, output: _Output) -> bool:
     """Write and read until it has ended; whether it has before the deadline."""
+    from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
+
     assert process.stdin is not None  # noqa: S101 - it is a pipe, as asked
     assert process.stdout is not None  # noqa: S101 - so is this
     os.set_blocking(process.stdin.fileno(), False)
@@ -146,7 +201,7 @@ def _wait(process: subprocess.Popen[bytes], given: bytes, deadline: float, outpu
         while not _is_over(process):
             if time.monotonic() >= deadline:
                 return False
-            for key, _ in pipes.select(_BETWEEN_LOOKS):
+            for key, _ in pipes.select(_POLL_SECONDS):
                 if key.fileobj is process.stdout:
                     if not output.read(process.stdout.fileno()):
                         pipes.unregister(process.stdout)

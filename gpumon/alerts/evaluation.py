@@ -1,10 +1,10 @@
-"""One look of an engine: a snapshot, and what the watchers ask of it."""
+"""What the watchers need to evaluate their alerts: a snapshot, and questions about it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.alerts.filter_languages import AlertFacts, GpuFacts
+from gpumon.alerts.filter_languages import AlertFacts
 from gpumon.findings import gpu_answer, not_free
 from gpumon.findings.registry import PROCESS_RULES
 from gpumon.model.snapshot import ANSWERING
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
 
 
-class Look:
-    """A look at a machine.
+class EvaluationContext:
+    """One evaluation of all alerts.
 
     Args:
         history: The history, which has the snapshot.
         snapshot: The newest snapshot.
-        pace: Seconds between the two looks before this one.
+        pace: Seconds between the two evaluations before this one.
         is_settling: Whether this run is so new that what held before it may not show yet.
-        list_is_new: Whether the process list is another one than at the last look.
+        list_is_new: Whether the process list has changed since the last evaluation.
     """
 
     def __init__(
@@ -43,30 +43,25 @@ class Look:
         self.snapshot = snapshot
         self.now = history.now
         self.pace = pace
-        self.patience = max(PATIENCE, 2.5 * pace)
-        """Seconds between two looks from which on what was between is unknown."""
+        self.max_gap = max(PATIENCE, 2.5 * pace)
+        """Seconds; what happened in a longer gap between two evaluations is unknown."""
         self.is_settling = is_settling
         self.list_is_new = list_is_new
         self.gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
         self._listed: set[str] | None = None
         self._users: dict[str, set[str | None]] | None = None
 
-    # Not attributes: each would refer back to this look, which would then keep its snapshot until
-    # the next garbage collection, and minutes pass between two of these.
+    # Not an attribute: it refers back to this object, which would then keep its snapshot until the
+    # next garbage collection, and minutes pass between two of these.
     @property
     def facts(self) -> AlertFacts:
-        """What terms about processes ask."""
+        """What terms about processes need."""
         return AlertFacts(
             self.now,
             self._idle,
             self.history.thresholds.idle_after,
             idle_for_longer=self._idle_longer,
         )
-
-    @property
-    def gpu_facts(self) -> GpuFacts:
-        """What terms about GPUs ask."""
-        return GpuFacts(self._users_on)
 
     def _idle(self, process: ProcessId) -> float | None:
         interval = self.history.process_idle(process)
@@ -76,7 +71,12 @@ class Look:
         interval = self.history.process_idle(process)
         return interval is not None and not interval.start_observed
 
-    def _users_on(self, gpu: Gpu) -> Collection[str | None] | None:
+    def users_on(self, gpu: Gpu) -> Collection[str | None] | None:
+        """The users with processes on a GPU, ``None`` for an unknown user.
+
+        Returns:
+            ``None`` without a current process list.
+        """
         if not self.is_listed(gpu.uuid):
             return None
         if self._users is None:
@@ -112,5 +112,4 @@ class Look:
 
 
 def _state(answer: Answer) -> tuple[bool | None, Finding | None]:
-    """Whether a state holds, and the finding if it does."""
     return (True, answer) if answer else (answer, None)

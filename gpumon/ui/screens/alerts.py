@@ -1,4 +1,4 @@
-"""The page of what alerts have told."""
+"""The page of alerts: the notices, what is watched, and the alerts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gpumon.alerts.notice import process_key
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.dashboard import PageRequested
 from gpumon.ui.screens.page import SCROLL, PageScreen
+from gpumon.ui.view.alerts_page import alert_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
-from gpumon.ui.view.told_page import told_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from gpumon.ui.viewed_time import ViewedTime
 
 
-class ToldScreen(PageScreen):
+class AlertsScreen(PageScreen):
     """The notices, newest first, with a cursor that opens their subject, and what is watched."""
 
-    place: ClassVar[Place] = "told"
+    place: ClassVar[Place] = "alerts"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     def __init__(
@@ -59,11 +59,13 @@ class ToldScreen(PageScreen):
     @property
     def _chosen(self) -> int | None:
         """The index of the notice under the cursor."""
-        return next((at for at, one in enumerate(self._notices) if one is self._cursor), None)
+        return next(
+            (index for index, notice in enumerate(self._notices) if notice is self._cursor), None
+        )
 
     def follow(self) -> None:
-        """Take what was told meanwhile; the cursor stays on its notice."""
-        self._notices = tuple(self._alerts.told)
+        """Take the notices since; the cursor stays on its notice."""
+        self._notices = tuple(self._alerts.notices)
         self._alerts.read()
         if self._chosen is None and self._notices:
             self._cursor = self._notices[0]
@@ -72,7 +74,7 @@ class ToldScreen(PageScreen):
         """See ``PageScreen.page``."""
         configured = self._alerts.alerts
         notes = (*self._alerts.troubles, *filter(None, (configured.note,)))
-        rows, self._owners = told_rows(
+        rows, self._owners = alert_rows(
             self._notices,
             self._chosen,
             self._alerts.watch_list(),
@@ -130,7 +132,7 @@ class ToldScreen(PageScreen):
         """Open the page of the process of the notice, or of its GPU."""
         notice, latest = self._cursor, self._history.latest
         if notice is None or latest is None:
-            self.say("nothing has been told yet")
+            self.say("there are no notifications yet")
             return
         process = self._process_of(notice)
         if process is not None:
@@ -145,4 +147,6 @@ class ToldScreen(PageScreen):
     def _process_of(self, notice: Notice) -> ProcessId | None:
         latest = self._history.latest
         listed = () if latest is None else latest.processes
-        return next((one.id for one in listed if process_key(one.id) == notice.key), None)
+        return next(
+            (process.id for process in listed if process_key(process.id) == notice.key), None
+        )

@@ -1,4 +1,4 @@
-"""Being told in a real terminal: alerts of the configuration, ``w``, and the page of both."""
+"""Alerts in a real terminal: those of the configuration, ``w``, and the page of both."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def bells(screen: Screen) -> int:
 
 
 @NEEDS_ALL_PIDS
-def test_the_end_of_a_process_is_told_with_how_long_it_ran_and_its_memory(driver: Driver) -> None:
+def test_the_end_of_a_process_is_reported_with_how_long_it_ran_and_its_memory(
+    driver: Driver,
+) -> None:
     with owners(2, ["python", "train.py"]) as started:
         card = driver.cards[0]
         card.memory_used = 21 * GIB
@@ -83,7 +85,7 @@ def test_the_end_of_a_process_is_told_with_how_long_it_ran_and_its_memory(driver
             rung(screen, before)
             shown = re.compile(rb"\x1b\]9;\S+ \S* ?%d [^\x07]*ended: process %d has " % (pid, pid))
             screen.wait(lambda it: shown.search(it.output) is not None, "a notification")
-            screen.wait_for(r" ! 1 told ")
+            screen.wait_for(r" ! 1 alert ")
             screen.type("!")
             screen.wait_for(
                 rf"\n▸ \d\d:\d\d △ \S+ \S* ?{pid}[^\n]*: ended +since [^\n]*\n"
@@ -96,7 +98,7 @@ def test_the_end_of_a_process_is_told_with_how_long_it_ran_and_its_memory(driver
             screen.wait_for(r"\n▸ \d\d:\d\d △")
             screen.type(ESCAPE)
             screen.wait_for(r"COMMAND[\s\S]*\n q quit")
-            assert "told" not in screen.rows()[0]
+            assert "alert" not in screen.rows()[0]
             assert "★" not in screen.text()
             screen.type("q")
             assert screen.wait_end() == 0
@@ -114,11 +116,11 @@ def test_the_same_key_again_cancels_and_the_page_of_a_process_has_it_too(driver:
         with screen_with_driver(driver) as screen:
             screen.wait_for(rf" {pid} ")
             screen.type(DOWN + "\r")
-            screen.wait_for(rf"process {pid}[\s\S]*Esc back[^\n]*w tell when ended")
+            screen.wait_for(rf"process {pid}[\s\S]*Esc back[^\n]*w notify when ended")
             screen.type("w")
             screen.wait_for(rf"will notify when process {pid} has ended")
             screen.type(ESCAPE)
-            screen.wait_for(rf"▸ +0★ +{pid} [\s\S]*w\[tell when ended\]")
+            screen.wait_for(rf"▸ +0★ +{pid} [\s\S]*w\[notify when ended\]")
             screen.type("w")
             screen.wait_for(rf"process {pid} is no longer watched")
             screen.wait_for(rf"▸ +0 +{pid} ")
@@ -126,11 +128,11 @@ def test_the_same_key_again_cancels_and_the_page_of_a_process_has_it_too(driver:
             screen.wait_for("no process is on a GPU")
             wait_for_samples(screen, driver)
             screen.type("!")
-            screen.wait_for("Nothing has been told")
+            screen.wait_for("There are no notifications")
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(200, 50), (60, 15)])
-def test_an_alert_of_the_configuration_is_told_once_however_it_flaps(
+def test_an_alert_of_the_configuration_is_reported_once_however_it_flaps(
     driver: Driver, tmp_path: Path, columns: int, lines: int
 ) -> None:
     config = '[[alerts]]\nwhen = "hot"\ndo = ["bell", "desktop"]\n'
@@ -141,7 +143,7 @@ def test_an_alert_of_the_configuration_is_told_once_however_it_flaps(
         hot(driver)
         screen.wait_for(r"GPU 0 \(H100[^)]*\) of \S+: too hot")
         rung(screen, before)
-        screen.wait_for(" ! 1 told ")
+        screen.wait_for(" ! 1 alert ")
         cool(screen, driver)
         screen.wait_gone("hot: HW")
         hot(driver)
@@ -200,7 +202,7 @@ def test_the_page_of_alerts_lists_what_is_watched(tmp_path: Path) -> None:
         assert ", until it is free" not in screen.text()
 
 
-def test_the_demo_tells_in_the_terminal_and_runs_nothing(tmp_path: Path) -> None:
+def test_the_demo_notifies_in_the_terminal_and_runs_nothing(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     config = f"""
 [[alerts]]
@@ -216,7 +218,7 @@ do = ["bell", {{ command = ["touch", "{ran}"] }}]
         screen.type("k")
         screen.wait_for(CAN_SEND)
         screen.type("\x1b[C\r")
-        screen.wait_for(r" ! 2 told ")
+        screen.wait_for(r" ! 2 alerts ")
         screen.type("!")
         text = screen.wait_for(r"58204[\s\S]*58204[\s\S]*no command, webhook or apprise is used")
         assert "somebody ends: ends user:ann → bell" in text
@@ -227,7 +229,7 @@ do = ["bell", {{ command = ["touch", "{ran}"] }}]
     assert not ran.exists()
 
 
-def test_what_is_wrong_in_an_alert_is_said_at_the_start(tmp_path: Path) -> None:
+def test_an_error_in_an_alert_is_shown_at_the_start(tmp_path: Path) -> None:
     with screen_with(tmp_path, '[[alerts]]\nwhen = "warm"\n') as screen:
         screen.wait_for(r"config\.toml, line 2: .*warm")
 
@@ -238,10 +240,10 @@ def test_a_page_of_alerts_in_a_fleet_says_where_they_are_checked() -> None:
         screen.type(DOWN + "\r")
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
         screen.type("!")
-        screen.wait_for(r"Nothing has been told[\s\S]*run gpumon watch there")
+        screen.wait_for(r"There are no notifications[\s\S]*run gpumon watch there")
 
 
-def test_a_command_gets_the_facts_and_one_that_fails_is_said_once(
+def test_a_command_gets_the_notice_and_a_failing_one_is_reported_once(
     driver: Driver, tmp_path: Path
 ) -> None:
     got = tmp_path / "got.json"
@@ -254,7 +256,7 @@ do = [{{ command = ["sh", "-c", "cat > {got}"] }}, {{ command = ["false"] }}]
         screen.wait_for(r"○ free[\s\S]*\n q quit")
         wait_for_samples(screen, driver)
         hot(driver)
-        screen.wait_for(" ! 1 told ")
+        screen.wait_for(" ! 1 alert ")
         screen.wait(lambda _: got.exists() and got.stat().st_size > 0, "waiting for the command")
         screen.type("!")
         # It stands on the page, and for some seconds in the last line too.
@@ -285,7 +287,7 @@ def test_of_two_dashboards_one_runs_the_commands_and_both_list(
             wait_for_samples(screen, driver)
         hot(driver)
         for screen in (one, other):
-            screen.wait_for(" ! 1 told ")
+            screen.wait_for(" ! 1 alert ")
         one.wait(lambda _: ran.exists(), "waiting for the command")
         for screen in (one, other):
             screen.type("!")

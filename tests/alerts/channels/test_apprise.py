@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.alerts.alert import Apprise
-from gpumon.alerts.delivery import apprise
-from gpumon.alerts.delivery.attempt import Attempt, DeliveryError
-from tests.alerts.delivery.telling import NOTICE, failure
+from gpumon.alerts.channels.apprise import Apprise
+from gpumon.alerts.channels.channel import Attempt, DeliveryError
+from tests.alerts.sending import NOTICE, alert_with, failure
 from tests.alerts.watching import http_server
 from tests.exporter.exporting import wait_until
 from tests.prometheus.hostile import answering, drip
@@ -46,13 +45,10 @@ def test_what_fails_is_one_sentence_without_the_url() -> None:
         said = failure(Apprise(url)) or ""
         assert said.startswith("apprise does not know such a URL")
         assert secret not in said
-    with (
-        answering(answer(secret.encode(), "500 Error")) as server,
-        pytest.raises(DeliveryError) as failed,
-    ):
-        apprise.run_apprise(
-            Apprise(f"json://user:{secret}@127.0.0.1:{server.port}/{secret}"), NOTICE, Attempt()
-        )
+    with answering(answer(secret.encode(), "500 Error")) as server:
+        channel = Apprise(f"json://user:{secret}@127.0.0.1:{server.port}/{secret}")
+        with pytest.raises(DeliveryError) as failed:
+            channel.send(alert_with(channel), NOTICE, Attempt())
     assert failed.value.sentence.startswith("apprise could not send it")
     assert failed.value.again
     assert secret not in failed.value.sentence
@@ -68,13 +64,14 @@ def test_without_the_library_the_sentence_says_how_to_get_it(
 
 
 @pytest.mark.usefixtures("installed")
-def test_its_url_is_not_in_the_list_of_processes_and_it_ends_when_it_is_cut() -> None:
+def test_its_url_is_not_in_the_list_of_processes_and_it_ends_when_it_is_cancelled() -> None:
     secret, attempt = "s3cr3t-t0ken", Attempt()
     failed: list[str] = []
 
     def run(port: int) -> None:
         try:
-            apprise.run_apprise(Apprise(f"json://127.0.0.1:{port}/{secret}"), NOTICE, attempt)
+            channel = Apprise(f"json://127.0.0.1:{port}/{secret}")
+            channel.send(alert_with(channel), NOTICE, attempt)
         except DeliveryError as error:
             failed.append(error.sentence)
 
@@ -92,9 +89,9 @@ def test_its_url_is_not_in_the_list_of_processes_and_it_ends_when_it_is_cut() ->
         lines = arguments()
         assert any("import apprise" in line for line in lines)
         assert not any(secret in line for line in lines)
-        attempt.cut()
+        attempt.cancel()
         thread.join(60)
-    assert failed == ["gpumon ended before it was told"]
+    assert failed == ["gpumon ended before it was sent"]
     assert not any("import apprise" in line for line in arguments())
 
 

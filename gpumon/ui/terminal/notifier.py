@@ -20,7 +20,7 @@ _MINUTE = 60.0
 
 
 class ScreenTerminal:
-    """Rings and notifies while Textual has the terminal; implements ``TerminalWays``.
+    """Rings and notifies while Textual has the terminal; implements ``Terminal`` of the channels.
 
     Args:
         app: The application, whose thread writes to the terminal.

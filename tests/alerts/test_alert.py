@@ -1,4 +1,4 @@
-"""What tables ``[[alerts]]`` come to, good or bad, and what is said of them."""
+"""How tables ``[[alerts]]`` are read, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.alerts.alert import Alert, AlertCommand, Apprise, Bell, Desktop, Webhook
-from gpumon.alerts.reading import ReadAlerts, read_alerts
+from gpumon.alerts.alert import KEY_NAMES, Alert, ReadAlerts, read_alerts, template
+from gpumon.alerts.channels.apprise import Apprise
+from gpumon.alerts.channels.command import Command
+from gpumon.alerts.channels.terminal import Bell, Desktop
+from gpumon.alerts.channels.webhook import Webhook
 from gpumon.config import load
-from gpumon.config.alert_tables import ALERT_KEYS
-from gpumon.config.messages import effective, template
+from gpumon.config.messages import effective
 from gpumon.config.settings import AlertTable
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def said(found: ReadAlerts) -> list[str]:
     return [error.sentence[error.sentence.index("config.toml") :] for error in found.errors]
 
 
-def test_everything_can_be_settled(read: Callable[..., ReadAlerts], tmp_path: Path) -> None:
+def test_every_key_is_read(read: Callable[..., ReadAlerts], tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("Bearer s3cret\n")
     secrets = f'header_files = {{ Authorization = "{tmp_path}/secret" }}'
     found = read(
@@ -67,26 +69,29 @@ when = "hot"
 """
     )
     assert said(found) == []
-    headers = {"A": "b", "Authorization": "Bearer s3cret"}
+    headers = (("A", "b"), ("Authorization", "Bearer s3cret"))
     assert found.alerts[0] == Alert(
         name="all",
         when="idle>2h and mem>10G",
-        ways=(
+        channels=(
             Bell(),
             Desktop(),
-            AlertCommand(("mail", "-s", "it is so", "ann")),
+            Command(("mail", "-s", "it is so", "ann")),
             Webhook("https://ntfy.sh/x", "ntfy", headers),
             Apprise("mailto://x"),
         ),
-        lasting=600,
+        for_seconds=600,
         cooldown=60,
         ended=True,
         commands=True,
     )
-    assert [(one.name, one.cooldown) for one in found.alerts[1:]] == [("xid", 1800), ("hot", 21600)]
+    assert [(alert.name, alert.cooldown) for alert in found.alerts[1:]] == [
+        ("xid", 1800),
+        ("hot", 21600),
+    ]
 
 
-def test_every_mistake_is_told_with_its_line_and_the_default_applies(
+def test_every_mistake_is_reported_with_its_line_and_the_default_applies(
     read: Callable[..., ReadAlerts],
 ) -> None:
     found = read(
@@ -116,7 +121,7 @@ when = "lost"
         "config.toml, line 5: ended cannot be 'yes': give true or false.",
         "config.toml, line 10: when cannot be 'hott': no state \"hott\": did you mean hot?",
         'config.toml, line 11: an alert needs a when, such as when = "hot".',
-        "config.toml, line 14: there are two alerts 'hot': name one otherwise.",
+        "config.toml, line 14: two alerts have the name 'hot': rename one of them.",
     ]
     assert len(told) == len(expected)
     for sentence, start in zip(told, expected, strict=True):
@@ -125,7 +130,7 @@ when = "lost"
 
 
 @pytest.mark.parametrize(
-    ("way", "what"),
+    ("channel", "what"),
     [
         ('"bel"', "(did you mean bell?)"),
         ("3", 'give "bell", "desktop", { command'),
@@ -158,23 +163,25 @@ when = "lost"
         ('{ apprise = "x" }', "apprise takes a URL"),
     ],
 )
-def test_a_way_that_is_wrong_is_left_out(
-    read: Callable[..., ReadAlerts], way: str, what: str
+def test_an_invalid_channel_is_left_out(
+    read: Callable[..., ReadAlerts], channel: str, what: str
 ) -> None:
-    found = read(f'[[alerts]]\nwhen = "hot"\ndo = ["bell", {way}]\n')
+    found = read(f'[[alerts]]\nwhen = "hot"\ndo = ["bell", {channel}]\n')
     (sentence,) = said(found)
     assert sentence.startswith("config.toml, line 3: do cannot have ")
     assert what in sentence
-    assert found.alerts[0].ways == (Bell(),)
+    assert found.alerts[0].channels == (Bell(),)
 
 
-def test_without_a_terminal_only_the_other_ways_are_left(read: Callable[..., ReadAlerts]) -> None:
+def test_without_a_terminal_only_the_other_channels_are_left(
+    read: Callable[..., ReadAlerts],
+) -> None:
     found = read(
         '[[alerts]]\nwhen = "hot"\ndo = ["bell", "desktop", { command = ["true"] }]\n',
         terminal=False,
     )
     assert len(said(found)) == 2
-    assert found.alerts[0].ways == (AlertCommand(("true",)),)
+    assert found.alerts[0].channels == (Command(("true",)),)
 
 
 @pytest.mark.parametrize("text", ["alerts = 3", "[alerts]\nwhen = 'hot'", "alerts = [1]"])
@@ -188,7 +195,7 @@ def test_what_is_no_list_of_tables_is_said(tmp_path: Path, text: str) -> None:
     assert loaded.settings.alerts == ()
 
 
-def test_of_too_many_alerts_the_first_count(read: Callable[..., ReadAlerts]) -> None:
+def test_of_too_many_alerts_the_first_hundred_count(read: Callable[..., ReadAlerts]) -> None:
     text = "".join(f'[[alerts]]\nwhen = "hot"\nname = "{number}"\n' for number in range(101))
     found = read(text)
     assert len(found.alerts) == 100
@@ -212,8 +219,8 @@ _values = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*ALERT_KEYS, "x"]), _values))
-def test_any_value_is_read_or_told(values: dict[str, object]) -> None:
+@given(st.dictionaries(st.sampled_from([*KEY_NAMES, "x"]), _values))
+def test_any_value_is_read_or_reported(values: dict[str, object]) -> None:
     places = dict.fromkeys(values, "config.toml, line 2")
     found = read_alerts([AlertTable(values, "config.toml, line 1", places)])
     assert len(found.alerts) == 1 or found.errors
@@ -225,7 +232,7 @@ def test_the_template_has_a_valid_alert(read: Callable[..., ReadAlerts]) -> None
     found = read("\n".join(["[[alerts]]", *lines]))
     assert said(found) == []
     assert len(found.alerts) == 1
-    assert msgspec.toml.decode("\n".join(lines)).keys() == ALERT_KEYS.keys()
+    assert tuple(msgspec.toml.decode("\n".join(lines))) == KEY_NAMES
 
 
 def test_the_alerts_in_force_are_shown_with_their_lines(tmp_path: Path) -> None:

@@ -1,0 +1,438 @@
+"""The watchers: each evaluates one alert for all its GPUs or processes."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from gpumon.alerts import notice as notices
+from gpumon.alerts.filter_languages import meets
+from gpumon.alerts.instances import (
+    AlertInstance,
+    AlertState,
+    RememberedAlert,
+    RememberedProcess,
+    Transition,
+)
+from gpumon.alerts.notice import gpu_key, process_key
+from gpumon.alerts.when import EndWhen, GpuWhen, ProcessWhen, XidWhen, parse_when
+from gpumon.findings import RULES
+from gpumon.findings.finding import FindingKind
+from gpumon.findings.registry import PROCESS_RULES
+from gpumon.model.snapshot import ANSWERING
+
+if TYPE_CHECKING:
+    from gpumon.alerts.alert import Alert
+    from gpumon.alerts.evaluation import EvaluationContext
+    from gpumon.alerts.notice import Notice
+    from gpumon.findings.finding import Finding
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
+
+MOST_SUBJECTS = 2000
+"""How many GPUs or processes of one alert are followed; nothing is reported about others."""
+_SLOW_ROUND = 60.0
+"""Seconds in which each process is evaluated once by a slow rule, which takes some 0.3 ms."""
+_SLOW_MAX_GAP = 3 * _SLOW_ROUND
+_LOOKED_UP_WITHIN = 60.0
+"""Seconds in which what is unknown of the processes of the first list is looked up."""
+_LISTS_WITHOUT = 2
+"""Process lists in a row that a process must be missing from: a single list may be incomplete."""
+
+
+def watcher_of(alert: Alert) -> Watcher:
+    """The watcher of an alert.
+
+    Raises:
+        WhenError: Its ``when`` cannot be read.
+    """
+    when = parse_when(alert.when)
+    if isinstance(when, GpuWhen):
+        return GpuWatcher(alert, when)
+    if isinstance(when, ProcessWhen):
+        return ProcessWatcher(alert, when)
+    if isinstance(when, XidWhen):
+        return XidWatcher(alert, when)
+    return EndWatcher(alert, when)
+
+
+def _is_forecast(kind: FindingKind | None) -> bool:
+    return kind is not None and RULES[kind].is_forecast
+
+
+class Watcher:
+    """Evaluates one alert.
+
+    Attributes:
+        alert: The alert.
+        known: What is known of it, and remembered over a restart.
+    """
+
+    def __init__(self, alert: Alert) -> None:
+        self.alert = alert
+        self.known = RememberedAlert(alert.when)
+
+    def check(self, context: EvaluationContext) -> list[Notice]:
+        """The notices of this evaluation."""
+        raise NotImplementedError
+
+    def shift(self, seconds: float) -> None:
+        """Move all times into the past, when the clock was set back."""
+        self.known.shift(seconds)
+
+    def recall(self, remembered: RememberedAlert, *, fresh: bool) -> None:
+        """Continue after a restart.
+
+        Args:
+            remembered: What was known before.
+            fresh: Whether it is so new that what is not in it did not hold then.
+        """
+        if fresh:
+            self.known.first_seen = remembered.first_seen
+            self.known.xids = remembered.xids
+        self.known.instances = {
+            key: instance
+            for key, instance in islice(remembered.instances.items(), MOST_SUBJECTS)
+            if fresh or instance.state is not AlertState.PENDING
+        }
+        self.known.processes = {
+            key: process
+            for key, process in remembered.processes.items()
+            if key in self.known.instances
+        }
+
+    def _update(
+        self,
+        key: str,
+        holds: bool | None,
+        context: EvaluationContext,
+        since: float | None = None,
+        *,
+        held_before: bool = False,
+        max_gap: float = 0.0,
+    ) -> tuple[Transition | None, float]:
+        """Evaluate an instance; what is to be reported, and when that began."""
+        alert, instance = self.alert, self.known.instances.get(key)
+        if instance is None:
+            if not holds or len(self.known.instances) >= MOST_SUBJECTS:
+                return None, context.now
+            instance = AlertInstance(AlertState.PENDING, context.now, context.now)
+            self.known.instances[key] = instance
+        if held_before and holds and instance.state in {AlertState.PENDING, AlertState.RESOLVED}:
+            instance.state = AlertState.SUPPRESSED
+        transition = instance.update(
+            holds,
+            context.now,
+            max(max_gap, context.max_gap),
+            for_seconds=alert.for_seconds,
+            cooldown=alert.cooldown,
+            since=since,
+        )
+        if instance.is_past(context.now, alert.cooldown):
+            del self.known.instances[key]
+        return transition, instance.since
+
+
+class GpuWatcher(Watcher):
+    """Evaluates a state or a filter of GPUs."""
+
+    def __init__(self, alert: Alert, when: GpuWhen) -> None:
+        super().__init__(alert)
+        self._when = when
+
+    def check(self, context: EvaluationContext) -> list[Notice]:
+        """See ``Watcher.check``."""
+        found = []
+        for gpu in context.snapshot.gpus:
+            holds, finding = self._holds(context, gpu)
+            is_first = gpu.uuid not in self.known.first_seen
+            # A forecast takes time, so what it finds later has not been there before.
+            if is_first and (holds is not None or _is_forecast(self._when.state)):
+                self.known.first_seen[gpu.uuid] = context.now
+            since = None if finding is None else finding.since
+            held_before = is_first or self._held_at_first(gpu, finding)
+            transition, began = self._update(
+                gpu_key(gpu.uuid), holds, context, since, held_before=held_before
+            )
+            if transition is Transition.FIRED:
+                found.append(notices.gpu_notice(self.alert, context, gpu, finding, began))
+            elif transition is Transition.RESOLVED and self.alert.ended:
+                found.append(self._end(context, gpu, began))
+        listed = {gpu_key(uuid) for uuid in context.gpus}
+        for key in self.known.instances.keys() - listed:
+            self._update(key, None, context)
+        return found
+
+    def _end(self, context: EvaluationContext, gpu: Gpu, began: float) -> Notice:
+        state = None if self._when.state is None else self._when.state.value
+        return notices.gpu_ended(self.alert, context, gpu, began, state)
+
+    def _holds(self, context: EvaluationContext, gpu: Gpu) -> tuple[bool | None, Finding | None]:
+        meant = meets(self._when.terms, gpu, context)
+        if self._when.state is None:
+            is_known = gpu.status in ANSWERING and context.history.old(gpu) is None
+            return (meant if is_known else None), None
+        if not meant:
+            return meant, None
+        holds, finding = context.gpu_state(gpu, self._when.state)
+        if holds is False and context.is_settling and gpu_key(gpu.uuid) in self.known.instances:
+            # After a restart a state needs its time to show again.
+            return None, None
+        return holds, finding
+
+    def _held_at_first(self, gpu: Gpu, finding: Finding | None) -> bool:
+        """Whether a state held at the first evaluation already, though only time has shown it."""
+        if finding is None or finding.since is None or _is_forecast(finding.kind):
+            return False
+        return finding.since <= self.known.first_seen.get(gpu.uuid, 0.0)
+
+
+class ProcessWatcher(Watcher):
+    """Evaluates a state or a filter of processes."""
+
+    def __init__(self, alert: Alert, when: ProcessWhen) -> None:
+        super().__init__(alert)
+        self._when = when
+        self._unknown_at_first: dict[str, float] = {}
+        self._next = 0
+
+    def check(self, context: EvaluationContext) -> list[Notice]:
+        """See ``Watcher.check``."""
+        if not context.list_is_new:
+            return []
+        found: list[Notice] = []
+        listed = set()
+        known, processes = self.known, self.known.processes
+        is_slow = self._when.state is not None and PROCESS_RULES[self._when.state].is_slow
+        chosen = self._chosen(context) if is_slow else None
+        for process in context.snapshot.processes:
+            key = process_key(process.id)
+            listed.add(key)
+            if chosen is not None and key not in chosen:
+                continue
+            holds, finding = self._holds(context, process)
+            transition, began = self._update(
+                key,
+                holds,
+                context,
+                None if finding is None else finding.since,
+                held_before=self._held_at_first(context, process, holds, finding),
+                max_gap=_SLOW_MAX_GAP if is_slow else 0.0,
+            )
+            if key in known.instances and key not in processes:
+                processes[key] = _remembered(self.alert, process, context.now)
+            if transition is Transition.FIRED:
+                processes[key] = kept = _remembered(self.alert, process, began)
+                found.append(notices.process_notice(self.alert, context, process, kept, finding))
+            elif transition is Transition.RESOLVED:
+                found += self._end(context, key)
+        for key in [key for key in processes if key not in listed]:
+            # A process that is not listed meets nothing, if it is known what is there.
+            is_known = all(map(context.is_listed, processes[key].gpu_uuids))
+            transition, _ = self._update(key, False if is_known else None, context)
+            if transition is Transition.RESOLVED:
+                found += self._end(context, key)
+            instance = known.instances.get(key)
+            if instance is not None and instance.state is AlertState.RESOLVED:
+                # It cannot come again, so no cooldown is needed.
+                del known.instances[key]
+        for key in processes.keys() - known.instances.keys():
+            del processes[key]
+        for key in self._unknown_at_first.keys() - listed:
+            del self._unknown_at_first[key]
+        for uuid in context.gpus:
+            if uuid not in known.first_seen and context.is_listed(uuid):
+                known.first_seen[uuid] = context.now
+        return found
+
+    def _held_at_first(
+        self,
+        context: EvaluationContext,
+        process: GpuProcess,
+        holds: bool | None,
+        finding: Finding | None,
+    ) -> bool:
+        """Whether this held at the first evaluation already."""
+        key, first_seen = process_key(process.id), self.known.first_seen
+        times = [first_seen[use.gpu_uuid] for use in process.uses if use.gpu_uuid in first_seen]
+        if not times:
+            if holds is None:
+                self._unknown_at_first[key] = context.now
+            return True
+        unknown_at = None if holds is None else self._unknown_at_first.pop(key, None)
+        if unknown_at is not None and context.now - unknown_at <= _LOOKED_UP_WITHIN:
+            return True
+        if finding is None or finding.since is None or _is_forecast(finding.kind):
+            return False
+        return finding.since <= min(times)
+
+    def _end(self, context: EvaluationContext, key: str) -> list[Notice]:
+        process = self.known.processes.get(key)
+        if process is None or not self.alert.ended:
+            return []
+        state = self._when.state
+        named = self.alert.when if state is None else state.value
+        return [notices.process_ended(self.alert, context, process, of_state=named)]
+
+    def _chosen(self, context: EvaluationContext) -> set[str]:
+        """The processes that are evaluated now: each once a minute."""
+        processes = context.snapshot.processes
+        count = -(-len(processes) * min(context.pace, _SLOW_ROUND) // _SLOW_ROUND)
+        keys = sorted(process_key(process.id) for process in processes)
+        chosen = {keys[(self._next + index) % len(keys)] for index in range(int(count))}
+        self._next += len(chosen)
+        return chosen
+
+    def _holds(
+        self, context: EvaluationContext, process: GpuProcess
+    ) -> tuple[bool | None, Finding | None]:
+        if not all(context.is_listed(use.gpu_uuid) for use in process.uses):
+            return None, None
+        meant = meets(self._when.terms, process, context.facts)
+        if self._when.state is None or not meant:
+            return meant, None
+        return context.process_state(process, self._when.state)
+
+    def shift(self, seconds: float) -> None:
+        """See ``Watcher.shift``."""
+        super().shift(seconds)
+        self._unknown_at_first = {key: at - seconds for key, at in self._unknown_at_first.items()}
+
+
+class XidWatcher(Watcher):
+    """Follows XIDs. An instance that is resolved counts the cooldown of an XID."""
+
+    def __init__(self, alert: Alert, when: XidWhen) -> None:
+        super().__init__(alert)
+        self._when = when
+
+    def check(self, context: EvaluationContext) -> list[Notice]:
+        """See ``Watcher.check``."""
+        found = []
+        for gpu in context.snapshot.gpus:
+            xids, seen = context.history.xids(gpu.uuid), self.known.xids.get(gpu.uuid)
+            if xids == seen:
+                continue
+            before = seen or {}
+            # After a restart the history knows less than what is remembered.
+            self.known.xids[gpu.uuid] = {**before, **xids}
+            is_first = gpu.uuid not in self.known.first_seen
+            first_seen = self.known.first_seen.setdefault(gpu.uuid, context.now)
+            for number, at in xids.items():
+                is_new = _is_newer(at, number, before, first_seen, is_first=is_first)
+                if is_new and self._when.includes(number):
+                    found += self._report(context, gpu, number, at)
+        return found
+
+    def _report(
+        self, context: EvaluationContext, gpu: Gpu, number: int, at: float | None
+    ) -> list[Notice]:
+        if meets(self._when.terms, gpu, context) is not True:
+            return []
+        now, cooldown, instances = context.now, self.alert.cooldown, self.known.instances
+        key = f"{gpu.uuid}:{number}"
+        if key in instances and instances[key].is_cooling(now, cooldown):
+            return []
+        if len(instances) >= MOST_SUBJECTS:
+            for past in [each for each in instances if instances[each].is_past(now, cooldown)]:
+                del instances[past]
+        instances[key] = AlertInstance(AlertState.RESOLVED, now, now, notified_at=now)
+        return [notices.xid_notice(self.alert, context, gpu, number, at)]
+
+
+def _is_newer(
+    at: float | None,
+    number: int,
+    before: dict[int, float | None],
+    first_seen: float,
+    *,
+    is_first: bool,
+) -> bool:
+    """Whether a report of an XID was not there before.
+
+    Args:
+        at: When it was reported; ``None`` is unknown.
+        number: The XID.
+        before: What was reported before.
+        first_seen: When the GPU was first evaluated.
+        is_first: Whether that is now.
+    """
+    if number not in before:
+        return not is_first if at is None else at > first_seen
+    last = before[number]
+    return at is not None and (last is None or at > last)
+
+
+class EndWatcher(Watcher):
+    """Follows processes to their end."""
+
+    def __init__(self, alert: Alert, when: EndWhen) -> None:
+        super().__init__(alert)
+        self._when = when
+
+    def check(self, context: EvaluationContext) -> list[Notice]:
+        """See ``Watcher.check``."""
+        if not context.list_is_new:
+            return []
+        followed, listed = self.known.processes, set()
+        for process in context.snapshot.processes:
+            key = process_key(process.id)
+            listed.add(key)
+            known = followed.get(key)
+            if known is not None:
+                if known.missing or known.name is None:
+                    followed[key] = _remembered(self.alert, process, known.since)
+            elif len(followed) < MOST_SUBJECTS and meets(self._when.terms, process, context.facts):
+                followed[key] = _remembered(self.alert, process, context.now)
+        found = []
+        for key in [key for key in followed if key not in listed]:
+            gone = followed[key]
+            if not all(map(context.is_listed, gone.gpu_uuids)):
+                continue
+            gone.missing += 1
+            if gone.missing >= _LISTS_WITHOUT:
+                del followed[key]
+                if context.now - gone.since >= self.alert.for_seconds:
+                    found.append(notices.process_ended(self.alert, context, gone))
+        return found
+
+    def follow(self, process: GpuProcess, now: float) -> None:
+        """Follow this process, whatever the filter says."""
+        self.known.processes[process_key(process.id)] = _remembered(self.alert, process, now)
+
+    def recall(self, remembered: RememberedAlert, *, fresh: bool) -> None:
+        """See ``Watcher.recall``."""
+        if fresh:
+            self.known.processes = dict(islice(remembered.processes.items(), MOST_SUBJECTS))
+
+
+class FreeWatcher(Watcher):
+    """Waits until a GPU is free, also if that is now."""
+
+    def __init__(self, alert: Alert, gpu: Gpu) -> None:
+        super().__init__(alert)
+        self._uuid = gpu.uuid
+
+    def check(self, context: EvaluationContext) -> list[Notice]:
+        """See ``Watcher.check``."""
+        gpu = context.gpus.get(self._uuid)
+        if gpu is None or not context.is_free(gpu):
+            return []
+        _, finding = context.gpu_state(gpu, FindingKind.FREE)
+        return [notices.gpu_notice(self.alert, context, gpu, finding, None)]
+
+
+def _remembered(alert: Alert, process: GpuProcess, since: float) -> RememberedProcess:
+    """What is needed to report the end of a process."""
+    by_index = sorted(process.uses, key=lambda use: use.gpu_index)
+    uses = {use.gpu_uuid: use.gpu_index for use in by_index}
+    return RememberedProcess(
+        process.id.pid,
+        process.id.start_time,
+        process.name,
+        process.user,
+        tuple(uses.values()),
+        tuple(uses),
+        since,
+        notices.command_line(alert, process),
+    )

@@ -1,1 +1,0 @@
-"""How alerts are told: real commands, real servers, and what waits between."""

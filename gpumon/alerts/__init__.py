@@ -1,1 +1,1 @@
-"""Alerts: what a user wants to be told, and the ways in which it is told."""
+"""Alerts: conditions that the user chooses, and the channels that notify of them."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.alerts.filter_languages import AlertFacts
-from gpumon.findings import gpu_answer, not_free
-from gpumon.findings.registry import PROCESS_RULES
 from gpumon.model.snapshot import ANSWERING
 from gpumon.recording.history import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpumon.findings.finding import Answer, Finding, FindingKind
-    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
 
@@ -95,21 +92,3 @@ class EvaluationContext:
                 if gpu.status in ANSWERING and self.history.holding(gpu) is not None
             }
         return uuid in self._listed
-
-    def gpu_state(self, gpu: Gpu, kind: FindingKind) -> tuple[bool | None, Finding | None]:
-        """Whether a GPU is in a state, ``None`` if that is unknown, and the finding if it is."""
-        return _state(gpu_answer(self.history, gpu, kind))
-
-    def process_state(
-        self, process: GpuProcess, kind: FindingKind
-    ) -> tuple[bool | None, Finding | None]:
-        """``gpu_state`` for a process in the list."""
-        return _state(PROCESS_RULES[kind].answer(self.history, process))
-
-    def is_free(self, gpu: Gpu) -> bool:
-        """Whether a GPU is free."""
-        return not_free(self.history, gpu) is None
-
-
-def _state(answer: Answer) -> tuple[bool | None, Finding | None]:
-    return (True, answer) if answer else (answer, None)

@@ -34,8 +34,8 @@ class AlertFacts(Facts, frozen=True, kw_only=True):
     """``Facts`` of an alert."""
 
     idle_for_longer: Callable[[ProcessId], bool]
-    """Whether a process may have been idle for longer than ``idle`` says, because it was idle
-    already when it was first seen."""
+    """Whether a process may have been idle for longer than ``idle``, because it was idle already
+    when it was first seen."""
 
 
 def meets(selection: Selection[S, F], subject: S, facts: F) -> bool | None:
@@ -56,7 +56,7 @@ def own_user() -> str:
 
 
 def _if_known(is_unknown: Callable[[S], bool], read: _Read[S, F]) -> _Read[S, F]:
-    """A term that is unknown where its test would take an unknown value for another one."""
+    """A term that is unknown where its test would mistake an unknown value for a known value."""
 
     def read_known(sign: str, value: str) -> Test[S, F]:
         test = read(sign, value)
@@ -142,7 +142,7 @@ def _changed(term: Term[GpuProcess, Facts]) -> Term[GpuProcess, Facts]:
 
 
 def _idle(test: Test[GpuProcess, Facts]) -> Test[GpuProcess, Facts]:
-    """A test of idleness that says when it cannot know."""
+    """A test of idleness that is unknown when it cannot know."""
 
     def known(process: GpuProcess, facts: Facts) -> bool | None:
         if test(process, facts):

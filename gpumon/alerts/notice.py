@@ -327,6 +327,7 @@ def _variable(value: str | float | None) -> str | None:
 
 def _id(notice: Notice) -> str:
     """The same for all attempts to send a notice, and different for every other notice."""
+    # Imported here: only channels need it, and the screens import this file.
     from hashlib import sha256
 
     parts = (notice.host, notice.alert, notice.key, repr(notice.at), str(notice.ended))

@@ -16,7 +16,7 @@ from gpumon.alerts.instances import (
 )
 from gpumon.alerts.notice import gpu_key, process_key
 from gpumon.alerts.when import EndWhen, GpuWhen, ProcessWhen, XidWhen, parse_when
-from gpumon.findings import RULES
+from gpumon.findings import RULES, gpu_answer, not_free
 from gpumon.findings.finding import FindingKind
 from gpumon.findings.registry import PROCESS_RULES
 from gpumon.model.snapshot import ANSWERING
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.evaluation import EvaluationContext
     from gpumon.alerts.notice import Notice
-    from gpumon.findings.finding import Finding
+    from gpumon.findings.finding import Answer, Finding
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
 
@@ -174,7 +174,7 @@ class GpuWatcher(Watcher):
             return (meant if is_known else None), None
         if not meant:
             return meant, None
-        holds, finding = context.gpu_state(gpu, self._when.state)
+        holds, finding = _found(gpu_answer(context.history, gpu, self._when.state))
         if holds is False and context.is_settling and gpu_key(gpu.uuid) in self.known.instances:
             # After a restart a state needs its time to show again.
             return None, None
@@ -291,7 +291,7 @@ class ProcessWatcher(Watcher):
         meant = meets(self._when.terms, process, context.facts)
         if self._when.state is None or not meant:
             return meant, None
-        return context.process_state(process, self._when.state)
+        return _found(PROCESS_RULES[self._when.state].answer(context.history, process))
 
     def shift(self, seconds: float) -> None:
         """See ``Watcher.shift``."""
@@ -416,10 +416,15 @@ class FreeWatcher(Watcher):
     def check(self, context: EvaluationContext) -> list[Notice]:
         """See ``Watcher.check``."""
         gpu = context.gpus.get(self._uuid)
-        if gpu is None or not context.is_free(gpu):
+        if gpu is None or not_free(context.history, gpu) is not None:
             return []
-        _, finding = context.gpu_state(gpu, FindingKind.FREE)
+        _, finding = _found(gpu_answer(context.history, gpu, FindingKind.FREE))
         return [notices.gpu_notice(self.alert, context, gpu, finding, None)]
+
+
+def _found(answer: Answer) -> tuple[bool | None, Finding | None]:
+    """Whether a state holds, ``None`` if that is unknown, and the finding if it does."""
+    return (True, answer) if answer else (answer, None)
 
 
 def _remembered(alert: Alert, process: GpuProcess, since: float) -> RememberedProcess:

@@ -1,1 +1,1 @@
-"""Alerts: what is told, and how."""
+"""Tests of alerts."""

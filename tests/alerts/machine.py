@@ -1,4 +1,4 @@
-"""A machine whose samples a test makes, with the engine that looks at them."""
+"""A machine whose samples a test makes, with the engine that checks them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def hot(**changes: object) -> Gpu:
 
 
 class Machine:
-    """Shows samples to an engine, and keeps what it tells.
+    """Shows samples to an engine, and keeps its notices.
 
     Args:
-        alerts: What is to be told.
+        alerts: The alerts.
         state: The file in which it is remembered.
         thresholds: The thresholds.
         start: The time of the first sample.
@@ -56,7 +56,7 @@ class Machine:
     def see(
         self, seconds: float, *gpus: Gpu, processes: tuple[GpuProcess, ...] = (), step: float = 1.0
     ) -> list[Notice]:
-        """Show the same for so long, and return what is told of it."""
+        """Show the same for so long, and return the notices."""
         return self.show(
             seconds, snapshot(self.now, *gpus, processes=processes, processes_at=None), step
         )

@@ -40,7 +40,7 @@ def read(tmp_path: Path) -> Callable[..., ReadAlerts]:
     return read_text
 
 
-def said(found: ReadAlerts) -> list[str]:
+def errors_of(found: ReadAlerts) -> list[str]:
     """The complaints, the file by its name alone."""
     return [error.sentence[error.sentence.index("config.toml") :] for error in found.errors]
 
@@ -68,7 +68,7 @@ when = "xid"
 when = "hot"
 """
     )
-    assert said(found) == []
+    assert errors_of(found) == []
     headers = (("A", "b"), ("Authorization", "Bearer s3cret"))
     assert found.alerts[0] == Alert(
         name="all",
@@ -112,7 +112,7 @@ name = "hot"
 when = "lost"
 """
     )
-    told = said(found)
+    errors = errors_of(found)
     expected = [
         "config.toml, line 6: unknown key coldown of an alert (did you mean cooldown?).",
         "config.toml, line 7: name cannot be '': give a text on one line.",
@@ -123,8 +123,8 @@ when = "lost"
         'config.toml, line 11: an alert needs a when, such as when = "hot".',
         "config.toml, line 14: two alerts have the name 'hot': rename one of them.",
     ]
-    assert len(told) == len(expected)
-    for sentence, start in zip(told, expected, strict=True):
+    assert len(errors) == len(expected)
+    for sentence, start in zip(errors, expected, strict=True):
         assert sentence.startswith(start)
     assert found.alerts == (Alert(name="hot", when="hot"),)
 
@@ -167,7 +167,7 @@ def test_an_invalid_channel_is_left_out(
     read: Callable[..., ReadAlerts], channel: str, what: str
 ) -> None:
     found = read(f'[[alerts]]\nwhen = "hot"\ndo = ["bell", {channel}]\n')
-    (sentence,) = said(found)
+    (sentence,) = errors_of(found)
     assert sentence.startswith("config.toml, line 3: do cannot have ")
     assert what in sentence
     assert found.alerts[0].channels == (Bell(),)
@@ -180,7 +180,7 @@ def test_without_a_terminal_only_the_other_channels_are_left(
         '[[alerts]]\nwhen = "hot"\ndo = ["bell", "desktop", { command = ["true"] }]\n',
         terminal=False,
     )
-    assert len(said(found)) == 2
+    assert len(errors_of(found)) == 2
     assert found.alerts[0].channels == (Command(("true",)),)
 
 
@@ -199,7 +199,7 @@ def test_of_too_many_alerts_the_first_hundred_count(read: Callable[..., ReadAler
     text = "".join(f'[[alerts]]\nwhen = "hot"\nname = "{number}"\n' for number in range(101))
     found = read(text)
     assert len(found.alerts) == 100
-    assert said(found) == ["config.toml, line 301: only the first 100 alerts count."]
+    assert errors_of(found) == ["config.toml, line 301: only the first 100 alerts count."]
 
 
 _values = st.recursive(
@@ -230,7 +230,7 @@ def test_the_template_has_a_valid_alert(read: Callable[..., ReadAlerts]) -> None
     table = template().partition("#[[alerts]]\n")[2]
     lines = [line[1:] for line in table.splitlines() if not line.startswith("# ")]
     found = read("\n".join(["[[alerts]]", *lines]))
-    assert said(found) == []
+    assert errors_of(found) == []
     assert len(found.alerts) == 1
     assert tuple(msgspec.toml.decode("\n".join(lines))) == KEY_NAMES
 

@@ -1,4 +1,4 @@
-"""Whatever a GPU does, each transition is told once, and a restart changes nothing.
+"""Whatever a GPU does, each transition is reported once, and a restart changes nothing.
 
 The rules are checked on the whole course, looking back from each sample, where the engine goes
 forward.
@@ -40,20 +40,20 @@ courses = st.lists(
 )
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     at: int
     ended: bool
 
 
-def follow(course: _Course, for_seconds: float, cooldown: float) -> list[Told]:
+def follow(course: _Course, for_seconds: float, cooldown: float) -> list[Report]:
     machine = Machine(alert("temp>85", for_seconds=for_seconds, cooldown=cooldown, ended=True))
     for seen, samples in course:
         machine.show(samples * STEP, _SEEN[seen][0], STEP)
-    return [Told(round((one.at - NOON) / STEP), one.ended) for one in machine.notices]
+    return [Report(round((notice.at - NOON) / STEP), notice.ended) for notice in machine.notices]
 
 
 def seconds_of(values: Sequence[bool | None], at: int, wanted: bool) -> float:
-    """How long a value has been seen up to a sample, back to the last one with the other."""
+    """How long a value has been seen up to a sample, back to the last sample with the other."""
     seconds, place = 0.0, at
     while place >= 0 and values[place] is not (not wanted):
         if place and values[place] is wanted and values[place - 1] is wanted:
@@ -65,29 +65,31 @@ def seconds_of(values: Sequence[bool | None], at: int, wanted: bool) -> float:
 @settings(max_examples=75, deadline=None)
 @example([("cool", 1), ("hot", 1), ("vanished", 1), ("hot", 5)], 30.0, 0.0)
 @given(courses, st.sampled_from([0.0, 30.0, 100.0]), st.sampled_from([0.0, 300.0]))
-def test_each_transition_is_told_once(course: _Course, for_seconds: float, cooldown: float) -> None:
+def test_each_transition_is_reported_once(
+    course: _Course, for_seconds: float, cooldown: float
+) -> None:
     notices = follow(course, for_seconds, cooldown)
-    told = {one.at: one.ended for one in notices}
-    assert len(told) == len(notices)
+    reported = {notice.at: notice.ended for notice in notices}
+    assert len(reported) == len(notices)
     values = [_SEEN[seen][1] for seen, samples in course for _ in range(samples)]
-    # Whether it holds, told or not; what holds at the first look counts as told.
+    # Whether it holds, reported or not; what holds at the first sample counts as reported.
     known = [place for place, value in enumerate(values) if value is not None]
     holds = bool(known) and values[known[0]] is True
-    told_at: int | None = None
-    is_told = False
+    reported_at: int | None = None
+    is_reported = False
     for at in known:
         if holds and seconds_of(values, at, wanted=False) >= GONE_FOR and values[at] is False:
             holds = False
-            assert told.pop(at, None) is (True if is_told else None)
-            is_told = False
+            assert reported.pop(at, None) is (True if is_reported else None)
+            is_reported = False
         elif not holds and values[at] is True:
             long_enough = seconds_of(values, at, wanted=True) >= for_seconds
-            again = told_at is None or (at - told_at) * STEP >= cooldown
+            again = reported_at is None or (at - reported_at) * STEP >= cooldown
             if long_enough and again:
-                assert told.pop(at, None) is False
-                holds = is_told = True
-                told_at = at
-    assert told == {}
+                assert reported.pop(at, None) is False
+                holds = is_reported = True
+                reported_at = at
+    assert reported == {}
 
 
 @settings(max_examples=40, deadline=None)
@@ -111,5 +113,7 @@ def test_a_restart_changes_nothing(
                 machine.restart()
             machine.show(samples * STEP, _SEEN[seen][0], STEP)
         machine.engine.close()
-    told = [Told(round((one.at - NOON) / STEP), one.ended) for one in machine.notices]
-    assert told == expected
+    reported = [
+        Report(round((notice.at - NOON) / STEP), notice.ended) for notice in machine.notices
+    ]
+    assert reported == expected

@@ -33,27 +33,27 @@ _threads = pytest.fixture(autouse=True)(no_threads_left)
 
 
 def test_bell_and_desktop_reach_the_terminal() -> None:
-    terminal, said = Terminal(), list[str]()
-    sender = Deliveries(terminal, said.append)
+    terminal, reports = Terminal(), list[str]()
+    sender = Deliveries(terminal, reports.append)
     sender.send(alert_with(Bell(), Desktop()), NOTICE)
     sender.close(PATIENCE)
     assert sorted(terminal.shown) == sorted(["bell", f"{NOTICE.title}|{NOTICE.sentence}"])
-    assert said == []
+    assert reports == []
 
 
 def test_a_missing_terminal_is_reported_once() -> None:
-    said: list[str] = []
-    sender = Deliveries(None, said.append)
+    reports: list[str] = []
+    sender = Deliveries(None, reports.append)
     for _ in range(3):
         sender.send(alert_with(Bell()), NOTICE)
     sender.close(PATIENCE)
-    assert said == ["bell failed: there is no terminal"]
+    assert reports == ["bell failed: there is no terminal"]
 
 
 def test_a_channel_that_hangs_delays_neither_the_caller_nor_another_channel(tmp_path: Path) -> None:
     terminal, mine = Terminal(), tmp_path / "mine"
-    said: list[str] = []
-    sender = Deliveries(terminal, said.append)
+    reports: list[str] = []
+    sender = Deliveries(terminal, reports.append)
     hang = shell(f"echo $$ > {mine}; sleep 1000")
     with answering(drip(b"", b"")) as server:
         dead = Webhook(f"http://127.0.0.1:{server.port}/")
@@ -66,7 +66,7 @@ def test_a_channel_that_hangs_delays_neither_the_caller_nor_another_channel(tmp_
         assert time.monotonic() - begun < _LIMIT
     assert not is_running(pid)
     wait_until(lambda: not threads(), "the end of the threads")
-    assert any(one.startswith("command sh: gpumon ended before 20 notices") for one in said)
+    assert any(line.startswith("command sh: gpumon ended before 20 notices") for line in reports)
     sender.send(alert_with(Bell(), Desktop()), NOTICE)
     assert len(sender._queues) == 3
     sender.close(0.1)
@@ -80,28 +80,28 @@ def is_pausing(sender: Deliveries) -> bool:
 
 
 def test_what_fails_is_retried_and_sent_once_with_one_identifier() -> None:
-    said: list[str] = []
+    reports: list[str] = []
     with answering(None) as server:
         server.answer = lambda connection: connection.sendall(
             answer(b"busy", "503 Busy") if len(server.requests) < 3 else answer(b"")
         )
-        sender = Deliveries(None, said.append, pauses=(0.01, PATIENCE))
+        sender = Deliveries(None, reports.append, pauses=(0.01, PATIENCE))
         sender.send(alert_with(Webhook(f"http://127.0.0.1:{server.port}/")), NOTICE)
-        # An attempt that is still in progress would be the last one.
+        # An attempt that is still in progress would be the last.
         wait_until(lambda: len(server.requests) == 2 and is_pausing(sender), "the second pause")
         # It does not wait for the end of the pause.
         sender.close(PATIENCE)
         assert len(server.requests) == 3
-    assert said == [
+    assert reports == [
         "webhook 127.0.0.1 (gpumon) failed: it answers with status 503: busy; it will be retried",
         "webhook 127.0.0.1 (gpumon) works again",
     ]
 
 
 def test_it_is_given_up_after_the_last_pause_and_what_was_lost_is_reported() -> None:
-    said: list[str] = []
+    reports: list[str] = []
     with answering(answer(b"", "503 Busy")) as server:
-        sender = Deliveries(None, said.append, pauses=(0.01, 0.02))
+        sender = Deliveries(None, reports.append, pauses=(0.01, 0.02))
         alert = alert_with(Webhook(f"http://127.0.0.1:{server.port}/"))
         sender.send(alert, NOTICE)
         sender.send(alert, NOTICE)
@@ -111,43 +111,43 @@ def test_it_is_given_up_after_the_last_pause_and_what_was_lost_is_reported() -> 
             sender.send(alert, NOTICE)
         sender.close(PATIENCE)
         assert len(server.requests) == 9
-    assert len(said) == 2
-    assert said[1] == "webhook 127.0.0.1 (gpumon) works again; 2 notices not sent"
+    assert len(reports) == 2
+    assert reports[1] == "webhook 127.0.0.1 (gpumon) works again; 2 notices not sent"
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "302 Found", "401 Unauthorized"])
 def test_what_cannot_succeed_is_not_retried(status: str) -> None:
-    said: list[str] = []
+    reports: list[str] = []
     with answering(answer(b"", status)) as server:
-        sender = Deliveries(None, said.append, pauses=(0.01,))
+        sender = Deliveries(None, reports.append, pauses=(0.01,))
         alert = alert_with(Webhook(f"http://127.0.0.1:{server.port}/"))
         for _ in range(5):
             sender.send(alert, NOTICE)
         sender.close(PATIENCE)
         assert len(server.requests) == 5
-    assert len(said) == 1
-    assert "retried" not in said[0]
+    assert len(reports) == 1
+    assert "retried" not in reports[0]
 
 
 def test_a_command_is_run_once_for_each_notice_in_order(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    said: list[str] = []
-    sender = Deliveries(None, said.append, pauses=(0.01,))
-    command = shell(f'echo "$GPUMON_TITLE" >> {told}; test "$GPUMON_TITLE" != 1')
+    output = tmp_path / "output"
+    reports: list[str] = []
+    sender = Deliveries(None, reports.append, pauses=(0.01,))
+    command = shell(f'echo "$GPUMON_TITLE" >> {output}; test "$GPUMON_TITLE" != 1')
     for number in range(4):
         sender.send(alert_with(command), replace(NOTICE, title=str(number)))
     sender.close(PATIENCE)
-    assert told.read_text().split() == ["0", "1", "2", "3"]
-    assert said == [
+    assert output.read_text().split() == ["0", "1", "2", "3"]
+    assert reports == [
         "command sh failed: it ended with status 1",
         "command sh works again; 1 notice not sent",
     ]
 
 
 def test_a_full_queue_drops_the_oldest_and_reports_that_once() -> None:
-    terminal, said = Terminal(), list[str]()
+    terminal, reports = Terminal(), list[str]()
     terminal.gate.clear()
-    sender = Deliveries(terminal, said.append)
+    sender = Deliveries(terminal, reports.append)
     alert = alert_with(Desktop())
     sender.send(alert, replace(NOTICE, title="first"))
     (queue,) = sender._queues.values()
@@ -156,18 +156,18 @@ def test_a_full_queue_drops_the_oldest_and_reports_that_once() -> None:
         sender.send(alert, replace(NOTICE, title=str(number)))
     terminal.gate.set()
     wait_until(lambda: not threads(), "all that waited")
-    titles = [one.partition("|")[0] for one in terminal.shown]
+    titles = [text.partition("|")[0] for text in terminal.shown]
     assert titles == ["first", *map(str, range(50, MOST_WAITING + 50))]
-    assert said == [
+    assert reports == [
         "desktop: too many notices are waiting: the oldest are dropped",
     ]
 
 
 def test_what_waited_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal, said = Terminal(), list[str]()
+    terminal, reports = Terminal(), list[str]()
     terminal.gate.clear()
     terminal.error = RuntimeError()
-    sender = Deliveries(terminal, said.append)
+    sender = Deliveries(terminal, reports.append)
     sender.send(alert_with(Bell()), NOTICE)
     (queue,) = sender._queues.values()
     wait_until(lambda: queue._attempt is not None, "the first")
@@ -181,7 +181,7 @@ def test_what_waited_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> Non
     sender.send(alert_with(Bell()), NOTICE)
     sender.close(PATIENCE)
     assert terminal.shown == ["bell"]
-    assert said == [
+    assert reports == [
         "bell failed: it met an unexpected error (RuntimeError)",
         "bell: too many notices are waiting: the oldest are dropped",
         "bell works again; 3 notices not sent",
@@ -189,13 +189,13 @@ def test_what_waited_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_waits_is_sent_before_the_end(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    output = tmp_path / "output"
     sender = Deliveries(None, lambda _: None)
-    slow = shell(f"sleep 0.05; echo >> {told}")
+    slow = shell(f"sleep 0.05; echo >> {output}")
     for _ in range(5):
         sender.send(alert_with(slow), NOTICE)
     sender.close(PATIENCE)
-    assert len(told.read_text()) == 5
+    assert len(output.read_text()) == 5
     sender.close(PATIENCE)
 
 
@@ -216,20 +216,20 @@ def test_at_the_end_each_is_tried_once_more_without_pauses() -> None:
 def test_an_error_of_the_listener_or_the_terminal_does_not_stop_deliveries() -> None:
     terminal = Terminal()
     terminal.error = RuntimeError("secret")
-    said: list[str] = []
+    reports: list[str] = []
 
     def say(sentence: str) -> None:
-        said.append(sentence)
+        reports.append(sentence)
         raise RuntimeError
 
     sender = Deliveries(terminal, say)
     sender.send(alert_with(Bell()), NOTICE)
-    wait_until(lambda: said, "the failure")
+    wait_until(lambda: reports, "the failure")
     terminal.error = None
     sender.send(alert_with(Bell(), Command((ABSENT,))), NOTICE)
     sender.close(PATIENCE)
     assert terminal.shown == ["bell"]
-    assert sorted(said) == [
+    assert sorted(reports) == [
         "bell failed: it met an unexpected error (RuntimeError)",
         "bell works again; 1 notice not sent",
         f"command {ABSENT} failed: there is no program {ABSENT}, or its interpreter is missing",
@@ -270,8 +270,8 @@ def test_many_threads_may_send() -> None:
         sender.close(PATIENCE)
         bodies = [json.loads(post.body) for post in posts]
     # On a busy machine an answer may come too late, and is sent again: with the same identifier.
-    told = Counter(body["key"] for body in {body["id"]: body for body in bodies}.values())
-    assert told == Counter(f"{number}-{one}" for number in range(8) for one in range(9))
+    keys = Counter(body["key"] for body in {body["id"]: body for body in bodies}.values())
+    assert keys == Counter(f"{number}-{notice}" for number in range(8) for notice in range(9))
 
 
 def test_the_limits_are_those_of_the_documents() -> None:

@@ -46,15 +46,15 @@ def working(pid: int = 100, **changes: object) -> GpuProcess:
     return process(pid, sm=80, **changes)  # type: ignore[arg-type]  # keywords pass through
 
 
-# The course of one state
+# The course of a state
 
 
 def test_a_state_is_reported_once_when_it_begins() -> None:
     machine = Machine(alert("hot"))
     assert machine.see(5, gpu()) == []
-    told = machine.see(3600, hot(), step=5)
-    assert titles(told) == ["ada-07 GPU 0: hot"]
-    (notice,) = told
+    notices = machine.see(3600, hot(), step=5)
+    assert titles(notices) == ["ada-07 GPU 0: hot"]
+    (notice,) = notices
     assert notice.sentence.startswith("GPU 0 (H100 80GB HBM3) of ada-07: hot, 91 °C")
     assert (notice.key, notice.gpu_index, notice.severity) == ("gpu:GPU-0", 0, Severity.WARNING)
     assert notice.since == notice.at
@@ -103,9 +103,13 @@ def test_its_end_is_reported_after_a_minute_without_it() -> None:
     machine.see(5, gpu())
     machine.see(30, hot())
     assert machine.see(59, gpu()) == []
-    told = machine.see(30, gpu())
-    assert titles(told) == ["ada-07 GPU 0: no longer hot"]
-    assert (told[0].ended, told[0].severity, told[0].key) == (True, Severity.GOOD, "gpu:GPU-0")
+    notices = machine.see(30, gpu())
+    assert titles(notices) == ["ada-07 GPU 0: no longer hot"]
+    assert (notices[0].ended, notices[0].severity, notices[0].key) == (
+        True,
+        Severity.GOOD,
+        "gpu:GPU-0",
+    )
     assert machine.see(600, gpu()) == []
 
 
@@ -116,7 +120,7 @@ def test_after_the_cooldown_it_is_reported_if_it_still_holds() -> None:
     assert len(machine.see(100, gpu())) == 1
     assert machine.see(800, hot()) == []
     assert titles(machine.see(200, hot())) == ["ada-07 GPU 0: hot"]
-    # One that is over before is not told, nor is its end.
+    # If it is over before that, neither its start nor its end is reported.
     machine.see(100, gpu())
     before = len(machine.notices)
     machine.see(100, hot())
@@ -157,9 +161,9 @@ def test_without_a_driver_or_the_gpu_nothing_begins_and_nothing_ends() -> None:
 def test_a_lost_gpu_is_reported_and_its_return() -> None:
     machine = Machine(alert("lost", ended=True))
     machine.see(10, gpu())
-    told = machine.see(600, lost())
-    assert titles(told) == ["ada-07 GPU 0: lost"]
-    assert told[0].severity is Severity.CRITICAL
+    notices = machine.see(600, lost())
+    assert titles(notices) == ["ada-07 GPU 0: lost"]
+    assert notices[0].severity is Severity.CRITICAL
     assert titles(machine.see(70, gpu())) == ["ada-07 GPU 0: no longer lost"]
 
 
@@ -198,18 +202,18 @@ def test_a_filter_of_gpus_reports_each() -> None:
     machine = Machine(alert("util<5 gpu:0-1"))
     busy = [gpu(index=index, utilization_gpu=90) for index in range(3)]
     machine.see(10, *busy)
-    told = machine.see(10, *[gpu(index=index) for index in range(3)])
-    assert [notice.gpu_index for notice in told] == [0, 1]
-    assert "util<5 gpu:0-1: 0 % busy, 0.5 of 80.0 GiB in use, 40 °C" in told[0].sentence
+    notices = machine.see(10, *[gpu(index=index) for index in range(3)])
+    assert [notice.gpu_index for notice in notices] == [0, 1]
+    assert "util<5 gpu:0-1: 0 % busy, 0.5 of 80.0 GiB in use, 40 °C" in notices[0].sentence
 
 
 def test_a_state_may_be_narrowed_to_gpus_with_a_users_processes() -> None:
     machine = Machine(alert("hot and user:me"))
     machine.see(10, gpu(), gpu(index=1), processes=(working(), working(200, user="bob", gpus=(1,))))
-    told = machine.see(
+    notices = machine.see(
         10, hot(), hot(index=1), processes=(working(), working(200, user="bob", gpus=(1,)))
     )
-    assert [notice.gpu_index for notice in told] == [0]
+    assert [notice.gpu_index for notice in notices] == [0]
 
 
 def test_a_process_that_meets_a_filter_is_reported_once_with_its_values() -> None:
@@ -226,8 +230,8 @@ def test_a_process_that_meets_a_filter_is_reported_once_with_its_values() -> Non
 def test_only_processes_that_come_later_are_reported() -> None:
     machine = Machine(alert("user:me"))
     assert machine.see(60, gpu(), processes=(working(),)) == []
-    told = machine.see(60, gpu(), processes=(working(), working(200), working(300, user="bob")))
-    assert [notice.pid for notice in told] == [200]
+    notices = machine.see(60, gpu(), processes=(working(), working(200), working(300, user="bob")))
+    assert [notice.pid for notice in notices] == [200]
 
 
 def test_what_is_looked_up_after_the_first_list_was_there_before() -> None:
@@ -245,9 +249,9 @@ def test_what_is_looked_up_after_the_first_list_was_there_before() -> None:
 def test_an_idle_process_is_reported_unless_it_was_idle_at_the_first_sample() -> None:
     machine = Machine(alert("idle process"))
     assert machine.see(600, gpu(), processes=(process(), working(200))) == []
-    told = machine.see(600, gpu(), processes=(process(), process(200)))
-    assert titles(told) == ["ada-07 process 200 of ann: idle process"]
-    assert told[0].sentence == (
+    notices = machine.see(600, gpu(), processes=(process(), process(200)))
+    assert titles(notices) == ["ada-07 process 200 of ann: idle process"]
+    assert notices[0].sentence == (
         "process 200 of ann on GPU 0 of ada-07: idle for 1 m, holds 1.0 GiB on GPU 0"
     )
 
@@ -297,9 +301,9 @@ def test_command_lines_are_sent_only_if_configured() -> None:
     quiet, open_ = alert("user:me"), alert("user:me", commands=True, name="open")
     machine = Machine(quiet, open_, alert("ends user:me"))
     machine.see(10, gpu())
-    told = machine.see(10, gpu(), processes=(secret,)) + machine.see(10, gpu())
-    assert [notice.command for notice in told] == [None, "train --key=s3cret", None]
-    assert all("s3cret" not in f"{notice.title}{notice.sentence}" for notice in told)
+    notices = machine.see(10, gpu(), processes=(secret,)) + machine.see(10, gpu())
+    assert [notice.command for notice in notices] == [None, "train --key=s3cret", None]
+    assert all("s3cret" not in f"{notice.title}{notice.sentence}" for notice in notices)
 
 
 # XIDs
@@ -331,7 +335,7 @@ def test_an_xid_is_reported_again_only_after_the_cooldown() -> None:
 def test_an_xid_from_before_the_first_sample_is_not_reported() -> None:
     machine = Machine(alert("xid all"))
     assert machine.see(60, gpu(xid=79, xid_at=machine.now - 3600)) == []
-    # The kernel log may tell of it later.
+    # The kernel log may report it later.
     assert machine.see(60, gpu(xid=48, xid_at=machine.now - 3600)) == []
 
 
@@ -387,7 +391,7 @@ def test_an_xid_that_the_kernel_log_repeats_after_a_restart_is_not_new(tmp_path:
 
 
 def test_what_begins_in_a_short_pause_is_reported_but_not_in_a_long_one(tmp_path: Path) -> None:
-    for pause, told in ((600, 4), (7200, 0)):
+    for pause, count in ((600, 4), (7200, 0)):
         machine = Machine(
             *(alert("hot"), alert("xid"), alert("user:me"), alert("ends 300")),
             state=tmp_path / f"{pause}.json",
@@ -395,7 +399,7 @@ def test_what_begins_in_a_short_pause_is_reported_but_not_in_a_long_one(tmp_path
         machine.see(10, gpu(), processes=(working(300, user="bob"),))
         machine.restart(pause)
         after = hot(xid=79, xid_at=machine.now - 100)
-        assert len(machine.see(60, after, processes=(working(),))) == told
+        assert len(machine.see(60, after, processes=(working(),))) == count
 
 
 def test_the_end_of_what_was_reported_before_a_restart_is_reported(tmp_path: Path) -> None:
@@ -432,8 +436,8 @@ def test_a_state_file_of_an_earlier_version_is_continued(tmp_path: Path) -> None
     earlier = NOON - 60.0
     times = f'"since":{earlier},"seen_at":{earlier}'
     known = f'"held":10.0,"gone":0.0,"held_then":true,"told_at":{earlier}'
-    one = '"pid":100,"start_time":1,"name":null,"user":"ann","gpus":[0],"gpu_uuids":["GPU-0"]'
-    process_ = f'{{{one},"since":{earlier},"command":null,"missing":0}}'
+    fields = '"pid":100,"start_time":1,"name":null,"user":"ann","gpus":[0],"gpu_uuids":["GPU-0"]'
+    process_ = f'{{{fields},"since":{earlier},"command":null,"missing":0}}'
     looked = f'"looked":{{"GPU-0":{earlier - 60}}}'
     state.write_text(
         f"""{{"at":{earlier},"pace":5.0,"alerts":{{
@@ -455,14 +459,14 @@ def test_a_state_file_of_an_earlier_version_is_continued(tmp_path: Path) -> None
     seen = hot(xid=79, xid_at=earlier)
     assert machine.see(5, seen, processes=(working(),)) == []
     machine.restart()
-    # An earlier version can read what this one writes.
+    # An earlier version can read this file, too.
     after = json.loads(state.read_bytes())
     assert after.keys() == before.keys()
-    for name, of_alert in before["alerts"].items():
-        assert after["alerts"][name].keys() == of_alert.keys()
+    for name, alert_ in before["alerts"].items():
+        assert after["alerts"][name].keys() == alert_.keys()
         for kept in ("looked", "xids", "processes", "episodes"):
-            assert after["alerts"][name][kept].keys() == of_alert[kept].keys()
-        for key, episode in of_alert["episodes"].items():
+            assert after["alerts"][name][kept].keys() == alert_[kept].keys()
+        for key, episode in alert_["episodes"].items():
             written = after["alerts"][name]["episodes"][key]
             assert written.keys() == episode.keys()
             assert written["phase"] == episode["phase"]

@@ -147,9 +147,9 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals, tmp_path: Path) 
     with Driver([h100()]) as driver, watching(env=driver.env(), folder=tmp_path) as watch:
         wait_samples(driver)
         assert watch.end(number) == 0
-        assert watch.said.count("\n") == 1
-        assert "watching " in watch.said
-        assert "for 1 alert: busy" in watch.said
+        assert watch.stderr.count("\n") == 1
+        assert "watching " in watch.stderr
+        assert "for 1 alert: busy" in watch.stderr
 
 
 def test_it_waits_for_a_driver_and_reports_what_comes_then(tmp_path: Path) -> None:
@@ -157,9 +157,9 @@ def test_it_waits_for_a_driver_and_reports_what_comes_then(tmp_path: Path) -> No
     with Driver([h100()]) as driver:
         driver.fail_init(9)
         with watching(env=driver.env(), folder=tmp_path) as watch:
-            watch.wait_said("Trying again")
+            watch.wait_stderr("Trying again")
             driver.fail_init(0)
-            watch.wait_said("sampling continues")
+            watch.wait_stderr("sampling continues")
             driver.cards[0].utilization_gpu = 99
             watch.wait_lines("GPU 0: busy")
 
@@ -184,7 +184,7 @@ def test_without_alerts_it_says_how_to_make_one(tmp_path: Path) -> None:
 def test_bell_and_desktop_are_refused_where_there_is_no_terminal(tmp_path: Path) -> None:
     write_alerts(tmp_path, {**UTIL, "do": ["bell", "desktop"]})
     with Driver([h100()]) as driver, watching(env=driver.env(), folder=tmp_path) as watch:
-        assert "config.toml, line 4: 'bell' needs a terminal, and gpumon watch has" in watch.said
+        assert "config.toml, line 4: 'bell' needs a terminal, and gpumon watch has" in watch.stderr
         wait_samples(driver)
         driver.cards[0].utilization_gpu = 99
         watch.wait_lines("GPU 0: busy")

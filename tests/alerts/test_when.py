@@ -1,4 +1,4 @@
-"""What can be written as ``when``, and what is said of everything else."""
+"""What ``when`` can be, and the messages for everything else."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_states_filters_xids_and_ends_are_told_apart(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, or"),
         ("hott", 'no state "hott": did you mean hot? There are lost, reset required, no answer'),
@@ -77,10 +77,10 @@ def test_states_filters_xids_and_ends_are_told_apart(
         ("xid crit", 'no XID "crit": did you mean critical? Write numbers such as xid 79,48'),
     ],
 )
-def test_a_mistake_names_what_is_possible(text: str, said: str) -> None:
+def test_a_mistake_names_what_is_possible(text: str, message: str) -> None:
     with pytest.raises(WhenError) as wrong:
         parse_when(text)
-    assert said in str(wrong.value)
+    assert message in str(wrong.value)
 
 
 @given(st.text(max_size=60))

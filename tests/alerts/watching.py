@@ -41,7 +41,7 @@ class Watch:
         self.process = process
         self._stdout = stdout
         self._stderr = stderr
-        self.wait_said("watching ")
+        self.wait_stderr("watching ")
 
     @property
     def lines(self) -> list[str]:
@@ -49,25 +49,25 @@ class Watch:
         return self._stdout.read_text(encoding="utf-8").splitlines()
 
     @property
-    def said(self) -> str:
+    def stderr(self) -> str:
         """Standard error."""
         return self._stderr.read_text(encoding="utf-8")
 
-    def wait_said(self, text: str) -> None:
-        """Wait until it has said something on standard error."""
+    def wait_stderr(self, text: str) -> None:
+        """Wait for a text on standard error."""
 
-        def says() -> bool:
-            found = text in self.said
-            assert found or self.process.poll() is None, f"it ended without {text}: {self.said}"
+        def is_printed() -> bool:
+            found = text in self.stderr
+            assert found or self.process.poll() is None, f"it ended without {text}: {self.stderr}"
             return found
 
-        wait_until(says, f"{text!r} on standard error")
+        wait_until(is_printed, f"{text!r} on standard error")
 
     def wait_lines(self, *titles: str) -> None:
         """Wait until exactly these titles are printed, in any order."""
 
         def printed() -> bool:
-            assert self.process.poll() is None, self.said
+            assert self.process.poll() is None, self.stderr
             return len(self.lines) >= len(titles)
 
         wait_until(printed, f"{titles} in {self.lines}")

@@ -27,7 +27,7 @@ HOT = Alert(name="heat", when="hot", channels=(Bell(),))
 
 
 class Machine:
-    """A history that grows, and what its controller tells."""
+    """A history that grows, and the notices of its controller."""
 
     def __init__(self, *alerts: Alert) -> None:
         self.history = History(conditions())
@@ -114,11 +114,11 @@ def test_a_missing_gpu_is_watched_until_it_is_back(machine: Machine) -> None:
 
 
 def run_to_its_end(machine: Machine, after: Gpu, *others: GpuProcess) -> str:
-    one = process(memory_used=20 * GIB)
-    machine.see(BUSY, processes=(one, *others))
-    machine.controller.toggle(one)
-    assert machine.controller.watched.processes == {one.id}
-    machine.see(BUSY, processes=(one, *others))
+    watched = process(memory_used=20 * GIB)
+    machine.see(BUSY, processes=(watched, *others))
+    machine.controller.toggle(watched)
+    assert machine.controller.watched.processes == {watched.id}
+    machine.see(BUSY, processes=(watched, *others))
     for _ in range(3):
         machine.see(after, processes=others)
     (sentence,) = machine.sentences
@@ -145,9 +145,9 @@ def test_nothing_is_said_of_memory_that_another_process_may_have_taken(machine: 
 
 
 def test_nothing_is_said_of_memory_that_is_unknown(machine: Machine) -> None:
-    one = process(memory_used=None)
-    machine.see(BUSY, processes=(one,))
-    machine.controller.toggle(one)
+    watched = process(memory_used=None)
+    machine.see(BUSY, processes=(watched,))
+    machine.controller.toggle(watched)
     for _ in range(3):
         machine.see(gpu())
     (sentence,) = machine.sentences
@@ -197,15 +197,15 @@ def test_a_process_that_has_left_is_not_watched(machine: Machine) -> None:
 def test_alerts_of_the_configuration_and_keys_work_side_by_side() -> None:
     ends = Alert(name="my jobs", when="ends user:ann", channels=(Bell(),))
     machine = Machine(HOT, ends)
-    one = process(memory_used=20 * GIB)
-    machine.see(BUSY, processes=(one,))
-    machine.controller.toggle(one)
+    watched = process(memory_used=20 * GIB)
+    machine.see(BUSY, processes=(watched,))
+    machine.controller.toggle(watched)
     for _ in range(3):
         machine.see(gpu())
-    assert {alert.name for alert, _ in machine.delivered} == {"my jobs", f"{one.id.pid} ends"}
+    assert {alert.name for alert, _ in machine.delivered} == {"my jobs", f"{watched.id.pid} ends"}
     notices = machine.controller.notices
     assert machine.controller.unread == len(notices) == 2
-    assert [notice.alert for notice in notices] == [f"{one.id.pid} ends", "my jobs"]
+    assert [notice.alert for notice in notices] == [f"{watched.id.pid} ends", "my jobs"]
     assert machine.shown[-1][1] == 1
     changes = machine.changes
     machine.controller.read()

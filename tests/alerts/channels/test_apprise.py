@@ -42,9 +42,9 @@ def test_a_service_gets_the_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_what_fails_is_one_sentence_without_the_url() -> None:
     secret = "s3cr3t-t0ken"  # noqa: S105 - nobody has it
     for url in (f"nosuch://{secret}@host", secret):
-        said = failure(Apprise(url)) or ""
-        assert said.startswith("apprise does not know such a URL")
-        assert secret not in said
+        sentence = failure(Apprise(url)) or ""
+        assert sentence.startswith("apprise does not know such a URL")
+        assert secret not in sentence
     with answering(answer(secret.encode(), "500 Error")) as server:
         channel = Apprise(f"json://user:{secret}@127.0.0.1:{server.port}/{secret}")
         with pytest.raises(DeliveryError) as failed:
@@ -59,8 +59,8 @@ def test_without_the_library_the_sentence_says_how_to_get_it(
 ) -> None:
     (tmp_path / "apprise.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    said = failure(Apprise("json://localhost"))
-    assert "pip install '.[alerts]'" in (said or "")
+    sentence = failure(Apprise("json://localhost"))
+    assert "pip install '.[alerts]'" in (sentence or "")
 
 
 @pytest.mark.usefixtures("installed")

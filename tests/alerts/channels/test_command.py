@@ -1,4 +1,4 @@
-"""Commands: what they get, and whatever they do, one sentence in bounded time and memory."""
+"""Commands: what they get, and that each failure is a sentence in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_a_command_gets_the_notice_in_its_environment_and_as_json(
 ) -> None:
     monkeypatch.setenv("GPUMON_PID", "of another notice")
     monkeypatch.setenv("KEPT", "as it is")
-    told = tmp_path / "told"
+    output = tmp_path / "output"
     write = (
         "import json, os, sys; json.dump([dict(os.environ), json.load(sys.stdin), sys.argv[2:]],"
         " open(sys.argv[1], 'w'))"
     )
     arguments = ("; echo $HOME", "{title}", "*")
-    assert failure(Command((PYTHON, "-c", write, str(told), *arguments))) is None
-    environment, given, got = json.loads(told.read_text())
+    assert failure(Command((PYTHON, "-c", write, str(output), *arguments))) is None
+    environment, given, got = json.loads(output.read_text())
     assert got == list(arguments)
     assert environment["KEPT"] == "as it is"
     assert {name: value for name, value in environment.items() if name.startswith("GPUMON_")} == {
@@ -91,12 +91,12 @@ def test_a_command_gets_the_notice_in_its_environment_and_as_json(
 
 
 def test_hostile_texts_reach_a_command_in_bounds_and_safe(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    output = tmp_path / "output"
     hostile = replace(
         NOTICE, host="a\0b\ud800\x1b[31m", sentence="x" * 1_000_000, user="\n\x9b;", pid=7
     )
-    shell(f"env > {told}; cat >> {told}").send(alert_with(), hostile, Attempt())
-    lines = told.read_text().splitlines()
+    shell(f"env > {output}; cat >> {output}").send(alert_with(), hostile, Attempt())
+    lines = output.read_text().splitlines()
     assert all(line.isprintable() for line in lines)
     assert max(map(len, lines)) < 4000
     assert "GPUMON_HOST=a�b��[31m" in lines
@@ -122,8 +122,8 @@ def test_hostile_texts_reach_a_command_in_bounds_and_safe(tmp_path: Path) -> Non
 def test_why_a_command_failed_is_one_sentence(
     arguments: tuple[str, ...], sentence: str | None
 ) -> None:
-    said = failure(Command(arguments))
-    assert (said is None) if sentence is None else (said is not None and sentence in said)
+    found = failure(Command(arguments))
+    assert (found is None) if sentence is None else (found is not None and sentence in found)
 
 
 def test_a_script_that_names_a_missing_interpreter(tmp_path: Path) -> None:
@@ -170,22 +170,22 @@ def test_what_a_command_leaves_behind_ends_with_it_and_delays_nothing(tmp_path: 
 def test_huge_output_and_input_that_is_not_read_take_no_memory() -> None:
     tracemalloc.start()
     try:
-        said = failure(shell("exec 0<&-; yes | head -c 200000000; echo; echo last; exit 1"))
+        sentence = failure(shell("exec 0<&-; yes | head -c 200000000; echo; echo last; exit 1"))
         assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
     finally:
         tracemalloc.stop()
-    assert said == "it ended with status 1: last"
+    assert sentence == "it ended with status 1: last"
 
 
 def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    assert failure(shell(f"exec 1>&- 2>&-; sleep 0.3; echo done > {told}")) is None
-    assert told.read_text() == "done\n"
+    output = tmp_path / "output"
+    assert failure(shell(f"exec 1>&- 2>&-; sleep 0.3; echo done > {output}")) is None
+    assert output.read_text() == "done\n"
 
 
 def test_a_command_has_no_terminal_and_no_descriptor_of_gpumon(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    look = (
+    output = tmp_path / "output"
+    script = (
         "import json, os, sys\n"
         "try:\n    os.open('/dev/tty', os.O_RDWR); tty = True\n"
         "except OSError:\n    tty = False\n"
@@ -195,11 +195,11 @@ def test_a_command_has_no_terminal_and_no_descriptor_of_gpumon(tmp_path: Path) -
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
     try:
-        assert failure(Command((PYTHON, "-c", look, str(told)))) is None
+        assert failure(Command((PYTHON, "-c", script, str(output)))) is None
     finally:
         os.close(reader)
         os.close(writer)
-    has_terminal, leads_session, descriptors = json.loads(told.read_text())
+    has_terminal, leads_session, descriptors = json.loads(output.read_text())
     assert not has_terminal
     assert leads_session
     assert descriptors == [0, 1, 2]

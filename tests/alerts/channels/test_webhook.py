@@ -1,4 +1,4 @@
-"""Webhooks: what servers get, and whatever they answer, one sentence in bounded time and memory."""
+"""Webhooks: what servers get, and that each failure is a sentence in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -117,9 +117,9 @@ def test_alertmanager_waits_for_an_end_that_is_reported() -> None:
     (begun,) = posted("alertmanager", alert=alert)[1]
     assert begun["endsAt"] == "2023-11-15T22:13:20.250+00:00"
     of_process = replace(NOTICE, key="process:7:8", pid=7, user="ann", is_test=True)
-    (told,) = posted("alertmanager", of_process)[1]
-    assert told["labels"].keys() & {"gpu_index", "gpu_uuid"} == set()
-    assert told["labels"].items() >= {"pid": "7", "user": "ann", "test": "true"}.items()
+    (sent,) = posted("alertmanager", of_process)[1]
+    assert sent["labels"].keys() & {"gpu_index", "gpu_uuid"} == set()
+    assert sent["labels"].items() >= {"pid": "7", "user": "ann", "test": "true"}.items()
 
 
 _ANSWERS: dict[str, tuple[bytes | None, str | None, bool]] = {
@@ -141,8 +141,8 @@ _ANSWERS: dict[str, tuple[bytes | None, str | None, bool]] = {
 
 @pytest.mark.parametrize("kind", _ANSWERS)
 def test_an_answer(kind: str) -> None:
-    told, expected, again = _ANSWERS[kind]
-    with answering(told) as server:
+    reply, expected, again = _ANSWERS[kind]
+    with answering(reply) as server:
         channel = Webhook(f"http://127.0.0.1:{server.port}/x")
         if expected is None:
             channel.send(alert_with(channel), NOTICE, Attempt())
@@ -156,7 +156,7 @@ def test_an_answer(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reply",
     [
         drip(b"HTTP/1.1 200 OK\r\n", b"X-Filler: 1\r\n"),
         drip(b"HTTP/1.1 500 Error\r\n\r\n", b" "),
@@ -165,9 +165,9 @@ def test_an_answer(kind: str) -> None:
     ids=["headers", "error", "nothing"],
 )
 def test_an_endless_answer_is_given_up(
-    told: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
+    reply: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with answering(told) as server:
+    with answering(reply) as server:
         channel = Webhook(f"http://127.0.0.1:{server.port}/")
         monkeypatch.setattr(Webhook, "seconds", 0.5)
         with pytest.raises(DeliveryError) as failed:
@@ -186,19 +186,19 @@ def test_a_huge_answer_is_not_read(status: str, sentence: str | None) -> None:
     with answering(flood) as server:
         tracemalloc.start()
         try:
-            said = failure(Webhook(f"http://127.0.0.1:{server.port}/"))
+            reason = failure(Webhook(f"http://127.0.0.1:{server.port}/"))
             assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
         finally:
             tracemalloc.stop()
-    assert said is None if sentence is None else sentence in (said or "")
+    assert reason is None if sentence is None else sentence in (reason or "")
 
 
 def test_a_redirection_is_not_followed() -> None:
     with http_server() as (elsewhere, posts):
         moved = answer(b"", "307 Temporary Redirect", f"Location: {elsewhere}")
         with answering(moved) as server:
-            said = failure(Webhook(f"http://127.0.0.1:{server.port}/"))
-    assert said == ("it redirects (status 307), which gpumon does not follow: give the final URL")
+            reason = failure(Webhook(f"http://127.0.0.1:{server.port}/"))
+    assert reason == ("it redirects (status 307), which gpumon does not follow: give the final URL")
     assert posts == []
 
 
@@ -217,9 +217,9 @@ def test_tls_with_an_authority_of_ones_own(
     context.load_cert_chain(authority.folder / "server.pem", authority.folder / "server.key")
     with answering(answer(b""), context) as server:
         channel = Webhook(f"https://127.0.0.1:{server.port}/")
-        said = failure(channel) or ""
-        assert "its certificate is not trusted" in said
-        assert "SSL_CERT_FILE" in said
+        reason = failure(channel) or ""
+        assert "its certificate is not trusted" in reason
+        assert "SSL_CERT_FILE" in reason
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.folder / "ca.pem"))
         assert failure(channel) is None
     with answering(answer(b"")) as server:
@@ -232,11 +232,11 @@ def test_no_sentence_has_a_secret() -> None:
     for body in (echo, json.dumps({"error": f"{echo} {pair}"}), " " * 60_000 + echo):
         with answering(answer(body.encode(), "500 Error")) as server:
             url = f"http://us%40er:pass%21word@127.0.0.1:{server.port}/services/{SECRET}?q={SECRET}"
-            said = failure(Webhook(url, headers=(("X-Token", SECRET),))) or ""
-            assert "status 500: " in said
+            reason = failure(Webhook(url, headers=(("X-Token", SECRET),))) or ""
+            assert "status 500: " in reason
             assert f"Authorization: Basic {pair}" in server.requests[0]
         for secret in (SECRET, "pass!word", "pass%21word", pair, "us@er"):
-            assert secret not in said
+            assert secret not in reason
 
 
 def test_the_users_own_authorization_takes_the_place_of_the_urls() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from gpumon.findings.finding import Severity
 from gpumon.findings.phrases import at_most, spaced
@@ -34,8 +34,13 @@ _MOST_CHARACTERS = 2000
 """Of a text for programs; the usual ones have less than 200."""
 
 
-class Notice(Struct, frozen=True, kw_only=True):
-    """What an alert reports, once.
+class Notice(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"at": "at_unix_seconds", "since": "since_unix_seconds", "is_test": "test"},
+):
+    """What an alert reports, once; its fields are the keys of the schema, in this order.
 
     It holds nothing of other people's command lines; ``command`` is filled only if the alert asks
     for it.
@@ -50,14 +55,14 @@ class Notice(Struct, frozen=True, kw_only=True):
     """Name of the machine."""
     at: float
     """When it was noticed, in seconds since the epoch."""
+    since: float | None = None
+    """When it began, in seconds since the epoch; ``None`` if that is unknown."""
+    ended: bool = False
     severity: Severity
     title: str
     """At most some 60 characters, safe to print, such as ``gpu-04 GPU 3: hot``."""
     sentence: str
     """The whole sentence, safe to print."""
-    since: float | None = None
-    """When it began, in seconds since the epoch; ``None`` if that is unknown."""
-    ended: bool = False
     gpu_index: int | None = None
     gpu_uuid: str | None = None
     pid: int | None = None
@@ -271,52 +276,27 @@ def test_notice(alert: Alert, host: str, at: float) -> Notice:
 # -- for programs --------------------------------------------------------------------------------
 
 Values: TypeAlias = dict[str, "str | float | bool | None"]
-_VARIABLES = {
-    "AT": "at_unix_seconds",
-    "SINCE": "since_unix_seconds",
-    "GPU": "gpu_index",
-    **{
-        name.upper(): name
-        for name in (
-            *("alert", "key", "host", "ended", "severity", "title", "sentence"),
-            *("gpu_uuid", "pid", "user", "command", "test"),
-        )
-    },
-}
-"""The variables without ``GPUMON_``, and the keys of their values."""
+_VARIABLES = {"at_unix_seconds": "AT", "since_unix_seconds": "SINCE", "gpu_index": "GPU"}
+"""The variables, without ``GPUMON_``, that have another name than their key."""
 
 
 def as_json(notice: Notice) -> Values:
     """The object of the schema; its texts are safe to print and have a bounded length."""
-    values: Values = {
-        "schema": SCHEMA,
-        "id": _id(notice),
-        "alert": notice.alert,
-        "key": notice.key,
-        "host": notice.host,
-        "at_unix_seconds": notice.at,
-        "since_unix_seconds": notice.since,
-        "ended": notice.ended,
-        "severity": notice.severity.name.lower(),
-        "title": notice.title,
-        "sentence": notice.sentence,
-        "gpu_index": notice.gpu_index,
-        "gpu_uuid": notice.gpu_uuid,
-        "pid": notice.pid,
-        "user": notice.user,
-        "command": notice.command,
-        "test": notice.is_test,
-    }
+    values: Values = {"schema": SCHEMA, "id": _id(notice), **to_builtins(notice)}
+    values["severity"] = notice.severity.name.lower()
     return {
-        name: shortened(printable(value), _MOST_CHARACTERS) if isinstance(value, str) else value
-        for name, value in values.items()
+        key: shortened(printable(value), _MOST_CHARACTERS) if isinstance(value, str) else value
+        for key, value in values.items()
     }
 
 
 def as_environment(notice: Notice) -> dict[str, str | None]:
     """The variables of a notice; ``None`` for those that must not be there."""
-    values = as_json(notice)
-    return {f"GPUMON_{name}": _variable(values[key]) for name, key in _VARIABLES.items()}
+    return {
+        f"GPUMON_{_VARIABLES.get(key, key.upper())}": _variable(value)
+        for key, value in as_json(notice).items()
+        if key not in {"schema", "id"}
+    }
 
 
 def _variable(value: str | float | None) -> str | None:

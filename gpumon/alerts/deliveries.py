@@ -172,7 +172,7 @@ class _Queue:
                 self._attempt.cancel()
         if left:
             self._report(
-                f"{self._name}: gpumon ended before {counted(left, 'notice')} could be sent"
+                f"{self._name}: gpumon ended before {counted(left, 'notification')} could be sent"
             )
 
     def join(self, seconds: float) -> None:
@@ -196,7 +196,9 @@ class _Queue:
                 self._send(waiting)
             if self._overflowed and not self._overflow_reported:
                 self._overflow_reported = True
-                self._report(f"{self._name}: too many notices are waiting: the oldest are dropped")
+                self._report(
+                    f"{self._name}: too many notifications are waiting: the oldest are dropped"
+                )
 
     def _send(self, waiting: _Waiting) -> None:
         """Send a notice, with several attempts if that may help."""
@@ -240,5 +242,5 @@ class _Queue:
             lost, self._lost = self._lost, 0
         if self._is_failing:
             self._is_failing = False
-            ending = f"; {counted(lost, 'notice')} not sent" if lost else ""
+            ending = f"; {counted(lost, 'notification')} not sent" if lost else ""
             self._report(f"{self._name} works again{ending}")

@@ -66,7 +66,9 @@ def test_a_channel_that_hangs_delays_neither_the_caller_nor_another_channel(tmp_
         assert time.monotonic() - begun < _LIMIT
     assert not is_running(pid)
     wait_until(lambda: not threads(), "the end of the threads")
-    assert any(line.startswith("command sh: gpumon ended before 20 notices") for line in reports)
+    assert any(
+        line.startswith("command sh: gpumon ended before 20 notifications") for line in reports
+    )
     sender.send(alert_with(Bell(), Desktop()), NOTICE)
     assert len(sender._queues) == 3
     sender.close(0.1)
@@ -112,7 +114,7 @@ def test_it_is_given_up_after_the_last_pause_and_what_was_lost_is_reported() -> 
         sender.close(PATIENCE)
         assert len(server.requests) == 9
     assert len(reports) == 2
-    assert reports[1] == "webhook 127.0.0.1 (gpumon) works again; 2 notices not sent"
+    assert reports[1] == "webhook 127.0.0.1 (gpumon) works again; 2 notifications not sent"
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "302 Found", "401 Unauthorized"])
@@ -140,7 +142,7 @@ def test_a_command_is_run_once_for_each_notice_in_order(tmp_path: Path) -> None:
     assert output.read_text().split() == ["0", "1", "2", "3"]
     assert reports == [
         "command sh failed: it ended with status 1",
-        "command sh works again; 1 notice not sent",
+        "command sh works again; 1 notification not sent",
     ]
 
 
@@ -159,7 +161,7 @@ def test_a_full_queue_drops_the_oldest_and_reports_that_once() -> None:
     titles = [text.partition("|")[0] for text in terminal.shown]
     assert titles == ["first", *map(str, range(50, MOST_WAITING + 50))]
     assert reports == [
-        "desktop: too many notices are waiting: the oldest are dropped",
+        "desktop: too many notifications are waiting: the oldest are dropped",
     ]
 
 
@@ -183,8 +185,8 @@ def test_what_waited_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> Non
     assert terminal.shown == ["bell"]
     assert reports == [
         "bell failed: it met an unexpected error (RuntimeError)",
-        "bell: too many notices are waiting: the oldest are dropped",
-        "bell works again; 3 notices not sent",
+        "bell: too many notifications are waiting: the oldest are dropped",
+        "bell works again; 3 notifications not sent",
     ]
 
 
@@ -231,7 +233,7 @@ def test_an_error_of_the_listener_or_the_terminal_does_not_stop_deliveries() -> 
     assert terminal.shown == ["bell"]
     assert sorted(reports) == [
         "bell failed: it met an unexpected error (RuntimeError)",
-        "bell works again; 1 notice not sent",
+        "bell works again; 1 notification not sent",
         f"command {ABSENT} failed: there is no program {ABSENT}, or its interpreter is missing",
     ]
 

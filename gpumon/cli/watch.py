@@ -23,8 +23,8 @@ def add_options(command: MakeParser) -> None:
     watch = command(
         parents=[drawing()],
         description="Check the alerts of the configuration until Ctrl+C or SIGTERM: send each "
-        "notification, and print a line for it. docs/alerts.md describes alerts, and has a unit "
-        "for systemd.",
+        "notification, and print a line for it on standard output. docs/alerts.md describes "
+        "alerts, and has a unit for systemd.",
     )
     add_interval(watch, _INTERVAL)
     add_alert_file(watch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from msgspec import Struct
 
@@ -70,19 +70,18 @@ class GpuWhen(Struct, frozen=True):
 class ProcessWhen(Struct, frozen=True):
     """A process is in a state, or meets a filter."""
 
+    cooldown: ClassVar[float] = STATE_COOLDOWN
+
     state: FindingKind | None
     """``None`` for a filter alone."""
     terms: Filter
     """The processes that it is about."""
 
-    @property
-    def cooldown(self) -> float:
-        """The default cooldown, in seconds."""
-        return STATE_COOLDOWN
-
 
 class XidWhen(Struct, frozen=True):
     """The driver reports an XID."""
+
+    cooldown: ClassVar[float] = EVENT_COOLDOWN
 
     least: ErrorSeverity | None
     """The least severe XIDs; ``None`` for those of ``numbers`` only."""
@@ -90,11 +89,6 @@ class XidWhen(Struct, frozen=True):
     """Further XIDs."""
     terms: GpuFilter
     """The GPUs that it is about."""
-
-    @property
-    def cooldown(self) -> float:
-        """The default cooldown, in seconds."""
-        return EVENT_COOLDOWN
 
     def includes(self, number: int) -> bool:
         """Whether it reports this XID; one that no table has counts as the least severe."""
@@ -109,12 +103,9 @@ class XidWhen(Struct, frozen=True):
 class EndWhen(Struct, frozen=True):
     """A process ends that met a filter while it ran."""
 
-    terms: Filter
+    cooldown: ClassVar[float] = EVENT_COOLDOWN
 
-    @property
-    def cooldown(self) -> float:
-        """The default cooldown, in seconds."""
-        return EVENT_COOLDOWN
+    terms: Filter
 
 
 When: TypeAlias = GpuWhen | ProcessWhen | XidWhen | EndWhen

@@ -9,27 +9,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from gpumon.findings.finding import Severity
 from gpumon.findings.phrases import at_most, spaced
 from gpumon.model.processes import ProcessId
 from gpumon.sources.maker_words import ErrorSeverity, error_code, short_name
-from gpumon.text.formatting import gib, gibibytes, number, printable, shortened, temperature
+from gpumon.text.formatting import (
+    UNKNOWN,
+    duration,
+    gib,
+    gibibytes,
+    number,
+    printable,
+    shortened,
+    temperature,
+)
 from gpumon.text.units import degree
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.evaluation import EvaluationContext
     from gpumon.alerts.instances import RememberedProcess
     from gpumon.findings.finding import Finding
     from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Gpu
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 SCHEMA = "gpumon.notice/1"
 """The value of the key ``schema``."""
 _TITLE_CELLS = 60
 _HOST_CELLS = 24
 _COMMAND_CHARACTERS = 1000
+_CAME_BACK = 0.9
+"""The share of its memory from which on it counts as returned: others may grow meanwhile."""
 _MOST_CHARACTERS = 2000
 """Of a text for programs; the usual ones have less than 200."""
 
@@ -256,6 +270,88 @@ def _about_process(
         user=process.user and printable(process.user),
         command=process.command,
     )
+
+
+# -- texts about what is watched by key ----------------------------------------------------------
+
+
+def end_of_process(notice: Notice, process: GpuProcess, before: Snapshot, now: Snapshot) -> Notice:
+    """The notice with how long the process ran, and whether its memory came back.
+
+    Args:
+        notice: That it has ended.
+        process: The process as it was last listed.
+        before: The last snapshot that lists it.
+        now: The newest snapshot.
+    """
+    name = f"process {process.id.pid}"
+    sentence = _end_sentence(name, process.started_at, (process,), before, now)
+    return replace(notice, sentence=sentence, since=process.started_at)
+
+
+def end_of_job(
+    notice: Notice,
+    job: str,
+    processes: Sequence[GpuProcess],
+    before: Snapshot,
+    now: Snapshot,
+) -> Notice:
+    """The notice of the end of a whole job, from that of its last process."""
+    starts = [process.started_at for process in processes]
+    known = [start for start in starts if start is not None]
+    started = min(known) if len(known) == len(starts) else None
+    name = f"job {printable(job)}"
+    return replace(
+        notice,
+        alert=f"{name} ends",
+        title=_title(notice.host, f"{name}: ended"),
+        sentence=_end_sentence(name, started, processes, before, now),
+        since=started,
+    )
+
+
+def _end_sentence(
+    name: str,
+    started: float | None,
+    processes: Sequence[GpuProcess],
+    before: Snapshot,
+    now: Snapshot,
+) -> str:
+    ran = "" if started is None else f" after {duration(now.time - started)}"
+    returned = _memory_of_ended(processes, before, now)
+    return f"{name} has ended{ran}{f'; {returned}' if returned else ''}"
+
+
+def _memory_of_ended(processes: Sequence[GpuProcess], before: Snapshot, now: Snapshot) -> str:
+    """Whether the memory of processes has come back; empty if that cannot be known."""
+    held: dict[str, int] = {}
+    for process in processes:
+        for use in process.uses:
+            if use.memory_used is None:
+                return ""
+            held[use.gpu_uuid] = held.get(use.gpu_uuid, 0) + use.memory_used
+    if not held:
+        return ""
+    used_before = {gpu.uuid: gpu.memory_used for gpu in before.gpus}
+    used_now = {gpu.uuid: gpu for gpu in now.gpus}
+    ended = {process.id for process in processes}
+    staying = []
+    for uuid, size in held.items():
+        gpu, then = used_now.get(uuid), used_before.get(uuid)
+        if gpu is None or gpu.memory_used is None or then is None:
+            return ""
+        if then - gpu.memory_used < size * _CAME_BACK:
+            is_alone = all(
+                process.id in ended or all(use.gpu_uuid != uuid for use in process.uses)
+                for process in (*before.processes, *now.processes)
+            )
+            if not is_alone:
+                # Other processes may have taken it meanwhile.
+                return ""
+            staying.append(f"{gibibytes(gpu.memory_used)} {gib()} stay in use on GPU {gpu.index}")
+    if staying:
+        return ", ".join(staying)
+    return f"its {gibibytes(sum(held.values())) or UNKNOWN} {gib()} came back"
 
 
 def test_notice(alert: Alert, host: str, at: float) -> Notice:

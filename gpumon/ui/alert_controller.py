@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from gpumon.alerts.engine import AlertEngine
-from gpumon.alerts.notice import gpu_key, process_key
+from gpumon.alerts.notice import end_of_job, end_of_process, gpu_key, process_key
 from gpumon.findings import not_free
 from gpumon.findings.groups import JobGroup
 from gpumon.model.processes import GpuProcess
 from gpumon.model.snapshot import Gpu
 from gpumon.text.formatting import counted
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.process_end import end_of_job, end_of_process
 from gpumon.ui.view.view import Watched
 
 if TYPE_CHECKING:

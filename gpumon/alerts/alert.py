@@ -154,12 +154,7 @@ class ReadAlerts(NamedTuple):
 
 
 def read_alerts(tables: Sequence[AlertTable], *, terminal: bool = True) -> ReadAlerts:
-    """Read the alerts of a file.
-
-    Args:
-        tables: Its tables.
-        terminal: Whether there is a terminal, for ``bell`` and ``desktop``.
-    """
+    """Read the alerts of a file; without a terminal some channels are left out, with an error."""
     alerts: dict[str, Alert] = {}
     errors: list[ConfigError] = []
     for number, table in enumerate(tables):
@@ -181,12 +176,7 @@ def read_alerts(tables: Sequence[AlertTable], *, terminal: bool = True) -> ReadA
 
 
 class _AlertReader:
-    """Reads one table.
-
-    Args:
-        table: The table.
-        terminal: See ``read_alerts``.
-    """
+    """Reads a table."""
 
     def __init__(self, table: AlertTable, *, terminal: bool) -> None:
         self._table = table

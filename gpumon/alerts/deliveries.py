@@ -67,12 +67,9 @@ class Deliveries:
                 self._queues[channel].add(alert, notice)
 
     def close(self, seconds: float) -> None:
-        """Send what waits, with one more attempt each; what is left after that time is cancelled.
+        """Send what waits, with one more attempt each; cancel what is left after ``seconds``.
 
-        Processes that were started are gone then. Takes at most one second longer.
-
-        Args:
-            seconds: How long it may take.
+        Takes at most one second longer. Processes that were started are gone then.
         """
         with self._lock:
             self._is_closed = True
@@ -108,13 +105,7 @@ class _Waiting(NamedTuple):
 class _Queue:
     """What waits for one channel, and the thread that sends it.
 
-    The thread ends with the last notice; the next notice starts another one.
-
-    Args:
-        channel: The channel.
-        terminal: See ``Deliveries``.
-        report: Reports a sentence.
-        pauses: See ``PAUSES``.
+    The thread ends with the last notice; the next notice starts another thread.
     """
 
     def __init__(

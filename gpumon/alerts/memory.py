@@ -64,11 +64,7 @@ def memory_path(host: str, alert_file: str | None = None) -> str:
 
 
 class AlertMemory:
-    """Reads and writes the file.
-
-    Args:
-        path: The file.
-    """
+    """Reads and writes the file."""
 
     def __init__(self, path: Folder) -> None:
         self._path = os.fspath(path)

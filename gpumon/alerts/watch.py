@@ -55,13 +55,8 @@ def watch(
 ) -> int:
     """Send alerts until a signal, with a line for each notice on standard output.
 
-    A driver that cannot be used is no reason to end: it is tried again.
-
-    Args:
-        source: The source of samples.
-        host: Looks up where its processes run.
-        options: The options.
-        reservations: Reads which GPUs ``gpumon run`` has reserved.
+    A driver that cannot be used is no reason to end: it is tried again. ``host`` looks up where
+    processes run, ``reservations`` which GPUs ``gpumon run`` has reserved.
 
     Returns:
         The exit status.
@@ -104,15 +99,7 @@ def watch(
 
 
 class _Watching:
-    """Checks the alerts at each sample, and prints and sends their notices.
-
-    Args:
-        engine: Checks the alerts.
-        deliveries: Sends notices.
-        lines: Prints notices.
-        status: Prints what is wrong.
-        options: The options.
-    """
+    """Checks the alerts at each sample, and prints and sends their notices."""
 
     def __init__(
         self,
@@ -161,9 +148,7 @@ def notice_line(notice: Notice) -> str:
 class _Lines:
     """Prints lines on a thread of its own, so that a blocked output delays no sample.
 
-    Args:
-        stream: Where to.
-        news: Gets the error if it cannot be written.
+    ``news`` gets the error if the output cannot be written.
     """
 
     def __init__(self, stream: TextIO, news: SimpleQueue[BaseException | None]) -> None:

@@ -348,14 +348,9 @@ def _is_newer(
     *,
     is_first: bool,
 ) -> bool:
-    """Whether a report of an XID was not there before.
+    """Whether a report of an XID, ``at`` a time or unknown, is not in what was reported ``before``.
 
-    Args:
-        at: When it was reported; ``None`` is unknown.
-        number: The XID.
-        before: What was reported before.
-        first_seen: When the GPU was first evaluated.
-        is_first: Whether that is now.
+    The GPU was first evaluated at ``first_seen``; with ``is_first`` that is now.
     """
     if number not in before:
         return not is_first if at is None else at > first_seen

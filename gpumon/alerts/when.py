@@ -130,10 +130,7 @@ _HOW = "write a state such as hot, a filter such as idle>2h mem>10G, xid critica
 
 
 def parse_when(text: str) -> When:
-    """Read a ``when``.
-
-    Args:
-        text: A state, a filter, both, XIDs, or the end of processes; see ``docs/alerts.md``.
+    """Read a ``when``: a state, a filter, both, XIDs, or the end of processes.
 
     Raises:
         WhenError: It is none of these.

@@ -35,19 +35,16 @@ _TROUBLES_KEPT = 5
 
 
 class _Awaited(Struct):
-    """Processes whose end is reported once, when the last of them has ended.
-
-    Attributes:
-        processes: The processes as they were last listed, by their keys.
-        running: The keys of those that have not ended.
-        job: The name of the job; ``None`` for a single process.
-        before: The last snapshot that lists one of them.
-    """
+    """Processes whose end is reported once, when the last of them has ended."""
 
     processes: dict[str, GpuProcess]
+    """The processes as they were last listed, by their keys."""
     running: set[str]
+    """The keys of those that have not ended."""
     job: str | None
+    """The name of the job; ``None`` for a single process."""
     before: Snapshot
+    """The last snapshot that lists one of them."""
 
 
 class AlertController:
@@ -60,12 +57,6 @@ class AlertController:
         show: Shows the newest notice, and how many more there are.
         changed: Called when something else is watched, or the notices have been read.
         say: Shows a sentence.
-
-    Attributes:
-        alerts: The alerts of the configuration.
-        notices: The notices.
-        unread: How many notices are newer than the last time their page was open.
-        troubles: Reported problems with notifications, oldest first.
     """
 
     def __init__(
@@ -81,7 +72,9 @@ class AlertController:
         self.notices: deque[Notice] = deque(maxlen=_NOTICES_KEPT)
         """The notices, newest first."""
         self.unread = 0
+        """How many notices are newer than the last time their page was open."""
         self.troubles: deque[str] = deque(maxlen=_TROUBLES_KEPT)
+        """Reported problems with notifications, oldest first."""
         self._history = history
         self._deliver = deliver
         self._show = show

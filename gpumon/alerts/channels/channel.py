@@ -111,11 +111,7 @@ class Channel(Struct, frozen=True):
 
     @classmethod
     def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
-        """Read its table.
-
-        Args:
-            table: The table; it has ``name``, and no unknown keys.
-            folder: The folder of the configuration, for paths in it.
+        """Read its table, which has no unknown keys; ``folder`` is that of the file.
 
         Raises:
             InvalidValue: A value is invalid.

@@ -106,9 +106,9 @@ def run_program(
     Args:
         arguments: The program and its arguments.
         given: Its standard input.
-        seconds: How long it may take; then it is killed.
-        attempt: Kills it when it is cancelled.
-        environment: Its environment.
+        seconds: How long it may take; then it is killed, as when the attempt is cancelled.
+        attempt: The attempt.
+        environment: All of its environment.
 
     Raises:
         DeliveryError: It did not start, or did not end in time.

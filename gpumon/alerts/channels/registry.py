@@ -27,11 +27,7 @@ _TABLES = tuple(name for name, channel in CHANNELS.items() if channel.is_table)
 
 
 def read_channel(value: object, folder: Path) -> Channel:
-    """Read an entry of ``do``.
-
-    Args:
-        value: A name or a table.
-        folder: The folder of the configuration, for paths in it.
+    """Read an entry of ``do``; ``folder`` is that of the file, for paths in it.
 
     Raises:
         InvalidValue: It is not a channel, or a value of its table is invalid.

@@ -22,8 +22,7 @@ _MINUTE = 60.0
 class ScreenTerminal:
     """Rings and notifies while Textual has the terminal; implements ``Terminal`` of the channels.
 
-    Args:
-        app: The application, whose thread writes to the terminal.
+    The thread of the application writes.
     """
 
     def __init__(self, app: BaseApp) -> None:

@@ -431,46 +431,47 @@ def test_an_alert_that_is_new_after_a_restart_has_a_first_sample(tmp_path: Path)
     assert machine.see(60, hot(), processes=(working(),)) == []
 
 
+def shape(value: object) -> object:
+    """The keys of a JSON value, and the states of its instances."""
+    if not isinstance(value, dict):
+        return None
+    return {key: item if key == "phase" else shape(item) for key, item in value.items()}
+
+
 def test_a_state_file_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
+    at = NOON - 60.0
+    told: dict[str, object] = {
+        "phase": "told",
+        "since": at,
+        "seen_at": at,
+        "held": 10.0,
+        "gone": 0.0,
+    }
+    told |= {"held_then": True, "told_at": at}
+    ann: dict[str, object] = {"pid": 100, "start_time": 1, "name": None, "user": "ann", "gpus": [0]}
+    ann |= {"gpu_uuids": ["GPU-0"], "since": at, "command": None, "missing": 0}
+    known: dict[str, dict[str, object]] = {
+        "temp>85": {"episodes": {"gpu:GPU-0": told}},
+        "xid": {"episodes": {"GPU-0:79": told | {"phase": "over"}}, "xids": {"GPU-0": {"79": at}}},
+        "user:me": {
+            "episodes": {"process:100:1": told | {"phase": "known"}},
+            "processes": {"process:100:1": ann},
+        },
+        "ends user:me": {"looked": {}, "processes": {"process:100:1": ann}},
+    }
+    nothing = {"looked": {"GPU-0": at - 60}, "episodes": {}, "xids": {}, "processes": {}}
+    alerts = {when: {"when": when, **nothing, **of_alert} for when, of_alert in known.items()}
     state = tmp_path / "state.json"
-    earlier = NOON - 60.0
-    times = f'"since":{earlier},"seen_at":{earlier}'
-    known = f'"held":10.0,"gone":0.0,"held_then":true,"told_at":{earlier}'
-    fields = '"pid":100,"start_time":1,"name":null,"user":"ann","gpus":[0],"gpu_uuids":["GPU-0"]'
-    process_ = f'{{{fields},"since":{earlier},"command":null,"missing":0}}'
-    looked = f'"looked":{{"GPU-0":{earlier - 60}}}'
-    state.write_text(
-        f"""{{"at":{earlier},"pace":5.0,"alerts":{{
-"temp>85":{{"when":"temp>85",{looked},"xids":{{}},"processes":{{}},
-"episodes":{{"gpu:GPU-0":{{"phase":"told",{times},{known}}}}}}},
-"xid":{{"when":"xid",{looked},"xids":{{"GPU-0":{{"79":{earlier}}}}},"processes":{{}},
-"episodes":{{"GPU-0:79":{{"phase":"over",{times},{known}}}}}}},
-"user:me":{{"when":"user:me",{looked},"xids":{{}},"processes":{{"process:100:1":{process_}}},
-"episodes":{{"process:100:1":{{"phase":"known",{times},{known}}}}}}},
-"ends user:me":{{"when":"ends user:me","looked":{{}},"episodes":{{}},"xids":{{}},
-"processes":{{"process:100:1":{process_}}}}}}},"version":1}}"""
-    )
-    before = json.loads(state.read_bytes())
-    machine = Machine(
-        *(alert("temp>85", ended=True), alert("xid"), alert("user:me"), alert("ends user:me")),
-        state=state,
-    )
+    before = {"at": at, "pace": 5.0, "alerts": alerts, "version": 1}
+    state.write_text(json.dumps(before))
+    machine = Machine(*(alert(when, ended=True) for when in known), state=state)
     assert machine.engine.trouble is None
-    seen = hot(xid=79, xid_at=earlier)
-    assert machine.see(5, seen, processes=(working(),)) == []
+    seen = {"xid": 79, "xid_at": at}
+    assert machine.see(5, hot(**seen), processes=(working(),)) == []
     machine.restart()
     # An earlier version can read this file, too.
-    after = json.loads(state.read_bytes())
-    assert after.keys() == before.keys()
-    for name, alert_ in before["alerts"].items():
-        assert after["alerts"][name].keys() == alert_.keys()
-        for kept in ("looked", "xids", "processes", "episodes"):
-            assert after["alerts"][name][kept].keys() == alert_[kept].keys()
-        for key, episode in alert_["episodes"].items():
-            written = after["alerts"][name]["episodes"][key]
-            assert written.keys() == episode.keys()
-            assert written["phase"] == episode["phase"]
-    assert titles(machine.see(120, gpu(xid=79, xid_at=earlier))) == [
+    assert shape(json.loads(state.read_bytes())) == shape(before)
+    assert titles(machine.see(120, gpu(**seen))) == [
         "ada-07 process 100 of ann: ended",
         "ada-07 GPU 0: temp>85 ended",
     ]

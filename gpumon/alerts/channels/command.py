@@ -41,8 +41,8 @@ class Command(Channel, frozen=True):
     name: ClassVar[str] = "command"
     example: ClassVar[str] = '{ command = ["prog", "arg"] }'
     about: ClassVar[str] = (
-        "a program, without a shell; the values are in its environment and, as JSON, on its "
-        "standard input"
+        "a program, without a shell; it gets the notification in its environment and, as JSON, on "
+        "its standard input"
     )
     seconds: ClassVar[float] = 10.0
     """How long it may take."""

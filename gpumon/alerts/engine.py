@@ -71,11 +71,6 @@ class AlertEngine:
         """Why the file cannot be used, or that another program sends the same; one sentence."""
         return None if self._memory is None else self._memory.trouble
 
-    @property
-    def watched(self) -> frozenset[str]:
-        """What the user watches by key: ``gpu_key`` of a GPU, ``process_key``."""
-        return frozenset(self._by_key)
-
     def check(self, history: History, snapshot: Snapshot) -> list[tuple[Alert, Notice]]:
         """What is to be reported now; call it once per snapshot, which ``history`` has already.
 
@@ -163,7 +158,7 @@ class AlertEngine:
         self._by_key[process_key(process.id)] = watcher
 
     def cancel(self, key: str) -> None:
-        """No longer watch a GPU or a process that is in ``watched``."""
+        """No longer watch a GPU or a process, by ``gpu_key`` or ``process_key``."""
         self._by_key.pop(key, None)
 
     def close(self) -> None:
@@ -175,7 +170,7 @@ class AlertEngine:
 
 
 def _alert_by_key(name: str, when: str) -> Alert:
-    # Imported here: only who presses the key or has alerts needs what reads them.
+    # Imported here: without alerts nothing that reads them is needed before the key is pressed.
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.channels.terminal import Bell, Desktop
 

@@ -34,7 +34,7 @@ def with_tables(page: str) -> str:
     ]
     page = with_table(page, "states", _table([("state", "or", "of a", "what it means"), *states]))
     page = with_table(page, "process terms", _terms(PROCESSES))
-    channels = [(_code(channel.example), channel.about) for channel in CHANNELS.values()]
+    channels = [(_code(channel.example()), channel.about) for channel in CHANNELS.values()]
     page = with_table(page, "channels", _table([("channel", "what it is"), *channels]))
     return with_table(page, "gpu terms", _terms(GPUS))
 

@@ -56,7 +56,7 @@ class Apprise(Channel, frozen=True):
     """A service that the library apprise knows."""
 
     name: ClassVar[str] = "apprise"
-    example: ClassVar[str] = '{ apprise = "…" }'
+    example_value: ClassVar[str] = '"…"'
     about: ClassVar[str] = (
         "a URL of [Apprise](https://github.com/caronc/apprise), which needs "
         "`pip install '.[alerts]'`"

@@ -99,15 +99,18 @@ class Channel(Struct, frozen=True):
 
     name: ClassVar[str]
     """Its short name, and its key or text in ``do``."""
-    example: ClassVar[str]
-    """How ``do`` names it, in TOML."""
     about: ClassVar[str]
     """What it is, for the table in ``docs/alerts.md``."""
+    example_value: ClassVar[str] = ""
+    """A value of the key ``name`` of its table, in TOML; empty if ``do`` has just its name."""
     keys: ClassVar[tuple[str, ...]] = ()
-    """The keys of its table in ``do`` besides ``name``."""
-    is_table: ClassVar[bool] = True
-    """Whether ``do`` has a table for it; otherwise just its name."""
+    """The further keys of its table."""
     needs_terminal: ClassVar[bool] = False
+
+    @classmethod
+    def example(cls) -> str:
+        """How ``do`` names it, in TOML."""
+        return f"{{ {cls.name} = {cls.example_value} }}" if cls.example_value else f'"{cls.name}"'
 
     @classmethod
     def read(cls, table: Mapping[str, object], folder: Path) -> Channel:

@@ -39,7 +39,7 @@ class Command(Channel, frozen=True):
     """A program, which gets the notice in its environment and as JSON on its standard input."""
 
     name: ClassVar[str] = "command"
-    example: ClassVar[str] = '{ command = ["prog", "arg"] }'
+    example_value: ClassVar[str] = '["prog", "arg"]'
     about: ClassVar[str] = (
         "a program, without a shell; it gets the notification in its environment and, as JSON, on "
         "its standard input"

@@ -21,9 +21,9 @@ CHANNELS: dict[str, type[Channel]] = {
     channel.name: channel for channel in (Bell, Desktop, Command, Webhook, Apprise)
 }
 """The channels by name, in the order of the documents."""
-EXAMPLES = tuple(channel.example for channel in CHANNELS.values())
+EXAMPLES = tuple(channel.example() for channel in CHANNELS.values())
 _ADVICE = f"give {', '.join(EXAMPLES[:-1])} or {EXAMPLES[-1]}"
-_TABLES = tuple(name for name, channel in CHANNELS.items() if channel.is_table)
+_TABLES = tuple(name for name, channel in CHANNELS.items() if channel.example_value)
 
 
 def read_channel(value: object, folder: Path) -> Channel:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 class _TerminalChannel(Channel, frozen=True):
-    is_table: ClassVar[bool] = False
     needs_terminal: ClassVar[bool] = True
 
     @classmethod
@@ -38,7 +37,6 @@ class Bell(_TerminalChannel, frozen=True):
     """The terminal's bell."""
 
     name: ClassVar[str] = "bell"
-    example: ClassVar[str] = '"bell"'
     about: ClassVar[str] = "the bell of the terminal; in the dashboard only"
 
     def show(self, terminal: Terminal, notice: Notice) -> None:  # noqa: ARG002 - a bell has no text
@@ -50,7 +48,6 @@ class Desktop(_TerminalChannel, frozen=True):
     """A desktop notification by the terminal (OSC 9, 777 or 99)."""
 
     name: ClassVar[str] = "desktop"
-    example: ClassVar[str] = '"desktop"'
     about: ClassVar[str] = "a notification by the terminal; in the dashboard only"
 
     def show(self, terminal: Terminal, notice: Notice) -> None:

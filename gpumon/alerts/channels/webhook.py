@@ -66,7 +66,7 @@ class Webhook(Channel, frozen=True):
     """A POST of JSON to a URL."""
 
     name: ClassVar[str] = "webhook"
-    example: ClassVar[str] = '{ webhook = "https://…" }'
+    example_value: ClassVar[str] = '"https://…"'
     about: ClassVar[str] = "a POST with JSON, to http or https"
     keys: ClassVar[tuple[str, ...]] = ("format", "headers", "header_files")
     seconds: ClassVar[float] = 2.0

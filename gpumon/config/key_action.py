@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Literal, TypeAlias
 
+    from gpumon.config.settings import Preset
+
     Place: TypeAlias = Literal[
         "app",
         "dashboard",
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
         "signals",
     ]
     """Where a key works: everywhere, on a screen, on all pages, in a dialog or in a part of it."""
-    Preset: TypeAlias = Literal["default", "vim"]
-    """A set of usual keys."""
 
 
 class KeyAction(Struct, frozen=True):

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.config.chart_windows import WINDOWS
+from msgspec import Struct
+
 from gpumon.config.columns import COLUMNS
 from gpumon.config.key_action import (
     KeyAction,
@@ -24,7 +25,33 @@ from gpumon.config.key_action import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.config.key_action import Place, Preset
+    from gpumon.config.key_action import Place
+    from gpumon.config.settings import Preset
+
+
+class ChartWindow(Struct, frozen=True):
+    """A time window of the charts.
+
+    Attributes:
+        key: The key that chooses it.
+        label: Its name in the footer.
+        title: Its name over the charts.
+        seconds: Its length; ``None`` is the whole history.
+    """
+
+    key: str
+    label: str
+    title: str
+    seconds: float | None
+
+
+WINDOWS = (
+    ChartWindow("1", "1m", "The last minute", 60.0),
+    ChartWindow("2", "5m", "The last 5 minutes", 300.0),
+    ChartWindow("3", "30m", "The last 30 minutes", 1800.0),
+    ChartWindow("4", "all", "All that was seen", None),
+)
+DEFAULT_WINDOW = WINDOWS[1]
 
 _LISTS: tuple[Place, ...] = ("themes", "columns")
 """Dialogs with a list."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.config.settings import AlertTable, ConfigError, Loaded, Settings
+from gpumon.config.settings import VARIABLES, AlertTable, ConfigError, Loaded, Settings
 from gpumon.config.suggestions import did_you_mean, nearest
-from gpumon.config.table import BY_VARIABLE, SETTINGS, TABLES, InvalidValue, shown
+from gpumon.config.table import SETTINGS, TABLES, InvalidValue, read_variable, shown
 from gpumon.config.toml_text import line_of, lines_of, toml_key
 from gpumon.text.formatting import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpumon.config.key_action import Preset
+    from gpumon.config.settings import Preset
 
 MOST_BYTES = 2**20
 """Maximum size of the file; a larger one is no configuration."""
@@ -30,10 +30,10 @@ def read(path: str, environ: Mapping[str, str]) -> Loaded:
     """Read the file, if it exists, then the variables, which override it."""
     reader = _Reader(path)
     reader.take_file()
-    for name, variable in BY_VARIABLE.items():
+    for name in VARIABLES:
         if text := environ.get(name):
             try:
-                values = variable.read(text)
+                values = read_variable(name, text)
             except InvalidValue as wrong:
                 reader.add_error(name, f"it cannot be {shown(text)}: {wrong}")
             else:
@@ -81,7 +81,7 @@ class _Reader:
         try:
             self._values[name] = SETTINGS[name].read(value)
         except InvalidValue as wrong:
-            subject = "it" if place in BY_VARIABLE else name
+            subject = "it" if place in VARIABLES else name
             self.add_error(place, f"{subject} cannot be {shown(value)}: {wrong}")
         else:
             self._origins[name] = origin

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gpumon.alerts.alert import Alert, AlertCommand, Apprise, Bell, Desktop, Webhook
 from gpumon.alerts.reading import ReadAlerts, read_alerts
+from gpumon.cli.config import effective, template
 from gpumon.config import load
 from gpumon.config.alert_tables import ALERT_KEYS
-from gpumon.config.messages import effective, template
 from gpumon.config.settings import AlertTable
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ when = "lost"
             '{ webhook = "https://x", header_files = { A = "none" } }',
             "/gpumon/none cannot be read: No such",
         ),
-        ('{ webhook = "https://x", header_files = { A = "/dev/null" } }', "should have one line"),
+        ('{ webhook = "https://x", header_files = { A = "/dev/null" } }', "is not a regular file"),
         ('{ command = "mail ann" }', "a command is a list, such as"),
         ("{ command = [] }", "a command is a list, such as"),
         ('{ command = ["x"], format = "ntfy" }', "unknown key format of a command"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.config.messages import template
+from gpumon.cli.config import template
 from tests.lives import needs
 from tests.screen import PATIENCE
 

@@ -117,7 +117,7 @@ def test_a_check_that_fails_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("arguments", "function"),
     [
-        ("config show", "gpumon.config.messages.effective"),
+        ("config show", "gpumon.cli.config.effective"),
         ("theme list", "gpumon.config.themes.ThemeLibrary.own"),
         ("report x.csv", "gpumon.report.output.find_logs"),
         ("doctor", "gpumon.doctor.output.examine"),

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.cli.config import effective, template
 from gpumon.config import VARIABLES, Loaded, Settings, config_path, load
-from gpumon.config.messages import effective, template
-from gpumon.config.table import BY_VARIABLE, SETTINGS, value_of
+from gpumon.config.table import SETTINGS, value_of
 from gpumon.config.toml_text import toml
 from gpumon.system.folders import state_folder
 from tests.config.config_page import PAGE, with_tables
@@ -68,7 +68,8 @@ def test_without_a_file_and_variables_nothing_is_imported_for_them(tmp_path: Pat
     )
     ours, heavy = done.stdout.split("\n")[:2]
     assert set(ours.split()) == {
-        *("gpumon", "gpumon.model", "gpumon.model.thresholds", "gpumon.text", "gpumon.text.units"),
+        *("gpumon", "gpumon.model", "gpumon.model.thresholds", "gpumon.model.interval"),
+        *("gpumon.text", "gpumon.text.units"),
         *("gpumon.system", "gpumon.system.folders"),
         *("gpumon.config", "gpumon.config.settings"),
     }
@@ -367,9 +368,11 @@ def test_variables_go_over_the_file_and_are_judged_as_it_is(written: Callable[..
     assert (loaded.settings.interval, loaded.settings.readonly) == (2.0, True), "the file's hold"
 
 
-def test_the_variables_that_are_looked_for_are_those_that_are_read() -> None:
-    assert tuple(BY_VARIABLE) == VARIABLES
-    assert all(name in SETTINGS for one in BY_VARIABLE.values() for name in one.names)
+@pytest.mark.parametrize("name", VARIABLES)
+def test_the_example_of_each_variable_is_valid(name: str, written: Callable[..., Loaded]) -> None:
+    loaded = written(**{name: VARIABLES[name].example})
+    assert said(loaded) == []
+    assert loaded.origins == dict.fromkeys(VARIABLES[name].names, name)
 
 
 def test_the_file_to_begin_with_changes_nothing_and_names_everything(

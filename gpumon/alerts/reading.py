@@ -25,7 +25,7 @@ from gpumon.config.settings import ConfigError
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.table import InvalidValue, as_number, read_switch, shown
 from gpumon.config.toml_text import toml_key
-from gpumon.system.files import beginning
+from gpumon.system.files import FileFault, read_secret_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 MOST_ALERTS = 100
 _LONGEST_NAME = 60
 _LONGEST_TIME = 30 * 86400.0
-_MOST_SECRET_BYTES = 8192
 _FORMATS = get_args(WebhookFormat)
 _WAYS = (
     'give "bell", "desktop", { command = ["prog", "arg"] }, { webhook = "https://…" } or '
@@ -273,12 +272,7 @@ def _headers(value: object, what: str) -> dict[str, str]:
 
 
 def _secret(path: Path) -> str:
-    """The first line of a file."""
     try:
-        data = beginning(path, _MOST_SECRET_BYTES + 1)
-    except OSError as error:
-        raise InvalidValue(f"{path} cannot be read: {error.strerror}") from None
-    text = data.decode("ascii", "replace").strip()
-    if not text or len(data) > _MOST_SECRET_BYTES or not text.isprintable() or not text.isascii():
-        raise InvalidValue(f"{path} should have one line with the value of the header")
-    return text
+        return read_secret_line(str(path))
+    except FileFault as fault:
+        raise InvalidValue(f"{path} {fault}") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +12,7 @@ from gpumon.config.settings import VARIABLES, AlertTable, ConfigError, Loaded, S
 from gpumon.config.suggestions import did_you_mean, nearest
 from gpumon.config.table import SETTINGS, TABLES, InvalidValue, read_variable, shown
 from gpumon.config.toml_text import line_of, lines_of, toml_key
+from gpumon.system.files import MIB, FileFault, read_text
 from gpumon.text.formatting import shortened
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from gpumon.config.settings import Preset
 
-MOST_BYTES = 2**20
-"""Maximum size of the file; a larger one is no configuration."""
 _LONGEST = 1000
 """Maximum length of an error message."""
 
@@ -116,18 +114,14 @@ class _Reader:
     def _tree(self, *, must_exist: bool = False) -> dict[str, object]:
         """What is in the file; nothing if it cannot be read."""
         try:
-            text = _text(self._path)
-        except (FileNotFoundError, NotADirectoryError):
-            if os.path.lexists(self._path):
+            text = read_text(self._path, MIB, "configuration of gpumon")
+        except FileFault as fault:
+            if not fault.is_absent:
+                self.add_error(self._path, f"it {fault}")
+            elif os.path.lexists(self._path):
                 self.add_error(self._path, "it is a link to a file that is not there")
             elif must_exist:
                 self.add_error(self._path, "there is no such file")
-            return {}
-        except InvalidValue as wrong:
-            self.add_error(self._path, str(wrong))
-            return {}
-        except OSError as error:
-            self.add_error(self._path, f"it cannot be read: {error.strerror}")
             return {}
         try:
             tree: dict[str, object] = msgspec.toml.decode(text)
@@ -217,34 +211,6 @@ class _Reader:
     def _at_line(self, name: str) -> str:
         line = line_of(name, self._lines)
         return "" if line is None else f", line {line}"
-
-
-def _text(path: str) -> str:
-    """The text of the file.
-
-    Raises:
-        InvalidValue: It is not a text file; the message says why.
-        OSError: It cannot be read.
-    """
-    # A pipe must not block gpumon.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    try:
-        kind = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(kind):
-            raise InvalidValue("it is a folder, and should be a file")
-        if not stat.S_ISREG(kind):
-            raise InvalidValue("it is no ordinary file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(MOST_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > MOST_BYTES:
-        raise InvalidValue("it is longer than 1 MiB, so it is not a configuration of gpumon")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidValue(f"it is not UTF-8 from line {line} on: save it as UTF-8") from None
 
 
 _AT = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")

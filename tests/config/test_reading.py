@@ -199,7 +199,7 @@ def test_a_name_that_no_key_has_is_answered_with_the_nearest_and_not_with_all(
         ("a = " + "[" * 5000, "config.toml: it is nested too deeply, so"),
         ("a = " + "9" * 9999, "config.toml: it is not TOML (Exceeds the limit"),
         (b"a = 1\nb = '\xff'\n", "config.toml: it is not UTF-8 from line 2 on: save it as UTF-8."),
-        (b"#" * 2**21, "config.toml: it is longer than 1 MiB, so it is not a configuration"),
+        (b"#" * 2**21, "config.toml: it is larger than 1 MiB, which no configuration of gpumon is"),
         (b"\0", "config.toml, line 1: this is not TOML"),
     ],
     ids=["value", "twice", "end", "deep", "digits", "latin", "huge", "binary"],
@@ -219,7 +219,7 @@ def test_what_is_no_file_is_told_and_nobody_waits_for_a_pipe(tmp_path: Path) -> 
     assert said(load(env)) == ["config.toml: it is a folder, and should be a file."]
     path.rmdir()
     os.mkfifo(path)
-    assert said(load(env)) == ["config.toml: it is no ordinary file."]
+    assert said(load(env)) == ["config.toml: it is not a regular file."]
     path.unlink()
     path.symlink_to("nowhere")
     assert said(load(env)) == ["config.toml: it is a link to a file that is not there."]
@@ -231,7 +231,7 @@ def test_of_a_huge_file_no_more_is_read_than_a_configuration_may_have(tmp_path: 
     path.touch()
     os.truncate(path, 2**40)
     (sentence,) = said(load({"XDG_CONFIG_HOME": str(tmp_path)}))
-    assert "longer than 1 MiB" in sentence
+    assert "larger than 1 MiB" in sentence
 
 
 def test_whatever_the_file_is_it_is_closed(tmp_path: Path) -> None:

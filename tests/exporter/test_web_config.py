@@ -393,7 +393,9 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(tmp_path: Path, text: 
 )
 def test_what_says_nothing_changes_nothing(tmp_path: Path, text: str) -> None:
     config = read_web_config(str(write(tmp_path, text)))
-    assert (config.tls, config.users, config.headers, config.rate_limit) == (None, {}, {}, None)
+    rules = Rules(config)
+    assert (rules.context, rules.authenticates, rules.headers) == (None, False, {})
+    assert all(rules.has_room() for _ in range(10))
 
 
 @given(st.one_of(st.binary(), st.text("{}[]:,&*!|>'\"%@`\n -#?abtls_1").map(str.encode)))

@@ -1,17 +1,22 @@
-"""The result of a check."""
+"""A check, its result, and how the checks are run."""
 
 from __future__ import annotations
 
 import os
 from enum import Enum
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
 from gpumon.system.resource_errors import lack_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from gpumon.doctor.context import DiagnosticContext
+
+    Examine: TypeAlias = Callable[[DiagnosticContext], "Result | None"]
 
 
 class CheckVerdict(str, Enum):
@@ -83,3 +88,24 @@ def why_failed(error: Exception) -> str:
 def worst(verdicts: Iterable[CheckVerdict]) -> CheckVerdict:
     """The worst verdict; ``PASS`` if there are none."""
     return max(verdicts, key=_ORDER.index, default=CheckVerdict.PASS)
+
+
+class Check(Struct, frozen=True):
+    """A check of one thing.
+
+    Attributes:
+        name: Its name, the same in every version of gpumon.
+        run: Examines it; ``None`` if it does not apply.
+    """
+
+    name: str
+    run: Examine
+
+    def __call__(self, context: DiagnosticContext) -> Result | None:
+        """The result, without the name; ``None`` if the check does not apply."""
+        return self.run(context)
+
+
+def check(name: str) -> Callable[[Examine], Check]:
+    """Make a check of a function; its docstring is its row in ``docs/doctor.md``."""
+    return partial(Check, name)

@@ -171,9 +171,9 @@ def template() -> str:
             lines.append(f"#{name.rpartition('.')[2]} = {toml(setting.default)}")
         lines.append("")
     # The table [keys] is the last one of these.
-    lines[-1] = '# one key or several for each action: letters and signs, or "f5", "shift+up"'
+    lines[-1] = '# a key or several for each action: letters and signs, or "f5", "shift+up"'
     lines += [f"#{action.name} = {toml(action.keys)}" for action in ACTIONS.values()]
-    lines += ["", "# one such table for each alert; docs/alerts.md describes them", "#[[alerts]]"]
+    lines += ["", "# a table for each alert; docs/alerts.md describes them", "#[[alerts]]"]
     for alert_key in ALERT_KEYS.values():
         lines += _comment(alert_key.about.replace("`", ""))
         lines.append(f"#{alert_key.name} = {alert_key.example}")

@@ -116,14 +116,16 @@ def fixed(
 
 def in_group(group: str, *actions: KeyAction) -> tuple[KeyAction, ...]:
     """Actions in the order in which the help page and the command palette list them."""
-    return tuple(replace(one, group=group) for one in actions)
+    return tuple(replace(action, group=group) for action in actions)
 
 
 def beyond_looking(*actions: KeyAction) -> tuple[KeyAction, ...]:
     """Actions that visitors in a browser do not have."""
-    return tuple(replace(one, beyond_looking=True) for one in actions)
+    return tuple(replace(action, beyond_looking=True) for action in actions)
 
 
 def also_on_fleet(*actions: KeyAction) -> tuple[KeyAction, ...]:
     """Actions that the screen of many hosts has too, with the same description."""
-    return tuple(replace(one, on={**one.on, "fleet": one.on["dashboard"]}) for one in actions)
+    return tuple(
+        replace(action, on={**action.on, "fleet": action.on["dashboard"]}) for action in actions
+    )

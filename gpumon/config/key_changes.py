@@ -90,8 +90,8 @@ def keys_in_force(
         preset: The preset that has the usual keys.
         changed: The keys of each action with changed keys, by name.
     """
-    keys = [(one, changed.get(one.name, one.usual_keys(preset))) for one in KEYMAP]
-    return {one.id: now for one, now in keys if now != one.keys}
+    keys = [(action, changed.get(action.name, action.usual_keys(preset))) for action in KEYMAP]
+    return {action.id: now for action, now in keys if now != action.keys}
 
 
 def _clash(granted: Mapping[str, tuple[str, ...]], preset: Preset) -> tuple[str, str] | None:
@@ -110,10 +110,10 @@ def _clash(granted: Mapping[str, tuple[str, ...]], preset: Preset) -> tuple[str,
                 other = on_pages.get(key)
             other = other or taken.get(key)
             if other is not None:
-                said = f'{key} is already the key for "{other.name}"'
+                fault = f'{key} is already the key for "{other.name}"'
                 if not other.fixed:
-                    said += f": give {other.name} another one, or {name}"
-                return name, f"{said}; its usual keys stay"
+                    fault += f": give {other.name} another one, or {name}"
+                return name, f"{fault}; its usual keys stay"
         taken |= dict.fromkeys(keys, ACTIONS[name])
     return None
 

@@ -130,14 +130,14 @@ KEYMAP: tuple[KeyAction, ...] = (
         changeable("columns", "e f2", "columns", "Choose columns …"),
         *(
             changeable(
-                f"chart_{one.label}",
-                one.key,
-                f"window('{one.key}')",
-                f"Charts: {one.title.lower()}",
-                one.label,
+                f"chart_{window.label}",
+                window.key,
+                f"window('{window.key}')",
+                f"Charts: {window.title.lower()}",
+                window.label,
                 place="gpu",
             )
-            for one in WINDOWS
+            for window in WINDOWS
         ),
         *beyond_looking(
             changeable(
@@ -307,13 +307,13 @@ KEYMAP: tuple[KeyAction, ...] = (
             changeable("reverse", "r", "reverse", "Reverse the order"),
             *(
                 changeable(
-                    f"sort_{one.key}",
-                    one.letter,
-                    f"sort('{one.key}')",
-                    f"Sort by {one.name} (again: reverse)",
-                    vim=_SORT_IN_VIM.get(one.key, ""),
+                    f"sort_{column.key}",
+                    column.letter,
+                    f"sort('{column.key}')",
+                    f"Sort by {column.name} (again: reverse)",
+                    vim=_SORT_IN_VIM.get(column.key, ""),
                 )
-                for one in COLUMNS
+                for column in COLUMNS
             ),
         ),
         *(
@@ -411,19 +411,19 @@ FURTHER_WORDS = {
 }
 """Other words for actions, by which the help page and the command palette find them."""
 
-NAMED = {one.name: one for one in KEYMAP if one.name}
+NAMED = {action.name: action for action in KEYMAP if action.name}
 """Actions that footers and messages can refer to."""
-ACTIONS = {name: one for name, one in NAMED.items() if not one.fixed}
+ACTIONS = {name: action for name, action in NAMED.items() if not action.fixed}
 """Actions whose keys can be configured."""
 
 
 def fixed_keys(*places: Place, preset: Preset = "default") -> dict[str, KeyAction]:
     """The keys that always have the same effect on these screens."""
     return {
-        key: one
-        for one in KEYMAP
-        if one.fixed and not one.on.keys().isdisjoint(places)
-        for key in one.usual_keys(preset)
+        key: action
+        for action in KEYMAP
+        if action.fixed and not action.on.keys().isdisjoint(places)
+        for key in action.usual_keys(preset)
     }
 
 

@@ -27,7 +27,7 @@ _LONGEST = 1000
 def read(path: str, environ: Mapping[str, str]) -> Loaded:
     """Read the file, if it exists, then the variables, which override it."""
     reader = _Reader(path)
-    reader.take_file()
+    reader.read_file()
     for name in VARIABLES:
         if text := environ.get(name):
             try:
@@ -36,14 +36,14 @@ def read(path: str, environ: Mapping[str, str]) -> Loaded:
                 reader.add_error(name, f"it cannot be {shown(text)}: {wrong}")
             else:
                 for setting, value in values.items():
-                    reader.take(setting, value, name, name)
+                    reader.apply(setting, value, name, name)
     return reader.loaded()
 
 
 def read_alert_file(path: str) -> Loaded:
     """Read a file that has only tables ``[[alerts]]``, which must exist."""
     reader = _Reader(path)
-    reader.take_alert_file()
+    reader.read_alerts()
     return reader.loaded()
 
 
@@ -74,7 +74,7 @@ class _Reader:
         # A name in the file may be as long as the file.
         self._errors.append(ConfigError(place, f"{shortened(what, _LONGEST)}."))
 
-    def take(self, name: str, value: object, place: str, origin: str) -> None:
+    def apply(self, name: str, value: object, place: str, origin: str) -> None:
         """Apply a setting from the file or a variable."""
         try:
             self._values[name] = SETTINGS[name].read(value)
@@ -84,26 +84,26 @@ class _Reader:
         else:
             self._origins[name] = origin
 
-    def take_file(self) -> None:
-        """Apply the whole file."""
+    def read_file(self) -> None:
+        """Read the whole file."""
         for key, value in self._tree().items():
             if key == "keys" and isinstance(value, dict):
-                self._take_keys(value)
+                self._read_keys(value)
             elif key == "alerts":
-                self._take_alerts(value)
+                self._read_alerts(value)
             elif key in TABLES and isinstance(value, dict):
                 for name, inner in value.items():
-                    self._take_from_file(key, name, inner)
+                    self._read_setting(key, name, inner)
             elif key in TABLES:
                 self.add_error(self._place(key), f"{key} is a table: write [{key}] on a line alone")
             else:
-                self._take_from_file("", key, value)
+                self._read_setting("", key, value)
 
-    def take_alert_file(self) -> None:
-        """Apply a file that has only alerts."""
+    def read_alerts(self) -> None:
+        """Read a file that has only alerts."""
         for key, value in self._tree(must_exist=True).items():
             if key == "alerts":
-                self._take_alerts(value)
+                self._read_alerts(value)
             else:
                 near = did_you_mean(key, ["alerts"])
                 self.add_error(
@@ -131,9 +131,9 @@ class _Reader:
         self._lines = lines_of(text)
         return tree
 
-    def _take_alerts(self, value: object) -> None:
+    def _read_alerts(self, value: object) -> None:
         tables = value if isinstance(value, list) else [value]
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in tables):
+        if not isinstance(value, list) or not all(isinstance(table, dict) for table in tables):
             self.add_error(
                 self._place("alerts"),
                 "alerts is a list of tables: write [[alerts]] on a line alone for each",
@@ -148,18 +148,18 @@ class _Reader:
             for number, table in enumerate(tables)
         )
 
-    def _take_from_file(self, table: str, key: str, value: object) -> None:
+    def _read_setting(self, table: str, key: str, value: object) -> None:
         name = f"{table}.{key}" if table else key
         place = self._place(name)
         if name in SETTINGS and "." not in key:
-            self.take(name, value, place, self._origin(name))
+            self.apply(name, value, place, self._origin(name))
             inner = value if isinstance(value, dict) else {}
             self._origins |= {f"{name}.{each}": self._origin(f"{name}.{each}") for each in inner}
             return
         tables = [known.rpartition(".")[0] for known in SETTINGS if known.rpartition(".")[2] == key]
         if tables:
             where = f"under [{tables[0]}]" if tables[0] else "before the first table"
-            self.add_error(place, f"{key} stands {where}, not here")
+            self.add_error(place, f"{key} belongs {where}")
             return
         # A missing or wrong table name must not hide which setting was meant.
         names = {known.rpartition(".")[2]: known for known in SETTINGS}
@@ -173,7 +173,7 @@ class _Reader:
         near = near or f"; there are {', '.join(here)}"
         self.add_error(place, f"unknown setting {unknown}{near}")
 
-    def _take_keys(self, table: Mapping[str, object]) -> None:
+    def _read_keys(self, table: Mapping[str, object]) -> None:
         from gpumon.config.key_changes import read_keys, settle
         from gpumon.config.keymap import ACTIONS
 
@@ -181,7 +181,7 @@ class _Reader:
         for name, value in table.items():
             place = self._place(f"keys.{name}")
             if name == "preset":
-                self._take_from_file("keys", name, value)
+                self._read_setting("keys", name, value)
                 continue
             if name not in ACTIONS:
                 near = did_you_mean(name, [*ACTIONS, "preset"]) or (

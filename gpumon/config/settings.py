@@ -96,7 +96,7 @@ class Keys(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlertTable(Struct, frozen=True):
-    """A table ``[[alerts]]`` of a file as it stands there; ``gpumon.alerts.reading`` reads it.
+    """A table ``[[alerts]]`` of a file, as written; ``gpumon.alerts.reading`` reads it.
 
     Attributes:
         values: Its values by key.
@@ -209,7 +209,7 @@ class Loaded(Struct, frozen=True):
             return ""
         first = self.errors[0]
         folder = self.path.removesuffix("config.toml")
-        said = f"{first.place.removeprefix(folder)}: {first.what}"
+        sentence = f"{first.place.removeprefix(folder)}: {first.what}"
         if len(self.errors) == 1:
-            return said
-        return f"{len(self.errors)} mistakes (gpumon config check): {said}"
+            return sentence
+        return f"{len(self.errors)} mistakes (gpumon config check): {sentence}"

@@ -214,7 +214,7 @@ def read_variable(name: str, text: str) -> Mapping[str, object]:
     """The values of a variable as in the file, by setting.
 
     Raises:
-        InvalidValue: They cannot be told apart.
+        InvalidValue: A value is none of the setting's; others are checked like those of the file.
     """
     example, names = VARIABLES[name].example, VARIABLES[name].names
     parts = [part.strip() for part in text.split(",") if part.strip()]

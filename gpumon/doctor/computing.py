@@ -52,7 +52,7 @@ def newest(context: DiagnosticContext) -> Result | None:
 def toolkits(context: DiagnosticContext) -> Result | None:
     """Installed CUDA toolkits, and whether the driver is new enough for them.
 
-    They are looked for in ``CUDA_HOME``, ``PATH`` and ``/usr/local/cuda*``: ``version.json``,
+    gpumon searches ``CUDA_HOME``, ``PATH`` and ``/usr/local/cuda*``: ``version.json``,
     ``version.txt``, ``nvcc``.
     """
     there = dict(_toolkits(context.machine))
@@ -255,8 +255,8 @@ def _visible(context: DiagnosticContext, maker: Maker, names: tuple[str, ...]) -
     if not context.gpus_of(maker) or not selecting_variable(maker, environ, context.gpus):
         return None
     meaning = visible_gpus(maker, environ, context.gpus)
-    given = [one for one in names if one in environ]
-    values = ", ".join(f"{one}={environ[one]}" for one in given)
+    given = [name for name in names if name in environ]
+    values = ", ".join(f"{name}={environ[name]}" for name in given)
     why = f"; {meaning.why}" if meaning.why else ""
     words = f"{values}: {meaning.sentence}{why}."
     note = [

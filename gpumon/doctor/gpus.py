@@ -210,7 +210,7 @@ def reported_errors(context: DiagnosticContext) -> Result | None:
         return passed(f"There are only errors that programs caused{rest}.", *details)
     return warned(
         f"The GPUs themselves caused {counted(len(own), 'XID')}.",
-        f"Do what is said of each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
+        f"Follow the advice for each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
         *details,
     )
 
@@ -233,7 +233,7 @@ def _kernel_xids(context: DiagnosticContext) -> list[Xid] | str:
                 "(kernel.dmesg_restrict), and through journalctl members of the group adm."
             )
         if isinstance(error, FileNotFoundError):
-            return f"There is no kernel log ({KMSG}) here, as in most containers: look on the host."
+            return f"There is no kernel log ({KMSG}) here, as in most containers: see the host."
         return f"The kernel log, which contains them, cannot be read: {error.strerror or error}."
     finally:
         log.close()

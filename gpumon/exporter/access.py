@@ -94,7 +94,7 @@ class PageAccess:
 
     Args:
         path: The web configuration; ``None`` for a page that everybody may read.
-        say: Tells a sentence.
+        say: Writes a sentence for the user.
 
     Raises:
         WebConfigError: The files cannot be used.
@@ -142,7 +142,7 @@ class PageAccess:
         self._files = (self._path, *others)
         self._seen = [version, *_versions(others)]
         rules = Rules(config)
-        # A file that is being written is empty for a moment, and must not open the page.
+        # A file that is being written is empty for a short time, and must not open the page.
         dropped = self._protections - rules.protections
         if dropped:
             raise WebConfigError(
@@ -160,10 +160,10 @@ def _versions(files: tuple[str, ...]) -> list[object]:
 def _version(path: str) -> object:
     """What changes with the content of a file; ``None`` if there is no file."""
     try:
-        told = os.stat(path)  # noqa: PTH116 - called for each connection
+        status = os.stat(path)  # noqa: PTH116 - called for each connection
     except OSError:
         return None
-    return told.st_mtime_ns, told.st_size, told.st_ino, told.st_dev
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
 
 
 def _context(tls: TlsConfig) -> ssl.SSLContext:

@@ -1,7 +1,7 @@
 """The page that Prometheus scrapes, rendered once per sample.
 
 Besides the metrics of one snapshot (``gpumon.export.as_prometheus``) it has what only a history
-can tell: the state of each GPU, and its XIDs. Old values are withheld, so that a driver that hangs
+has: the state of each GPU, and its XIDs. Old values are withheld, so that a driver that hangs
 does not look like GPUs that do not change.
 """
 

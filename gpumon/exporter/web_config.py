@@ -238,7 +238,7 @@ class _Refused(Exception):  # noqa: N818 - not an error of the program
 def _load(text: str) -> object:
     """The content of the file, as YAML."""
     try:
-        import bcrypt  # noqa: F401 - needed later; said here if it is missing
+        import bcrypt  # noqa: F401 - needed later; reported here if it is missing
         import yaml
     except ImportError:
         raise WebConfigError(

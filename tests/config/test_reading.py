@@ -154,7 +154,7 @@ log = "f99"
     )
     parts = [
         ("line 3", "'usr' is no column (did you mean user?); there are gpu, pid"),
-        ("line 4", "hot_margin stands under [thresholds], not here"),
+        ("line 4", "hot_margin belongs under [thresholds]"),
         ("line 5", "readonly cannot be 'yes': give true or false"),
         ("", "unknown setting unit (did you mean units?)"),
         ("line 8", "sort is a table: write [sort] on a line alone"),
@@ -366,6 +366,16 @@ def test_variables_go_over_the_file_and_are_judged_as_it_is(written: Callable[..
         *("GPUMON_INTERVAL", "GPUMON_READONLY", "GPUMON_UNITS")
     ]
     assert (loaded.settings.interval, loaded.settings.readonly) == (2.0, True), "the file's hold"
+
+
+def test_every_field_of_the_settings_is_a_setting() -> None:
+    fields: set[str] = set()
+    for name in Settings.__struct_fields__:
+        value = getattr(Settings(), name)
+        inner = value.__struct_fields__ if isinstance(value, msgspec.Struct) else ()
+        fields |= {f"{name}.{key}" for key in inner} or {name}
+    # These have readers of their own.
+    assert fields - {"alerts", "keys.changed"} == set(SETTINGS)
 
 
 @pytest.mark.parametrize("name", VARIABLES)

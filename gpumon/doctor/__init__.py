@@ -47,13 +47,13 @@ SECTIONS: dict[str, tuple[Check, ...]] = {
 """The checks by section, in the order of their dependencies, which is that of the functions."""
 
 
-def examine(context: DiagnosticContext) -> Iterator[tuple[str, Result]]:
-    """Run every check: its section title and result."""
-    for title, checks in SECTIONS.items():
+def examine(context: DiagnosticContext) -> Iterator[Result]:
+    """Run every check; those that do not apply are left out."""
+    for section, checks in SECTIONS.items():
         for check in checks:
             result = _result(check, context)
             if result is not None:
-                yield title, replace(result, check=check.name)
+                yield replace(result, section=section, check=check.name)
 
 
 def _result(check: Check, context: DiagnosticContext) -> Result | None:

@@ -35,44 +35,46 @@ class CheckVerdict(str, Enum):
 _ORDER = tuple(CheckVerdict)
 
 
-class Result(Struct, frozen=True):
-    """The result of one check.
+class Result(Struct, frozen=True, kw_only=True):
+    """The result of a check, as in JSON.
 
     Texts may contain untrusted parts, such as paths: not safe to print.
 
     Attributes:
+        section: Its section; ``examine`` sets this and the next.
+        check: The name of the check.
         verdict: The verdict.
         found: What was found, for a person.
-        todo: What to do about it; empty if there is nothing to do.
-        details: The facts, one per line.
-        check: Its name in ``SECTIONS``; empty before ``examine`` has set it.
+        todo: What to do about it; ``None`` if there is nothing to do.
+        details: The facts, a line each.
     """
 
+    section: str = ""
+    check: str = ""
     verdict: CheckVerdict
     found: str
-    todo: str = ""
+    todo: str | None = None
     details: tuple[str, ...] = ()
-    check: str = ""
 
 
 def passed(found: str, *details: str) -> Result:
     """The check passed."""
-    return Result(CheckVerdict.PASS, found, "", details)
+    return Result(verdict=CheckVerdict.PASS, found=found, details=details)
 
 
 def unknown(found: str, todo: str = "", *details: str) -> Result:
     """It could not be determined."""
-    return Result(CheckVerdict.UNKNOWN, found, todo, details)
+    return Result(verdict=CheckVerdict.UNKNOWN, found=found, todo=todo or None, details=details)
 
 
 def warned(found: str, todo: str, *details: str) -> Result:
     """It works, but could be better."""
-    return Result(CheckVerdict.WARN, found, todo, details)
+    return Result(verdict=CheckVerdict.WARN, found=found, todo=todo, details=details)
 
 
 def failed(found: str, todo: str, *details: str) -> Result:
     """It does not work."""
-    return Result(CheckVerdict.FAIL, found, todo, details)
+    return Result(verdict=CheckVerdict.FAIL, found=found, todo=todo or None, details=details)
 
 
 def why_failed(error: Exception) -> str:

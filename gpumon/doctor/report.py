@@ -38,17 +38,6 @@ _COLOURS = {
 }
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """One check in JSON."""
-
-    section: str
-    check: str
-    verdict: CheckVerdict
-    found: str
-    todo: str | None
-    details: tuple[str, ...]
-
-
 class Report(msgspec.Struct, frozen=True):
     """All checks in JSON.
 
@@ -64,7 +53,7 @@ class Report(msgspec.Struct, frozen=True):
     version: str
     scrubbed: bool
     verdict: CheckVerdict
-    checks: tuple[Checked, ...]
+    checks: tuple[Result, ...]
 
 
 def doctor(
@@ -93,49 +82,41 @@ def doctor(
     context = DiagnosticContext(
         machine or Machine(), partial(ask_driver, partial(take_one, source))
     )
-    found = _scrubbed(examine(context), _scrubber(context)) if scrub else examine(context)
+    results = examine(context)
+    if scrub:
+        results = map(_scrubber(context).result, results)
     if as_json:
-        everything = list(found)
-        results = [result for _, result in everything]
-        stream.write(_json(everything, scrub))
+        checks = tuple(results)
+        verdict = worst(result.verdict for result in checks)
+        report = Report(SCHEMA, __version__, scrub, verdict, checks)
+        text = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+        stream.write(f"{text}\n")
     else:
-        results = _print(found, stream, context.machine.environ)
+        verdict = _print(results, stream, context.machine.environ)
     stream.flush()
-    return EXIT_FAILED if worst(result.verdict for result in results) is CheckVerdict.FAIL else 0
+    return EXIT_FAILED if verdict is CheckVerdict.FAIL else 0
 
 
-def _json(found: Iterable[tuple[str, Result]], scrubbed: bool) -> str:
-    checks = tuple(
-        Checked(
-            title, result.check, result.verdict, result.found, result.todo or None, result.details
-        )
-        for title, result in found
-    )
-    verdict = worst(check.verdict for check in checks)
-    report = Report(SCHEMA, __version__, scrubbed, verdict, checks)
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+def _print(results: Iterable[Result], stream: TextIO, environ: Mapping[str, str]) -> CheckVerdict:
+    """Print each result at once, so that a hung check follows the last line.
 
-
-def _print(
-    found: Iterable[tuple[str, Result]], stream: TextIO, environ: Mapping[str, str]
-) -> list[Result]:
-    """Print each result at once, so that a hung check follows the last line."""
+    Returns:
+        The worst verdict.
+    """
     terminal = stream.isatty()
     width = shutil.get_terminal_size((_COLUMNS, 0)).columns if terminal else _COLUMNS
     coloured = terminal and not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
-    results: list[Result] = []
-    section = ""
-    for title, result in found:
-        if title != section:
-            stream.write("\n" if section else "")
-            _write(stream, [title_row(title)], coloured)
-            section = title
+    printed: list[Result] = []
+    for result in results:
+        if not printed or result.section != printed[-1].section:
+            stream.write("\n" if printed else "")
+            _write(stream, [((f" {result.section}", "strong"),)], coloured)
         _write(stream, result_rows(result, min(width, WIDEST)), coloured)
         stream.flush()
-        results.append(result)
+        printed.append(result)
     stream.write("\n")
-    _write(stream, summary_rows(results, width), coloured)
-    return results
+    _write(stream, summary_rows(printed, width), coloured)
+    return worst(result.verdict for result in printed)
 
 
 def _write(stream: TextIO, rows: Iterable[Row], coloured: bool) -> None:
@@ -149,13 +130,6 @@ def _write(stream: TextIO, rows: Iterable[Row], coloured: bool) -> None:
 
 def _inked(text: str, colour: str | None) -> str:
     return text if colour is None or not text.strip() else f"\x1b[{colour}m{text}\x1b[m"
-
-
-def _scrubbed(
-    found: Iterable[tuple[str, Result]], scrubber: Scrubber
-) -> Iterator[tuple[str, Result]]:
-    for title, result in found:
-        yield title, scrubber.result(result)
 
 
 def _scrubber(context: DiagnosticContext) -> Scrubber:
@@ -184,11 +158,6 @@ _MARKS = {
 _COUNTED = (CheckVerdict.PASS, CheckVerdict.WARN, CheckVerdict.FAIL, CheckVerdict.UNKNOWN)
 
 
-def title_row(title: str) -> Row:
-    """The heading of a section."""
-    return ((f" {title}", "strong"),)
-
-
 def result_rows(result: Result, width: int) -> Iterator[Row]:
     """The result of a check, its details, and what to do.
 
@@ -212,7 +181,7 @@ def result_rows(result: Result, width: int) -> Iterator[Row]:
     for detail in result.details:
         for number, line in enumerate(_wrapped(detail, text - 2)):
             yield ((" " * (_LEFT + 2 * (number > 0)), ""), (line, "dim"))
-    for number, line in enumerate(_wrapped(result.todo, text)):
+    for number, line in enumerate(_wrapped(result.todo or "", text)):
         yield ((" " * (_LEFT - 2), ""), ("→ " if number == 0 else "  ", style), (line, ""))
 
 
@@ -291,6 +260,6 @@ class Scrubber:
         return msgspec.structs.replace(
             result,
             found=self.text(result.found),
-            todo=self.text(result.todo),
+            todo=result.todo and self.text(result.todo),
             details=tuple(map(self.text, result.details)),
         )

@@ -111,7 +111,7 @@ def test_a_check_that_fails_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPa
         }
         monkeypatch.setattr(doctor, "SECTIONS", sections)
         case = DiagnosticContext(machine=object(), ask=lambda: DriverAnswer(False))  # type: ignore[arg-type]  # no check reads it
-        (_, first), (_, second) = doctor.examine(case)
+        first, second = doctor.examine(case)
         assert (first.check, first.verdict) == ("broken", CheckVerdict.UNKNOWN)
         assert f"The check failed: {said}" in first.found
         assert second.verdict is CheckVerdict.PASS

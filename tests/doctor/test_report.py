@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from gpumon.doctor import SECTIONS, CheckVerdict, Result
+from gpumon.doctor import SECTIONS, Result
+from gpumon.doctor.check import failed, passed, warned
 from gpumon.doctor.report import Scrubber, result_rows, summary_rows
 from gpumon.text.formatting import cell_width
 from tests.doctor.doctor_page import PAGE, with_checks
@@ -20,9 +22,7 @@ def lines(result: Result, width: int = 80) -> list[str]:
 
 
 def test_a_result_reads_from_the_verdict_to_what_is_to_be_done() -> None:
-    result = Result(
-        CheckVerdict.FAIL, LONG, "Reboot.", ("/usr/lib/libcuda.so.1",), "driver library"
-    )
+    result = replace(failed(LONG, "Reboot.", "/usr/lib/libcuda.so.1"), check="driver library")
     assert lines(result) == [
         " FAIL  driver library    libnvidia-ml is 575.51.03, the loaded kernel module",
         "                         570.124.06: the driver was upgraded while it was",
@@ -34,25 +34,25 @@ def test_a_result_reads_from_the_verdict_to_what_is_to_be_done() -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_no_line_is_wider_than_the_terminal_or_than_an_eye_follows(width: int) -> None:
-    result = Result(CheckVerdict.WARN, LONG * 3, LONG, (LONG,))
+    result = warned(LONG * 3, LONG, LONG)
     assert all(cell_width(line) <= min(width, 100) for line in lines(result, width))
 
 
 def test_a_path_is_never_broken() -> None:
     path = "/data/" + "very-long-name/" * 10
-    assert any(path in line for line in lines(Result(CheckVerdict.PASS, path)))
+    assert any(path in line for line in lines(passed(path)))
 
 
 def test_text_of_others_cannot_move_the_cursor() -> None:
-    result = Result(CheckVerdict.PASS, "a\x1b[2Jb", "", ("\x1b]0;owned\x07",))
+    result = passed("a\x1b[2Jb", "\x1b]0;owned\x07")
     assert not any("\x1b" in line or "\x07" in line for line in lines(result))
 
 
 def test_the_summary_counts_and_says_where_to_begin() -> None:
     results = [
-        Result(CheckVerdict.PASS, "", check="one"),
-        Result(CheckVerdict.FAIL, "", check="two"),
-        Result(CheckVerdict.FAIL, "", check="three"),
+        replace(passed(""), check="one"),
+        replace(failed("", ""), check="two"),
+        replace(failed("", ""), check="three"),
     ]
     rows = ["".join(text for text, _ in row) for row in summary_rows(results, 80)]
     assert rows[0] == " 3 checks  1 pass  2 fail"
@@ -85,10 +85,9 @@ def test_names_go_and_facts_stay(text: str, left: str) -> None:
 
 
 def test_every_text_of_a_result_is_scrubbed() -> None:
-    result = Result(CheckVerdict.WARN, "/data/ann/a", "ask ann", ("/home/bo/b",))
-    assert SCRUBBER.result(result) == Result(
-        CheckVerdict.WARN, "~/a", "ask USER", ("/home/USER/b",)
-    )
+    result = warned("/data/ann/a", "ask ann", "/home/bo/b")
+    assert SCRUBBER.result(result) == warned("~/a", "ask USER", "/home/USER/b")
+    assert SCRUBBER.result(passed("ann")) == passed("USER")
 
 
 @pytest.mark.parametrize("home", ["", "/", "/root"])

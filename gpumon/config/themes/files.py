@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from gpumon.config.suggestions import nearest_or_all
-from gpumon.config.themes.colours import parse
-from gpumon.config.themes.styles import DASHBOARD, PREFIX, is_dark
+from gpumon.config.themes.styles import DASHBOARD, PREFIX, is_dark, parse
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -84,12 +84,7 @@ def settle(
 def keys_in_force(
     preset: Preset, changed: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """The keys of each action that has other keys than the default ones, by the action's id.
-
-    Args:
-        preset: The preset that has the usual keys.
-        changed: The keys of each action with changed keys, by name.
-    """
+    """The keys of each action that has other keys than the default ones, by the action's id."""
     keys = [(action, changed.get(action.name, action.usual_keys(preset))) for action in KEYMAP]
     return {action.id: now for action, now in keys if now != action.keys}
 

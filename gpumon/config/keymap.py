@@ -30,19 +30,12 @@ if TYPE_CHECKING:
 
 
 class ChartWindow(Struct, frozen=True):
-    """A time window of the charts.
-
-    Attributes:
-        key: The key that chooses it.
-        label: Its name in the footer.
-        title: Its name over the charts.
-        seconds: Its length; ``None`` is the whole history.
-    """
+    """A time window of the charts."""
 
     key: str
-    label: str
-    title: str
-    seconds: float | None
+    label: str  # In the footer.
+    title: str  # Over the charts.
+    seconds: float | None  # ``None`` is the whole history.
 
 
 WINDOWS = (

@@ -96,17 +96,11 @@ class Keys(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlertTable(Struct, frozen=True):
-    """A table ``[[alerts]]`` of a file, as written; ``gpumon.alerts.reading`` reads it.
+    """A table ``[[alerts]]`` of a file, as written; ``gpumon.alerts.reading`` reads it."""
 
-    Attributes:
-        values: Its values by key.
-        place: The file and the line of its heading.
-        places: The file and the line of each key.
-    """
-
-    values: Mapping[str, object]
-    place: str
-    places: Mapping[str, str]
+    values: Mapping[str, object]  # By key.
+    place: str  # The file and the line of the heading.
+    places: Mapping[str, str]  # The file and the line of each key.
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -149,15 +143,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Variable(Struct, frozen=True):
-    """An environment variable.
-
-    Attributes:
-        example: An example value.
-        names: The settings that it overrides; several of them have no value in common.
-    """
+    """An environment variable."""
 
     example: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # The settings that it overrides; several have no value in common.
 
 
 VARIABLES = {
@@ -171,15 +160,10 @@ VARIABLES = {
 
 
 class ConfigError(Struct, frozen=True):
-    """An error in the file or a variable.
+    """An error in the file or a variable."""
 
-    Attributes:
-        place: The file, with the line if known, or the variable.
-        what: The error, and what is valid.
-    """
-
-    place: str
-    what: str
+    place: str  # The file, with the line if known, or the variable.
+    what: str  # The error, and what is valid.
 
     @property
     def sentence(self) -> str:
@@ -188,19 +172,12 @@ class ConfigError(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """The result of loading.
+    """The result of loading."""
 
-    Attributes:
-        path: The path of the file, existing or not.
-        settings: The effective settings.
-        errors: The errors; for each of these the default applies.
-        origins: The origin of each setting that is not a default, by name.
-    """
-
-    path: str
+    path: str  # Of the file, existing or not.
     settings: Settings = Settings()
-    errors: tuple[ConfigError, ...] = ()
-    origins: Mapping[str, str] = {}
+    errors: tuple[ConfigError, ...] = ()  # For each of these the default applies.
+    origins: Mapping[str, str] = {}  # Of each setting that is not a default, by name.
 
     @property
     def brief(self) -> str:

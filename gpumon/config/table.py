@@ -35,20 +35,12 @@ class InvalidValue(Exception):  # noqa: N818 - becomes a ConfigError once its pl
 
 
 class Setting(Struct, frozen=True):
-    """A setting.
+    """A setting."""
 
-    Attributes:
-        name: The names of its table and key in the file: ``units.memory``.
-        about: Its effect, without a full stop.
-        valid: The valid values, as the object of "give".
-        read: Converts the value from the file; raises ``InvalidValue``.
-        default: The default value.
-    """
-
-    name: str
-    about: str
-    valid: str
-    read: Read
+    name: str  # With its table: ``units.memory``.
+    about: str  # What it does, without a full stop.
+    valid: str  # The valid values, as the object of "give".
+    read: Read  # Converts the value of the file; raises ``InvalidValue``.
     default: object
 
 

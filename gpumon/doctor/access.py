@@ -115,12 +115,7 @@ def rights(file: Path) -> str:
 
 
 def how_to_get_in(file: Path, otherwise: str) -> str:
-    """What a user has to do who may not open a device file.
-
-    Args:
-        file: The device file.
-        otherwise: What to do if no group may open it.
-    """
+    """What a user has to do who may not open a device file; ``otherwise`` if no group may."""
     group = _group(file)
     if file.stat().st_mode & 0o060 != 0o060 or group in {"root", "0"}:
         return otherwise

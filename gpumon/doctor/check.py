@@ -39,22 +39,14 @@ class Result(Struct, frozen=True, kw_only=True):
     """The result of a check, as in JSON.
 
     Texts may contain untrusted parts, such as paths: not safe to print.
-
-    Attributes:
-        section: Its section; ``examine`` sets this and the next.
-        check: The name of the check.
-        verdict: The verdict.
-        found: What was found, for a person.
-        todo: What to do about it; ``None`` if there is nothing to do.
-        details: The facts, a line each.
     """
 
-    section: str = ""
+    section: str = ""  # Set by ``examine``, like ``check``.
     check: str = ""
     verdict: CheckVerdict
-    found: str
-    todo: str | None = None
-    details: tuple[str, ...] = ()
+    found: str  # For a person.
+    todo: str | None = None  # ``None`` if there is nothing to do.
+    details: tuple[str, ...] = ()  # The facts, a line each.
 
 
 def passed(found: str, *details: str) -> Result:
@@ -93,15 +85,10 @@ def worst(verdicts: Iterable[CheckVerdict]) -> CheckVerdict:
 
 
 class Check(Struct, frozen=True):
-    """A check of one thing.
+    """A check of one thing."""
 
-    Attributes:
-        name: Its name, the same in every version of gpumon.
-        run: Examines it; ``None`` if it does not apply.
-    """
-
-    name: str
-    run: Examine
+    name: str  # The same in every version of gpumon.
+    run: Examine  # ``None`` if the check does not apply.
 
     def __call__(self, context: DiagnosticContext) -> Result | None:
         """The result, without the name; ``None`` if the check does not apply."""

@@ -47,30 +47,19 @@ def _is_root() -> bool:
 
 
 class Machine(Struct, frozen=True):
-    """The machine to examine.
+    """The machine to examine."""
 
-    Attributes:
-        root: The folder used as ``/``.
-        environ: The environment.
-        prefix: The prefix of the Python that runs gpumon.
-        root_user: Whether gpumon runs as root.
-        try_open: Opens a device file and closes it, or raises ``OSError``.
-        uptime: Seconds since the machine started, by the clock of the kernel's log.
-    """
-
-    root: Path = Path("/")
+    root: Path = Path("/")  # The folder used as ``/``.
     environ: Mapping[str, str] = os.environ
-    prefix: str = sys.prefix
+    prefix: str = sys.prefix  # Of the Python that runs gpumon.
     root_user: bool = _is_root()
+    # Opens a device file and closes it, or raises ``OSError``.
     try_open: Callable[[Path], None] = open_once
+    # Seconds since the start, by the clock of the kernel's log.
     uptime: Callable[[], float] = time.monotonic
 
     def path(self, name: str) -> Path:
-        """Where a file of this machine is.
-
-        Args:
-            name: Its absolute name.
-        """
+        """Where a file of this machine is."""
         return self.root / name.lstrip("/")
 
     def name(self, path: Path) -> str:
@@ -148,21 +137,13 @@ are the NPUs of Intel's processors."""
 
 
 class PciGpu(Struct, frozen=True):
-    """A GPU on the PCI bus.
+    """A GPU on the PCI bus."""
 
-    Attributes:
-        slot: Its kernel name: ``0000:03:00.0``.
-        maker: Its maker.
-        driver: Its kernel driver; ``None`` without one.
-        render_nodes: Names of its render nodes: ``renderD128``.
-        integrated: Whether it is part of a processor. AMD's are known only with their driver.
-    """
-
-    slot: str
+    slot: str  # Kernel name: ``0000:03:00.0``.
     maker: Maker
-    driver: str | None
-    render_nodes: tuple[str, ...] = ()
-    integrated: bool = False
+    driver: str | None  # Of the kernel; ``None`` without one.
+    render_nodes: tuple[str, ...] = ()  # Names: ``renderD128``.
+    integrated: bool = False  # Part of a processor; AMD's are known only with their driver.
 
     @property
     def shown_by_gpumon(self) -> bool:
@@ -210,21 +191,13 @@ def _is_integrated(folder: Path, maker: Maker) -> bool:
 
 
 class DriverAnswer(Struct, frozen=True):
-    """The result of querying the drivers.
+    """The result of querying the drivers."""
 
-    Attributes:
-        library: Whether the dynamic linker finds the library of NVIDIA's driver.
-        library_version: The driver's version that the library belongs to.
-        snapshot: One sample; ``None`` where there is none.
-        trouble: Why there is none.
-        seconds: How long it took.
-    """
-
-    library: bool
-    library_version: str | None = None
-    snapshot: Snapshot | None = None
+    library: bool  # Whether the dynamic linker finds that of NVIDIA's driver.
+    library_version: str | None = None  # Of the driver that the library belongs to.
+    snapshot: Snapshot | None = None  # ``None`` without a sample; then ``trouble`` has the reason.
     trouble: Trouble | None = None
-    seconds: float = 0.0
+    seconds: float = 0.0  # How long it took.
 
 
 class DiagnosticContext:
@@ -316,11 +289,7 @@ class DiagnosticContext:
 
 
 def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
-    """Query the drivers of this machine.
-
-    Args:
-        take: Takes one sample.
-    """
+    """Query the drivers of this machine."""
     from gpumon.sources.nvml.driver_errors import library_version
     from gpumon.sources.nvml.library import Library, load_library
 

@@ -35,23 +35,14 @@ _OLD_JAXLIB = re.compile(r"\+cuda(\d+)")
 
 
 class Build(Struct, frozen=True):
-    """A framework in one environment.
+    """A framework in one environment."""
 
-    Attributes:
-        folder: The environment.
-        version: Its own.
-        cuda: The CUDA that it was built for, ``12.4`` or ``12``; ``None`` without CUDA.
-        extra: Further information.
-        rocm: The ROCm that it was built for; empty if its version is unknown.
-        xpu: The version of Intel's compiler that it was built with, for Intel's GPUs.
-    """
-
-    folder: str
+    folder: str  # Of the environment.
     version: str
-    cuda: str | None
-    extra: str = ""
-    rocm: str | None = None
-    xpu: str | None = None
+    cuda: str | None  # Built for: ``12.4`` or ``12``; ``None`` without CUDA.
+    extra: str = ""  # Further information.
+    rocm: str | None = None  # Built for; empty if its version is unknown.
+    xpu: str | None = None  # The version of Intel's compiler, for Intel's GPUs.
 
     @property
     def maker(self) -> Maker | None:

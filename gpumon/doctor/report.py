@@ -39,20 +39,12 @@ _COLOURS = {
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All checks in JSON.
-
-    Attributes:
-        schema: The schema's name and version.
-        version: Of gpumon.
-        scrubbed: Whether names were left out.
-        verdict: The worst of all.
-        checks: In order.
-    """
+    """All checks in JSON."""
 
     schema: str
-    version: str
+    version: str  # Of gpumon.
     scrubbed: bool
-    verdict: CheckVerdict
+    verdict: CheckVerdict  # The worst of all.
     checks: tuple[Result, ...]
 
 
@@ -159,12 +151,7 @@ _COUNTED = (CheckVerdict.PASS, CheckVerdict.WARN, CheckVerdict.FAIL, CheckVerdic
 
 
 def result_rows(result: Result, width: int) -> Iterator[Row]:
-    """The result of a check, its details, and what to do.
-
-    Args:
-        result: Of the check.
-        width: Cells of a line.
-    """
+    """The result of a check, its details, and what to do."""
     text = max(_LEAST_TEXT, min(width, WIDEST) - _LEFT)
     mark, style = _MARKS[result.verdict]
     first, *more = _wrapped(result.found, text)
@@ -227,11 +214,6 @@ class Scrubber:
     Home folders become ``~``, other people's ``/home/USER``; users, the machine and GPUs
     lose their names. Versions, numbers and the rest of a path stay: they are what a
     report is for.
-
-    Args:
-        home: The home folder.
-        users: Names of users.
-        hosts: Names of the machine.
     """
 
     def __init__(self, home: str, users: Iterable[str], hosts: Iterable[str]) -> None:

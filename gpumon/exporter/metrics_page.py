@@ -56,15 +56,10 @@ _READABLE = (GpuStatus.OK, GpuStatus.FAILING, GpuStatus.NO_ANSWER)
 
 
 class Page(NamedTuple):
-    """A rendered page.
+    """A rendered page."""
 
-    Attributes:
-        text: Prometheus' text format in UTF-8.
-        zipped: The same, compressed with gzip.
-    """
-
-    text: bytes
-    zipped: bytes
+    text: bytes  # In UTF-8.
+    zipped: bytes  # With gzip.
 
 
 class MetricsPages:

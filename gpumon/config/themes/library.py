@@ -55,12 +55,7 @@ def own_folder() -> str:
 
 
 class ThemeLibrary:
-    """Finds and reads themes.
-
-    Args:
-        own: The folder of the user's own themes.
-        shipped: The folder of gpumon's themes.
-    """
+    """Finds and reads themes."""
 
     def __init__(self, own: Folder | None = None, shipped: Folder | None = None) -> None:
         self._own = own_folder() if own is None else os.fspath(own)
@@ -167,17 +162,11 @@ def _name(path: str) -> str:
 
 
 class ThemeChoice(Struct, frozen=True):
-    """The initial theme.
-
-    Attributes:
-        name: Its name.
-        file: The theme file; ``None`` for Textual's own themes.
-        sentences: Why a theme with a higher priority is not used, for the user.
-    """
+    """The initial theme."""
 
     name: str
-    file: ThemeFile | None
-    sentences: tuple[str, ...] = ()
+    file: ThemeFile | None  # ``None`` for Textual's own themes.
+    sentences: tuple[str, ...] = ()  # Why a theme with a higher priority is not used, for the user.
 
 
 class UnknownThemeError(Exception):

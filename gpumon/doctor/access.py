@@ -30,7 +30,7 @@ _MAJOR = 195
 """Of every device file of the driver but those of nvidia-uvm: ``NV_MAJOR_DEVICE_NUMBER``."""
 _CONTROL_MINOR = 255
 _GPU = re.compile(r"nvidia(\d+)")
-_OTHER_WAY = (
+_NO_GROUP_NVIDIA = (
     "An administrator must allow access: with the driver's parameter NVreg_DeviceFileMode=0666, "
     "or with a udev rule."
 )
@@ -88,15 +88,40 @@ def device_files(context: DiagnosticContext) -> Result | None:
             if in_container(context)
             else "Run `sudo nvidia-smi` or `sudo nvidia-modprobe -c 0` to create it.",
         )
-    barred = [file for file in (control, *gpus) if not os.access(file, os.R_OK | os.W_OK)]
-    if barred:
-        names = ", ".join(context.machine.name(file) for file in barred)
-        return failed(
-            f"You have no permission to open {names}.",
-            how_to_get_in(barred[0], _OTHER_WAY),
-            *(f"{context.machine.name(file)}  {rights(file)}" for file in barred),
-        )
-    return passed(f"You may open {_CONTROL} and the files of {counted(len(gpus), 'GPU')}.")
+    return _no_permission(context, (control, *gpus), otherwise=_NO_GROUP_NVIDIA) or passed(
+        f"You may open {_CONTROL} and the files of {counted(len(gpus), 'GPU')}."
+    )
+
+
+def _no_permission(
+    context: DiagnosticContext,
+    files: Sequence[Path],
+    effect: str = "",
+    *,
+    otherwise: str,
+    contained: bool = False,
+) -> Result | None:
+    """The result if this user may not open one of these device files.
+
+    If no group may, ``otherwise`` says what to do. ``contained`` is for files whose group must be
+    named when the container is started.
+    """
+    barred = [file for file in files if not os.access(file, os.R_OK | os.W_OK)]
+    if not barred:
+        return None
+    names = ", ".join(context.machine.name(file) for file in barred)
+    number = barred[0].stat().st_gid
+    return failed(
+        f"You have no permission to open {names}{effect}.",
+        f"Start the container with --group-add {number}, the group of the file on the host."
+        if contained
+        else _how_to_get_in(barred[0], otherwise),
+        *(
+            f"{context.machine.name(file)}  {stat.filemode(file.stat().st_mode)} "
+            f"group {_group(file)}"
+            for file in barred
+        ),
+    )
 
 
 def _group(file: Path) -> str:
@@ -109,13 +134,7 @@ def _group(file: Path) -> str:
         return str(number)
 
 
-def rights(file: Path) -> str:
-    """The mode and the group of a file."""
-    return f"{stat.filemode(file.stat().st_mode)} group {_group(file)}"
-
-
-def how_to_get_in(file: Path, otherwise: str) -> str:
-    """What a user has to do who may not open a device file; ``otherwise`` if no group may."""
+def _how_to_get_in(file: Path, otherwise: str) -> str:
     group = _group(file)
     if file.stat().st_mode & 0o060 != 0o060 or group in {"root", "0"}:
         return otherwise
@@ -254,26 +273,10 @@ def render_nodes(context: DiagnosticContext) -> Result | None:
             if contained
             else "Run `sudo udevadm trigger` to create the device files.",
         )
-    barred = [file for file in there if not _may_open(file)]
-    if barred:
-        names = ", ".join(context.machine.name(file) for file in barred)
-        return failed(
-            f"You have no permission to open {names}: your programs cannot use the GPU.",
-            _how_to_get_in(barred[0], contained=contained),
-            *(f"{context.machine.name(file)}  {rights(file)}" for file in barred),
-        )
-    return passed(f"You may open {', '.join(context.machine.name(file) for file in there)}.")
-
-
-def _may_open(file: Path) -> bool:
-    return os.access(file, os.R_OK | os.W_OK)
-
-
-def _how_to_get_in(file: Path, *, contained: bool) -> str:
-    if contained:
-        group = file.stat().st_gid
-        return f"Start the container with --group-add {group}, the group of the file on the host."
-    return how_to_get_in(file, _NO_GROUP)
+    effect = ": your programs cannot use the GPU"
+    return _no_permission(
+        context, there, effect, otherwise=_NO_GROUP, contained=contained
+    ) or passed(f"You may open {', '.join(context.machine.name(file) for file in there)}.")
 
 
 @check("/dev/kfd")
@@ -296,12 +299,10 @@ def compute_driver(context: DiagnosticContext) -> Result | None:
             else "The kernel may be built without CONFIG_HSA_AMD, or the GPU be older than what "
             "KFD supports: `sudo dmesg | grep kfd` says which.",
         )
-    if not _may_open(file):
-        return failed(
-            f"You have no permission to open {_KFD}: ROCm's programs do not start.",
-            _how_to_get_in(file, contained=in_container(context)),
-            f"{_KFD}  {rights(file)}",
-        )
+    effect, contained = ": ROCm's programs do not start", in_container(context)
+    barred = _no_permission(context, [file], effect, otherwise=_NO_GROUP, contained=contained)
+    if barred:
+        return barred
     numbers = [
         context.machine.text(f"{context.machine.name(folder)}/gpu_id")
         for folder in context.machine.folder(_NODES, "*")

@@ -7,7 +7,7 @@ what a text is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
+from collections.abc import Mapping  # noqa: TC003 - the table resolves annotations
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -20,6 +20,7 @@ from gpumon.model.thresholds import (
 )
 from gpumon.text.units import Units
 
+DEFAULT_THEME = "gpumon"
 GraphName: TypeAlias = Literal["util", "memory", "power", "temperature", "sm", "dram"]
 """What the small graph of a GPU can show at start."""
 Preset: TypeAlias = Literal["default", "vim"]

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin,
 from msgspec import Meta, Struct
 
 from gpumon.config.columns import COLUMN, COLUMN_SETS, DEFAULT_COLUMNS, GPU_COLUMN, whole_choice
-from gpumon.config.settings import VARIABLES, Settings
+from gpumon.config.settings import DEFAULT_THEME, VARIABLES, Settings
 from gpumon.config.suggestions import did_you_mean
-from gpumon.config.themes import DEFAULT as DEFAULT_THEME
 from gpumon.config.toml_text import toml
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
 

@@ -1,8 +1,8 @@
 """Themes as validated files, their folders, and the choice of a theme; without Textual."""
 
+from gpumon.config.settings import DEFAULT_THEME as DEFAULT
 from gpumon.config.themes.files import ThemeError, ThemeFile
 from gpumon.config.themes.library import (
-    DEFAULT,
     TEXTUAL_THEMES,
     ThemeChoice,
     ThemeLibrary,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 import gpumon
+from gpumon.config.settings import DEFAULT_THEME
 from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes.files import ThemeError, ThemeFile, read_file, theme_error
 from gpumon.system.folders import config_folder, state_folder
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from gpumon.system.folders import Folder
 
-DEFAULT = "gpumon"
 _SUFFIX = ".toml"
 VARIABLE = "GPUMON_THEME"
 _BYTES = "surrogateescape"
@@ -70,7 +70,7 @@ class ThemeLibrary:
 
     def shipped(self) -> list[str]:
         """Names of gpumon's themes, the default first."""
-        return sorted(_names(self._shipped), key=lambda name: (name != DEFAULT, name))
+        return sorted(_names(self._shipped), key=lambda name: (name != DEFAULT_THEME, name))
 
     def own(self) -> list[str]:
         """Names of the user's own themes, valid or not."""
@@ -115,7 +115,7 @@ class ThemeLibrary:
 
     def default(self) -> ThemeFile:
         """Gpumon's own default, even if the user has a theme of that name."""
-        return self.read_path(os.path.join(self._shipped, DEFAULT + _SUFFIX))
+        return self.read_path(os.path.join(self._shipped, DEFAULT_THEME + _SUFFIX))
 
     def read_path(self, path: Folder) -> ThemeFile:
         """Read a theme file at any path, and its base themes."""
@@ -205,7 +205,7 @@ def choose_theme(
         (remembered(memory), "the theme remembered"),
         (configured, "the configuration's theme"),
         # The user may have a theme of the same name.
-        (DEFAULT, "the default"),
+        (DEFAULT_THEME, "the default"),
     )
     sentences: list[str] = []
     for name, where in wanted:
@@ -219,7 +219,7 @@ def choose_theme(
             return ThemeChoice(name, _read(library, name), tuple(sentences))
         except ThemeError as error:
             sentences.append(error.brief)
-    return ThemeChoice(DEFAULT, library.default(), tuple(sentences))
+    return ThemeChoice(DEFAULT_THEME, library.default(), tuple(sentences))
 
 
 def _read(library: ThemeLibrary, name: str) -> ThemeFile | None:

@@ -12,10 +12,17 @@ from gpumon.cli.messages import say
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gpumon.cli.help import MakeParser
     from gpumon.config import Loaded
+
+_COLUMNS = 100
+"""Longest line of the template."""
+_HEAD = """\
+# The defaults of gpumon. Remove the # of a line to change it; gpumon config check reports errors.
+# The command line overrides GPUMON_… variables, and these override this file.
+"""
 
 
 def add_options(command: MakeParser) -> None:
@@ -58,8 +65,6 @@ def _do(what: str) -> int:
     for sentence in sentences:
         say(sentence)
     if what == "show":
-        from gpumon.config.messages import effective
-
         sys.stdout.write(effective(loaded))
         return 0
     if sentences:
@@ -130,7 +135,6 @@ def _init(path: str) -> int:
     from pathlib import Path
 
     from gpumon.alerts import alert
-    from gpumon.config.messages import template
 
     try:
         # Other users must not read the folder (XDG Base Directory Specification).
@@ -151,3 +155,71 @@ def _init(path: str) -> int:
         return 1
     print(path)  # noqa: T201 - what was written
     return 0
+
+
+def template() -> str:
+    """A file with every setting, its meaning and its default, all commented out.
+
+    ``gpumon.alerts.alert.template`` has the alerts.
+    """
+    from gpumon.config.keymap import ACTIONS
+    from gpumon.config.table import SETTINGS
+    from gpumon.config.toml_text import toml
+
+    lines = [_HEAD]
+    for table, names in _by_table():
+        lines += [f"[{table}]"] if table else []
+        for name in names:
+            setting = SETTINGS[name]
+            lines += _comment(f"{setting.about} ({setting.valid})")
+            lines.append(f"#{name.rpartition('.')[2]} = {toml(setting.default)}")
+        lines.append("")
+    # The table [keys] is the last one of these.
+    lines[-1] = '# a key or several for each action: letters and signs, or "f5", "shift+up"'
+    lines += [f"#{action.name} = {toml(action.keys)}" for action in ACTIONS.values()]
+    return "\n".join(lines) + "\n"
+
+
+def effective(loaded: Loaded) -> str:
+    """Every effective setting with its origin, as TOML."""
+    from gpumon.config.keymap import ACTIONS
+    from gpumon.config.table import SETTINGS, value_of
+    from gpumon.text.formatting import printable
+
+    settings, lines = loaded.settings, [f"# {printable(loaded.path)}"]
+    for table, names in _by_table():
+        lines += ["", f"[{table}]"] if table else []
+        for name in names:
+            value = value_of(settings, name)
+            value = SETTINGS[name].default if value is None else value
+            lines.append(_line(name.rpartition(".")[2], value, loaded.origins.get(name)))
+    # The table [keys] is the last one of these.
+    for name, action in ACTIONS.items():
+        keys = settings.keys.changed.get(name, action.usual_keys(settings.keys.preset))
+        lines.append(_line(name, keys, loaded.origins.get(f"keys.{name}")))
+    for alert in settings.alerts:
+        lines += ["", "[[alerts]]"]
+        for name, value in alert.values.items():
+            origin = alert.places[name].replace(loaded.path, "the file", 1)
+            lines.append(_line(name, value, origin))
+    return "\n".join(lines) + "\n"
+
+
+def _line(key: str, value: object, origin: str | None) -> str:
+    from gpumon.config.toml_text import toml, toml_key
+
+    return f"{f'{toml_key(key)} = {toml(value)}':<40}  # {origin or 'default'}"
+
+
+def _comment(text: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, _COLUMNS, initial_indent="# ", subsequent_indent="# ")
+
+
+def _by_table() -> Iterator[tuple[str, list[str]]]:
+    """Each table with its settings, the top level first."""
+    from gpumon.config.table import SETTINGS, TABLES
+
+    for table in ("", *TABLES):
+        yield table, [name for name in SETTINGS if name.rpartition(".")[0] == table]

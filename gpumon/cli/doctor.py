@@ -32,7 +32,7 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the checks; the exit status."""
-    from gpumon.doctor.output import doctor
+    from gpumon.doctor.report import doctor
     from gpumon.sources.machine import this_machine
 
     take_output(options, "json" if options.json else "table")

@@ -105,8 +105,7 @@ def _check(path: str) -> int:
 def _hard_to_read(theme: ThemeFile) -> list[str]:
     """Styles with too little contrast, which is allowed: the theme stays valid."""
     from gpumon.config.themes import resolve_styles
-    from gpumon.config.themes.colours import contrast
-    from gpumon.config.themes.styles import DRAWN, LEAST_CONTRAST
+    from gpumon.config.themes.styles import DRAWN, LEAST_CONTRAST, contrast
 
     return [
         f"the style {style} has a contrast of {ratio:.1f}; text is readable from "

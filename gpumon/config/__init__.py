@@ -10,22 +10,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpumon.config.settings import ConfigError, Loaded, Settings
+from gpumon.config.settings import VARIABLES, ConfigError, Loaded, Settings
 from gpumon.system.folders import config_folder, is_absent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["VARIABLES", "ConfigError", "Loaded", "Settings", "config_path", "load"]
-
-VARIABLES = (
-    "GPUMON_INTERVAL",
-    "GPUMON_COLUMNS",
-    "GPUMON_THEME",
-    "GPUMON_READONLY",
-    "GPUMON_UNITS",
-)
-"""The variables that are read; ``gpumon.config.table`` says how."""
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:

@@ -17,25 +17,15 @@ if TYPE_CHECKING:
 
 
 class Column(Struct, frozen=True):
-    """A column of the table.
+    """A column of the table."""
 
-    Attributes:
-        key: Its row in ``metrics.PROCESS_METRICS``, or in ``_DERIVED``.
-        width: Cells, without the space before it.
-        keep: Priority on a narrow terminal: the lowest is dropped first.
-        letter: The key that sorts by it.
-        left: Whether its text starts at the left.
-        descends: Whether the first key press sorts the largest first, as for amounts.
-        shown: Whether the table shows it by default.
-    """
-
-    key: str
-    width: int
-    keep: int
-    letter: str
-    left: bool = False
-    descends: bool = False
-    shown: bool = True
+    key: str  # Of a row in ``metrics.PROCESS_METRICS``, or in ``_DERIVED``.
+    width: int  # In cells, without the space before it.
+    keep: int  # Priority on a narrow terminal: the lowest is dropped first.
+    letter: str  # Sorts by it.
+    left: bool = False  # Aligned at the left.
+    descends: bool = False  # The first key press sorts the largest first, as for amounts.
+    shown: bool = True  # By default.
 
     @property
     def label(self) -> str:
@@ -93,19 +83,12 @@ DEFAULT_PROCESS_COLUMNS = tuple(column.key for column in COLUMNS if column.shown
 
 
 class GpuColumn(Struct, frozen=True):
-    """A column that can be added to the list of GPUs.
+    """A column that can be added to the list of GPUs."""
 
-    Attributes:
-        key: Its row in ``metrics.GPU_METRICS``.
-        label: The header.
-        width: Cells, with the gap before it.
-        shown: Whether the list shows it by default.
-    """
-
-    key: str
+    key: str  # Of a row in ``metrics.GPU_METRICS``.
     label: str
-    width: int
-    shown: bool = False
+    width: int  # In cells, with the gap before it.
+    shown: bool = False  # By default.
 
     @property
     def about(self) -> str:

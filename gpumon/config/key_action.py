@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Literal, TypeAlias
 
+    from gpumon.config.settings import Preset
+
     Place: TypeAlias = Literal[
         "app",
         "dashboard",
@@ -28,37 +30,22 @@ if TYPE_CHECKING:
         "signals",
     ]
     """Where a key works: everywhere, on a screen, on all pages, in a dialog or in a part of it."""
-    Preset: TypeAlias = Literal["default", "vim"]
-    """A set of usual keys."""
 
 
 class KeyAction(Struct, frozen=True):
-    """An action on one or several screens, and its keys.
+    """An action on one or several screens, and its keys."""
 
-    Attributes:
-        name: Its name in the configuration.
-        keys: Its default keys.
-        action: The action method of the screens, with its arguments, as Textual writes it.
-        on: The screens, with its description on each; the help page omits an empty one.
-        label: Its word in a footer.
-        vim: Its keys with the preset ``vim``; empty if that does not change them.
-        group: Its group on the help page and in the command palette.
-        fixed: Whether its keys cannot be changed.
-        priority: Whether it takes precedence over the focused widget's keys.
-        beyond_looking: Whether it does more than show something: visitors in a browser
-            (``gpumon serve``) do not have it.
-    """
-
-    name: str
+    name: str  # In the configuration.
     keys: tuple[str, ...]
-    action: str
-    on: Mapping[Place, str]
-    label: str = ""
+    action: str  # The method of the screens, with its arguments, as Textual writes it.
+    on: Mapping[Place, str]  # Its description on each screen; the help page omits an empty one.
+    label: str = ""  # In a footer.
+    # Its keys with the preset ``vim``; empty if they are the default ones.
     vim: tuple[str, ...] = ()
-    group: str = ""
-    fixed: bool = False
-    priority: bool = False
-    beyond_looking: bool = False
+    group: str = ""  # On the help page and in the command palette.
+    fixed: bool = False  # Its keys cannot be changed.
+    priority: bool = False  # It takes precedence over the keys of the focused widget.
+    beyond_looking: bool = False  # Visitors in a browser (``gpumon serve``) do not have it.
 
     @property
     def id(self) -> str:
@@ -116,14 +103,16 @@ def fixed(
 
 def in_group(group: str, *actions: KeyAction) -> tuple[KeyAction, ...]:
     """Actions in the order in which the help page and the command palette list them."""
-    return tuple(replace(one, group=group) for one in actions)
+    return tuple(replace(action, group=group) for action in actions)
 
 
 def beyond_looking(*actions: KeyAction) -> tuple[KeyAction, ...]:
     """Actions that visitors in a browser do not have."""
-    return tuple(replace(one, beyond_looking=True) for one in actions)
+    return tuple(replace(action, beyond_looking=True) for action in actions)
 
 
 def also_on_fleet(*actions: KeyAction) -> tuple[KeyAction, ...]:
     """Actions that the screen of many hosts has too, with the same description."""
-    return tuple(replace(one, on={**one.on, "fleet": one.on["dashboard"]}) for one in actions)
+    return tuple(
+        replace(action, on={**action.on, "fleet": action.on["dashboard"]}) for action in actions
+    )

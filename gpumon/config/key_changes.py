@@ -12,7 +12,8 @@ from gpumon.config.table import InvalidValue, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.config.key_action import KeyAction, Preset
+    from gpumon.config.key_action import KeyAction
+    from gpumon.config.settings import Preset
 
 _NAMED = (
     *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "insert", "delete"),
@@ -83,14 +84,9 @@ def settle(
 def keys_in_force(
     preset: Preset, changed: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """The keys of each action that has other keys than the default ones, by the action's id.
-
-    Args:
-        preset: The preset that has the usual keys.
-        changed: The keys of each action with changed keys, by name.
-    """
-    keys = [(one, changed.get(one.name, one.usual_keys(preset))) for one in KEYMAP]
-    return {one.id: now for one, now in keys if now != one.keys}
+    """The keys of each action that has other keys than the default ones, by the action's id."""
+    keys = [(action, changed.get(action.name, action.usual_keys(preset))) for action in KEYMAP]
+    return {action.id: now for action, now in keys if now != action.keys}
 
 
 def _clash(granted: Mapping[str, tuple[str, ...]], preset: Preset) -> tuple[str, str] | None:
@@ -109,10 +105,10 @@ def _clash(granted: Mapping[str, tuple[str, ...]], preset: Preset) -> tuple[str,
                 other = on_pages.get(key)
             other = other or taken.get(key)
             if other is not None:
-                said = f'{key} is already the key for "{other.name}"'
+                fault = f'{key} is already the key for "{other.name}"'
                 if not other.fixed:
-                    said += f": give {other.name} another one, or {name}"
-                return name, f"{said}; its usual keys stay"
+                    fault += f": give {other.name} another one, or {name}"
+                return name, f"{fault}; its usual keys stay"
         taken |= dict.fromkeys(keys, ACTIONS[name])
     return None
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.config.chart_windows import WINDOWS
+from msgspec import Struct
+
 from gpumon.config.columns import COLUMNS
 from gpumon.config.key_action import (
     KeyAction,
@@ -24,7 +25,26 @@ from gpumon.config.key_action import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.config.key_action import Place, Preset
+    from gpumon.config.key_action import Place
+    from gpumon.config.settings import Preset
+
+
+class ChartWindow(Struct, frozen=True):
+    """A time window of the charts."""
+
+    key: str
+    label: str  # In the footer.
+    title: str  # Over the charts.
+    seconds: float | None  # ``None`` is the whole history.
+
+
+WINDOWS = (
+    ChartWindow("1", "1m", "The last minute", 60.0),
+    ChartWindow("2", "5m", "The last 5 minutes", 300.0),
+    ChartWindow("3", "30m", "The last 30 minutes", 1800.0),
+    ChartWindow("4", "all", "All that was seen", None),
+)
+DEFAULT_WINDOW = WINDOWS[1]
 
 _LISTS: tuple[Place, ...] = ("themes", "columns")
 """Dialogs with a list."""
@@ -103,14 +123,14 @@ KEYMAP: tuple[KeyAction, ...] = (
         changeable("columns", "e f2", "columns", "Choose columns …"),
         *(
             changeable(
-                f"chart_{one.label}",
-                one.key,
-                f"window('{one.key}')",
-                f"Charts: {one.title.lower()}",
-                one.label,
+                f"chart_{window.label}",
+                window.key,
+                f"window('{window.key}')",
+                f"Charts: {window.title.lower()}",
+                window.label,
                 place="gpu",
             )
-            for one in WINDOWS
+            for window in WINDOWS
         ),
         *beyond_looking(
             changeable(
@@ -280,13 +300,13 @@ KEYMAP: tuple[KeyAction, ...] = (
             changeable("reverse", "r", "reverse", "Reverse the order"),
             *(
                 changeable(
-                    f"sort_{one.key}",
-                    one.letter,
-                    f"sort('{one.key}')",
-                    f"Sort by {one.name} (again: reverse)",
-                    vim=_SORT_IN_VIM.get(one.key, ""),
+                    f"sort_{column.key}",
+                    column.letter,
+                    f"sort('{column.key}')",
+                    f"Sort by {column.name} (again: reverse)",
+                    vim=_SORT_IN_VIM.get(column.key, ""),
                 )
-                for one in COLUMNS
+                for column in COLUMNS
             ),
         ),
         *(
@@ -384,19 +404,19 @@ FURTHER_WORDS = {
 }
 """Other words for actions, by which the help page and the command palette find them."""
 
-NAMED = {one.name: one for one in KEYMAP if one.name}
+NAMED = {action.name: action for action in KEYMAP if action.name}
 """Actions that footers and messages can refer to."""
-ACTIONS = {name: one for name, one in NAMED.items() if not one.fixed}
+ACTIONS = {name: action for name, action in NAMED.items() if not action.fixed}
 """Actions whose keys can be configured."""
 
 
 def fixed_keys(*places: Place, preset: Preset = "default") -> dict[str, KeyAction]:
     """The keys that always have the same effect on these screens."""
     return {
-        key: one
-        for one in KEYMAP
-        if one.fixed and not one.on.keys().isdisjoint(places)
-        for key in one.usual_keys(preset)
+        key: action
+        for action in KEYMAP
+        if action.fixed and not action.on.keys().isdisjoint(places)
+        for key in action.usual_keys(preset)
     }
 
 

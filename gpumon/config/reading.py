@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
-from gpumon.config.settings import AlertTable, ConfigError, Loaded, Settings
+from gpumon.config.settings import VARIABLES, AlertTable, ConfigError, Loaded, Settings
 from gpumon.config.suggestions import did_you_mean, nearest
-from gpumon.config.table import BY_VARIABLE, SETTINGS, TABLES, InvalidValue, shown
+from gpumon.config.table import SETTINGS, TABLES, InvalidValue, read_variable, shown
 from gpumon.config.toml_text import line_of, lines_of, toml_key
+from gpumon.system.files import MIB, FileFault, read_text
 from gpumon.text.formatting import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpumon.config.key_action import Preset
+    from gpumon.config.settings import Preset
 
-MOST_BYTES = 2**20
-"""Maximum size of the file; a larger one is no configuration."""
 _LONGEST = 1000
 """Maximum length of an error message."""
 
@@ -29,23 +28,23 @@ _LONGEST = 1000
 def read(path: str, environ: Mapping[str, str]) -> Loaded:
     """Read the file, if it exists, then the variables, which override it."""
     reader = _Reader(path)
-    reader.take_file()
-    for name, variable in BY_VARIABLE.items():
+    reader.read_file()
+    for name in VARIABLES:
         if text := environ.get(name):
             try:
-                values = variable.read(text)
+                values = read_variable(name, text)
             except InvalidValue as wrong:
                 reader.add_error(name, f"it cannot be {shown(text)}: {wrong}")
             else:
                 for setting, value in values.items():
-                    reader.take(setting, value, name, name)
+                    reader.apply(setting, value, name, name)
     return reader.loaded()
 
 
 def read_alert_file(path: str) -> Loaded:
     """Read a file that has only tables ``[[alerts]]``, which must exist."""
     reader = _Reader(path)
-    reader.take_alert_file()
+    reader.read_alerts()
     return reader.loaded()
 
 
@@ -62,13 +61,12 @@ class _Reader:
 
     def loaded(self) -> Loaded:
         """The result."""
-        tree: dict[str, object] = {}
+        settings = replace(Settings(), alerts=self._alerts)
         for name, value in self._values.items():
             table, _, key = name.rpartition(".")
-            inner = tree.setdefault(table, {}) if table else tree
-            assert isinstance(inner, dict)  # noqa: S101 - no setting is named as a table is
-            inner[key] = value
-        settings = msgspec.structs.replace(msgspec.convert(tree, Settings), alerts=self._alerts)
+            # Each value was checked when it was read: msgspec.convert would take 3 ms.
+            inner = {table: replace(getattr(settings, table), **{key: value})} if table else {}
+            settings = replace(settings, **(inner or {key: value}))
         return Loaded(self._path, settings, tuple(self._errors), self._origins)
 
     def add_error(self, place: str, what: str) -> None:
@@ -76,36 +74,36 @@ class _Reader:
         # A name in the file may be as long as the file.
         self._errors.append(ConfigError(place, f"{shortened(what, _LONGEST)}."))
 
-    def take(self, name: str, value: object, place: str, origin: str) -> None:
+    def apply(self, name: str, value: object, place: str, origin: str) -> None:
         """Apply a setting from the file or a variable."""
         try:
             self._values[name] = SETTINGS[name].read(value)
         except InvalidValue as wrong:
-            subject = "it" if place in BY_VARIABLE else name
+            subject = "it" if place in VARIABLES else name
             self.add_error(place, f"{subject} cannot be {shown(value)}: {wrong}")
         else:
             self._origins[name] = origin
 
-    def take_file(self) -> None:
-        """Apply the whole file."""
+    def read_file(self) -> None:
+        """Read the whole file."""
         for key, value in self._tree().items():
             if key == "keys" and isinstance(value, dict):
-                self._take_keys(value)
+                self._read_keys(value)
             elif key == "alerts":
-                self._take_alerts(value)
+                self._read_alerts(value)
             elif key in TABLES and isinstance(value, dict):
                 for name, inner in value.items():
-                    self._take_from_file(key, name, inner)
+                    self._read_setting(key, name, inner)
             elif key in TABLES:
                 self.add_error(self._place(key), f"{key} is a table: write [{key}] on a line alone")
             else:
-                self._take_from_file("", key, value)
+                self._read_setting("", key, value)
 
-    def take_alert_file(self) -> None:
-        """Apply a file that has only alerts."""
+    def read_alerts(self) -> None:
+        """Read a file that has only alerts."""
         for key, value in self._tree(must_exist=True).items():
             if key == "alerts":
-                self._take_alerts(value)
+                self._read_alerts(value)
             else:
                 near = did_you_mean(key, ["alerts"])
                 self.add_error(
@@ -116,18 +114,14 @@ class _Reader:
     def _tree(self, *, must_exist: bool = False) -> dict[str, object]:
         """What is in the file; nothing if it cannot be read."""
         try:
-            text = _text(self._path)
-        except (FileNotFoundError, NotADirectoryError):
-            if os.path.lexists(self._path):
+            text = read_text(self._path, MIB, "configuration of gpumon")
+        except FileFault as fault:
+            if not fault.is_absent:
+                self.add_error(self._path, f"it {fault}")
+            elif os.path.lexists(self._path):
                 self.add_error(self._path, "it is a link to a file that is not there")
             elif must_exist:
                 self.add_error(self._path, "there is no such file")
-            return {}
-        except InvalidValue as wrong:
-            self.add_error(self._path, str(wrong))
-            return {}
-        except OSError as error:
-            self.add_error(self._path, f"it cannot be read: {error.strerror}")
             return {}
         try:
             tree: dict[str, object] = msgspec.toml.decode(text)
@@ -137,9 +131,9 @@ class _Reader:
         self._lines = lines_of(text)
         return tree
 
-    def _take_alerts(self, value: object) -> None:
+    def _read_alerts(self, value: object) -> None:
         tables = value if isinstance(value, list) else [value]
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in tables):
+        if not isinstance(value, list) or not all(isinstance(table, dict) for table in tables):
             self.add_error(
                 self._place("alerts"),
                 "alerts is a list of tables: write [[alerts]] on a line alone for each",
@@ -154,18 +148,18 @@ class _Reader:
             for number, table in enumerate(tables)
         )
 
-    def _take_from_file(self, table: str, key: str, value: object) -> None:
+    def _read_setting(self, table: str, key: str, value: object) -> None:
         name = f"{table}.{key}" if table else key
         place = self._place(name)
         if name in SETTINGS and "." not in key:
-            self.take(name, value, place, self._origin(name))
+            self.apply(name, value, place, self._origin(name))
             inner = value if isinstance(value, dict) else {}
             self._origins |= {f"{name}.{each}": self._origin(f"{name}.{each}") for each in inner}
             return
         tables = [known.rpartition(".")[0] for known in SETTINGS if known.rpartition(".")[2] == key]
         if tables:
             where = f"under [{tables[0]}]" if tables[0] else "before the first table"
-            self.add_error(place, f"{key} stands {where}, not here")
+            self.add_error(place, f"{key} belongs {where}")
             return
         # A missing or wrong table name must not hide which setting was meant.
         names = {known.rpartition(".")[2]: known for known in SETTINGS}
@@ -179,7 +173,7 @@ class _Reader:
         near = near or f"; there are {', '.join(here)}"
         self.add_error(place, f"unknown setting {unknown}{near}")
 
-    def _take_keys(self, table: Mapping[str, object]) -> None:
+    def _read_keys(self, table: Mapping[str, object]) -> None:
         from gpumon.config.key_changes import read_keys, settle
         from gpumon.config.keymap import ACTIONS
 
@@ -187,7 +181,7 @@ class _Reader:
         for name, value in table.items():
             place = self._place(f"keys.{name}")
             if name == "preset":
-                self._take_from_file("keys", name, value)
+                self._read_setting("keys", name, value)
                 continue
             if name not in ACTIONS:
                 near = did_you_mean(name, [*ACTIONS, "preset"]) or (
@@ -217,34 +211,6 @@ class _Reader:
     def _at_line(self, name: str) -> str:
         line = line_of(name, self._lines)
         return "" if line is None else f", line {line}"
-
-
-def _text(path: str) -> str:
-    """The text of the file.
-
-    Raises:
-        InvalidValue: It is not a text file; the message says why.
-        OSError: It cannot be read.
-    """
-    # A pipe must not block gpumon.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    try:
-        kind = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(kind):
-            raise InvalidValue("it is a folder, and should be a file")
-        if not stat.S_ISREG(kind):
-            raise InvalidValue("it is no ordinary file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(MOST_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > MOST_BYTES:
-        raise InvalidValue("it is longer than 1 MiB, so it is not a configuration of gpumon")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidValue(f"it is not UTF-8 from line {line} on: save it as UTF-8") from None
 
 
 _AT = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")

@@ -1,118 +1,139 @@
-"""All settings, with their defaults."""
+"""All settings: each is a field with its default, its bounds or values, and a sentence.
+
+``gpumon.config.table`` makes the rest of this: readers, errors, ``config show``, the template of
+the file and the tables of ``docs/config.md``. A string beside a type is the unit of a number, or
+what a text is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import Literal, TypeAlias
+from collections.abc import Mapping  # noqa: TC003 - the table resolves annotations
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from gpumon.model.thresholds import DEFAULTS, Thresholds
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
+from gpumon.model.thresholds import (
+    DEFAULTS,
+    Seconds,
+    Thresholds,
+)
 from gpumon.text.units import Units
 
+DEFAULT_THEME = "gpumon"
 GraphName: TypeAlias = Literal["util", "memory", "power", "temperature", "sm", "dram"]
 """What the small graph of a GPU can show at start."""
+Preset: TypeAlias = Literal["default", "vim"]
+"""A set of usual keys."""
+Command: TypeAlias = Annotated[str, "a command as in a shell, on one line"]
+Line: TypeAlias = Annotated[str, "a text on one line"]
 
 
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
-    """The initial sort order of the processes.
+    """The initial sort order of the processes."""
 
-    Attributes:
-        column: Key of the column.
-        descending: Largest first.
-    """
-
-    column: str = "memory_used"
-    descending: bool = True
-
-
-class Keys(Struct, frozen=True, forbid_unknown_fields=True):
-    """The keys of the screens.
-
-    Attributes:
-        preset: The set of usual keys.
-        changed: The keys of each action that has other keys than those of the preset.
-    """
-
-    preset: Literal["default", "vim"] = "default"
-    changed: Mapping[str, tuple[str, ...]] = {}
+    column: Annotated[
+        str, "a column", Meta(description="the column by which the processes are sorted at start")
+    ] = "memory_used"
+    descending: Annotated[bool, Meta(description="sort the largest first")] = True
 
 
 class Hosts(Struct, frozen=True, forbid_unknown_fields=True):
-    """Other machines. ``gpumon.fleet`` reads the lists of hosts.
+    """Other machines. ``gpumon.fleet`` reads the lists of hosts."""
 
-    Attributes:
-        groups: Lists of hosts by the names of their groups.
-        ssh: The command of the ssh client.
-        command: The command of gpumon on a host.
-        commands: Other commands of gpumon, by lists of the hosts that have them.
-    """
-
-    groups: Mapping[str, str] = {}
-    ssh: str = "ssh"
-    command: str = "gpumon"
-    commands: Mapping[str, str] = {}
+    groups: Annotated[
+        Mapping[str, str],
+        Meta(
+            description="lists of hosts by the names of their groups; --hosts group:lab selects "
+            "one, group:all all of them",
+            examples=['{ lab = "gpu-[01-16],ann@box" }'],
+        ),
+    ] = {}
+    ssh: Annotated[Command, Meta(description="the ssh client, such as ssh -F lab_config")] = "ssh"
+    command: Annotated[
+        Command, Meta(description="gpumon on a host, such as /opt/gpumon/bin/gpumon")
+    ] = "gpumon"
+    commands: Annotated[
+        Mapping[str, str],
+        Meta(
+            description="other commands of gpumon, by lists of the hosts that have them",
+            examples=['{ "gpu-[03-04]" = "sudo -n gpumon" }'],
+        ),
+    ] = {}
 
 
 class Prometheus(Struct, frozen=True, forbid_unknown_fields=True):
-    """The Prometheus server of ``--prometheus``.
+    """The Prometheus server of ``--prometheus``; an empty text is a setting without a value."""
 
-    Attributes:
-        url: Its URL; the only server that gets the password or the token.
-        match: Matchers of PromQL that narrow the metrics.
-        user: The user of basic authentication; empty for none.
-        password_file: The file with the password.
-        token_file: The file with a bearer token; empty for none.
-        ca_file: The certificates of authorities, instead of those of the system; empty for these.
-    """
+    url: Annotated[
+        Line,
+        Meta(
+            description="the server of --prometheus without a URL, and the only one that gets the "
+            "password or the token below; the URL must contain neither"
+        ),
+    ] = ""
+    match: Annotated[
+        Line, Meta(description='matchers of PromQL, such as job="dcgm", as --match')
+    ] = ""
+    user: Annotated[Line, Meta(description="the user of basic authentication")] = ""
+    password_file: Annotated[Line, Meta(description="the file with the password")] = ""
+    token_file: Annotated[Line, Meta(description="the file with a bearer token")] = ""
+    ca_file: Annotated[
+        Line,
+        Meta(
+            description="the file with the authorities to trust, instead of those of this machine"
+        ),
+    ] = ""
 
-    url: str = ""
-    match: str = ""
-    user: str = ""
-    password_file: str = ""
-    token_file: str = ""
-    ca_file: str = ""
+
+class Keys(Struct, frozen=True, forbid_unknown_fields=True):
+    """The keys of the screens."""
+
+    preset: Annotated[
+        Preset, Meta(description="the usual keys; in vim, h j k l g G move the cursor")
+    ] = "default"
+    # The keys of each action that has other keys than those of the preset.
+    changed: Mapping[str, tuple[str, ...]] = {}
 
 
 class AlertTable(Struct, frozen=True):
-    """A table ``[[alerts]]`` of a file as it stands there; ``gpumon.alerts.alert`` reads it.
+    """A table ``[[alerts]]`` of a file, as written; ``gpumon.alerts.alert`` reads it."""
 
-    Attributes:
-        values: Its values by key.
-        place: The file and the line of its heading.
-        places: The file and the line of each key.
-    """
-
-    values: Mapping[str, object]
-    place: str
-    places: Mapping[str, str]
+    values: Mapping[str, object]  # By key.
+    place: str  # The file and the line of the heading.
+    places: Mapping[str, str]  # The file and the line of each key.
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The effective settings, without the command line.
+    """The effective settings, without the command line."""
 
-    Attributes:
-        interval: Seconds between samples of the dashboard.
-        columns: Keys of the process table's columns, in order; ``None`` for the default ones.
-        theme: Name of the theme; ``None`` for the default.
-        readonly: Whether no signal is ever sent.
-        graph: The metric of a GPU's small graph.
-        host_strip: Whether the host line is shown at start.
-        sort: The initial sort order.
-        units: The units on screen.
-        thresholds: The thresholds for findings.
-        hosts: Other machines.
-        prometheus: The Prometheus server that knows other machines.
-        keys: The keys of the screens.
-        alerts: The tables of alerts.
-    """
-
-    interval: float = 0.5
-    columns: tuple[str, ...] | None = None
-    theme: str | None = None
-    readonly: bool = False
-    graph: GraphName = "util"
-    host_strip: bool = False
+    interval: Annotated[
+        Seconds,
+        Meta(
+            ge=MIN_INTERVAL,
+            le=MAX_INTERVAL,
+            description="the time between samples of the dashboard",
+        ),
+    ] = 0.5
+    columns: Annotated[
+        tuple[str, ...] | None,
+        "columns",
+        Meta(description="the columns of the process table, in order, and those of the GPU list"),
+    ] = None
+    theme: Annotated[
+        str | None,
+        "the name of a theme",
+        Meta(description="the theme: the colours of the screens"),
+    ] = None
+    readonly: Annotated[bool, Meta(description="never send a signal to any process")] = False
+    graph: Annotated[
+        GraphName,
+        Meta(
+            description="the metric of the small graphs at start; sm is SMs active, and dram is "
+            "DRAM active"
+        ),
+    ] = "util"
+    host_strip: Annotated[bool, Meta(description="show the line of the host at start")] = False
     sort: Order = Order()
     units: Units = Units()
     thresholds: Thresholds = DEFAULTS
@@ -122,16 +143,28 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     alerts: tuple[AlertTable, ...] = ()
 
 
+class Variable(Struct, frozen=True):
+    """An environment variable."""
+
+    example: str
+    names: tuple[str, ...]  # The settings that it overrides; several have no value in common.
+
+
+VARIABLES = {
+    "GPUMON_INTERVAL": Variable("0.2", ("interval",)),
+    "GPUMON_COLUMNS": Variable("pid,user,command", ("columns",)),
+    "GPUMON_THEME": Variable("gpumon", ("theme",)),
+    "GPUMON_READONLY": Variable("1", ("readonly",)),
+    "GPUMON_UNITS": Variable("GB,F", ("units.memory", "units.temperature")),
+}
+"""The environment variables with settings."""
+
+
 class ConfigError(Struct, frozen=True):
-    """An error in the file or a variable.
+    """An error in the file or a variable."""
 
-    Attributes:
-        place: The file, with the line if known, or the variable.
-        what: The error, and what is valid.
-    """
-
-    place: str
-    what: str
+    place: str  # The file, with the line if known, or the variable.
+    what: str  # The error, and what is valid.
 
     @property
     def sentence(self) -> str:
@@ -140,19 +173,12 @@ class ConfigError(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """The result of loading.
+    """The result of loading."""
 
-    Attributes:
-        path: The path of the file, existing or not.
-        settings: The effective settings.
-        errors: The errors; for each of these the default applies.
-        origins: The origin of each setting that is not a default, by name.
-    """
-
-    path: str
+    path: str  # Of the file, existing or not.
     settings: Settings = Settings()
-    errors: tuple[ConfigError, ...] = ()
-    origins: Mapping[str, str] = {}
+    errors: tuple[ConfigError, ...] = ()  # For each of these the default applies.
+    origins: Mapping[str, str] = {}  # Of each setting that is not a default, by name.
 
     @property
     def brief(self) -> str:
@@ -161,7 +187,7 @@ class Loaded(Struct, frozen=True):
             return ""
         first = self.errors[0]
         folder = self.path.removesuffix("config.toml")
-        said = f"{first.place.removeprefix(folder)}: {first.what}"
+        sentence = f"{first.place.removeprefix(folder)}: {first.what}"
         if len(self.errors) == 1:
-            return said
-        return f"{len(self.errors)} mistakes (gpumon config check): {said}"
+            return sentence
+        return f"{len(self.errors)} mistakes (gpumon config check): {sentence}"

@@ -117,7 +117,7 @@ def lines_of(text: str) -> dict[str, int]:
 
 
 def line_of(name: str, lines: Mapping[str, int]) -> int | None:
-    """The line of a key; if it stands inside a value, that of the value."""
+    """The line of a key; for a key inside a value, the line of the value."""
     while name and name not in lines:
         name = name[: max(name.rfind("."), name.rfind("["), 0)]
     return lines.get(name)

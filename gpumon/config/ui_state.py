@@ -22,13 +22,9 @@ _MOST_BYTES = 4096
 
 
 class UiState(msgspec.Struct, frozen=True):
-    """The saved state.
+    """The saved state."""
 
-    Attributes:
-        host_strip: Whether the line with processor, memory and load of the machine is shown;
-            ``None`` if the user never chose it.
-    """
-
+    # Whether the host line is shown; ``None`` if the user never chose it.
     host_strip: bool | None = None
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.machine import exists
-from gpumon.doctor.result import failed, passed, warned
+from gpumon.doctor.check import check, failed, passed, warned
+from gpumon.doctor.computing import rocm_versions
+from gpumon.doctor.context import exists
 from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.model.makers import Maker
 from gpumon.model.process_states import ENDED, STATES
 from gpumon.text.formatting import counted, gib, gibibytes, index_list
 
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gpumon.doctor.context import DiagnosticContext
-    from gpumon.doctor.result import Result
+    from gpumon.doctor.check import Result
+    from gpumon.doctor.context import DiagnosticContext, PciGpu
     from gpumon.model.processes import GpuProcess
 
 _CONTROL = "/dev/nvidiactl"
@@ -27,29 +30,37 @@ _MAJOR = 195
 """Of every device file of the driver but those of nvidia-uvm: ``NV_MAJOR_DEVICE_NUMBER``."""
 _CONTROL_MINOR = 255
 _GPU = re.compile(r"nvidia(\d+)")
-
-_OTHER_WAY = (
+_NO_GROUP_NVIDIA = (
     "An administrator must allow access: with the driver's parameter NVreg_DeviceFileMode=0666, "
     "or with a udev rule."
 )
-
 _TOLD = 8
 """How many processes that have ended are listed."""
-
 _AGAIN = (
     "Start the container with its GPUs (--gpus all). If it lost them, as after `systemctl "
     "daemon-reload`, start it again. A batch system grants GPUs only to a job that requests them "
     "(--gres=gpu:1)."
 )
+_KFD = "/dev/kfd"
+_NODES = "/sys/class/kfd/kfd/topology/nodes"
+_CONTAINER = {
+    Maker.AMD: "Start the container with --device /dev/kfd --device /dev/dri.",
+    Maker.INTEL: "Start the container with --device /dev/dri.",
+}
+"""For AMD see rocm.docs.amd.com, "Running ROCm Docker containers"."""
+_NO_GROUP = (
+    "An administrator must give the file to a group: `sudo udevadm trigger` applies the rules of "
+    "the system, which give it to the group render."
+)
 
 
-def _has_driver(case: DiagnosticContext) -> bool:
+def _has_driver(context: DiagnosticContext) -> bool:
     """Whether device files should exist."""
-    return case.module_version is not None and not case.in_wsl
+    return context.module_version is not None and not context.in_wsl
 
 
-def _gpu_files(case: DiagnosticContext) -> list[Path]:
-    files = [file for file in case.machine.folder("/dev", "nvidia[0-9]*") if _minor(file) >= 0]
+def _gpu_files(context: DiagnosticContext) -> list[Path]:
+    files = [file for file in context.machine.folder("/dev", "nvidia[0-9]*") if _minor(file) >= 0]
     return sorted(files, key=_minor)
 
 
@@ -58,33 +69,59 @@ def _minor(file: Path) -> int:
     return int(match[1]) if match else -1
 
 
-def in_container(case: DiagnosticContext) -> bool:
+def in_container(context: DiagnosticContext) -> bool:
     """Whether this is a PID namespace other than the host's."""
-    return not in_initial_pid_namespace(str(case.machine.path("/proc")))
+    return not in_initial_pid_namespace(str(context.machine.path("/proc")))
 
 
-def device_files(case: DiagnosticContext) -> Result | None:
-    """Whether the driver's device files exist, and who may open them."""
-    if not _has_driver(case):
+@check("device files")
+def device_files(context: DiagnosticContext) -> Result | None:
+    """Whether ``/dev/nvidiactl`` and the files of NVIDIA's GPUs exist, and who may open them."""
+    if not _has_driver(context):
         return None
-    control, gpus = case.machine.path(_CONTROL), _gpu_files(case)
+    control, gpus = context.machine.path(_CONTROL), _gpu_files(context)
     if not exists(control) or not gpus:
         missing = _CONTROL if not exists(control) else "/dev/nvidia0"
         return failed(
             f"The driver is loaded, but there is no {missing}.",
             _AGAIN
-            if in_container(case)
+            if in_container(context)
             else "Run `sudo nvidia-smi` or `sudo nvidia-modprobe -c 0` to create it.",
         )
-    barred = [file for file in (control, *gpus) if not os.access(file, os.R_OK | os.W_OK)]
-    if barred:
-        names = ", ".join(case.machine.name(file) for file in barred)
-        return failed(
-            f"You have no permission to open {names}.",
-            how_to_get_in(barred[0], _OTHER_WAY),
-            *(f"{case.machine.name(file)}  {rights(file)}" for file in barred),
-        )
-    return passed(f"You may open {_CONTROL} and the files of {counted(len(gpus), 'GPU')}.")
+    return _no_permission(context, (control, *gpus), otherwise=_NO_GROUP_NVIDIA) or passed(
+        f"You may open {_CONTROL} and the files of {counted(len(gpus), 'GPU')}."
+    )
+
+
+def _no_permission(
+    context: DiagnosticContext,
+    files: Sequence[Path],
+    effect: str = "",
+    *,
+    otherwise: str,
+    contained: bool = False,
+) -> Result | None:
+    """The result if this user may not open one of these device files.
+
+    If no group may, ``otherwise`` says what to do. ``contained`` is for files whose group must be
+    named when the container is started.
+    """
+    barred = [file for file in files if not os.access(file, os.R_OK | os.W_OK)]
+    if not barred:
+        return None
+    names = ", ".join(context.machine.name(file) for file in barred)
+    number = barred[0].stat().st_gid
+    return failed(
+        f"You have no permission to open {names}{effect}.",
+        f"Start the container with --group-add {number}, the group of the file on the host."
+        if contained
+        else _how_to_get_in(barred[0], otherwise),
+        *(
+            f"{context.machine.name(file)}  {stat.filemode(file.stat().st_mode)} "
+            f"group {_group(file)}"
+            for file in barred
+        ),
+    )
 
 
 def _group(file: Path) -> str:
@@ -97,20 +134,7 @@ def _group(file: Path) -> str:
         return str(number)
 
 
-def rights(file: Path) -> str:
-    """The mode and the group of a file."""
-    import stat
-
-    return f"{stat.filemode(file.stat().st_mode)} group {_group(file)}"
-
-
-def how_to_get_in(file: Path, otherwise: str) -> str:
-    """What a user has to do who may not open a device file.
-
-    Args:
-        file: The device file.
-        otherwise: What to do if no group may open it.
-    """
+def _how_to_get_in(file: Path, otherwise: str) -> str:
     group = _group(file)
     if file.stat().st_mode & 0o060 != 0o060 or group in {"root", "0"}:
         return otherwise
@@ -133,38 +157,40 @@ def _is_member(group: str) -> bool:
         return False
 
 
-def unified_memory(case: DiagnosticContext) -> Result | None:
-    """Whether CUDA finds nvidia-uvm, without which no CUDA program starts."""
-    if not _has_driver(case) or not exists(case.machine.path(_CONTROL)):
+@check("nvidia-uvm")
+def unified_memory(context: DiagnosticContext) -> Result | None:
+    """Whether ``/dev/nvidia-uvm`` exists: without it nvidia-smi works, and CUDA does not."""
+    if not _has_driver(context) or not exists(context.machine.path(_CONTROL)):
         return None
-    if exists(case.machine.path(_UVM)):
+    if exists(context.machine.path(_UVM)):
         return passed(f"{_UVM} exists; CUDA needs it.")
-    if in_container(case):
+    if in_container(context):
         advice = "Run `nvidia-modprobe -u -c 0` on the host, then start the container again."
     else:
         advice = "Run `sudo nvidia-modprobe -u -c 0` or `sudo modprobe nvidia-uvm`."
     return failed(f"There is no {_UVM}: nvidia-smi works, but CUDA programs do not start.", advice)
 
 
-def device_limits(case: DiagnosticContext) -> Result | None:
-    """Whether a cgroup denies device files that their modes would allow.
+@check("cgroup limits")
+def device_limits(context: DiagnosticContext) -> Result | None:
+    """Whether a cgroup denies device files that their modes allow.
 
-    Version 1 lists the allowed devices. Version 2 decides by a BPF program that cannot be read, so
-    the control file is opened: the kernel returns EPERM if a cgroup refuses, EACCES if a mode does.
-    GPU device files are not opened: that would initialise or wake a GPU.
+    Version 1 lists the allowed devices (``devices.list``). Version 2 decides by a BPF program that
+    cannot be read, so the control file is opened: the kernel returns EPERM if a cgroup refuses,
+    EACCES if a mode does. GPU device files are not opened: that would initialise or wake a GPU.
     """
-    if not _has_driver(case) or not exists(case.machine.path(_CONTROL)):
+    if not _has_driver(context) or not exists(context.machine.path(_CONTROL)):
         return None
-    rules = _device_rules(case)
+    rules = _device_rules(context)
     if rules is not None and not _allowed(rules, _CONTROL_MINOR):
         return failed(f"The cgroup of this session forbids {_CONTROL}.", _AGAIN)
     for device in (_CONTROL, _UVM):
-        if _refused(case, device):
+        if _refused(context, device):
             return failed(
                 f"The mode of {device} allows access, but the cgroup of this session does not.",
                 _AGAIN,
             )
-    minors = [_minor(file) for file in _gpu_files(case)]
+    minors = [_minor(file) for file in _gpu_files(context)]
     shut = [] if rules is None else [minor for minor in minors if not _allowed(rules, minor)]
     if shut and len(shut) == len(minors):
         return failed("The cgroup of this session allows no GPU.", _AGAIN)
@@ -177,23 +203,23 @@ def device_limits(case: DiagnosticContext) -> Result | None:
     return passed("No cgroup denies you a GPU.")
 
 
-def _refused(case: DiagnosticContext, device: str) -> bool:
+def _refused(context: DiagnosticContext, device: str) -> bool:
     try:
-        case.machine.try_open(case.machine.path(device))
+        context.machine.try_open(context.machine.path(device))
     except OSError as error:
         return error.errno == errno.EPERM
     return False
 
 
-def _device_rules(case: DiagnosticContext) -> Sequence[str] | None:
+def _device_rules(context: DiagnosticContext) -> Sequence[str] | None:
     """The devices that version 1 allows; ``None`` if it does not control devices."""
-    for line in (case.machine.text("/proc/self/cgroup") or "").splitlines():
+    for line in (context.machine.text("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if "devices" not in controllers.split(","):
             continue
         # Inside a container its own group is the root of the mount.
         for folder in (path.rstrip("/"), ""):
-            text = case.machine.text(f"/sys/fs/cgroup/devices{folder}/devices.list")
+            text = context.machine.text(f"/sys/fs/cgroup/devices{folder}/devices.list")
             if text is not None:
                 return text.splitlines()
     return None
@@ -215,16 +241,92 @@ def _allowed(rules: Sequence[str], minor: int) -> bool:
     return False
 
 
-def pid_namespace(case: DiagnosticContext) -> Result | None:
-    """Whether the PIDs of NVIDIA's driver mean the same processes here."""
-    if not case.gpus and not _has_driver(case):
+def used_gpus(context: DiagnosticContext, maker: Maker | None = None) -> list[PciGpu]:
+    """The GPUs of AMD and Intel that gpumon shows, or those of one of the two makers."""
+    return [
+        card
+        for card in context.cards
+        if card.maker is not Maker.NVIDIA and card.shown_by_gpumon and card not in context.hidden
+        if maker in (None, card.maker)
+    ]
+
+
+@check("render nodes")
+def render_nodes(context: DiagnosticContext) -> Result | None:
+    """Whether you may open ``/dev/dri/renderD*`` of AMD's and Intel's GPUs, or which group may.
+
+    The files are not opened: that would wake a sleeping GPU.
+    """
+    cards = [card for card in used_gpus(context) if card.render_nodes]
+    if not cards or context.in_wsl:
         return None
-    if not in_container(case):
+    files = [
+        context.machine.path(f"/dev/dri/{node}") for card in cards for node in card.render_nodes
+    ]
+    there = [file for file in files if exists(file)]
+    contained = in_container(context)
+    if not there or (len(there) < len(files) and not contained):
+        missing = context.machine.name(next(file for file in files if file not in there))
+        return failed(
+            f"The driver is loaded, but there is no {missing}: programs cannot use the GPU.",
+            _CONTAINER[cards[0].maker]
+            if contained
+            else "Run `sudo udevadm trigger` to create the device files.",
+        )
+    effect = ": your programs cannot use the GPU"
+    return _no_permission(
+        context, there, effect, otherwise=_NO_GROUP, contained=contained
+    ) or passed(f"You may open {', '.join(context.machine.name(file) for file in there)}.")
+
+
+@check("/dev/kfd")
+def compute_driver(context: DiagnosticContext) -> Result | None:
+    """Whether you may open ``/dev/kfd``, which ROCm needs, and whether it supports a GPU.
+
+    The second is read from ``/sys/class/kfd``.
+    """
+    cards = used_gpus(context, Maker.AMD)
+    rocm = bool(rocm_versions(context.machine))
+    if not cards or context.in_wsl or (not rocm and all(card.integrated for card in cards)):
+        return None
+    file = context.machine.path(_KFD)
+    if not exists(file):
+        complain = failed if rocm else warned
+        return complain(
+            f"There is no {_KFD}: programs draw, but ROCm's programs do not start.",
+            _CONTAINER[Maker.AMD]
+            if in_container(context)
+            else "The kernel may be built without CONFIG_HSA_AMD, or the GPU be older than what "
+            "KFD supports: `sudo dmesg | grep kfd` says which.",
+        )
+    effect, contained = ": ROCm's programs do not start", in_container(context)
+    barred = _no_permission(context, [file], effect, otherwise=_NO_GROUP, contained=contained)
+    if barred:
+        return barred
+    numbers = [
+        context.machine.text(f"{context.machine.name(folder)}/gpu_id")
+        for folder in context.machine.folder(_NODES, "*")
+    ]
+    # A number that cannot be read is that of a GPU that this cgroup may not use; 0 is a processor.
+    if numbers and all(number is not None and number.strip() == "0" for number in numbers):
+        return warned(
+            "You may open it, but KFD supports no GPU of this machine: ROCm's programs find none.",
+            "Run `sudo dmesg | grep kfd`: the GPU may be too old, or its slot lack PCIe atomics.",
+        )
+    return passed(f"You may open {_KFD}, which ROCm needs.")
+
+
+@check("process numbers")
+def pid_namespace(context: DiagnosticContext) -> Result | None:
+    """The PID namespace, and which PIDs NVIDIA's driver reports in it."""
+    if not context.gpus and not _has_driver(context):
+        return None
+    if not in_container(context):
         return passed("This is the host's PID namespace: every process can be identified.")
     from gpumon.sources.nvml.pids import pid_trust
 
-    trust = pid_trust(case.module_version or case.driver.library_version, False)
-    if case.expects_nvidia and not trust.processes:
+    trust = pid_trust(context.module_version or context.driver.library_version, False)
+    if context.expects_nvidia and not trust.processes:
         return warned(
             "This is a container, and the driver reports PIDs of the host, which differ here: "
             "processes have no name.",
@@ -237,9 +339,39 @@ def pid_namespace(case: DiagnosticContext) -> Result | None:
     )
 
 
-def ended_processes(case: DiagnosticContext) -> Result | None:
-    """Whether the driver lists processes that have ended."""
-    snapshot = case.driver.snapshot
+@check("other users")
+def hidden_processes(context: DiagnosticContext) -> Result | None:
+    """Whether ``/proc`` hides the processes of other users (``hidepid``, proc(5))."""
+    mounts = context.machine.text("/proc/self/mounts")
+    if mounts is None:
+        return None
+    options: list[str] = []
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) > 3 and fields[1] == "/proc":
+            options = fields[3].split(",")
+    known = dict(option.partition("=")[::2] for option in options)
+    hiding = known.get("hidepid", "0")
+    if hiding in {"0", "off"}:
+        return passed("/proc shows their processes.")
+    if context.machine.root_user:
+        return passed(f"/proc hides processes (hidepid={hiding}), but not from root.")
+    group = known.get("gid")
+    if group is not None and int(group) in os.getgroups():
+        return passed(f"/proc hides processes (hidepid={hiding}), but not from your group.")
+    through = (
+        "" if group in {None, "0"} else f", or ask to be added to the group with the ID {group}"
+    )
+    return warned(
+        f"/proc hides their processes (hidepid={hiding}): the owners of memory are unknown.",
+        f"Run gpumon with sudo{through}.",
+    )
+
+
+@check("ended processes")
+def ended_processes(context: DiagnosticContext) -> Result | None:
+    """Whether the driver lists processes that have ended, and what they hold."""
+    snapshot = context.driver.snapshot
     if snapshot is None or not snapshot.processes:
         return None
     ended = [process for process in snapshot.processes if process.state == ENDED]
@@ -266,29 +398,25 @@ def _have(processes: Sequence[GpuProcess]) -> str:
     return "has" if len(processes) == 1 else "have"
 
 
-def hidden_processes(case: DiagnosticContext) -> Result | None:
-    """Whether ``/proc`` hides the processes of other users (``hidepid``, proc(5))."""
-    mounts = case.machine.text("/proc/self/mounts")
-    if mounts is None:
+@check("process lists")
+def process_lists(context: DiagnosticContext) -> Result | None:
+    """A note: whose processes gpumon sees on AMD's and Intel's GPUs.
+
+    [makers.md](makers.md) has more.
+    """
+    makers = [maker for maker in (Maker.AMD, Maker.INTEL) if context.gpus_of(maker)]
+    if not makers:
         return None
-    options: list[str] = []
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) > 3 and fields[1] == "/proc":
-            options = fields[3].split(",")
-    known = dict(option.partition("=")[::2] for option in options)
-    hiding = known.get("hidepid", "0")
-    if hiding in {"0", "off"}:
-        return passed("/proc shows their processes.")
-    if case.machine.root_user:
-        return passed(f"/proc hides processes (hidepid={hiding}), but not from root.")
-    group = known.get("gid")
-    if group is not None and int(group) in os.getgroups():
-        return passed(f"/proc hides processes (hidepid={hiding}), but not from your group.")
-    through = (
-        "" if group in {None, "0"} else f", or ask to be added to the group with the ID {group}"
+    whose = " and ".join(f"{maker.value}'s" for maker in makers)
+    if context.machine.root_user:
+        return passed(f"Root sees the processes of all users on {whose} GPUs.")
+    more = " Those of ROCm are shown for all users." if Maker.AMD in makers else ""
+    lack = (
+        " How busy Intel's GPUs are, and how much memory is used, is known to root only."
+        if Maker.INTEL in makers
+        else ""
     )
-    return warned(
-        f"/proc hides their processes (hidepid={hiding}): the owners of memory are unknown.",
-        f"Run gpumon with sudo{through}.",
+    return passed(
+        f"On {whose} GPUs you see your own processes: the kernel shows those of other users to "
+        f"root only.{more}{lack}",
     )

@@ -1,46 +1,203 @@
-"""Data that the checks of one run share: the machine, and the driver's answer."""
+"""What the checks of one run share: the machine, its GPUs, and the driver's answer."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from collections.abc import Callable, Mapping  # noqa: TC003 - msgspec resolves annotations
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.doctor.machine import exists
-from gpumon.doctor.pci import pci_gpus
-from gpumon.doctor.result import why_failed
+from gpumon.doctor.check import why_failed
 from gpumon.host.kernel_log import slot_of
-from gpumon.model.makers import Maker, gpus_of
+from gpumon.host.power import read_word
+from gpumon.model.makers import MAKERS, Maker, gpus_of
 from gpumon.model.snapshot import Snapshot, Trouble
+from gpumon.sources.amd import gpu as amd
+from gpumon.sources.drm.cards import read_hex
+from gpumon.sources.intel import names as intel
 from gpumon.sources.source import SourceError
 from gpumon.system.clock import SystemClock
+from gpumon.system.files import beginning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from gpumon.doctor.machine import Machine
-    from gpumon.doctor.pci import PciGpu
     from gpumon.model.snapshot import Gpu
+
+_MOST_BYTES = 2**18
+
+
+def open_once(path: Path) -> None:
+    """Open a device file for reading and writing, and close it.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+
+
+def _is_root() -> bool:
+    geteuid = getattr(os, "geteuid", None)  # not on Windows
+    return geteuid is not None and geteuid() == 0
+
+
+class Machine(Struct, frozen=True):
+    """The machine to examine."""
+
+    root: Path = Path("/")  # The folder used as ``/``.
+    environ: Mapping[str, str] = os.environ
+    prefix: str = sys.prefix  # Of the Python that runs gpumon.
+    root_user: bool = _is_root()
+    # Opens a device file and closes it, or raises ``OSError``.
+    try_open: Callable[[Path], None] = open_once
+    # Seconds since the start, by the clock of the kernel's log.
+    uptime: Callable[[], float] = time.monotonic
+
+    def path(self, name: str) -> Path:
+        """Where a file of this machine is."""
+        return self.root / name.lstrip("/")
+
+    def name(self, path: Path) -> str:
+        """The name by which a person finds a file of this machine."""
+        try:
+            return f"/{path.relative_to(self.root)}"
+        except ValueError:
+            return str(path)
+
+    def text(self, name: str) -> str | None:
+        """The text of a file, with invalid UTF-8 replaced; ``None`` if it cannot be read."""
+        return read_text(self.path(name))
+
+    def folder(self, name: str, pattern: str) -> list[Path]:
+        """The entries of a folder, sorted; empty if there is no such folder."""
+        return found(self.path(name), pattern)
+
+
+def exists(path: Path) -> bool:
+    """Whether a file exists that this user can reach."""
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises without permission
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder exists that this user can reach."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises without permission
+
+
+def resolved(path: Path) -> Path:
+    """The path without symbolic links, as far as it can be followed."""
+    return Path(os.path.realpath(path))  # Path.resolve raises at a loop of links.
+
+
+def unreadable(machine: Machine, variables: Iterable[str]) -> list[str]:
+    """The folders in variables of the environment that cannot be read, each with the reason."""
+    return [
+        f"{folder} ({variable}) cannot be read: {why}"
+        for variable in variables
+        for folder in machine.environ.get(variable, "").split(":")
+        if folder.startswith("/") and (why := _why_unreadable(machine.path(folder))) is not None
+    ]
+
+
+def _why_unreadable(path: Path) -> str | None:
+    """Why the files of a folder cannot be reached; ``None`` if they can, or it does not exist."""
+    try:
+        # The folder itself can be examined without permission to search it.
+        os.stat(f"{path}/.")  # noqa: PTH116 - pathlib drops the dot
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def read_text(path: Path) -> str | None:
+    """The beginning of a regular file; ``None`` if it cannot be read."""
+    try:
+        return beginning(path, _MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return None
+
+
+def found(folder: Path, pattern: str) -> list[Path]:
+    """The matching entries of a folder, sorted; empty if it cannot be read."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
+
+
+_DISPLAY, _ACCELERATOR = "0x03", "0x12"
+"""PCI base classes. The Instinct MI300 and later are accelerators (apache/cloudstack#11701), but so
+are the NPUs of Intel's processors."""
+
+
+class PciGpu(Struct, frozen=True):
+    """A GPU on the PCI bus."""
+
+    slot: str  # Kernel name: ``0000:03:00.0``.
+    maker: Maker
+    driver: str | None  # Of the kernel; ``None`` without one.
+    render_nodes: tuple[str, ...] = ()  # Names: ``renderD128``.
+    integrated: bool = False  # Part of a processor; AMD's are known only with their driver.
+
+    @property
+    def shown_by_gpumon(self) -> bool:
+        """Whether its driver is one of those that gpumon reads."""
+        return self.driver in MAKERS[self.maker].kernel_drivers
+
+    @property
+    def line(self) -> str:
+        """A line for a person."""
+        return f"{self.slot}  {self.maker.value}  {self.driver or 'no driver'}"
+
+
+def pci_gpus(machine: Machine) -> tuple[PciGpu, ...]:
+    """The GPUs of the three makers, by maker and place. No GPU wakes."""
+    folders = machine.folder("/sys/bus/pci/devices", "*")
+    vendors = {folder: read_word(f"{folder}/vendor") for folder in folders}
+    return tuple(
+        gpu
+        for maker, facts in MAKERS.items()
+        for folder in folders
+        if vendors[folder] == facts.pci_vendor and (gpu := _gpu(folder, maker)) is not None
+    )
+
+
+def _gpu(folder: Path, maker: Maker) -> PciGpu | None:
+    """The GPU of a PCI device; ``None`` if it is something else."""
+    try:
+        driver: str | None = (folder / "driver").readlink().name
+    except OSError:
+        driver = None
+    classes = (_DISPLAY, _ACCELERATOR) if maker is Maker.AMD else (_DISPLAY,)
+    is_gpu = (read_word(f"{folder}/class") or "").startswith(classes)
+    # The drivers amdgpu, i915 and xe have nothing but GPUs.
+    if not is_gpu and (maker is Maker.NVIDIA or driver not in MAKERS[maker].kernel_drivers):
+        return None
+    nodes = tuple(path.name for path in found(folder, "drm/renderD*"))
+    return PciGpu(folder.name, maker, driver, nodes, _is_integrated(folder, maker))
+
+
+def _is_integrated(folder: Path, maker: Maker) -> bool:
+    device = read_hex(f"{folder}/device")
+    if maker is Maker.AMD:
+        return amd.is_integrated(str(folder), device)
+    return maker is Maker.INTEL and intel.is_integrated(folder.name, device)
 
 
 class DriverAnswer(Struct, frozen=True):
-    """The result of querying the drivers.
+    """The result of querying the drivers."""
 
-    Attributes:
-        library: Whether the dynamic linker finds the library of NVIDIA's driver.
-        library_version: The driver's version that the library belongs to.
-        snapshot: One sample; ``None`` where there is none.
-        trouble: Why there is none.
-        seconds: How long it took.
-    """
-
-    library: bool
-    library_version: str | None = None
-    snapshot: Snapshot | None = None
+    library: bool  # Whether the dynamic linker finds that of NVIDIA's driver.
+    library_version: str | None = None  # Of the driver that the library belongs to.
+    snapshot: Snapshot | None = None  # ``None`` without a sample; then ``trouble`` has the reason.
     trouble: Trouble | None = None
-    seconds: float = 0.0
+    seconds: float = 0.0  # How long it took.
 
 
 class DiagnosticContext:
@@ -132,11 +289,7 @@ class DiagnosticContext:
 
 
 def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
-    """Query the drivers of this machine.
-
-    Args:
-        take: Takes one sample.
-    """
+    """Query the drivers of this machine."""
     from gpumon.sources.nvml.driver_errors import library_version
     from gpumon.sources.nvml.library import Library, load_library
 

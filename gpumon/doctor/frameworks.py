@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.doctor.cuda import cudnn_of_packages, driver_for, parse_version
-from gpumon.doctor.machine import exists, found, read_text, resolved, unreadable
-from gpumon.doctor.result import failed, passed, unknown, warned
-from gpumon.doctor.rocm import rocm_versions
+from gpumon.doctor.check import check, failed, passed, unknown, warned
+from gpumon.doctor.computing import cudnn_of_packages, driver_for, parse_version, rocm_versions
+from gpumon.doctor.context import exists, found, read_text, resolved, unreadable
 from gpumon.model.makers import Maker, maker_of, makers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from gpumon.doctor.context import DiagnosticContext
-    from gpumon.doctor.machine import Machine
-    from gpumon.doctor.result import Result
+    from gpumon.doctor.check import Result
+    from gpumon.doctor.context import DiagnosticContext, Machine
 
 _STRING = r"""['"]([^'"]*)['"]"""
 _ASSIGNED = re.compile(rf"^(__version__|cuda|hip|xpu)\b[^=\n]*=\s*(?:{_STRING}|None)", re.MULTILINE)
@@ -37,23 +35,14 @@ _OLD_JAXLIB = re.compile(r"\+cuda(\d+)")
 
 
 class Build(Struct, frozen=True):
-    """A framework in one environment.
+    """A framework in one environment."""
 
-    Attributes:
-        folder: The environment.
-        version: Its own.
-        cuda: The CUDA that it was built for, ``12.4`` or ``12``; ``None`` without CUDA.
-        extra: Further information.
-        rocm: The ROCm that it was built for; empty if its version is unknown.
-        xpu: The version of Intel's compiler that it was built with, for Intel's GPUs.
-    """
-
-    folder: str
+    folder: str  # Of the environment.
     version: str
-    cuda: str | None
-    extra: str = ""
-    rocm: str | None = None
-    xpu: str | None = None
+    cuda: str | None  # Built for: ``12.4`` or ``12``; ``None`` without CUDA.
+    extra: str = ""  # Further information.
+    rocm: str | None = None  # Built for; empty if its version is unknown.
+    xpu: str | None = None  # The version of Intel's compiler, for Intel's GPUs.
 
     @property
     def maker(self) -> Maker | None:
@@ -92,39 +81,46 @@ _JAX_ADVICE = {
 }
 
 
-def torch(case: DiagnosticContext) -> Result | None:
-    """PyTorch, by ``torch/version.py``."""
-    return _judged(case, _torch, _TORCH)
+@check("torch")
+def torch(context: DiagnosticContext) -> Result | None:
+    """The CUDA, ROCm or XPU that PyTorch was built for, and whether such a GPU is there.
+
+    Read from ``torch/version.py``, in the active environment first, then in those of ``PATH``, of
+    gpumon and of the user.
+    """
+    return _judged(context, _torch, _TORCH)
 
 
-def tensorflow(case: DiagnosticContext) -> Result | None:
-    """TensorFlow, by its build information."""
-    return _judged(case, _tensorflow, _TENSORFLOW_ADVICE)
+@check("TensorFlow")
+def tensorflow(context: DiagnosticContext) -> Result | None:
+    """The same of TensorFlow, by its build information."""
+    return _judged(context, _tensorflow, _TENSORFLOW_ADVICE)
 
 
-def jax(case: DiagnosticContext) -> Result | None:
-    """JAX, by its installed plugins."""
-    return _judged(case, _jax, _JAX_ADVICE)
+@check("JAX")
+def jax(context: DiagnosticContext) -> Result | None:
+    """The same of JAX, by its installed plugins."""
+    return _judged(context, _jax, _JAX_ADVICE)
 
 
 def _judged(
-    case: DiagnosticContext,
+    context: DiagnosticContext,
     read: Callable[[Path, str], Build | None],
     advice: Mapping[Maker, str],
 ) -> Result | None:
     builds = [
         build
-        for prefix, folder in _environments(case.machine)
+        for prefix, folder in _environments(context.machine)
         if (build := read(folder, prefix)) is not None
     ]
-    barred = unreadable(case.machine, _ENVIRONMENT_VARIABLES)
+    barred = unreadable(context.machine, _ENVIRONMENT_VARIABLES)
     if not builds and barred:
         return unknown("None found; some environments cannot be read.", "", *barred)
     if not builds:
         return None
     first, *others = builds
     details = (*(_line(build) for build in (first, *others)), *barred)
-    makers = _makers(case)
+    makers = _makers(context)
     if makers and first.maker not in makers:
         return warned(
             f"{_built(first)}: it does not compute on these GPUs ({makers[0].value}).",
@@ -135,9 +131,9 @@ def _judged(
         return passed(f"{_built(first)}.", *details[1:])
     built = _major(first.cuda)
     words = f"{first.version}, built for CUDA {first.cuda}"
-    if case.cuda_version is None or built is None:
-        return _not_compared(case, words, details)
-    major, minor = case.cuda_version
+    if context.cuda_version is None or built is None:
+        return _not_compared(context, words, details)
+    major, minor = context.cuda_version
     if built > major:
         return failed(
             f"{words}; the driver supports CUDA up to {major}.{minor}.",
@@ -156,16 +152,16 @@ def _built(build: Build) -> str:
     return f"{build.version} in {build.folder} was built {platform}"
 
 
-def _not_compared(case: DiagnosticContext, words: str, details: tuple[str, ...]) -> Result:
+def _not_compared(context: DiagnosticContext, words: str, details: tuple[str, ...]) -> Result:
     """The result if the driver's limit is unknown."""
-    if not case.gpus_of(Maker.NVIDIA):
+    if not context.gpus_of(Maker.NVIDIA):
         return passed(
             f"{words}; without NVIDIA's driver there is nothing to compare it with.", *details
         )
     return unknown(f"{words}; the newest CUDA that the driver supports is unknown.")
 
 
-def _makers(case: DiagnosticContext) -> tuple[Maker, ...]:
+def _makers(context: DiagnosticContext) -> tuple[Maker, ...]:
     """The makers of the GPUs that programs should compute on.
 
     The GPU of a processor is mostly there for the display: it counts if ROCm is installed.
@@ -173,14 +169,14 @@ def _makers(case: DiagnosticContext) -> tuple[Maker, ...]:
     makers = makers_of(
         [
             gpu
-            for gpu in case.gpus
+            for gpu in context.gpus
             if not gpu.memory_unified
             or maker_of(gpu.name) is Maker.NVIDIA
-            or (maker_of(gpu.name) is Maker.AMD and rocm_versions(case.machine))
+            or (maker_of(gpu.name) is Maker.AMD and rocm_versions(context.machine))
         ]
     )
     # NVIDIA's driver may fail while the others answer: that has checks of its own.
-    silent = Maker.NVIDIA not in makers and any(card.driver == "nvidia" for card in case.cards)
+    silent = Maker.NVIDIA not in makers and any(card.driver == "nvidia" for card in context.cards)
     return (*makers, Maker.NVIDIA) if makers and silent else makers
 
 

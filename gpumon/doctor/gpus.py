@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.availability.health import memory_faults, recovery_action
+from gpumon.doctor.check import CheckVerdict, check, failed, passed, unknown, warned
 from gpumon.doctor.driver import DRM_LOG
-from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
 from gpumon.findings.faults import advice_on
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
 from gpumon.host.power import may_sleep
@@ -19,14 +19,13 @@ from gpumon.text.formatting import counted, duration, index_list
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from gpumon.doctor.check import Result
     from gpumon.doctor.context import DiagnosticContext
-    from gpumon.doctor.result import Result
     from gpumon.host.kernel_log import Xid
     from gpumon.model.snapshot import Gpu
 
 _TOLD = 8
 """How many errors of the kernel's log are listed."""
-
 _WRONG = {
     GpuStatus.LOST: (CheckVerdict.FAIL, "fell off the bus"),
     GpuStatus.RESET_REQUIRED: (CheckVerdict.FAIL, "must be reset"),
@@ -34,8 +33,6 @@ _WRONG = {
     GpuStatus.NO_ANSWER: (CheckVerdict.FAIL, "does not answer"),
     GpuStatus.NO_PERMISSION: (CheckVerdict.WARN, "denies you access"),
 }
-
-
 _LOST = {
     "NVIDIA": "Run `sudo dmesg | grep NVRM` to see what happened. To reset a GPU, end its "
     "processes, then run `sudo nvidia-smi --gpu-reset -i INDEX`.",
@@ -43,7 +40,6 @@ _LOST = {
     "GPU themselves.",
 }
 _REBOOT = "A GPU that fell off the bus often needs a reboot."
-
 _REPLACE = {
     "NVIDIA": "End what uses the GPU, then `sudo nvidia-smi --gpu-reset -i INDEX`: a reset "
     "replaces what is bad.",
@@ -62,9 +58,10 @@ def _gpus(gpus: Sequence[Gpu]) -> str:
     return f"GPU{'' if len(gpus) == 1 else 's'} {index_list(gpu.index for gpu in gpus)}"
 
 
-def answering(case: DiagnosticContext) -> Result | None:
-    """Whether every GPU responds to the driver."""
-    gpus = case.gpus
+@check("GPUs answer")
+def answering(context: DiagnosticContext) -> Result | None:
+    """Whether every GPU answers: lost, failing, reset required, no permission."""
+    gpus = context.gpus
     if not gpus:
         return None
     wrong = [gpu for gpu in gpus if gpu.status in _WRONG]
@@ -91,12 +88,13 @@ def answering(case: DiagnosticContext) -> Result | None:
     )
 
 
-def persistence(case: DiagnosticContext) -> Result | None:
-    """Whether NVIDIA's GPUs stay initialised while they are unused."""
-    own = case.gpus_of(Maker.NVIDIA)
-    if case.in_wsl or not own:
+@check("persistence mode")
+def persistence(context: DiagnosticContext) -> Result | None:
+    """Whether the first program on an unused GPU of NVIDIA must wait."""
+    own = context.gpus_of(Maker.NVIDIA)
+    if context.in_wsl or not own:
         return None
-    sys = str(case.machine.path("/sys"))
+    sys = str(context.machine.path("/sys"))
     server = [
         gpu
         for gpu in own
@@ -118,9 +116,10 @@ def persistence(case: DiagnosticContext) -> Result | None:
     )
 
 
-def memory_health(case: DiagnosticContext) -> Result | None:
+@check("GPU memory")
+def memory_health(context: DiagnosticContext) -> Result | None:
     """ECC errors, rows and pages to be replaced, and the driver's recovery action."""
-    gpus = [gpu for gpu in case.gpus if gpu.status is GpuStatus.OK]
+    gpus = [gpu for gpu in context.gpus if gpu.status is GpuStatus.OK]
     if not gpus:
         return None
     faults = [(gpu, fault) for gpu in gpus for fault in memory_faults(gpu)]
@@ -156,9 +155,13 @@ def _tells_nothing(gpu: Gpu) -> bool:
     )
 
 
-def profiling(case: DiagnosticContext) -> Result | None:
-    """Whether NVIDIA's driver tells how much of a GPU works (GPM)."""
-    gpus = [gpu for gpu in case.gpus_of(Maker.NVIDIA) if gpu.status is GpuStatus.OK]
+@check("work of the SMs")
+def profiling(context: DiagnosticContext) -> Result | None:
+    """Whether NVIDIA's driver measures how much of a GPU works, and lets you read it.
+
+    This is GPM, which Hopper and later GPUs have.
+    """
+    gpus = [gpu for gpu in context.gpus_of(Maker.NVIDIA) if gpu.status is GpuStatus.OK]
     if not gpus:
         return None
     reasons = {gpu.index: gpu.unknown.get("sm_active") for gpu in gpus}
@@ -185,16 +188,21 @@ def profiling(case: DiagnosticContext) -> Result | None:
     return passed(f"Available (GPM) on {_gpus(can)}; the others do not support it.")
 
 
-def reported_errors(case: DiagnosticContext) -> Result | None:
-    """XIDs, which are errors of NVIDIA's GPUs, in the kernel log since the machine started."""
-    if not case.gpus_of(Maker.NVIDIA) and not case.slots:
+@check("reported errors")
+def reported_errors(context: DiagnosticContext) -> Result | None:
+    """XIDs, which are errors of NVIDIA's GPUs, with their meaning and what to do.
+
+    They are in the kernel log: ``/dev/kmsg``, or where that may not be read the journal, which
+    members of the group ``adm`` may read. Where neither can be read, the result has the reason.
+    """
+    if not context.gpus_of(Maker.NVIDIA) and not context.slots:
         return None
-    xids = _kernel_xids(case)
+    xids = _kernel_xids(context)
     if isinstance(xids, str):
         return unknown(xids, "Run `sudo dmesg | grep -i xid`.")
     if not xids:
         return passed("There is no XID in the kernel log.")
-    details = _told(xids, case)
+    details = _told(xids, context)
     own = [xid for xid in xids if not error_code(xid.number).passing]
     if not own:
         caused = all(error_code(xid.number).by_program for xid in xids)
@@ -202,7 +210,7 @@ def reported_errors(case: DiagnosticContext) -> Result | None:
         return passed(f"There are only errors that programs caused{rest}.", *details)
     return warned(
         f"The GPUs themselves caused {counted(len(own), 'XID')}.",
-        f"Do what is said of each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
+        f"Follow the advice for each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
         *details,
     )
 
@@ -210,13 +218,13 @@ def reported_errors(case: DiagnosticContext) -> Result | None:
 _LOG_LINES, _LOG_SECONDS = 1_000_000, 1.0
 
 
-def _kernel_xids(case: DiagnosticContext) -> list[Xid] | str:
+def _kernel_xids(context: DiagnosticContext) -> list[Xid] | str:
     """The XIDs since the machine started, oldest first, or why they are not known."""
-    log = KernelLog(str(case.machine.path(KMSG)))
+    log = KernelLog(str(context.machine.path(KMSG)))
     try:
         return log.read(_LOG_LINES, _LOG_SECONDS)
     except OSError as error:
-        in_journal = journal_xids() if case.machine.path("/") == Path("/") else None
+        in_journal = journal_xids() if context.machine.path("/") == Path("/") else None
         if in_journal is not None:
             return in_journal
         if isinstance(error, PermissionError):
@@ -225,13 +233,13 @@ def _kernel_xids(case: DiagnosticContext) -> list[Xid] | str:
                 "(kernel.dmesg_restrict), and through journalctl members of the group adm."
             )
         if isinstance(error, FileNotFoundError):
-            return f"There is no kernel log ({KMSG}) here, as in most containers: look on the host."
+            return f"There is no kernel log ({KMSG}) here, as in most containers: see the host."
         return f"The kernel log, which contains them, cannot be read: {error.strerror or error}."
     finally:
         log.close()
 
 
-def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
+def _told(xids: Sequence[Xid], context: DiagnosticContext) -> tuple[str, ...]:
     """The newest XID of each number and GPU, one line each, hardware errors first."""
     newest: dict[tuple[str, int], Xid] = {}
     counts: dict[tuple[str, int], int] = {}
@@ -239,7 +247,7 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
         key = xid.slot, xid.number
         newest[key] = xid
         counts[key] = counts.get(key, 0) + 1
-    now = case.machine.uptime()
+    now = context.machine.uptime()
     ordered = sorted(newest.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
     lines = []
     for xid in ordered[:_TOLD]:
@@ -247,7 +255,7 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
         often = "" if times == 1 else f", {times} times"
         error = error_code(xid.number)
         lines.append(
-            f"{_gpu_at(xid.slot, case.gpus)}: {error.label} {duration(now - xid.at)} ago"
+            f"{_gpu_at(xid.slot, context.gpus)}: {error.label} {duration(now - xid.at)} ago"
             f"{often}: {error.explanation}"
         )
     if len(ordered) > _TOLD:
@@ -263,12 +271,25 @@ def _gpu_at(slot: str, gpus: Sequence[Gpu]) -> str:
     return slot
 
 
-def asleep(case: DiagnosticContext) -> Result | None:
-    """The GPUs that the kernel has powered down."""
-    sleeping = [gpu for gpu in case.gpus if gpu.status is GpuStatus.ASLEEP]
+@check("asleep")
+def asleep(context: DiagnosticContext) -> Result | None:
+    """The GPUs that the kernel has powered down, which the check does not wake."""
+    sleeping = [gpu for gpu in context.gpus if gpu.status is GpuStatus.ASLEEP]
     if not sleeping:
         return None
     return passed(
         f"{_gpus(sleeping)}: powered down until a program computes. gpumon does not wake a GPU, "
         "so most values are unknown.",
+    )
+
+
+@check("processor's GPU")
+def processor_gpus(context: DiagnosticContext) -> Result | None:
+    """GPUs of processors that gpumon leaves out beside another GPU."""
+    if not context.hidden:
+        return None
+    names = ", ".join(f"{card.maker.value}'s at {card.slot}" for card in context.hidden)
+    return passed(
+        f"gpumon leaves out {names}, because there is another GPU. `gpumon --backend all` shows "
+        "it too.",
     )

@@ -10,25 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.config import load
-from gpumon.doctor.result import passed, warned
+from gpumon.doctor.check import check, passed, warned
 from gpumon.sources.versions import software
 
 if TYPE_CHECKING:
+    from gpumon.doctor.check import Result
     from gpumon.doctor.context import DiagnosticContext
-    from gpumon.doctor.result import Result
 
 
-def version(case: DiagnosticContext) -> Result:
+@check("version")
+def version(context: DiagnosticContext) -> Result:
     """The versions to name in a bug report."""
     return passed(
-        f"{', '.join(software())} in {case.machine.prefix}, "
+        f"{', '.join(software())} in {context.machine.prefix}, "
         f"{platform.system()} {platform.release()} on {platform.machine()}.",
     )
 
 
-def configuration(case: DiagnosticContext) -> Result:
+@check("configuration")
+def configuration(context: DiagnosticContext) -> Result:
     """Where the configuration is, and whether it is valid."""
-    environ = case.machine.environ
+    environ = context.machine.environ
     loaded = load(environ)
     if loaded.errors:
         return warned(
@@ -41,7 +43,8 @@ def configuration(case: DiagnosticContext) -> Result:
     return passed(f"{loaded.path} is valid.")
 
 
-def state(_case: DiagnosticContext) -> Result:
+@check("state")
+def state(_context: DiagnosticContext) -> Result:
     """Where the state is saved, and whether it can be written."""
     from gpumon.system.folders import state_folder
 
@@ -55,13 +58,14 @@ def state(_case: DiagnosticContext) -> Result:
     )
 
 
-def locks(case: DiagnosticContext) -> Result | None:
+@check("locks")
+def locks(context: DiagnosticContext) -> Result | None:
     """Where the shared locks of ``gpumon run`` are, and whether they are safe."""
     if os.name != "posix":
         return None
     from gpumon.scheduling.reservation.lock_folder import FolderError, shared_folder, usual_path
 
-    asked = case.machine.environ.get("GPUMON_LOCK_DIR") or None
+    asked = context.machine.environ.get("GPUMON_LOCK_DIR") or None
     path = usual_path() if asked is None else Path(asked)
     try:
         folder = shared_folder(asked, make=False)

@@ -8,15 +8,15 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.result import passed, unknown, warned
+from gpumon.doctor.check import check, passed, unknown, warned
 from gpumon.system.ending_signals import defer_signals
 from gpumon.system.terminal_replies import MODE_QUERY, REPLY_SECONDS
 from gpumon.text.charset import ASCII, CONSOLE, UTF_8, codeset_of
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
+    from gpumon.doctor.check import Result
     from gpumon.doctor.context import DiagnosticContext
-    from gpumon.doctor.result import Result
 
 _LEAST_COLUMNS, _LEAST_LINES = 60, 15
 """The smallest size that the dashboard supports."""
@@ -27,9 +27,10 @@ _ANSWER = re.compile(rb"\x1b\[\?2026;(\d)\$y")
 _END = re.compile(rb"\x1b\[\?[\d;]*c")
 
 
-def kind(case: DiagnosticContext) -> Result:
-    """The terminal's type, and whether it is large enough."""
-    term = case.machine.environ.get("TERM", "")
+@check("kind")
+def kind(context: DiagnosticContext) -> Result:
+    """The type of the terminal (``TERM``), and whether it is large enough."""
+    term = context.machine.environ.get("TERM", "")
     if term in {"", "dumb"}:
         shown = f"TERM={term}" if term else "TERM is not set"
         return warned(
@@ -37,8 +38,8 @@ def kind(case: DiagnosticContext) -> Result:
             "Over ssh use `ssh -t`, in a container `docker exec -it -e TERM=xterm-256color`, "
             "without a terminal `gpumon snapshot`.",
         )
-    inside = " in tmux" if "TMUX" in case.machine.environ else ""
-    inside = inside or (" in screen" if "STY" in case.machine.environ else "")
+    inside = " in tmux" if "TMUX" in context.machine.environ else ""
+    inside = inside or (" in screen" if "STY" in context.machine.environ else "")
     size = _size()
     if size is None:
         return passed(f"{printable(term)}{inside}; output is not a terminal.")
@@ -58,9 +59,10 @@ def _size() -> os.terminal_size | None:
         return None
 
 
-def characters(case: DiagnosticContext) -> Result:
-    """Whether bars and graphs can be drawn with more than ASCII."""
-    environ = case.machine.environ
+@check("characters")
+def characters(context: DiagnosticContext) -> Result:
+    """Whether bars and graphs can be drawn with more than ASCII: the locale."""
+    environ = context.machine.environ
     codeset = codeset_of(environ)
     locale = next(filter(None, map(environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), None)
     shown = "no locale is set" if locale is None else f"locale {printable(locale)}"
@@ -77,9 +79,10 @@ def characters(case: DiagnosticContext) -> Result:
     )
 
 
-def colours(case: DiagnosticContext) -> Result:
-    """The number of colours."""
-    environ = case.machine.environ
+@check("colours")
+def colours(context: DiagnosticContext) -> Result:
+    """The number of colours: ``COLORTERM``, ``TERM`` and ``NO_COLOR``."""
+    environ = context.machine.environ
     if environ.get("NO_COLOR"):
         return passed("None, because NO_COLOR is set.")
     if environ.get("COLORTERM", "").lower() in {"truecolor", "24bit"}:
@@ -92,9 +95,13 @@ def colours(case: DiagnosticContext) -> Result:
     return passed("16. If the terminal has more: `export TERM=xterm-256color`.")
 
 
-def whole_frames(case: DiagnosticContext) -> Result | None:
-    """Whether it shows complete frames only (synchronized output), so that nothing flickers."""
-    if case.machine.environ.get("TERM", "") in {"", "dumb"}:
+@check("whole frames")
+def whole_frames(context: DiagnosticContext) -> Result | None:
+    """Whether the terminal shows complete frames only, so that nothing flickers.
+
+    This is synchronized output; the terminal is queried.
+    """
+    if context.machine.environ.get("TERM", "") in {"", "dumb"}:
         return None
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         return None  # There is no terminal to query.

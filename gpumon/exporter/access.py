@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.exporter.web_config import (
     VERIFY,
+    VERSIONS,
     WebConfig,
     WebConfigError,
     read_web_config,
@@ -52,12 +53,13 @@ class Rules:
     """
 
     def __init__(self, config: WebConfig) -> None:
-        self.context = None if config.tls is None else _context(config.tls)
-        self.headers = config.headers
-        self.users = config.users
-        self._names = () if config.tls is None else config.tls.client_allowed_sans
-        self._limit = None if config.rate_limit is None else _TokenBucket(config.rate_limit)
-        self._verifies = config.tls is not None and config.tls.client_auth_type == VERIFY
+        tls, limit = config.tls_server_config, config.rate_limit
+        self.context = None if tls is None else _context(tls)
+        self.headers = config.http_server_config.headers.by_name
+        self.users = config.basic_auth_users
+        self._names = () if tls is None else tls.client_allowed_sans
+        self._limit = _TokenBucket(limit) if limit.seconds else None
+        self._verifies = tls is not None and tls.client_auth_type == VERIFY
 
     @property
     def authenticates(self) -> bool:
@@ -92,7 +94,7 @@ class PageAccess:
 
     Args:
         path: The web configuration; ``None`` for a page that everybody may read.
-        say: Tells a sentence.
+        say: Writes a sentence for the user.
 
     Raises:
         WebConfigError: The files cannot be used.
@@ -128,19 +130,19 @@ class PageAccess:
 
     def _read(self) -> None:
         if self._path is None:
-            self._rules = Rules(WebConfig(None, {}, {}, None))
+            self._rules = Rules(WebConfig())
             return
         # Versions are taken before reading: what changes meanwhile is read again.
         self._seen = _versions(self._files)
         version = _version(self._path)
         config = read_web_config(self._path)
-        tls = config.tls
+        tls = config.tls_server_config
         named = () if tls is None else (tls.cert_file, tls.key_file, tls.client_ca_file)
-        others = tuple(name for name in named if name is not None)
+        others = tuple(filter(None, named))
         self._files = (self._path, *others)
         self._seen = [version, *_versions(others)]
         rules = Rules(config)
-        # A file that is being written is empty for a moment, and must not open the page.
+        # A file that is being written is empty for a short time, and must not open the page.
         dropped = self._protections - rules.protections
         if dropped:
             raise WebConfigError(
@@ -158,19 +160,19 @@ def _versions(files: tuple[str, ...]) -> list[object]:
 def _version(path: str) -> object:
     """What changes with the content of a file; ``None`` if there is no file."""
     try:
-        told = os.stat(path)  # noqa: PTH116 - called for each connection
+        status = os.stat(path)  # noqa: PTH116 - called for each connection
     except OSError:
         return None
-    return told.st_mtime_ns, told.st_size, told.st_ino, told.st_dev
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
 
 
 def _context(tls: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.minimum_version = tls.min_version
-        context.maximum_version = tls.max_version
-        if tls.cipher_suites:
-            context.set_ciphers(":".join(tls.cipher_suites))
+        context.minimum_version = VERSIONS[tls.min_version]
+        context.maximum_version = VERSIONS[tls.max_version]
+        if tls.ciphers:
+            context.set_ciphers(tls.ciphers)
     except (ValueError, ssl.SSLError):
         raise WebConfigError(
             "this machine's OpenSSL refuses min_version, max_version or cipher_suites: leave"
@@ -186,9 +188,9 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
             f"{tls.cert_file} with {tls.key_file} cannot be used as a certificate and its key:"
             f" {_reason(error)}"
         ) from None
-    if tls.client_ca_file is not None or tls.client_ca is not None:
+    if tls.client_auth_type != "NoClientCert":
         try:
-            context.load_verify_locations(tls.client_ca_file, cadata=tls.client_ca)
+            context.load_verify_locations(tls.client_ca_file or None, cadata=tls.client_ca or None)
         except (OSError, ValueError) as error:
             raise WebConfigError(
                 f"{tls.client_ca_file or 'client_ca'} cannot be used as certificates of"
@@ -220,7 +222,7 @@ class _TokenBucket:
         """Take a token; whether there was one."""
         with self._lock:
             now = time.monotonic()
-            self._tokens += (now - self._at) / self._limit.interval
+            self._tokens += (now - self._at) / self._limit.seconds
             self._tokens = min(self._tokens, self._limit.burst)
             self._at = now
             if self._tokens < 1:

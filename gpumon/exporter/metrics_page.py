@@ -1,7 +1,7 @@
 """The page that Prometheus scrapes, rendered once per sample.
 
 Besides the metrics of one snapshot (``gpumon.export.as_prometheus``) it has what only a history
-can tell: the state of each GPU, and its XIDs. Old values are withheld, so that a driver that hangs
+has: the state of each GPU, and its XIDs. Old values are withheld, so that a driver that hangs
 does not look like GPUs that do not change.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -23,7 +24,6 @@ from gpumon.export.as_prometheus import (
     gauge,
     gpu_labels,
 )
-from gpumon.exporter.user_limit import UserLimit
 from gpumon.findings import RULES, conditions, gpu_state
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
     from gpumon.findings import Finding
+    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
 
 SAMPLE_TIME = "gpumon_sample_timestamp_seconds"
@@ -44,20 +45,21 @@ LEAST_STALE_SECONDS = 15.0
 _STALE_INTERVALS = 3
 """Values are served up to this number of intervals, if that is longer."""
 
+MOST_USERS = 64
+"""In labels: each new value of a label is a new series for Prometheus."""
+USER_SECONDS = 3600.0
+"""Time for which a user without processes remains one of these."""
+_OTHER = "other"
+
 _READABLE = (GpuStatus.OK, GpuStatus.FAILING, GpuStatus.NO_ANSWER)
 """The states of GPUs whose values are read, or would be if the driver returned."""
 
 
 class Page(NamedTuple):
-    """A rendered page.
+    """A rendered page."""
 
-    Attributes:
-        text: Prometheus' text format in UTF-8.
-        zipped: The same, compressed with gzip.
-    """
-
-    text: bytes
-    zipped: bytes
+    text: bytes  # In UTF-8.
+    zipped: bytes  # With gzip.
 
 
 class MetricsPages:
@@ -174,3 +176,39 @@ def _state_word(finding: Finding) -> str:
 def _page(found: Iterator[Family]) -> Page:
     text = as_text(found).encode()
     return Page(text, gzip.compress(text, mtime=0))
+
+
+class UserLimit:
+    """Renames users beyond the first ``MOST_USERS`` to ``other``.
+
+    A user keeps the name, also for ``USER_SECONDS`` after the last process, so that no series
+    alternates between a name and ``other``, and so that a container that runs processes under
+    thousands of numbers adds at most ``MOST_USERS`` names an hour. Of new users, those with most
+    memory are named.
+    """
+
+    def __init__(self) -> None:
+        self._seen_at: dict[str, float] = {}
+
+    def apply(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with at most ``MOST_USERS`` users and ``other``."""
+        now, seen = snapshot.time, self._seen_at
+        held: defaultdict[str, int] = defaultdict(int)
+        for process in snapshot.processes:
+            if process.user is not None:
+                held[process.user] += process.memory_used or 0
+        for user, seen_at in list(seen.items()):
+            # The clock may have been set back.
+            if user not in held and not now - USER_SECONDS <= seen_at <= now:
+                del seen[user]
+        for user in sorted(held, key=lambda user: (-held[user], user)):
+            if user in seen or len(seen) < MOST_USERS:
+                seen[user] = now
+        if held.keys() <= seen.keys():
+            return snapshot
+        return replace(snapshot, processes=tuple(map(self._renamed, snapshot.processes)))
+
+    def _renamed(self, process: GpuProcess) -> GpuProcess:
+        if process.user is None or process.user in self._seen_at:
+            return process
+        return replace(process, user=_OTHER)

@@ -1,41 +1,33 @@
 """The web configuration file: TLS and basic authentication, as in Prometheus' exporter-toolkit.
 
-Every key that the toolkit documents is honoured or refused with a sentence, because a key that is
-ignored in silence leaves a page open that somebody believes to be closed. Sentences contain no
-value of the file, except names of options: values can be secrets.
+The structs state its format. Every key that the toolkit documents is honoured or refused with a
+sentence, because a key that is ignored in silence leaves a page open that somebody believes to be
+closed. Sentences contain no value of the file, except names of options: values can be secrets.
 """
 
 from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, get_args, get_type_hints
 
-from gpumon.system.files import read_regular
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from gpumon.system.files import MIB, FileFault, read_text
 
-_MOST_BYTES = 2**20
 _MOST_BCRYPT_COST = 16
 """A password takes about 4 s at this cost, and twice as long at each higher one."""
 
 _BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
-_GO_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))+")
+_GO_DURATION = re.compile(r"0|(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))+")
 _GO_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
-_HEADERS = (
-    "Content-Security-Policy",
-    "X-Frame-Options",
-    "X-Content-Type-Options",
-    "X-XSS-Protection",
-    "Strict-Transport-Security",
-)
-
-VERIFY_IF_GIVEN, VERIFY = "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
-_CLIENT_AUTH = ("NoClientCert", VERIFY_IF_GIVEN, VERIFY)
-_VERSIONS = {
+VERIFY = "RequireAndVerifyClientCert"
+VERSIONS = {
     "TLS10": ssl.TLSVersion.TLSv1,
     "TLS11": ssl.TLSVersion.TLSv1_1,
     "TLS12": ssl.TLSVersion.TLSv1_2,
@@ -56,66 +48,160 @@ _CIPHERS = {
 }
 """OpenSSL's names of the suites that Go considers secure; those of TLS 1.3 are always on."""
 
-_REFUSED = {
-    "cert": "Python reads a certificate from a file only: use cert_file",
-    "key": "Python reads a key from a file only: use key_file",
-    "curve_preferences": "Python cannot order curves: leave it out",
-}
-
 
 class WebConfigError(Exception):
     """The file cannot be used; the message says why and what to do."""
 
 
-class TlsConfig(NamedTuple):
-    """``tls_server_config``, by its keys. Paths are relative to the current directory.
+class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """``tls_server_config``; a relative path starts in the folder of the file."""
 
-    Attributes:
-        cert_file: The certificate and its chain.
-        key_file: Its key.
-        client_auth_type: One of ``_CLIENT_AUTH``.
-        client_ca_file: Certificates of the authorities of clients.
-        client_ca: The same as PEM text.
-        client_allowed_sans: If set, a client's certificate must have one of these names.
-        min_version: The oldest version.
-        max_version: The newest version.
-        cipher_suites: OpenSSL's names; empty for the default.
-        prefer_server_cipher_suites: Whether their order counts, not that of the client.
-    """
+    cert_file: str = ""
+    key_file: str = ""
+    client_auth_type: Literal[
+        "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
+    ] = "NoClientCert"
+    client_ca_file: str = ""
+    # The same as PEM text.
+    client_ca: str = ""
+    # If there are any, a client's certificate must have one of these names.
+    client_allowed_sans: tuple[str, ...] = ()
+    min_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS12"
+    max_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS13"
+    cipher_suites: tuple[str, ...] = ()
+    # Whether their order counts, not that of the client.
+    prefer_server_cipher_suites: bool = True
+    # These are refused.
+    cert: str = ""
+    key: str = ""
+    curve_preferences: tuple[str, ...] = ()
 
-    cert_file: str
-    key_file: str
-    client_auth_type: str
-    client_ca_file: str | None
-    client_ca: str | None
-    client_allowed_sans: tuple[str, ...]
-    min_version: ssl.TLSVersion
-    max_version: ssl.TLSVersion
-    cipher_suites: tuple[str, ...]
-    prefer_server_cipher_suites: bool
+    def __post_init__(self) -> None:
+        for key, advice in _UNAVAILABLE.items():
+            if getattr(self, key):
+                raise ValueError(f"{key} is not available here: {advice}")
+        for key in ("cert_file", "key_file"):
+            if not getattr(self, key):
+                raise ValueError(f"tls_server_config has no {key}: add it, or remove the section")
+        has_authority = bool(self.client_ca_file or self.client_ca)
+        if has_authority != (self.client_auth_type != "NoClientCert"):
+            raise ValueError("client_auth_type and client_ca_file need each other: add the other")
+        if self.client_allowed_sans and self.client_auth_type != VERIFY:
+            raise ValueError(f"client_allowed_sans needs client_auth_type: {VERIFY}")
+        if self.min_version > self.max_version:
+            raise ValueError("min_version is newer than max_version: swap them")
+        for suite in self.cipher_suites:
+            # Go leaves out the suites of TLS 1.3, which cannot be chosen, in the same way.
+            if suite not in _CIPHERS and not re.fullmatch(r"TLS_(AES|CHACHA20)_\w+", suite):
+                raise ValueError(
+                    f"cipher_suites has {suite!r}, which is unknown or insecure: remove it"
+                )
+
+    @property
+    def ciphers(self) -> str:
+        """The suites in OpenSSL's format; empty for the default."""
+        return ":".join(_CIPHERS[suite] for suite in self.cipher_suites if suite in _CIPHERS)
 
 
-class RateLimit(NamedTuple):
-    """``rate_limit``: ``burst`` requests at once, and one more every ``interval`` seconds."""
+_UNAVAILABLE = {
+    "cert": "Python reads a certificate from a file only: use cert_file",
+    "key": "Python reads a key from a file only: use key_file",
+    "curve_preferences": "Python cannot order curves: leave it out",
+}
+"""Keys of ``tls_server_config`` that the toolkit has and gpumon refuses."""
 
-    interval: float
-    burst: int
+
+class Headers(
+    Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    rename={
+        "content_security_policy": "Content-Security-Policy",
+        "frame_options": "X-Frame-Options",
+        "content_type_options": "X-Content-Type-Options",
+        "xss_protection": "X-XSS-Protection",
+        "transport_security": "Strict-Transport-Security",
+    },
+):
+    """``http_server_config.headers``: headers of every answer."""
+
+    content_security_policy: str = ""
+    frame_options: str = ""
+    content_type_options: str = ""
+    xss_protection: str = ""
+    transport_security: str = ""
+
+    def __post_init__(self) -> None:
+        for name, text in self.by_name.items():
+            if not (text.isascii() and text.isprintable()):
+                raise ValueError(f"{name} has characters that no header may have")
+        if self.frame_options.lower() not in {"", "deny", "sameorigin"}:
+            raise ValueError("X-Frame-Options is neither deny nor sameorigin")
+        if self.content_type_options.lower() not in {"", "nosniff"}:
+            raise ValueError("X-Content-Type-Options is not nosniff")
+
+    @property
+    def by_name(self) -> Mapping[str, str]:
+        """The headers that have a value."""
+        by_name: Mapping[str, str] = msgspec.to_builtins(self)
+        return by_name
 
 
-class WebConfig(NamedTuple):
-    """The whole file.
+class HttpConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """``http_server_config``."""
 
-    Attributes:
-        tls: ``None`` without TLS.
-        users: Hashes of passwords by user; empty without basic authentication.
-        headers: Headers of every answer.
-        rate_limit: ``None`` without a limit.
-    """
+    http2: bool = False
+    headers: Headers = Headers()
 
-    tls: TlsConfig | None
-    users: Mapping[str, str]
-    headers: Mapping[str, str]
-    rate_limit: RateLimit | None
+    def __post_init__(self) -> None:
+        if self.http2:
+            raise ValueError("http2 is not available here: set it to false or leave it out")
+
+
+class RateLimit(Struct, frozen=True, forbid_unknown_fields=True):
+    """``rate_limit``: ``burst`` requests at once, and one more every ``interval``."""
+
+    interval: str | int = "0"
+    burst: int = 0
+
+    def __post_init__(self) -> None:
+        if not _GO_DURATION.fullmatch(str(self.interval)):
+            raise ValueError("rate_limit.interval is not a duration such as 1s or 200ms")
+        if self.seconds and self.burst < 1:
+            raise ValueError("rate_limit.burst is not a whole number, 1 or more")
+
+    @property
+    def seconds(self) -> float:
+        """The interval; 0 without a limit."""
+        amounts = re.findall(r"([0-9.]+)([a-zµ]+)", str(self.interval))
+        return sum(float(amount) * _GO_UNITS[unit] for amount, unit in amounts)
+
+
+class WebConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    tls_server_config: TlsConfig | None = None
+    http_server_config: HttpConfig = HttpConfig()
+    # Hashes of passwords by user. Any types, because the message names the user.
+    basic_auth_users: Mapping[Any, Any] = {}
+    rate_limit: RateLimit = RateLimit()
+
+    def __post_init__(self) -> None:
+        for user, hashed in self.basic_auth_users.items():
+            if not isinstance(user, str) or not user or ":" in user:
+                raise ValueError(
+                    "basic_auth_users has a name that is empty, has a colon or is no text"
+                )
+            match = _BCRYPT.fullmatch(hashed) if isinstance(hashed, str) else None
+            if match is None:
+                raise ValueError(
+                    f"the password of {user!r} is not a bcrypt hash: make one with htpasswd -nB"
+                )
+            if not 4 <= int(match[1]) <= _MOST_BCRYPT_COST:
+                raise ValueError(
+                    f"the hash of {user!r} has cost {match[1]}: use 4 to {_MOST_BCRYPT_COST}"
+                )
 
 
 def read_web_config(path: str) -> WebConfig:
@@ -125,36 +211,34 @@ def read_web_config(path: str) -> WebConfig:
         WebConfigError: It cannot be used.
     """
     try:
-        return _parse(path)
-    except _Refused as refusal:
-        raise WebConfigError(f"{path}: {refusal}") from None
+        content = _load(read_text(path, MIB, "web configuration"))
+        config = msgspec.convert(_without_empty(content), WebConfig)
+    except RecursionError:
+        raise WebConfigError(f"{path}: is not valid YAML") from None
+    except (FileFault, _Refused) as error:
+        raise WebConfigError(f"{path}: {error}") from None
+    except msgspec.ValidationError as error:
+        raise WebConfigError(f"{path}: {_sentence(str(error))}") from None
+    tls = config.tls_server_config
+    if tls is None:
+        return config
+    folder = Path(path).parent
+    files = {
+        key: str(folder / name)
+        for key in ("cert_file", "key_file", "client_ca_file")
+        if (name := getattr(tls, key))
+    }
+    return replace(config, tls_server_config=replace(tls, **files))
 
 
 class _Refused(Exception):  # noqa: N818 - not an error of the program
     """What is wrong with the file, without its name."""
 
 
-def _parse(path: str) -> WebConfig:
-    whole = _section(
-        _load(path),
-        "the file",
-        ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"),
-    )
-    http = _section(whole.get("http_server_config"), "http_server_config", ("http2", "headers"))
-    if _flag(http, "http2", default=False):
-        raise _Refused("http2 is not available here: set it to false or leave it out")
-    return WebConfig(
-        _tls(whole, Path(path).parent),
-        _users(whole.get("basic_auth_users")),
-        _headers(http.get("headers")),
-        _rate_limit(whole.get("rate_limit")),
-    )
-
-
-def _load(path: str) -> object:
+def _load(text: str) -> object:
     """The content of the file, as YAML."""
     try:
-        import bcrypt  # noqa: F401 - needed later; said here if it is missing
+        import bcrypt  # noqa: F401 - needed later; reported here if it is missing
         import yaml
     except ImportError:
         raise WebConfigError(
@@ -173,18 +257,6 @@ def _load(path: str) -> object:
             return super().construct_mapping(node, deep)
 
     try:
-        content = read_regular(path, _MOST_BYTES)
-    except OSError as error:
-        raise _Refused(f"cannot be read: {error.strerror}") from None
-    if content is None:
-        raise _Refused("is not a regular file")
-    if len(content) > _MOST_BYTES:
-        raise _Refused("is larger than 1 MiB, which no web configuration is")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise _Refused("is not a text file in UTF-8") from None
-    try:
         # Loader is a SafeLoader.
         return yaml.load(text, Loader)  # noqa: S506 - see above
     except yaml.MarkedYAMLError as error:
@@ -194,144 +266,59 @@ def _load(path: str) -> object:
         raise _Refused("is not valid YAML") from None
 
 
-def _section(value: object, name: str, keys: tuple[str, ...]) -> Mapping[str, object]:
-    """A mapping with these keys only; an absent one is empty."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _Refused(f"{name} is not a list of keys with values")
-    unknown = next((key for key in value if key not in keys), None)
-    if unknown is not None:
-        raise _Refused(f"{name} has an unknown key {unknown!r}; keys are {', '.join(keys)}")
-    return value
+def _without_empty(content: object, empty: tuple[object, ...] = (None, {})) -> object:
+    """The content without keys that have no value, or an empty text: the toolkit ignores them.
+
+    Users are all kept, so that a user without a hash is refused.
+    """
+    if not isinstance(content, dict):
+        return {} if content is None else content
+    return {
+        key: value if key == "basic_auth_users" else _without_empty(value, (None, ""))
+        for key, value in content.items()
+        if value not in empty
+    }
 
 
-def _text(section: Mapping[str, object], key: str) -> str | None:
-    """A text; ``None`` if it is absent or empty, which is the same for the toolkit."""
-    value = section.get(key)
-    if value is None or isinstance(value, str):
-        return value or None
-    raise _Refused(f"{key} is not a text: put it in quotes")
+_SECTIONS: Mapping[str, type[Struct]] = {
+    "": WebConfig,
+    "tls_server_config": TlsConfig,
+    "http_server_config": HttpConfig,
+    "http_server_config.headers": Headers,
+    "rate_limit": RateLimit,
+}
+_FAULT = re.compile(
+    r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$\.?(?P<path>[^`[]*)(?P<item>\[\d+\])?`)?",
+    re.DOTALL,
+)
+"""The messages of msgspec."""
+_UNKNOWN_KEY, _NO_CHOICE = "Object contains unknown field `", "Invalid enum value "
+_TYPES = {
+    "object": "a list of keys with values",
+    "array": "a list of texts",
+    "str": "a text: put it in quotes",
+    "bool": "true or false",
+    "int": "a whole number, 1 or more",
+}
 
 
-def _flag(section: Mapping[str, object], key: str, *, default: bool) -> bool:
-    value = section.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise _Refused(f"{key} is not true or false")
-    return value
-
-
-def _choice(section: Mapping[str, object], key: str, choices: tuple[str, ...], default: str) -> str:
-    value = _text(section, key) or default
-    if value not in choices:
-        raise _Refused(f"{key} cannot be {value!r} here: use {' or '.join(choices)}")
-    return value
-
-
-def _texts(section: Mapping[str, object], key: str) -> tuple[str, ...]:
-    value = section.get(key)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise _Refused(f"{key} is not a list of texts")
-    return tuple(value)
-
-
-def _tls(whole: Mapping[str, object], folder: Path) -> TlsConfig | None:
-    """``tls_server_config``; relative paths in it start in the folder of the file."""
-    keys = (*TlsConfig._fields, *_REFUSED)
-    section = _section(whole.get("tls_server_config"), "tls_server_config", keys)
-    for key, advice in _REFUSED.items():
-        if section.get(key):
-            raise _Refused(f"{key} is not available here: {advice}")
-    if not section:
-        return None
-    files: dict[str, str | None] = {}
-    for key in ("cert_file", "key_file", "client_ca_file"):
-        name = _text(section, key)
-        files[key] = None if name is None else str(folder / name)
-    cert, key_file = files["cert_file"], files["key_file"]
-    if cert is None or key_file is None:
-        missing = "cert_file" if cert is None else "key_file"
-        raise _Refused(f"tls_server_config has no {missing}: add it, or remove the section")
-    asked = _choice(section, "client_auth_type", _CLIENT_AUTH, "NoClientCert")
-    authority = files["client_ca_file"] or _text(section, "client_ca")
-    if (authority is None) != (asked == "NoClientCert"):
-        raise _Refused("client_auth_type and client_ca_file need each other: add the other one")
-    names = _texts(section, "client_allowed_sans")
-    if names and asked != VERIFY:
-        raise _Refused(f"client_allowed_sans needs client_auth_type: {VERIFY}")
-    versions = tuple(_VERSIONS)
-    least = _VERSIONS[_choice(section, "min_version", versions, "TLS12")]
-    most = _VERSIONS[_choice(section, "max_version", versions, "TLS13")]
-    if least > most:
-        raise _Refused("min_version is newer than max_version: swap them")
-    suites = _texts(section, "cipher_suites")
-    for suite in suites:
-        # Go leaves out the suites of TLS 1.3, which cannot be chosen, in the same way.
-        if suite not in _CIPHERS and not re.fullmatch(r"TLS_(AES|CHACHA20)_\w+", suite):
-            raise _Refused(f"cipher_suites has {suite!r}, which is unknown or insecure: remove it")
-    return TlsConfig(
-        cert,
-        key_file,
-        asked,
-        files["client_ca_file"],
-        _text(section, "client_ca"),
-        names,
-        least,
-        most,
-        tuple(_CIPHERS[suite] for suite in suites if suite in _CIPHERS),
-        _flag(section, "prefer_server_cipher_suites", default=True),
-    )
-
-
-def _users(value: object) -> Mapping[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _Refused("basic_auth_users is not a list of names with hashes")
-    for user, hashed in value.items():
-        if not isinstance(user, str) or not user or ":" in user:
-            raise _Refused("basic_auth_users has a name that is empty, has a colon or is no text")
-        match = _BCRYPT.fullmatch(hashed) if isinstance(hashed, str) else None
-        if match is None:
-            raise _Refused(
-                f"the password of {user!r} is not a bcrypt hash: make one with htpasswd -nB"
-            )
-        if not 4 <= int(match[1]) <= _MOST_BCRYPT_COST:
-            raise _Refused(
-                f"the hash of {user!r} has cost {match[1]}: use 4 to {_MOST_BCRYPT_COST}"
-            )
-    return value
-
-
-def _headers(value: object) -> Mapping[str, str]:
-    headers = _section(value, "headers", _HEADERS)
-    kept = {name: text for name in headers if (text := _text(headers, name)) is not None}
-    for name, text in kept.items():
-        if not (text.isascii() and text.isprintable()):
-            raise _Refused(f"{name} has characters that no header may have")
-    if kept.get("X-Frame-Options", "deny").lower() not in {"deny", "sameorigin"}:
-        raise _Refused("X-Frame-Options is neither deny nor sameorigin")
-    if kept.get("X-Content-Type-Options", "nosniff").lower() != "nosniff":
-        raise _Refused("X-Content-Type-Options is not nosniff")
-    return kept
-
-
-def _rate_limit(value: object) -> RateLimit | None:
-    section = _section(value, "rate_limit", ("interval", "burst"))
-    interval = section.get("interval")
-    if not section or interval in (None, 0, "0"):
-        return None
-    if not isinstance(interval, str) or not _GO_DURATION.fullmatch(interval):
-        raise _Refused("rate_limit.interval is not a duration such as 1s or 200ms")
-    seconds = sum(
-        float(amount) * _GO_UNITS[unit]
-        for amount, unit in re.findall(r"([0-9.]+)([a-zµ]+)", interval)
-    )
-    burst = section.get("burst")
-    if not isinstance(burst, int) or isinstance(burst, bool) or burst < 1:
-        raise _Refused("rate_limit.burst is not a whole number, 1 or more")
-    return RateLimit(seconds, burst) if seconds else None
+def _sentence(message: str) -> str:
+    """A message of msgspec as a sentence that names the key."""
+    found = _FAULT.fullmatch(message)
+    assert found is not None  # noqa: S101 - it matches any text
+    what, path = found["what"], found["path"] or ""
+    name = path or "the file"
+    section, _, key = path.rpartition(".")
+    if found["key"]:
+        return f"{name} has a key that is no text"
+    if what.startswith(_UNKNOWN_KEY):
+        keys = ", ".join(_SECTIONS[path].__struct_encode_fields__)
+        return f"{name} has an unknown key {what[len(_UNKNOWN_KEY) : -1]!r}; keys are {keys}"
+    if what.startswith(_NO_CHOICE):
+        choices = get_args(get_type_hints(_SECTIONS[section])[key])
+        given = what.removeprefix(_NO_CHOICE)
+        return f"{name} cannot be {given} here: use {' or '.join(choices)}"
+    if what.startswith("Expected `"):
+        kinds = [kind for kind in what.split("`")[1].split(" | ") if kind != "null"]
+        return f"{name} is not {_TYPES['array' if found['item'] else kinds[-1]]}"
+    return what

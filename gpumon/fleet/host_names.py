@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.fleet import FleetError
-from gpumon.system.files import read_regular
+from gpumon.system.files import MIB, FileFault, read_text
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ MOST_HOSTS = 1000
 ALL = "all"
 """The group of all hosts of the configuration."""
 _GROUP = "group:"
-_MOST_BYTES = 2**20
 _LONGEST = 320
 """Characters of the longest name: 64 of a user, ``@``, 255 of a host."""
 _FORBIDDEN = frozenset("'\"`$\\;&<>|(){}[]*?!~,#")
@@ -100,11 +99,9 @@ def _file(name: str) -> Iterator[str]:
     """The parts on the lines of a file."""
     path = os.path.expanduser(name)  # noqa: PTH111 - the name is a text, and may be none
     try:
-        text = _text(path)
-    except OSError as error:
-        raise FleetError(f"cannot read the hosts in {_told(name)}: {error.strerror}.") from None
-    except ValueError as error:
-        raise FleetError(f"cannot read the hosts in {_told(name)}: {error}.") from None
+        text = read_text(path, MIB, "list of hosts")
+    except FileFault as fault:
+        raise FleetError(f"the file of hosts {_told(name)} {fault}.") from None
     for number, line in enumerate(text.splitlines(), 1):
         part = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
         if part.startswith(("@", _GROUP)):
@@ -113,19 +110,6 @@ def _file(name: str) -> Iterator[str]:
                 " only names."
             )
         yield from _parts(part)
-
-
-def _text(path: str) -> str:
-    """The text of a file; raises ``ValueError`` with the reason if it cannot be a list."""
-    data = read_regular(path, _MOST_BYTES)
-    if data is None:
-        raise ValueError("it is no ordinary file")
-    if len(data) > _MOST_BYTES:
-        raise ValueError("it is longer than 1 MiB")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None
 
 
 def _expanded(part: str) -> Iterator[str]:

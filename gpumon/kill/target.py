@@ -6,12 +6,14 @@ import signal
 from typing import TYPE_CHECKING
 
 from gpumon.host.process_host import Refusal, Refused
-from gpumon.kill.messages import why_it_is_listed, why_it_lives
+from gpumon.host.refusals import signal_name, unreaped
 from gpumon.kill.outcome import PATIENCE, Outcome, TargetOutcome
-from gpumon.model.process_states import UNINTERRUPTIBLE
+from gpumon.model.process_states import STOPPED, TRACED, UNINTERRUPTIBLE, ZOMBIE
+from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHandle, ProcessStatus, Target
+    from gpumon.model.processes import ProcessId
 
 _REAP_SECONDS = 0.5
 """Seconds after which a parent that has not reaped its child is reported."""
@@ -174,12 +176,50 @@ class TargetState:
     def _sentence_now(self, now: float) -> str:
         if self.ended_at is not None:
             patient = now - self.ended_at < _REAP_SECONDS
-            return "" if patient else why_it_is_listed(self.target.id, self._standing)
+            return "" if patient else _why_it_is_listed(self.target.id, self._standing)
         if self.waiting and self.signal is not None:
             since = now - self._sent_at
             over = since if since >= PATIENCE and ends(self.signal) else None
             # Every process waits for a disk now and then.
             passing = 0 < self._looks_asleep < _LOOKS_ASLEEP
             standing = None if passing else self._standing
-            return why_it_lives(self.target.id, standing, self.signal, over)
+            return _why_it_lives(self.target.id, standing, self.signal, over)
         return self._sentence
+
+
+def _why_it_lives(
+    process: ProcessId, status: ProcessStatus | None, number: int, patience_over: float | None
+) -> str:
+    """Why a process has not exited, as far as known.
+
+    Args:
+        process: The process.
+        status: Its status.
+        number: The last signal sent to it.
+        patience_over: Seconds since then, if that is longer than it should need.
+    """
+    pid, name = process.pid, signal_name(number)
+    state = "" if status is None else status.state
+    if status is not None and state == UNINTERRUPTIBLE:
+        where = f" ({status.wait_channel})" if status.wait_channel else ""
+        return f"{pid} waits inside the kernel{where}: no signal reaches it until that ends"
+    if number != signal.SIGKILL and state == STOPPED:
+        return (
+            f"{pid} is stopped: {name} acts once it is continued (kill -CONT {pid}), KILL at once"
+        )
+    if number != signal.SIGKILL and state == TRACED:
+        return f"{pid} is held by a debugger: {name} acts once that lets it go on, KILL at once"
+    if patience_over is None:
+        return ""
+    since = duration(patience_over)
+    if number == signal.SIGKILL:
+        return f"{pid} was killed {since} ago, and the kernel is still taking it down"
+    if state == ZOMBIE:
+        return f"{pid} goes on without its main thread {since} after {name}"
+    return f"{pid} goes on {since} after {name}: it ignores that, or is still tidying up"
+
+
+def _why_it_is_listed(process: ProcessId, status: ProcessStatus | None) -> str:
+    """Why an exited process is still in the process list; otherwise empty."""
+    listed = unreaped(status)
+    return f"{process.pid} has ended{listed}" if listed else ""

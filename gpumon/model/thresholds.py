@@ -2,37 +2,65 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+Seconds: TypeAlias = Annotated[float, "seconds"]
+Celsius: TypeAlias = Annotated[float, "degrees Celsius"]
+Percent: TypeAlias = Annotated[float, "percent"]
+Share: TypeAlias = Annotated[float, "a share", Meta(ge=0, le=1)]
+"""Numbers with their units, as the configuration names them."""
+
+WEEK = 604800.0
+"""Seconds; the longest time that a limit can have."""
 
 
 class Thresholds(Struct, frozen=True):
-    """Limits of findings that the configuration can change.
+    """Limits of findings that the configuration can change."""
 
-    Attributes:
-        hot_margin: A GPU is hot within this many degrees of its slowdown temperature: a warmer room
-            would then slow it down.
-        hot_unknown: A GPU that reports neither its slowdown temperature nor its margin is hot from
-            this temperature on. An estimate: common slowdown temperatures are around 90 °C.
-        full_share: A GPU is full below this share of free memory: 1 to 4 GB of 24 to 80 GB, of
-            which another process's CUDA context and libraries take several hundred MB before its
-            first tensor.
-        idle_after: Seconds without work after which a GPU with processes is idle; a job pauses for
-            less between two steps or to read a checkpoint.
-        stuck_utilization: Utilisation in percent from which a GPU counts as fully busy,
-        stuck_power_share: and the share of its power limit below which it hardly computes. A
-            heuristic, hence the question mark on screen: a kernel that waits for others counts as
-            running (see ``utilization_gpu``) and draws little power.
-        stuck_after: Seconds for which both must hold. A collective times out after ten minutes too
-            (PyTorch's default for NCCL), so a job that recovers by itself has recovered by then.
-    """
-
-    hot_margin: float = 5.0
-    hot_unknown: float = 85.0
-    full_share: float = 0.05
-    idle_after: float = 60.0
-    stuck_utilization: float = 95.0
-    stuck_power_share: float = 0.30
-    stuck_after: float = 600.0
+    # In a warmer room, the GPU would then slow down.
+    hot_margin: Annotated[
+        Celsius,
+        Meta(
+            ge=0,
+            le=100,
+            description="a GPU is hot from this many degrees below its slowdown temperature",
+        ),
+    ] = 5.0
+    # An estimate: common slowdown temperatures are around 90 °C.
+    hot_unknown: Annotated[
+        Celsius,
+        Meta(
+            ge=0,
+            le=200,
+            description="a GPU that does not report its slowdown temperature is hot from here",
+        ),
+    ] = 85.0
+    # That is 1 to 4 GB of 24 to 80 GB; another process's CUDA context and libraries take several
+    # hundred MB before its first tensor.
+    full_share: Annotated[
+        Share, Meta(description="a GPU is full below this share of free memory")
+    ] = 0.05
+    # A job pauses for less between two steps or to read a checkpoint.
+    idle_after: Annotated[
+        Seconds,
+        Meta(ge=1, le=WEEK, description="a GPU or a process is idle after this long without work"),
+    ] = 60.0
+    # The next three are a heuristic, hence the question mark on screen: a kernel that waits for
+    # others counts as running (see ``utilization_gpu``) and draws little power.
+    stuck_utilization: Annotated[
+        Percent,
+        Meta(ge=1, le=100, description="a GPU may be stuck if it is at least this busy"),
+    ] = 95.0
+    stuck_power_share: Annotated[
+        Share, Meta(description="and draws less than this share of its power limit")
+    ] = 0.30
+    # A collective times out after ten minutes too (PyTorch's default for NCCL), so a job that
+    # recovers by itself has recovered by then.
+    stuck_after: Annotated[
+        Seconds, Meta(ge=1, le=WEEK, description="while both last for this long")
+    ] = 600.0
 
 
 DEFAULTS = Thresholds()

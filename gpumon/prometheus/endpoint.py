@@ -14,13 +14,12 @@ from urllib.parse import SplitResult, urlsplit
 
 from gpumon.fleet.fleet import FleetError
 from gpumon.http.listening import authority
-from gpumon.system.files import read_regular
+from gpumon.system.files import FileFault, read_secret, read_secret_line
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from gpumon.config.settings import Prometheus
 
-_MOST_SECRET = 2**16
 _PORTS = {"http": 80, "https": 443}
 _EXAMPLE = "such as http://prometheus:9090"
 
@@ -63,19 +62,21 @@ class Endpoint:
             FleetError: The file of the password or the token cannot be used; without the secret.
         """
         settings = self._settings
-        if settings is None:
+        if settings is None or not self.authenticates:
             return None
-        if settings.token_file:
-            token = _secret(settings.token_file).decode("latin-1").strip()
-            # http.client would quote another value in its error.
-            if not token or not token.isascii() or not token.isprintable() or " " in token:
-                raise FleetError(f"{printable(settings.token_file)} has no token on one line")
-            return f"Bearer {token}"
-        if settings.user:
-            password = _secret(settings.password_file).removesuffix(b"\n").removesuffix(b"\r")
-            pair = settings.user.encode() + b":" + password
-            return f"Basic {base64.b64encode(pair).decode()}"
-        return None
+        name = settings.token_file or settings.password_file
+        path = os.path.expanduser(name)  # noqa: PTH111 - os.open takes a text
+        try:
+            if settings.token_file:
+                token = read_secret_line(path)
+                if " " in token:
+                    raise FileFault("has a space, and should have a token")
+                return f"Bearer {token}"
+            password = read_secret(path).removesuffix(b"\n").removesuffix(b"\r")
+        except FileFault as fault:
+            raise FleetError(f"{printable(name)} {fault}") from None
+        pair = settings.user.encode() + b":" + password
+        return f"Basic {base64.b64encode(pair).decode()}"
 
 
 def read_endpoint(text: str, settings: Prometheus) -> Endpoint:
@@ -167,16 +168,3 @@ def _context(url: SplitResult, settings: Prometheus) -> ssl.SSLContext | None:
         raise FleetError(
             f"ca_file {printable(settings.ca_file)} cannot be read: {reason}"
         ) from None
-
-
-def _secret(name: str) -> bytes:
-    path = os.path.expanduser(name)  # noqa: PTH111 - os.open takes a text
-    try:
-        content = read_regular(path, _MOST_SECRET)
-    except OSError as error:
-        raise FleetError(f"{printable(name)} cannot be read: {error.strerror}") from None
-    if content is None:
-        raise FleetError(f"{printable(name)} is not a regular file")
-    if len(content) > _MOST_SECRET:
-        raise FleetError(f"{printable(name)} is larger than 64 KiB, which no password or token is")
-    return content

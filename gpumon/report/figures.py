@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.sums import Sums
 from gpumon.text.csv_cells import iso_time as moment
+from gpumon.text.formatting import UNKNOWN, duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +23,54 @@ SCHEMA = "gpumon.report/1"
 BY = ("gpu", "host", *BY_PROCESSES)
 """The groupings of a report."""
 
+KNOWN = 0.995
+"""Share of the time from which on a figure counts as fully known."""
+PARTLY = "*"
+"""Marks a figure that is known for less."""
+SHORT = 600.0
+"""Durations and time spans below this many seconds are shown to the second."""
 KWH = 3.6e6
 """Joules of a kilowatt hour."""
+_SMALL = 0.1 * KWH
+"""Energy is shown in watt hours if every row has fewer joules than this."""
+
+
+class EnergyUnit(NamedTuple):
+    """A unit of energy.
+
+    Attributes:
+        name: Its symbol.
+        joules: Its size in joules.
+        digits: Decimal places.
+    """
+
+    name: str
+    joules: float
+    digits: int
+
+    def format(self, joules: float) -> str:
+        """An amount in this unit, without the symbol."""
+        return f"{joules / self.joules:.{self.digits}f}"
+
+
+KILOWATT_HOURS = EnergyUnit("kWh", KWH, 3)
+
+
+def unit_of(joules: float) -> EnergyUnit:
+    """The unit in which this energy, and smaller amounts beside it, do not round to 0."""
+    if joules >= _SMALL:
+        return KILOWATT_HOURS
+    return EnergyUnit("Wh", 3.6e3, 1 if joules >= _SMALL / 10 else 2)
+
+
+def length(seconds: float) -> str:
+    """A duration that may be a sum: ``42s``, ``1m36s``, ``22m``, ``57h12m``; no days."""
+    whole = round(seconds)
+    if 60 <= whole < SHORT:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 3600:
+        return duration(whole)
+    return f"{whole // 3600}h{whole // 60 % 60:02d}m"
 
 
 class ReportRow(Struct, frozen=True):
@@ -44,6 +91,14 @@ class ReportRow(Struct, frozen=True):
     gpu: GpuTotals | None = None
     subject: Subject | None = None
     indices: tuple[int, ...] = ()
+
+    @property
+    def gpu_name(self) -> str:
+        """The index of its GPU, or the UUID of one without an index; safe to print."""
+        if self.gpu is None:
+            return ""
+        index = self.gpu.index
+        return printable(self.gpu.uuid or UNKNOWN) if index is None else str(index)
 
 
 class UsageReport(Struct, frozen=True):
@@ -66,6 +121,11 @@ class UsageReport(Struct, frozen=True):
     alone: float
     gaps: int
     missing: float
+
+    @property
+    def energy_unit(self) -> EnergyUnit:
+        """One unit for the whole report, in which small amounts do not round to 0."""
+        return unit_of(max(self.total.energy.joules, self.alone))
 
 
 def make_report(tally: UsageTotals) -> UsageReport:

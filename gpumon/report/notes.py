@@ -5,8 +5,15 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpumon.report.figures import ReportRow, UsageReport, energy_source, share
-from gpumon.report.messages import KNOWN, PARTLY, energy_unit, gpu_name, length
+from gpumon.report.figures import (
+    KNOWN,
+    PARTLY,
+    ReportRow,
+    UsageReport,
+    energy_source,
+    length,
+    share,
+)
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.sources.maker_words import error_code
 from gpumon.text.formatting import printable
@@ -66,7 +73,7 @@ def _is_partly_known(sums: Sums) -> bool:
 
 def _sources(report: UsageReport) -> list[str]:
     found = []
-    unit = energy_unit(report)
+    unit = report.energy_unit
     if report.by in BY_PROCESSES:
         used = f" GPUs without processes used {unit.format(report.alone)} {unit.name} more."
         found.append(
@@ -149,7 +156,7 @@ def _troubles(report: UsageReport) -> list[str]:
 def _named(line: ReportRow, *, several: bool) -> str:
     if line.by == "host":
         return line.host or "a host without a name"
-    return f"GPU {gpu_name(line)}{f' of {line.host}' if several else ''}"
+    return f"GPU {line.gpu_name}{f' of {line.host}' if several else ''}"
 
 
 _TROUBLES: tuple[tuple[str, Callable[[Sums], float]], ...] = (

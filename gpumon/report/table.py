@@ -11,21 +11,17 @@ from msgspec.structs import replace
 from gpumon.recording.csv.parsers import arguments
 from gpumon.report.figures import (
     BY,
-    ReportRow,
-    UsageReport,
-    gpu_indices,
-    share,
-    user_names,
-)
-from gpumon.report.messages import (
     KILOWATT_HOURS,
     KNOWN,
     PARTLY,
     SHORT,
     EnergyUnit,
-    energy_unit,
-    gpu_name,
+    ReportRow,
+    UsageReport,
+    gpu_indices,
     length,
+    share,
+    user_names,
 )
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.text.command_lines import shorten_command
@@ -171,7 +167,7 @@ def _name(line: ReportRow) -> str:
 
 
 def _label(line: ReportRow) -> str:
-    return gpu_name(line) if line.subject is None else line.subject.label
+    return line.gpu_name if line.subject is None else line.subject.label
 
 
 def _user(line: ReportRow) -> str:
@@ -271,7 +267,7 @@ def left_out(report: UsageReport, width: int) -> list[str]:
 
 def _columns(report: UsageReport) -> list[_Column]:
     """The columns that have information."""
-    unit = energy_unit(report)
+    unit = report.energy_unit
     of = {_ENERGY: replace(_ENERGY, heading=unit.name, show=_energy(unit))}
     if _is_short(report):
         of[_FIRST] = replace(_FIRST, show=_seen(lambda sums: sums.first, _TIME_OF_DAY))

@@ -10,24 +10,25 @@ import time
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from gpumon.availability.rule import FRESH_SECONDS, listed_on, why_not_free
 from gpumon.findings.faults import undated_xid
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import MAKERS, Maker, maker_of
+from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
-from gpumon.scheduling.messages import gib, holders_named
 from gpumon.scheduling.reservation.holders import holder_sentence
 from gpumon.text.formatting import counted, duration, mig_name, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gpumon.model.processes import GpuProcess, GpuUse
     from gpumon.model.snapshot import Snapshot
     from gpumon.scheduling.requirements import Requirements
 
+_NAMED = 2
+"""Maximum number of holders that are named; the others are counted."""
 _HOW_TO_SHARE = "--free SIZE says how much free memory will do"
 _GONE = {
     GpuStatus.LOST: "it is lost: it fell off the bus",
@@ -387,14 +388,14 @@ class _Evaluation:
             elif len(self.others) > most:
                 yield "processes", self._occupied(most)
         if asked.free is not None and (self.free is None or self.free < asked.free):
-            held = holders_named(self.others, self._candidate.memory_of)
+            held = _holders_named(self.others, self._candidate.memory_of)
             yield (
                 "memory",
                 f"{gib(self.free)} free, {gib(asked.free)} asked" + (held and f"; {held}"),
             )
 
     def _occupied(self, most: int) -> str:
-        held = holders_named(self.others, self._candidate.memory_of)
+        held = _holders_named(self.others, self._candidate.memory_of)
         if most == 0:
             return held
         return f"{counted(len(self.others), 'process', 'es')} compute on it, {most} may; {held}"
@@ -431,38 +432,6 @@ class _Evaluation:
             yield "temperature", f"{told}, at most {asked.temperature:g} °C asked"
 
 
-def judge_over_time(
-    looks: Sequence[tuple[float, tuple[Eligibility, ...]]],
-) -> tuple[Eligibility, ...]:
-    """The last of several evaluations, where a GPU must have been eligible in all of them.
-
-    Args:
-        looks: Time and results of each, oldest first, at least one.
-    """
-    now = looks[-1][0]
-    earlier: dict[str, tuple[float, Ineligibility]] = {}
-    always = set.intersection(*({one.candidate.uuid for one in each} for _, each in looks))
-    for at, verdicts in looks[:-1]:
-        for verdict in verdicts:
-            # A GPU whose reservation ended was in use, or its result would show it.
-            if verdict.refusal is not None and verdict.refusal.kind not in ("reserved", "queue"):
-                earlier[verdict.candidate.uuid] = at, verdict.refusal
-    told = []
-    for verdict in looks[-1][1]:
-        uuid = verdict.candidate.uuid
-        sentence = ""
-        if uuid in earlier:
-            at, refusal = earlier[uuid]
-            sentence = f"it fits now, but {duration(now - at)} ago: {refusal.sentence}"
-        elif uuid not in always:
-            sentence = "it fits now, but was not there all the time"
-        unsteady = sentence and verdict.refusal is None
-        told.append(
-            replace(verdict, refusal=Ineligibility("stable", sentence)) if unsteady else verdict
-        )
-    return tuple(told)
-
-
 def is_identified(gpu: Gpu) -> bool:
     """Whether the GPU has its own UUID: one that never responded has neither UUID nor name."""
     return gpu.name is not None or gpu.status is GpuStatus.OK
@@ -479,3 +448,33 @@ def _named(text: str | None) -> str:
 
 def _either(words: Sequence[str]) -> str:
     return " or ".join(printable(word) for word in words)
+
+
+def gib(size: float | None) -> str:
+    """Bytes as ``41.2 GiB``."""
+    return "an unknown amount" if size is None else f"{size / 2**30:.1f} GiB"
+
+
+def _holders_named(
+    processes: Sequence[GpuProcess], memory_of: Callable[[GpuProcess], int | None]
+) -> str:
+    """The holders of a GPU: ``ann's python (4711) holds 41.2 GiB, and 2 more``; empty if none.
+
+    Args:
+        processes: The processes, most memory first.
+        memory_of: Returns the bytes that a process holds on the GPU.
+    """
+    texts = [
+        f"{process_name(process)} holds {gib(memory_of(process))}" for process in processes[:_NAMED]
+    ]
+    if len(processes) > _NAMED:
+        texts.append(f"and {len(processes) - _NAMED} more")
+    return ", ".join(texts)
+
+
+def process_name(process: GpuProcess) -> str:
+    """The name of a process for the user: ``ann's python (4711)``."""
+    unseen = "a process that has ended" if process.state == ENDED else "a process"
+    name = printable(process.name or unseen)
+    whose = "" if process.user is None else f"{printable(process.user)}'s "
+    return f"{whose}{name} ({process.id.pid})"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.scheduling.eligibility import Ineligibility, judge_over_time
+from gpumon.scheduling.eligibility import Ineligibility
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Recording
@@ -94,3 +94,35 @@ def look_back(
     """
     for snapshot in tape.between(now - stability.seconds - GAP_SECONDS, now, _MOST_LOOKS):
         stability.add(snapshot.time, judge(snapshot))
+
+
+def judge_over_time(
+    looks: Sequence[tuple[float, tuple[Eligibility, ...]]],
+) -> tuple[Eligibility, ...]:
+    """The last of several evaluations, where a GPU must have been eligible in all of them.
+
+    Args:
+        looks: Time and results of each, oldest first, at least one.
+    """
+    now = looks[-1][0]
+    earlier: dict[str, tuple[float, Ineligibility]] = {}
+    always = set.intersection(*({one.candidate.uuid for one in each} for _, each in looks))
+    for at, verdicts in looks[:-1]:
+        for verdict in verdicts:
+            # A GPU whose reservation ended was in use, or its result would show it.
+            if verdict.refusal is not None and verdict.refusal.kind not in ("reserved", "queue"):
+                earlier[verdict.candidate.uuid] = at, verdict.refusal
+    told = []
+    for verdict in looks[-1][1]:
+        uuid = verdict.candidate.uuid
+        sentence = ""
+        if uuid in earlier:
+            at, refusal = earlier[uuid]
+            sentence = f"it fits now, but {duration(now - at)} ago: {refusal.sentence}"
+        elif uuid not in always:
+            sentence = "it fits now, but was not there all the time"
+        unsteady = sentence and verdict.refusal is None
+        told.append(
+            replace(verdict, refusal=Ineligibility("stable", sentence)) if unsteady else verdict
+        )
+    return tuple(told)

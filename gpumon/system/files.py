@@ -23,16 +23,94 @@ def beginning(path: Folder, most: int) -> bytes:
         return file.read(most) or b""
 
 
-def read_regular(path: str, most: int) -> bytes | None:
-    """The content of a file that a user has named; of a longer one ``most`` bytes and one more.
+MIB = 2**20
+_MOST_SECRET = 2**16
 
-    ``None`` if it is not a regular file. It never waits for a pipe.
+
+class FileFault(Exception):  # noqa: N818 - becomes an error of the feature that names the file
+    """A file that a user has named cannot be used.
+
+    The message is the predicate of a sentence about the file: ``is not a regular file``.
+
+    Attributes:
+        is_absent: Whether there is no such file.
+    """
+
+    def __init__(self, message: str, *, is_absent: bool = False) -> None:
+        super().__init__(message)
+        self.is_absent = is_absent
+
+
+def read_bytes(path: str, most: int, what: str) -> bytes:
+    """The content of a file that a user has named. It never waits for a pipe.
+
+    Args:
+        path: The file.
+        most: Maximum size in bytes.
+        what: What the file should be, for the message about a larger one.
 
     Raises:
-        OSError: It cannot be read.
+        FileFault: It cannot be read, is not a regular file or is larger.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - pathlib takes no descriptor
-        return file.read(most + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC)
+        try:
+            kind = os.fstat(descriptor).st_mode
+            if stat.S_ISDIR(kind):
+                raise FileFault("is a folder, and should be a file")
+            if not stat.S_ISREG(kind):
+                raise FileFault("is not a regular file")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = file.read(most + 1)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        raise FileFault(f"cannot be read: {error.strerror}", is_absent=is_absent) from None
+    except ValueError:
+        raise FileFault("is not the name of a file") from None
+    if len(data) > most:
+        size = f"{most // MIB} MiB" if most >= MIB else f"{most // 1024} KiB"
+        raise FileFault(f"is larger than {size}, which no {what} is")
+    return data
+
+
+def read_text(path: str, most: int, what: str) -> str:
+    """The text of a file; see ``read_bytes``.
+
+    Raises:
+        FileFault: It cannot be used, or is not UTF-8.
+    """
+    data = read_bytes(path, most, what)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FileFault(f"is not UTF-8 from line {line} on: save it as UTF-8") from None
+
+
+def read_secret(path: str) -> bytes:
+    """The content of a file with a password, a token or the value of a header; at most 64 KiB.
+
+    Any permissions will do: containers get such files readable by everybody.
+
+    Raises:
+        FileFault: It cannot be used; the message does not have the content.
+    """
+    return read_bytes(path, _MOST_SECRET, "password or token")
+
+
+def read_secret_line(path: str) -> str:
+    """The only line of a file with a secret, for the header of a request; see ``read_secret``.
+
+    Raises:
+        FileFault: It cannot be used, or has something else.
+    """
+    text = read_secret(path).decode("latin-1").strip()
+    # http.client would quote another value in its error.
+    if not text or not text.isascii() or not text.isprintable():
+        raise FileFault("should have one line, of printable ASCII characters")
+    return text
 
 
 def replace_file(path: Folder, data: bytes) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class Units(Struct, frozen=True, forbid_unknown_fields=True):
-    """The configured units.
+    """The configured units."""
 
-    Attributes:
-        memory: Powers of 1024, as in nvidia-smi, or of 1000.
-        temperature: Celsius or Fahrenheit.
-    """
-
-    memory: Literal["GiB", "GB"] = "GiB"
-    temperature: Literal["C", "F"] = "C"
+    memory: Annotated[
+        Literal["GiB", "GB"],
+        Meta(
+            description="GiB, powers of 1024 as nvidia-smi counts, or GB, powers of 1000; on "
+            "screen only"
+        ),
+    ] = "GiB"
+    temperature: Annotated[
+        Literal["C", "F"], Meta(description="Celsius or Fahrenheit; on screen only")
+    ] = "C"
 
 
 class Memory(NamedTuple):

@@ -15,8 +15,8 @@ from gpumon.alerts.channels.apprise import Apprise
 from gpumon.alerts.channels.command import Command
 from gpumon.alerts.channels.terminal import Bell, Desktop
 from gpumon.alerts.channels.webhook import Webhook
+from gpumon.cli.config import effective
 from gpumon.config import load
-from gpumon.config.messages import effective
 from gpumon.config.settings import AlertTable
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ when = "lost"
             '{ webhook = "https://x", header_files = { A = "none" } }',
             "/gpumon/none cannot be read: No such",
         ),
-        ('{ webhook = "https://x", header_files = { A = "/dev/null" } }', "should have one line"),
+        ('{ webhook = "https://x", header_files = { A = "/dev/null" } }', "is not a regular file"),
         ('{ command = "mail ann" }', "a command is a list, such as"),
         ("{ command = [] }", "a command is a list, such as"),
         ('{ command = ["x"], format = "ntfy" }', "unknown key format of a command"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.alerts import alert
-from gpumon.config.messages import template
+from gpumon.cli.config import template
 from tests.lives import needs
 from tests.screen import PATIENCE
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpumon.doctor import Machine, examine
-from gpumon.doctor.output import doctor
-from gpumon.doctor.pci import pci_gpus
+from gpumon.doctor.context import pci_gpus
+from gpumon.doctor.report import doctor
 from gpumon.model.snapshot import GpuStatus
 from tests.build import gpu
 from tests.command import run_here
@@ -168,7 +168,7 @@ def test_the_page_names_every_check(tmp_path: Path) -> None:
     variables = {"CUDA_VISIBLE_DEVICES": "0", "ZE_AFFINITY_MASK": "0"}
     case = tree.case(*cards, environ={"TERM": "xterm", **variables})
     page = (Path(__file__).parents[2] / "docs/doctor.md").read_text(encoding="utf-8")
-    names = [result.check for _, result in examine(case)]
+    names = [result.check for result in examine(case)]
     assert len(names) >= 32
     assert [name for name in names if not re.search(rf" {name}(,| \|)", page)] == []
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from gpumon import doctor
 from gpumon.cli import main
-from gpumon.doctor import CheckVerdict, DiagnosticContext, DriverAnswer, examination
-from gpumon.doctor.result import passed
+from gpumon.doctor import CheckVerdict, DiagnosticContext, DriverAnswer
+from gpumon.doctor.check import Check, passed
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -105,10 +106,12 @@ def test_a_check_that_fails_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPa
         def broken(_: DiagnosticContext, error: Exception = error) -> NoReturn:
             raise error
 
-        sections = {"Driver": {"broken": broken, "other": lambda _: passed("It works.")}}
-        monkeypatch.setattr(examination, "SECTIONS", sections)
+        sections = {
+            "Driver": (Check("broken", broken), Check("other", lambda _: passed("It works.")))
+        }
+        monkeypatch.setattr(doctor, "SECTIONS", sections)
         case = DiagnosticContext(machine=object(), ask=lambda: DriverAnswer(False))  # type: ignore[arg-type]  # no check reads it
-        (_, first), (_, second) = examination.examine(case)
+        first, second = doctor.examine(case)
         assert (first.check, first.verdict) == ("broken", CheckVerdict.UNKNOWN)
         assert f"The check failed: {said}" in first.found
         assert second.verdict is CheckVerdict.PASS
@@ -117,10 +120,10 @@ def test_a_check_that_fails_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("arguments", "function"),
     [
-        ("config show", "gpumon.config.messages.effective"),
+        ("config show", "gpumon.cli.config.effective"),
         ("theme list", "gpumon.config.themes.ThemeLibrary.own"),
         ("report x.csv", "gpumon.report.output.find_logs"),
-        ("doctor", "gpumon.doctor.output.examine"),
+        ("doctor", "gpumon.doctor.report.examine"),
         ("select --demo", "gpumon.scheduling.select.GpuSampler"),
         ("alert list", "gpumon.alerts.alert.read_alerts"),
         ("watch --demo --alerts {}", "gpumon.alerts.watch.watch"),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from gpumon.alerts.alert import KEYS
 from gpumon.config.keymap import ACTIONS, fixed_keys
-from gpumon.config.table import BY_VARIABLE, SETTINGS
+from gpumon.config.settings import VARIABLES
+from gpumon.config.table import SETTINGS
 from gpumon.config.toml_text import toml
 from tests.pages import with_table
 
@@ -21,14 +22,17 @@ def with_tables(page: str) -> str:
     """The page with its tables made anew, each between its mark and the next."""
     tables: dict[str, list[tuple[str, ...]]] = {
         "settings": [
-            ("key", "default", "what it settles"),
-            *((f"`{one.name}`", f"`{toml(one.default)}`", one.about) for one in SETTINGS.values()),
+            ("key", "default", "values", "what it does"),
+            *(
+                (f"`{one.name}`", f"`{toml(one.default)}`", one.valid, one.about)
+                for one in SETTINGS.values()
+            ),
         ],
         "variables": [
             ("variable", "such as", "in place of"),
             *(
                 (f"`{name}`", f"`{one.example}`", _codes(one.names, ", "))
-                for name, one in BY_VARIABLE.items()
+                for name, one in VARIABLES.items()
             ),
         ],
         "alerts": [

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
     from textual.dom import DOMNode
 
-    from gpumon.config.key_action import KeyAction, Place, Preset
+    from gpumon.config.key_action import KeyAction, Place
+    from gpumon.config.settings import Preset
 
 PLACES: dict[Place, type[DOMNode]] = {
     "app": GpumonApp,

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.cli.config import effective, template
 from gpumon.config import VARIABLES, Loaded, Settings, config_path, load
-from gpumon.config.messages import effective, template
-from gpumon.config.table import BY_VARIABLE, SETTINGS, value_of
+from gpumon.config.table import SETTINGS, value_of
 from gpumon.config.toml_text import toml
 from gpumon.system.folders import state_folder
 from tests.config.config_page import PAGE, with_tables
@@ -68,7 +68,8 @@ def test_without_a_file_and_variables_nothing_is_imported_for_them(tmp_path: Pat
     )
     ours, heavy = done.stdout.split("\n")[:2]
     assert set(ours.split()) == {
-        *("gpumon", "gpumon.model", "gpumon.model.thresholds", "gpumon.text", "gpumon.text.units"),
+        *("gpumon", "gpumon.model", "gpumon.model.thresholds", "gpumon.model.interval"),
+        *("gpumon.text", "gpumon.text.units"),
         *("gpumon.system", "gpumon.system.folders"),
         *("gpumon.config", "gpumon.config.settings"),
     }
@@ -153,7 +154,7 @@ log = "f99"
     )
     parts = [
         ("line 3", "'usr' is no column (did you mean user?); there are gpu, pid"),
-        ("line 4", "hot_margin stands under [thresholds], not here"),
+        ("line 4", "hot_margin belongs under [thresholds]"),
         ("line 5", "readonly cannot be 'yes': give true or false"),
         ("", "unknown setting unit (did you mean units?)"),
         ("line 8", "sort is a table: write [sort] on a line alone"),
@@ -198,7 +199,7 @@ def test_a_name_that_no_key_has_is_answered_with_the_nearest_and_not_with_all(
         ("a = " + "[" * 5000, "config.toml: it is nested too deeply, so"),
         ("a = " + "9" * 9999, "config.toml: it is not TOML (Exceeds the limit"),
         (b"a = 1\nb = '\xff'\n", "config.toml: it is not UTF-8 from line 2 on: save it as UTF-8."),
-        (b"#" * 2**21, "config.toml: it is longer than 1 MiB, so it is not a configuration"),
+        (b"#" * 2**21, "config.toml: it is larger than 1 MiB, which no configuration of gpumon is"),
         (b"\0", "config.toml, line 1: this is not TOML"),
     ],
     ids=["value", "twice", "end", "deep", "digits", "latin", "huge", "binary"],
@@ -218,7 +219,7 @@ def test_what_is_no_file_is_told_and_nobody_waits_for_a_pipe(tmp_path: Path) -> 
     assert said(load(env)) == ["config.toml: it is a folder, and should be a file."]
     path.rmdir()
     os.mkfifo(path)
-    assert said(load(env)) == ["config.toml: it is no ordinary file."]
+    assert said(load(env)) == ["config.toml: it is not a regular file."]
     path.unlink()
     path.symlink_to("nowhere")
     assert said(load(env)) == ["config.toml: it is a link to a file that is not there."]
@@ -230,7 +231,7 @@ def test_of_a_huge_file_no_more_is_read_than_a_configuration_may_have(tmp_path: 
     path.touch()
     os.truncate(path, 2**40)
     (sentence,) = said(load({"XDG_CONFIG_HOME": str(tmp_path)}))
-    assert "longer than 1 MiB" in sentence
+    assert "larger than 1 MiB" in sentence
 
 
 def test_whatever_the_file_is_it_is_closed(tmp_path: Path) -> None:
@@ -367,9 +368,21 @@ def test_variables_go_over_the_file_and_are_judged_as_it_is(written: Callable[..
     assert (loaded.settings.interval, loaded.settings.readonly) == (2.0, True), "the file's hold"
 
 
-def test_the_variables_that_are_looked_for_are_those_that_are_read() -> None:
-    assert tuple(BY_VARIABLE) == VARIABLES
-    assert all(name in SETTINGS for one in BY_VARIABLE.values() for name in one.names)
+def test_every_field_of_the_settings_is_a_setting() -> None:
+    fields: set[str] = set()
+    for name in Settings.__struct_fields__:
+        value = getattr(Settings(), name)
+        inner = value.__struct_fields__ if isinstance(value, msgspec.Struct) else ()
+        fields |= {f"{name}.{key}" for key in inner} or {name}
+    # These have readers of their own.
+    assert fields - {"alerts", "keys.changed"} == set(SETTINGS)
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_the_example_of_each_variable_is_valid(name: str, written: Callable[..., Loaded]) -> None:
+    loaded = written(**{name: VARIABLES[name].example})
+    assert said(loaded) == []
+    assert loaded.origins == dict.fromkeys(VARIABLES[name].names, name)
 
 
 def test_the_file_to_begin_with_changes_nothing_and_names_everything(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, driver, drm
+from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, access, ask_driver, driver, gpus
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.sources.machine import Roots, this_machine
 from gpumon.sources.nvml import library, source
@@ -45,7 +45,7 @@ def test_every_model_of_amd_passes(tmp_path: Path, model: str) -> None:
     machines.machine(tmp_path, model)
     case = _examined(tmp_path)
     assert words(driver.gpus_on_the_bus(case)).startswith("1 AMD GPU.")
-    for check in (drm.amd_driver, drm.render_nodes, driver.answer):
+    for check in (driver.amd_driver, access.render_nodes, driver.answer):
         assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
     assert driver.library(case) is None
     (card,) = case.cards
@@ -63,7 +63,7 @@ def test_every_model_of_intel_passes(tmp_path: Path, add: Callable[[Tree], Path]
     add(Tree(tmp_path))
     case = _examined(tmp_path)
     assert words(driver.gpus_on_the_bus(case)).startswith("1 Intel GPU.")
-    for check in (drm.intel_driver, drm.render_nodes, driver.answer):
+    for check in (driver.intel_driver, access.render_nodes, driver.answer):
         assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
     (card,) = case.cards
     assert card.integrated == case.gpus[0].memory_unified
@@ -75,7 +75,7 @@ def test_the_gpu_of_a_processor_is_left_out_beside_a_card(tmp_path: Path) -> Non
     machines.add(tree, "rx_6900_xt", number=1)
     case = _examined(tmp_path)
     assert [gpu.name for gpu in case.gpus] == ["AMD Radeon RX 6900 XT"]
-    assert "Intel's at 0000:00:02.0" in words(drm.processor_gpus(case))
+    assert "Intel's at 0000:00:02.0" in words(gpus.processor_gpus(case))
     assert verdict(driver.answer(case)) is CheckVerdict.PASS
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, DriverAnswer, access, cuda, driver, drm, examine, gpus, rocm
+from gpumon.doctor import CheckVerdict, DriverAnswer, access, computing, driver, examine, gpus
 from gpumon.doctor.context import ask_driver
 from gpumon.model.snapshot import GpuStatus, Host, Snapshot, Trouble
 from tests.build import NOON, gpu
@@ -85,8 +85,8 @@ def test_a_machine_with_only_an_amd_gpu_has_no_fault_for_lack_of_nvidias_driver(
 ) -> None:
     results = {
         result.check: result
-        for title, result in examine(radeon.case(amd(), cuda=None, library=False))
-        if title not in {"Terminal", "gpumon"}
+        for result in examine(radeon.case(amd(), cuda=None, library=False))
+        if result.section not in {"Terminal", "gpumon"}
     }
     assert {result.verdict for result in results.values()} <= {
         CheckVerdict.PASS,
@@ -161,9 +161,9 @@ def test_nvidias_driver_may_fail_beside_one_that_answers(radeon: Tree) -> None:
 
 
 def test_a_driver_beside_the_kernel_tells_its_own_version(radeon: Tree) -> None:
-    assert "amdgpu, part of Linux 6.8.0-45-generic." in words(drm.amd_driver(radeon.case(amd())))
+    assert "amdgpu, part of Linux 6.8.0-45-generic." in words(driver.amd_driver(radeon.case(amd())))
     radeon.write("/sys/module/amdgpu/version", "6.8.5\n")
-    result = drm.amd_driver(radeon.case(amd()))
+    result = driver.amd_driver(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.PASS
     assert "amdgpu 6.8.5" in words(result)
 
@@ -171,7 +171,7 @@ def test_a_driver_beside_the_kernel_tells_its_own_version(radeon: Tree) -> None:
 @pytest.mark.parametrize("kernel_driver", ["i915", "xe"])
 def test_intels_driver_is_named(tree: Tree, kernel_driver: str) -> None:
     tree.drm_card(INTEL_SLOT, kernel_driver, 128)
-    result = drm.intel_driver(tree.case(arc()))
+    result = driver.intel_driver(tree.case(arc()))
     assert verdict(result) is CheckVerdict.PASS
     assert words(result).startswith(f"{kernel_driver}, part of ")
 
@@ -184,7 +184,7 @@ def test_the_old_driver_radeon_says_how_to_change_to_amdgpu(
 ) -> None:
     tree.drm_card(AMD_SLOT, "radeon", 128)
     case = tree.case(*others, answer=None if others else MISSING)
-    result = drm.amd_driver(case)
+    result = driver.amd_driver(case)
     assert verdict(result) is expected
     assert "amdgpu.si_support=1" in words(result)
 
@@ -196,7 +196,7 @@ def test_a_gpu_without_a_driver_says_where_to_look(
     tree: Tree, others: tuple[Gpu, ...], expected: CheckVerdict
 ) -> None:
     tree.drm_card(AMD_SLOT, None)
-    result = drm.amd_driver(tree.case(*others, answer=None if others else MISSING))
+    result = driver.amd_driver(tree.case(*others, answer=None if others else MISSING))
     assert verdict(result) is expected
     assert "modprobe amdgpu" in words(result)
     assert f"{AMD_SLOT}  no driver" in words(result)
@@ -204,16 +204,16 @@ def test_a_gpu_without_a_driver_says_where_to_look(
 
 def test_a_processors_gpu_without_a_driver_is_no_fault_beside_another_gpu(tree: Tree) -> None:
     tree.drm_card(PROCESSOR, None)
-    assert verdict(drm.intel_driver(tree.case())) is CheckVerdict.PASS
-    assert verdict(drm.intel_driver(tree.case(answer=MISSING))) is CheckVerdict.FAIL
+    assert verdict(driver.intel_driver(tree.case())) is CheckVerdict.PASS
+    assert verdict(driver.intel_driver(tree.case(answer=MISSING))) is CheckVerdict.FAIL
 
 
 def test_gpus_that_a_virtual_machine_has_are_no_fault(tree: Tree) -> None:
     tree.drm_card(AMD_SLOT, "vfio-pci")
     case = tree.case()
-    assert verdict(drm.amd_driver(case)) is CheckVerdict.PASS
+    assert verdict(driver.amd_driver(case)) is CheckVerdict.PASS
     assert "virtual machines" in words(driver.gpus_on_the_bus(case))
-    assert drm.render_nodes(case) is None
+    assert access.render_nodes(case) is None
     assert verdict(driver.answer(case)) is CheckVerdict.PASS
 
 
@@ -221,7 +221,7 @@ def test_gpus_that_a_virtual_machine_has_are_no_fault(tree: Tree) -> None:
 def test_a_changed_parameter_of_xnack_is_told(radeon: Tree, value: str, told: str | None) -> None:
     """-1 is the default: the kernel's documentation of the module's parameters."""
     radeon.write("/sys/module/amdgpu/parameters/noretry", value)
-    text = words(drm.amd_driver(radeon.case(amd())))
+    text = words(driver.amd_driver(radeon.case(amd())))
     assert ("XNACK" in text) == (told is not None)
     assert told is None or f"(XNACK) are {told}" in text
 
@@ -229,8 +229,14 @@ def test_a_changed_parameter_of_xnack_is_told(radeon: Tree, value: str, told: st
 def test_machines_with_nvidia_alone_are_told_nothing_of_the_others(tree: Tree) -> None:
     case = tree.case()
     checks = (
-        *(drm.amd_driver, drm.intel_driver, drm.render_nodes, drm.compute_driver),
-        *(drm.process_lists, drm.processor_gpus, drm.visible_amd, drm.visible_intel, rocm.rocm),
+        *(driver.amd_driver, driver.intel_driver, access.render_nodes, access.compute_driver),
+        *(
+            access.process_lists,
+            gpus.processor_gpus,
+            computing.visible_amd,
+            computing.visible_intel,
+            computing.rocm,
+        ),
     )
     assert [check(case) for check in checks] == [None] * len(checks)
 
@@ -240,9 +246,9 @@ def test_machines_with_nvidia_alone_are_told_nothing_of_the_others(tree: Tree) -
 
 def test_open_device_files_pass(radeon: Tree) -> None:
     case = radeon.case(amd())
-    assert "/dev/dri/renderD128" in words(drm.render_nodes(case))
-    assert verdict(drm.render_nodes(case)) is CheckVerdict.PASS
-    assert verdict(drm.compute_driver(case)) is CheckVerdict.PASS
+    assert "/dev/dri/renderD128" in words(access.render_nodes(case))
+    assert verdict(access.render_nodes(case)) is CheckVerdict.PASS
+    assert verdict(access.compute_driver(case)) is CheckVerdict.PASS
 
 
 @pytest.mark.parametrize("group", ["render", "video"])
@@ -252,7 +258,7 @@ def test_a_closed_render_node_names_the_group_of_the_file(
 ) -> None:
     close(monkeypatch, radeon.path("/dev/dri/renderD128"), group)
     monkeypatch.setattr(grp, "getgrnam", lambda name: grp.struct_group((name, "x", 4242, [])))
-    result = drm.render_nodes(radeon.case(amd()))
+    result = access.render_nodes(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.FAIL
     assert "no permission to open /dev/dri/renderD128" in words(result)
     assert f"sudo usermod -aG {group} $USER" in words(result)
@@ -264,8 +270,8 @@ def test_kfd_has_rights_of_its_own(radeon: Tree, monkeypatch: pytest.MonkeyPatch
     """``crw-rw---- root render``: ROCm/ROCm-docker#90."""
     close(monkeypatch, radeon.path(KFD))
     case = radeon.case(amd())
-    assert verdict(drm.render_nodes(case)) is CheckVerdict.PASS
-    result = drm.compute_driver(case)
+    assert verdict(access.render_nodes(case)) is CheckVerdict.PASS
+    result = access.compute_driver(case)
     assert verdict(result) is CheckVerdict.FAIL
     assert "ROCm's programs do not start" in words(result)
     assert "group render" in words(result)
@@ -278,7 +284,7 @@ def test_a_member_of_the_group_has_to_log_in_again(
     close(monkeypatch, radeon.path("/dev/dri/renderD128"))
     name = pwd.getpwuid(os.getuid()).pw_name
     monkeypatch.setattr(grp, "getgrnam", lambda group: grp.struct_group((group, "x", 1, [name])))
-    text = words(drm.render_nodes(radeon.case(amd())))
+    text = words(access.render_nodes(radeon.case(amd())))
     assert "You are in the group render, but not in this session: log in again." in text
 
 
@@ -287,7 +293,7 @@ def test_a_file_that_no_group_may_open_is_for_an_administrator(
     radeon: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close(monkeypatch, radeon.path("/dev/dri/renderD128"), "root")
-    text = words(drm.render_nodes(radeon.case(amd())))
+    text = words(access.render_nodes(radeon.case(amd())))
     assert "usermod" not in text
     assert "udevadm trigger" in text
 
@@ -298,17 +304,17 @@ def test_a_container_gets_its_files_and_groups_at_its_start(
     case = radeon.case(amd())
     close(monkeypatch, radeon.path("/dev/dri/renderD128"))
     group = radeon.path("/dev/dri/renderD128").stat().st_gid
-    assert f"--group-add {group}" in words(drm.render_nodes(case))
+    assert f"--group-add {group}" in words(access.render_nodes(case))
     radeon.remove("/dev/dri/renderD128")
     radeon.remove(KFD)
-    assert "--device /dev/kfd --device /dev/dri" in words(drm.render_nodes(case))
-    assert "--device /dev/kfd --device /dev/dri" in words(drm.compute_driver(case))
+    assert "--device /dev/kfd --device /dev/dri" in words(access.render_nodes(case))
+    assert "--device /dev/kfd --device /dev/dri" in words(access.compute_driver(case))
 
 
 def test_a_container_that_was_given_some_gpus_misses_none(radeon: Tree) -> None:
     radeon.drm_card("0000:83:00.0", "amdgpu", 129)
     radeon.remove("/dev/dri/renderD129")
-    result = drm.render_nodes(radeon.case(amd(), in_container=True))
+    result = access.render_nodes(radeon.case(amd(), in_container=True))
     assert verdict(result) is CheckVerdict.PASS
     assert "renderD129" not in words(result)
 
@@ -317,7 +323,7 @@ def test_a_container_that_was_given_some_gpus_misses_none(radeon: Tree) -> None:
 def test_a_missing_file_on_the_host_is_a_fault(radeon: Tree) -> None:
     radeon.drm_card("0000:83:00.0", "amdgpu", 129)
     radeon.remove("/dev/dri/renderD129")
-    result = drm.render_nodes(radeon.case(amd()))
+    result = access.render_nodes(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.FAIL
     assert "there is no /dev/dri/renderD129" in words(result)
 
@@ -325,14 +331,14 @@ def test_a_missing_file_on_the_host_is_a_fault(radeon: Tree) -> None:
 @pytest.mark.usefixtures("on_the_host")
 def test_kfd_is_needed_where_there_is_rocm(radeon: Tree) -> None:
     radeon.remove(KFD)
-    assert verdict(drm.compute_driver(radeon.case(amd()))) is CheckVerdict.WARN
+    assert verdict(access.compute_driver(radeon.case(amd()))) is CheckVerdict.WARN
     radeon.write("/opt/rocm/.info/version", "6.2.0-66\n")
-    assert verdict(drm.compute_driver(radeon.case(amd()))) is CheckVerdict.FAIL
+    assert verdict(access.compute_driver(radeon.case(amd()))) is CheckVerdict.FAIL
 
 
 def test_kfd_may_support_none_of_the_gpus(radeon: Tree) -> None:
     radeon.write(f"{NODES}/1/gpu_id", "0\n")
-    result = drm.compute_driver(radeon.case(amd()))
+    result = access.compute_driver(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.WARN
     assert "PCIe atomics" in words(result)
 
@@ -342,21 +348,21 @@ def test_no_render_node_is_opened(radeon: Tree) -> None:
         pytest.fail(f"{path} was opened: that wakes a sleeping GPU")
 
     case = radeon.case(amd(), try_open=refuse)
-    drm.render_nodes(case)
-    drm.compute_driver(case)
+    access.render_nodes(case)
+    access.compute_driver(case)
 
 
 # Processes
 
 
 def test_whose_processes_are_seen_is_a_note_and_no_fault(tree: Tree) -> None:
-    result = drm.process_lists(tree.case(amd(), arc(index=1)))
+    result = access.process_lists(tree.case(amd(), arc(index=1)))
     assert verdict(result) is CheckVerdict.PASS
     assert "AMD's and Intel's GPUs you see your own processes" in words(result)
     assert "ROCm" in words(result)
-    result = drm.process_lists(tree.case(arc()))
+    result = access.process_lists(tree.case(arc()))
     assert "ROCm" not in words(result)
-    result = drm.process_lists(tree.case(arc(), root_user=True))
+    result = access.process_lists(tree.case(arc(), root_user=True))
     assert "Root sees the processes of all users on Intel's GPUs." in words(result)
 
 
@@ -380,13 +386,13 @@ def test_a_processors_gpu_that_is_not_shown_is_told_and_not_judged(
     tree.drm_card(slot, kernel_driver, 128, integrated=True)
     close(monkeypatch, tree.path("/dev/dri/renderD128"))
     case = tree.case()
-    result = drm.processor_gpus(case)
+    result = gpus.processor_gpus(case)
     assert verdict(result) is CheckVerdict.PASS
     assert slot in words(result)
     assert "--backend all" in words(result)
     assert verdict(driver.answer(case)) is CheckVerdict.PASS
-    assert drm.render_nodes(case) is None
-    assert drm.compute_driver(case) is None
+    assert access.render_nodes(case) is None
+    assert access.compute_driver(case) is None
 
 
 # Health
@@ -410,45 +416,45 @@ def test_advice_is_that_of_the_maker(tree: Tree) -> None:
 
 
 def test_versions_of_rocm_are_found_each_once(radeon: Tree) -> None:
-    assert "None in /opt" in words(rocm.rocm(radeon.case(amd())))
+    assert "None in /opt" in words(computing.rocm(radeon.case(amd())))
     radeon.write("/opt/rocm-7.1.1/.info/version", "7.1.1\n")
     radeon.link("/opt/rocm", "rocm-7.1.1")
     radeon.write("/opt/rocm-6.2.0/.info/version", "6.2.0-66\n")
-    result = rocm.rocm(radeon.case(amd(), environ={"HSA_XNACK": "1"}))
+    result = computing.rocm(radeon.case(amd(), environ={"HSA_XNACK": "1"}))
     assert result is not None
     assert result.details == ("7.1.1  /opt/rocm", "6.2.0-66  /opt/rocm-6.2.0", "HSA_XNACK=1")
 
 
 def test_the_amd_gpus_that_programs_see_are_named(tree: Tree) -> None:
     cards = amd(), amd(index=1, uuid="GPU-00aa11bb22cc33dd")
-    assert drm.visible_amd(tree.case(*cards)) is None
+    assert computing.visible_amd(tree.case(*cards)) is None
     environ = {"ROCR_VISIBLE_DEVICES": "GPU-00aa11bb22cc33dd"}
-    result = drm.visible_amd(tree.case(*cards, environ=environ))
+    result = computing.visible_amd(tree.case(*cards, environ=environ))
     assert verdict(result) is CheckVerdict.PASS
     assert "ROCR_VISIBLE_DEVICES=GPU-00aa11bb22cc33dd: device 0 is GPU 1." in words(result)
-    result = drm.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": "9"}))
+    result = computing.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": "9"}))
     assert verdict(result) is CheckVerdict.WARN
     assert "unset HIP_VISIBLE_DEVICES" in words(result)
     # ROCm takes an empty variable as not set, but for the first one.
-    assert drm.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": ""})) is None
-    result = drm.visible_amd(tree.case(*cards, environ={"ROCR_VISIBLE_DEVICES": ""}))
+    assert computing.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": ""})) is None
+    result = computing.visible_amd(tree.case(*cards, environ={"ROCR_VISIBLE_DEVICES": ""}))
     assert verdict(result) is CheckVerdict.WARN
 
 
 def test_cuda_visible_devices_counts_for_amd_where_there_is_no_nvidia(radeon: Tree) -> None:
     case = radeon.case(amd(), environ={"CUDA_VISIBLE_DEVICES": "0"}, library=False)
-    assert cuda.visible(case) is None
-    assert "CUDA_VISIBLE_DEVICES=0: device 0 is GPU 0." in words(drm.visible_amd(case))
+    assert computing.visible(case) is None
+    assert "CUDA_VISIBLE_DEVICES=0: device 0 is GPU 0." in words(computing.visible_amd(case))
 
 
 def test_the_intel_gpus_that_programs_see_are_named(tree: Tree) -> None:
     cards = arc(), arc(index=1, uuid="PCI-0000:83:00.0", pci_bus_id="0000:83:00.0")
     environ = {"ZE_AFFINITY_MASK": "1"}
-    result = drm.visible_intel(tree.case(*cards, environ=environ))
+    result = computing.visible_intel(tree.case(*cards, environ=environ))
     assert verdict(result) is CheckVerdict.WARN
     assert "ZE_ENABLE_PCI_ID_DEVICE_ORDER=1" in words(result)
     environ["ZE_ENABLE_PCI_ID_DEVICE_ORDER"] = "1"
-    result = drm.visible_intel(tree.case(*cards, environ=environ))
+    result = computing.visible_intel(tree.case(*cards, environ=environ))
     assert verdict(result) is CheckVerdict.PASS
     assert "device 0 is GPU 1" in words(result)
 
@@ -457,4 +463,4 @@ def test_a_gpu_that_is_not_shown_may_count_for_programs(tree: Tree) -> None:
     tree.drm_card(AMD_SLOT, "amdgpu", 128)
     tree.drm_card(APU_SLOT, "amdgpu", 129, integrated=True)
     case = tree.case(amd(), environ={"ROCR_VISIBLE_DEVICES": "0"})
-    assert f"processor's GPU at {APU_SLOT}" in words(drm.visible_amd(case))
+    assert f"processor's GPU at {APU_SLOT}" in words(computing.visible_amd(case))

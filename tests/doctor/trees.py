@@ -143,4 +143,4 @@ def verdict(result: Result | None) -> CheckVerdict:
 def words(result: Result | None) -> str:
     """All that a check says."""
     assert result is not None
-    return " ".join((result.found, result.todo, *result.details))
+    return " ".join((result.found, result.todo or "", *result.details))

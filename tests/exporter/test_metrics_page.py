@@ -10,9 +10,7 @@ import subprocess
 import pytest
 from msgspec.structs import replace
 
-from gpumon.exporter import user_limit
-from gpumon.exporter.metrics_page import MetricsPages
-from gpumon.exporter.user_limit import MOST_USERS, UserLimit
+from gpumon.exporter.metrics_page import MOST_USERS, USER_SECONDS, MetricsPages, UserLimit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
 from gpumon.sources.demo import DemoSource
@@ -200,7 +198,7 @@ def test_thousands_of_numbers_add_a_bounded_number_of_names_an_hour() -> None:
     for step in range(100):
         seen |= names(limit.apply(crowd(50, time=NOON + step, first=50 * step)))
     assert len(seen - {"other"}) == MOST_USERS
-    later = NOON + 100 + user_limit.KEPT_SECONDS
+    later = NOON + 100 + USER_SECONDS
     assert "other" not in names(limit.apply(crowd(50, time=later, first=9000)))
 
 

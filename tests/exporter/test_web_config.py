@@ -319,7 +319,21 @@ def test_headers_are_sent_and_the_rate_is_limited(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "a: 1": "unknown key 'a'",
+    "a: 1": "the file has an unknown key 'a'; keys are tls_server_config, http_server_config,",
+    "1: 2": "the file has a key that is no text",
+    "text": "the file is not a list of keys with values",
+    "basic_auth_users: ''": "basic_auth_users is not a list of keys with values",
+    "basic_auth_users: {ann: }": "the password of 'ann' is not a bcrypt hash",
+    "tls_server_config: {cert_file: }": "has no cert_file",
+    "tls_server_config: {cert_file: a, key_file: b, cipher_suites: [3]}": (
+        "tls_server_config.cipher_suites is not a list of texts"
+    ),
+    "http_server_config: {http2: 3}": "http_server_config.http2 is not true or false",
+    "http_server_config: {headers: {X-Frame-Options: 3}}": (
+        "http_server_config.headers.X-Frame-Options is not a text: put it in quotes"
+    ),
+    "rate_limit: {interval: 1.5, burst: 1}": "rate_limit.interval is not a text: put it in quotes",
+    "rate_limit: {interval: 1s, burst: true}": "rate_limit.burst is not a whole number, 1 or more",
     "[]": "not a list of keys",
     "basic_auth_users: {ann: secret-word}": "the password of 'ann' is not a bcrypt hash",
     "basic_auth_users: {ann: 5}": "the password of 'ann' is not a bcrypt hash",
@@ -393,7 +407,9 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(tmp_path: Path, text: 
 )
 def test_what_says_nothing_changes_nothing(tmp_path: Path, text: str) -> None:
     config = read_web_config(str(write(tmp_path, text)))
-    assert (config.tls, config.users, config.headers, config.rate_limit) == (None, {}, {}, None)
+    rules = Rules(config)
+    assert (rules.context, rules.authenticates, rules.headers) == (None, False, {})
+    assert all(rules.has_room() for _ in range(10))
 
 
 @given(st.one_of(st.binary(), st.text("{}[]:,&*!|>'\"%@`\n -#?abtls_1").map(str.encode)))

@@ -95,7 +95,7 @@ def test_a_file_names_no_other_file_and_a_pipe_is_not_waited_for(tmp_path: Path)
     with pytest.raises(FleetError, match="line 2"):
         read_hosts(f"@{path}")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FleetError, match="no ordinary file"):
+    with pytest.raises(FleetError, match="is not a regular file"):
         read_hosts(f"@{tmp_path}/pipe")
     (tmp_path / "huge").write_bytes(b"a\n" * 2**20)
     with pytest.raises(FleetError, match="1 MiB"):

@@ -22,9 +22,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gpumon.alerts import alert
+from gpumon.cli.config import template
 from gpumon.cli.parser import make_parser
 from gpumon.config import Settings, load
-from gpumon.config.messages import template
 from gpumon.config.ui_state import NAME, UiState
 from gpumon.config.ui_state import load as load_remembered
 from gpumon.findings import conditions

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.scrub import Scrubber
+from gpumon.doctor.report import Scrubber
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from gpumon import __version__
 from gpumon.cli.commands import COMMANDS
 from gpumon.cli.parser import make_parser
 from gpumon.config.keymap import KEYMAP
-from gpumon.config.table import BY_VARIABLE
+from gpumon.config.settings import VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -90,7 +90,7 @@ def _main_page(parser: argparse.ArgumentParser) -> str:
                     f"In place of {' and '.join(one.names)} of the configuration, such as "
                     f"{one.example}.",
                 )
-                for name, one in BY_VARIABLE.items()
+                for name, one in VARIABLES.items()
             ),
             *(_entry([_bold(name)], about) for name, about in _ENVIRONMENT.items()),
         ),

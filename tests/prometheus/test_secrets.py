@@ -96,7 +96,7 @@ def test_no_text_has_it(server: HostileServer, tmp_path: Path) -> None:
     texts = [repr(refused.value), repr(read_endpoint("", settings)), repr(refused.getrepr())]
     for broken in (f"{SECRET}\r\nX-Other: 1", f"{SECRET} more", f"{SECRET}\x1b"):
         file.write_bytes(broken.encode())
-        with pytest.raises(FleetError, match="no token on one line") as wrong:
+        with pytest.raises(FleetError, match=r"one line|has a space") as wrong:
             read_endpoint("", settings)
         texts.append(str(wrong.value))
     assert not any(SECRET in text for text in texts)

@@ -12,8 +12,9 @@ from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.allocation import UncertainAllocationError, allowance
 from gpumon.scheduling.chooser import Chooser
-from gpumon.scheduling.eligibility import Allowance, Circumstances, judge, judge_over_time
+from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
+from gpumon.scheduling.stability import judge_over_time
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gpumon.host import processes as host_processes
 from gpumon.host.process_host import Refusal, Refused, target_of
 from gpumon.kill.local_host import LocalHost
 from gpumon.model.process_states import ENDED
-from gpumon.scheduling.messages import name_of
+from gpumon.scheduling.eligibility import process_name
 from gpumon.text.command_lines import command_line
 from gpumon.ui.view.gpu_text import holders
 from tests.build import device_files
@@ -68,7 +68,7 @@ def test_a_process_that_ended_before_it_was_seen(
     (process,) = snapshot.processes
     assert (process.state, process.visible, process.user) == (ENDED, False, None)
     assert command_line(process) == f"({SAYS})"
-    assert name_of(process) == f"a process that has ended ({dead})"
+    assert process_name(process) == f"a process that has ended ({dead})"
     assert holders(snapshot.processes)[snapshot.gpus[0].uuid][0] == "ended process 20.0G"
     with pytest.raises(Refused) as refused:
         LocalHost(device_files()).open_handle(target_of(process))

@@ -7,8 +7,7 @@ from rich.color import ColorSystem
 from textual.theme import BUILTIN_THEMES, Theme
 
 from gpumon.config.themes import TEXTUAL_THEMES, ThemeLibrary, resolve_styles
-from gpumon.config.themes.colours import contrast
-from gpumon.config.themes.styles import DRAWN
+from gpumon.config.themes.styles import DRAWN, contrast
 from gpumon.ui.palette import Palette, to_textual
 from gpumon.ui.view.gpu_text import STATE_STYLES
 

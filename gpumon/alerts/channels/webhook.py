@@ -21,7 +21,7 @@ from gpumon.alerts.notice import as_json
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.table import InvalidValue
 from gpumon.findings.finding import Severity
-from gpumon.system.files import beginning
+from gpumon.system.files import FileFault, read_secret_line
 from gpumon.text.formatting import shortened
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _PORTS = {"http": 80, "https": 443}
 _RETRIED_STATUSES = {408, 425, 429}
 """Statuses that mean: not now. So do those from 500 on."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_MOST_SECRET_BYTES = 8192
 _MOST_OF_NTFY = 1000
 """Characters; ntfy makes a file of a message of more than 4,096 bytes."""
 _NTFY_PRIORITIES = {Severity.CRITICAL: 5, Severity.WARNING: 4}
@@ -203,15 +202,10 @@ def _headers(value: object, key: str) -> dict[str, str]:
 
 
 def _secret(path: Path) -> str:
-    """The first line of a file."""
     try:
-        data = beginning(path, _MOST_SECRET_BYTES + 1)
-    except OSError as error:
-        raise InvalidValue(f"{path} cannot be read: {error.strerror}") from None
-    text = data.decode("ascii", "replace").strip()
-    if not text or len(data) > _MOST_SECRET_BYTES or not text.isprintable() or not text.isascii():
-        raise InvalidValue(f"{path} should have one line with the value of the header")
-    return text
+        return read_secret_line(str(path))
+    except FileFault as fault:
+        raise InvalidValue(f"{path} {fault}") from None
 
 
 # -- the bodies ----------------------------------------------------------------------------------

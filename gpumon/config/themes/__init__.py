@@ -1,8 +1,15 @@
 """Themes as validated files, their folders, and the choice of a theme; without Textual."""
 
-from gpumon.config.themes.choice import ThemeChoice, UnknownThemeError, choose_theme, remember
+from gpumon.config.settings import DEFAULT_THEME as DEFAULT
 from gpumon.config.themes.files import ThemeError, ThemeFile
-from gpumon.config.themes.library import DEFAULT, TEXTUAL_THEMES, ThemeLibrary
+from gpumon.config.themes.library import (
+    TEXTUAL_THEMES,
+    ThemeChoice,
+    ThemeLibrary,
+    UnknownThemeError,
+    choose_theme,
+    remember,
+)
 from gpumon.config.themes.styles import StyleColours, resolve_styles
 
 __all__ = [

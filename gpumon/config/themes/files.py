@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from gpumon.config.suggestions import nearest_or_all
-from gpumon.config.themes.colours import parse
-from gpumon.config.themes.styles import DASHBOARD, PREFIX, is_dark
+from gpumon.config.themes.styles import DASHBOARD, PREFIX, is_dark, parse
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -51,21 +50,13 @@ class ThemeError(Exception):
 
 
 class ThemeFile(Struct, frozen=True):
-    """A complete theme.
+    """A complete theme."""
 
-    Attributes:
-        name: The file's name without ``.toml``.
-        about: The author's description.
-        colours: Textual's colours by name, ``#rrggbb``.
-        dashboard: The dashboard's colours by name, ``#rrggbb``.
-        paths: The file and those of its base themes.
-    """
-
-    name: str
+    name: str  # Of the file, without ``.toml``.
     about: str
-    colours: Mapping[str, str]
-    dashboard: Mapping[str, str]
-    paths: tuple[str, ...]
+    colours: Mapping[str, str]  # Textual's colours by name, ``#rrggbb``.
+    dashboard: Mapping[str, str]  # The dashboard's colours, in the same way.
+    paths: tuple[str, ...]  # The file and those of its base themes.
 
     @property
     def dark(self) -> bool:
@@ -80,18 +71,11 @@ class ThemeFile(Struct, frozen=True):
 
 
 class ParsedTheme(Struct, frozen=True):
-    """The contents of one file.
-
-    Attributes:
-        about: The author's description.
-        base: Name of its base theme, or ``None``.
-        colours: See ``ThemeFile``; may be incomplete.
-        dashboard: See ``ThemeFile``; may be incomplete.
-    """
+    """The contents of one file."""
 
     about: str
-    base: str | None
-    colours: Mapping[str, str]
+    base: str | None  # Name of the base theme.
+    colours: Mapping[str, str]  # As in ``ThemeFile``; may be incomplete, like ``dashboard``.
     dashboard: Mapping[str, str]
 
 

@@ -1,22 +1,35 @@
-"""The folders of themes: gpumon's, the user's own, and Textual's by name."""
+"""The folders of themes (gpumon's, the user's own, Textual's by name) and the choice of a theme.
+
+The first of command line, environment, saved choice, configuration and default that names a theme
+wins. The choice made with the key ``T`` is saved in its own file, never in the configuration, which
+belongs to the user.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 import gpumon
+from gpumon.config.settings import DEFAULT_THEME
 from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes.files import ThemeError, ThemeFile, read_file, theme_error
-from gpumon.system.folders import config_folder
+from gpumon.system.folders import config_folder, state_folder
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.system.folders import Folder
 
-DEFAULT = "gpumon"
 _SUFFIX = ".toml"
+VARIABLE = "GPUMON_THEME"
+_BYTES = "surrogateescape"
+"""A theme has the name of its file, which on Linux need not be UTF-8."""
+_LONGEST = 255
+"""Maximum length of a file name."""
 _CIRCULAR = ("base", "base leads back to this file; build on gpumon's own themes.")
 
 TEXTUAL_THEMES = (
@@ -42,12 +55,7 @@ def own_folder() -> str:
 
 
 class ThemeLibrary:
-    """Finds and reads themes.
-
-    Args:
-        own: The folder of the user's own themes.
-        shipped: The folder of gpumon's themes.
-    """
+    """Finds and reads themes."""
 
     def __init__(self, own: Folder | None = None, shipped: Folder | None = None) -> None:
         self._own = own_folder() if own is None else os.fspath(own)
@@ -62,7 +70,7 @@ class ThemeLibrary:
 
     def shipped(self) -> list[str]:
         """Names of gpumon's themes, the default first."""
-        return sorted(_names(self._shipped), key=lambda name: (name != DEFAULT, name))
+        return sorted(_names(self._shipped), key=lambda name: (name != DEFAULT_THEME, name))
 
     def own(self) -> list[str]:
         """Names of the user's own themes, valid or not."""
@@ -107,7 +115,7 @@ class ThemeLibrary:
 
     def default(self) -> ThemeFile:
         """Gpumon's own default, even if the user has a theme of that name."""
-        return self.read_path(os.path.join(self._shipped, DEFAULT + _SUFFIX))
+        return self.read_path(os.path.join(self._shipped, DEFAULT_THEME + _SUFFIX))
 
     def read_path(self, path: Folder) -> ThemeFile:
         """Read a theme file at any path, and its base themes."""
@@ -151,3 +159,105 @@ def _names(folder: str) -> list[str]:
 
 def _name(path: str) -> str:
     return os.path.basename(path).removesuffix(_SUFFIX)
+
+
+class ThemeChoice(Struct, frozen=True):
+    """The initial theme."""
+
+    name: str
+    file: ThemeFile | None  # ``None`` for Textual's own themes.
+    sentences: tuple[str, ...] = ()  # Why a theme with a higher priority is not used, for the user.
+
+
+class UnknownThemeError(Exception):
+    """The command line names an unknown theme; the text is for the user."""
+
+
+def choose_theme(
+    asked: str | None,
+    configured: str | None = None,
+    *,
+    library: ThemeLibrary | None = None,
+    memory: Folder | None = None,
+) -> ThemeChoice:
+    """The initial theme: from command line, environment, saved choice, configuration, or default.
+
+    Args:
+        asked: The name on the command line.
+        configured: The name in the configuration.
+        library: The themes.
+        memory: The file of the saved choice; by default the one in the state folder.
+
+    Raises:
+        UnknownThemeError: ``asked`` is no theme. Unknown names from elsewhere, and invalid files,
+            are skipped with a message.
+    """
+    library = library or ThemeLibrary()
+    if asked is not None and asked not in library.names():
+        raise UnknownThemeError(f"there is no theme {asked!r}; {library.advice(asked)}")
+    variable = os.environ.get(VARIABLE) or None
+    if configured == variable:
+        # The configuration includes the variable: do not report it twice.
+        configured = None
+    wanted = (
+        (asked, "--theme"),
+        (variable, VARIABLE),
+        (remembered(memory), "the theme remembered"),
+        (configured, "the configuration's theme"),
+        # The user may have a theme of the same name.
+        (DEFAULT_THEME, "the default"),
+    )
+    sentences: list[str] = []
+    for name, where in wanted:
+        if name is None:
+            continue
+        if name not in library.names():
+            hint = library.advice(name)
+            sentences.append(printable(f"{where}: there is no theme {name!r}; {hint}."))
+            continue
+        try:
+            return ThemeChoice(name, _read(library, name), tuple(sentences))
+        except ThemeError as error:
+            sentences.append(error.brief)
+    return ThemeChoice(DEFAULT_THEME, library.default(), tuple(sentences))
+
+
+def _read(library: ThemeLibrary, name: str) -> ThemeFile | None:
+    if library.path(name) is None and name in TEXTUAL_THEMES:
+        return None
+    return library.read(name)
+
+
+def memory_path() -> str:
+    """The path of the saved choice."""
+    return os.path.join(state_folder(), "theme")
+
+
+def remembered(memory: Folder | None = None) -> str | None:
+    """The saved choice; ``None`` if there is none or it cannot be read."""
+    try:
+        path = memory or memory_path()
+        with open(path, encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
+            name = file.read(_LONGEST).strip()
+    except OSError:
+        return None
+    return name or None
+
+
+def remember(name: str, memory: Folder | None = None) -> str | None:
+    """Save a choice; returns why that failed, for the user."""
+    from pathlib import Path
+
+    path = Path(memory or memory_path())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "w", encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
+            file.write(f"{name}\n")
+    except OSError as error:
+        return f"The theme is not remembered: {path} cannot be written: {error.strerror}."
+    return None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens without blocking, because the file may be a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)

@@ -9,12 +9,18 @@ from msgspec.structs import replace
 
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import QUICK_PATIENCE
-from gpumon.scheduling.messages import gib, name_of
-from gpumon.scheduling.run import messages
+from gpumon.scheduling.eligibility import gib, process_name
 from gpumon.scheduling.run.child import Child
 from gpumon.scheduling.run.controlling_terminal import ControllingTerminal
 from gpumon.scheduling.run.members import Members
-from gpumon.scheduling.run.usage import SLACK_BYTES, JobUsage
+from gpumon.scheduling.run.usage import (
+    SLACK_BYTES,
+    JobUsage,
+    exit_sentence,
+    full_sentence,
+    gpu_summary,
+    unused_warning,
+)
 from gpumon.sources.source import SourceError
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
@@ -85,13 +91,13 @@ class JobRunner:
             back = self._wait_for_memory(usage)
         finally:
             status = None if self._recorder is None else self._recorder.stop()
-        tell(messages.ended(command[0], command_exit, seconds, usage.gpus))
+        tell(exit_sentence(command[0], command_exit, seconds, usage.gpus))
         for gpu in usage.gpus:
-            tell(messages.of_gpu(gpu))
+            tell(gpu_summary(gpu))
         if command_exit.exit_status:
             for gpu in usage.gpus:
-                tell(messages.full(gpu) or "")
-        tell(messages.use(usage.gpus))
+                tell(full_sentence(gpu) or "")
+        tell(unused_warning(usage.gpus))
         tell(back)
         if status is not None:
             from gpumon.recording.csv.log_messages import summary
@@ -225,7 +231,7 @@ class JobRunner:
                 told.append(f"{gib(size)} on {label} have not come back")
         left = [one for one in self._job_in(snapshot) if _lives(one)]
         if left:
-            named = ", ".join(printable(name_of(one)) for one in left[:3])
+            named = ", ".join(printable(process_name(one)) for one in left[:3])
             told.append(f"of the job there are still: {named}")
         return "; ".join(told)
 

@@ -1,4 +1,4 @@
-"""Adds up a job's use of its GPUs, sample by sample, in bounded memory."""
+"""Adds up a job's use of its GPUs, sample by sample, in bounded memory; and says it in words."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from msgspec import Struct, field
 
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import GpuStatus
+from gpumon.report.figures import unit_of
 from gpumon.report.sums import Distribution, Energy, Slowed, WeightedMean
-from gpumon.scheduling.eligibility import Candidate  # noqa: TC001 - msgspec resolves them
+from gpumon.scheduling.eligibility import Candidate, gib, process_name
+from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.scheduling.run.child import CommandExit
 
 LAST_SECONDS = 5.0
 """Seconds before the exit in which full memory may be its cause."""
@@ -27,6 +30,12 @@ SLACK_BYTES = 64 * 2**20
 """Bytes by which a GPU's memory use varies by itself."""
 _MOST_SECONDS = 5.0
 """Maximum seconds for which a sample's values count until the next one."""
+
+_UNKNOWN = "unknown"
+_FULL_BYTES = 2**30
+_FULL_SHARE = 0.02
+"""A GPU is full with less free memory than the larger of both."""
+_NAMED = 2
 
 
 class Fill(Struct, frozen=True):
@@ -200,3 +209,95 @@ def _energy(before: Gpu, now: Gpu, passed: float, seconds: float) -> Energy:
     if before.power_draw is not None:
         return Energy(before.power_draw * seconds, integrated=seconds)
     return Energy()
+
+
+def exit_sentence(
+    command: str, command_exit: CommandExit, seconds: float, gpus: Sequence[JobGpuUsage]
+) -> str:
+    """The first line: what exited, how, after how long, and where it ran."""
+    places = ", ".join(one.candidate.label for one in gpus)
+    return f"{printable(command)} ended after {_length(seconds)} on {places}: {command_exit.words}"
+
+
+def gpu_summary(gpu: JobGpuUsage) -> str:
+    """The job's use of one GPU."""
+    total = gpu.candidate.memory_total
+    of_all = f" of {gib(total)}" if total else ""
+    peak, mean = gpu.memory.peak, gpu.memory.mean
+    memory = "memory unknown"
+    if peak is not None and gpu.used:
+        memory = f"memory peak {gib(peak)}, mean {_UNKNOWN if mean is None else gib(mean)}{of_all}"
+    sm = gpu.sm.mean if gpu.used else None
+    use = f"{memory} · SM mean {_UNKNOWN if sm is None else f'{sm:.0f} %'}"
+    if gpu.unused:
+        use = "not used by the job"
+    return f"{gpu.candidate.label}: {use} · {_slowed(gpu)} · {_energy_text(gpu)}"
+
+
+def unused_warning(gpus: Sequence[JobGpuUsage]) -> str:
+    """A warning if the job did not appear on some or all of its GPUs; otherwise empty."""
+    unused = [gpu.candidate.label for gpu in gpus if gpu.unused]
+    if unused:
+        seen = "as far as a look every second shows"
+        why = "; it may have run on the CPU" if len(unused) == len(gpus) else ""
+        return f"warning: the job never used {', '.join(unused)}, {seen}{why}"
+    unseen = ", ".join(gpu.candidate.label for gpu in gpus if not gpu.used)
+    if unseen:
+        return f"warning: the job was not seen on {unseen}: whether it used that GPU is unknown"
+    return ""
+
+
+def _slowed(gpu: JobGpuUsage) -> str:
+    slowed = gpu.slowed
+    if not slowed.known:
+        return "throttling unknown"
+    reasons = (("heat", slowed.heat), ("power brake", slowed.brake), ("hardware", slowed.hardware))
+    parts = [f"{_length(seconds)} by {name}" for name, seconds in reasons if seconds]
+    return f"throttled {', '.join(parts)}" if parts else "not throttled"
+
+
+def _energy_text(gpu: JobGpuUsage) -> str:
+    energy = gpu.energy
+    if gpu.candidate.mig is not None or not (energy.counted or energy.integrated):
+        return "energy unknown"
+    unit = unit_of(energy.joules)
+    return f"{unit.format(energy.joules)} {unit.name}"
+
+
+def full_sentence(gpu: JobGpuUsage) -> str | None:
+    """That a GPU was full when the job exited, and who held what; ``None`` if it was not full."""
+    fills = [one for one in gpu.fills if one.free is not None]
+    if not fills:
+        return None
+    # The newest if several are equally full: lists of processes come later than the memory.
+    fullest = min(reversed(fills), key=lambda one: one.free or 0)
+    if fullest.free is None or fullest.free > _limit(fullest.total):
+        return None
+    total = "" if fullest.total is None else f" of {gib(fullest.total)[:-4]}"
+    return (
+        f"{gpu.candidate.label} had {fullest.free / 2**30:.1f}{total} GiB free when it ended; "
+        f"{_holders(fullest, gpu.candidate)}."
+    )
+
+
+def _limit(total: int | None) -> float:
+    return max(_FULL_BYTES, _FULL_SHARE * (total or 0))
+
+
+def _holders(fill: Fill, candidate: Candidate) -> str:
+    parts = [f"{gib(fill.job)} held by the job itself"]
+    sizes = [(candidate.memory_of(one), one) for one in fill.others]
+    for size, process in sorted(sizes, key=lambda one: -(one[0] or 0))[:_NAMED]:
+        parts.append(f"{gib(size)} by {process_name(process)}")
+    if len(sizes) > _NAMED:
+        parts.append(f"and {counted(len(sizes) - _NAMED, 'other')}")
+    return ", ".join(parts)
+
+
+def _length(seconds: float) -> str:
+    """A duration, to a tenth of a second if it is short."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {whole % 60:02d} s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.config.chart_windows import DEFAULT_WINDOW, WINDOWS
+from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import gpu_findings, memory_account
 from gpumon.host.process_host import target_of_suspect
 from gpumon.host.visible_devices import MAIN_VARIABLE, assignment_line

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.config.themes import ThemeFile
-    from gpumon.config.themes.colours import Rgb
+    from gpumon.config.themes.styles import Rgb
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History
     from gpumon.text.cells import Row

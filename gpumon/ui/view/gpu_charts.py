@@ -31,7 +31,7 @@ from gpumon.ui.view.gpu_text import rate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gpumon.config.chart_windows import ChartWindow
+    from gpumon.config.keymap import ChartWindow
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
     from gpumon.recording.recording import Event

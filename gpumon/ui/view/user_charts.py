@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.config.chart_windows import WINDOWS
+from gpumon.config.keymap import WINDOWS
 from gpumon.model.arithmetic import known_sum
 from gpumon.text.cells import Field, Row, fill, row_width, spark
 from gpumon.text.command_lines import command_line

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.config.themes.colours import linear
+from gpumon.config.themes.styles import linear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.config.themes.colours import Rgb
+    from gpumon.config.themes.styles import Rgb
 
 # Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision
 # Deficiency (IEEE TVCG 15, 2009), table of severity 1.0, for linear RGB.

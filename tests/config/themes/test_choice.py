@@ -14,7 +14,7 @@ from gpumon.config.themes import (
     choose_theme,
     remember,
 )
-from gpumon.config.themes.choice import VARIABLE
+from gpumon.config.themes.library import VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,7 @@ from itertools import combinations, pairwise
 import pytest
 
 from gpumon.config.themes import ThemeLibrary, resolve_styles
-from gpumon.config.themes.colours import blend, contrast, parse
-from gpumon.config.themes.styles import DRAWN
+from gpumon.config.themes.styles import DRAWN, blend, contrast, parse
 from tests.config.themes.seeing import SIGHTS, apart
 
 SHIPPED = ThemeLibrary().shipped()

@@ -13,9 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpumon.config.themes import DEFAULT, ThemeError, ThemeLibrary, files
-from gpumon.config.themes.colours import contrast
 from gpumon.config.themes.files import COLOURS
-from gpumon.config.themes.styles import DASHBOARD, DRAWN, LEAST_CONTRAST, resolve_styles
+from gpumon.config.themes.styles import DASHBOARD, DRAWN, LEAST_CONTRAST, contrast, resolve_styles
 
 
 @pytest.fixture

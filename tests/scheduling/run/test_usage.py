@@ -9,8 +9,7 @@ import pytest
 
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.scheduling.eligibility import Candidate
-from gpumon.scheduling.run.messages import full, of_gpu, use
-from gpumon.scheduling.run.usage import JobUsage
+from gpumon.scheduling.run.usage import JobUsage, full_sentence, gpu_summary, unused_warning
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def test_a_sample_counts_until_the_next_one() -> None:
     assert card.memory.mean == (2 * 1 + 6 * 2) / 3 * GIB
     assert card.memory.peak == 6 * GIB
     assert card.sm.mean == (10 * 1 + 90 * 2) / 3
-    assert of_gpu(card) == (
+    assert gpu_summary(card) == (
         "GPU 0: memory peak 6.0 GiB, mean 4.7 GiB of 80.0 GiB · SM mean 63 % · "
         "not throttled · 1.000 kWh"
     )
@@ -61,7 +60,7 @@ def test_the_energy_of_a_short_job_is_in_watt_hours(joules: float, told: str) ->
     tally.add(look(now + 1, process(JOB), energy=1000.0))
     tally.add(look(now + 2, energy=1000.0 + joules), over=True)
     (card,) = tally.gpus
-    assert of_gpu(card).endswith(f" · {told}")
+    assert gpu_summary(card).endswith(f" · {told}")
 
 
 def test_values_that_were_never_observed_are_unknown_and_not_zero() -> None:
@@ -71,7 +70,7 @@ def test_values_that_were_never_observed_are_unknown_and_not_zero() -> None:
     tally.add(look(now + 2, power_draw=None), over=True)
     (card,) = tally.gpus
     assert card.memory.peak is None
-    assert of_gpu(card) == (
+    assert gpu_summary(card) == (
         "GPU 0: memory unknown · SM mean unknown · not throttled · energy unknown"
     )
 
@@ -88,8 +87,8 @@ def test_a_job_that_is_on_no_list_never_used_its_card() -> None:
     tally.add(look(now + 1, memory_used=GIB))
     tally.add(look(now + 2, memory_used=GIB), over=True)
     (card,) = tally.gpus
-    assert of_gpu(card).startswith("GPU 0: not used by the job · ")
-    assert use(tally.gpus) == (
+    assert gpu_summary(card).startswith("GPU 0: not used by the job · ")
+    assert unused_warning(tally.gpus) == (
         "warning: the job never used GPU 0, as far as a look every second shows; "
         "it may have run on the CPU"
     )
@@ -100,7 +99,7 @@ def test_unused_gpus_are_named() -> None:
     before = snapshot(time.time(), *cards)
     tally = JobUsage([Candidate(card) for card in cards], _of_job, before)
     tally.add(snapshot(before.time + 1, *cards, processes=(process(JOB),)))
-    assert use(tally.gpus) == (
+    assert unused_warning(tally.gpus) == (
         "warning: the job never used GPU 1, as far as a look every second shows"
     )
 
@@ -123,11 +122,11 @@ def test_an_unobserved_job_is_not_reported_as_unused(
 ) -> None:
     tally, now = begin(memory_used=GIB)
     tally.add(look(now + 1, *processes, **{"memory_used": GIB, **card}))
-    assert "memory unknown" in of_gpu(tally.gpus[0])
+    assert "memory unknown" in gpu_summary(tally.gpus[0])
     tally.add(look(now + 2, memory_used=GIB))
     tally.add(look(now + 3, memory_used=GIB), over=True)
-    assert "memory unknown · SM mean unknown" in of_gpu(tally.gpus[0])
-    assert use(tally.gpus) == (
+    assert "memory unknown · SM mean unknown" in gpu_summary(tally.gpus[0])
+    assert unused_warning(tally.gpus) == (
         "warning: the job was not seen on GPU 0: whether it used that GPU is unknown"
     )
 
@@ -139,7 +138,7 @@ def test_of_equally_full_moments_the_newest_tells_who_held_the_gpu() -> None:
     other = process(OTHER, memory_used=38 * GIB, user="bo")
     tally.add(look(now + 1, job, memory_free=GIB // 2))
     tally.add(look(now + 2, job, other, memory_free=GIB // 2))
-    assert "38.0 GiB by bo's" in (full(tally.gpus[0]) or "")
+    assert "38.0 GiB by bo's" in (full_sentence(tally.gpus[0]) or "")
 
 
 def test_only_a_full_gpu_is_reported() -> None:
@@ -148,7 +147,7 @@ def test_only_a_full_gpu_is_reported() -> None:
         job = process(JOB, memory_used=40 * GIB)
         other = process(OTHER, memory_used=38 * GIB, user="bo")
         tally.add(look(now + 1, job, other, memory_free=free))
-        told = full(tally.gpus[0])
+        told = full_sentence(tally.gpus[0])
         assert (told is not None) == is_full
         assert told is None or told == (
             "GPU 0 had 0.5 of 80.0 GiB free when it ended; 40.0 GiB held by the job itself, "

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumon.config.chart_windows import WINDOWS
+from gpumon.config.keymap import WINDOWS
 from gpumon.model.snapshot import Gpu, Unknown
 from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
@@ -24,7 +24,7 @@ from tests.build import GIB, NOON, gpu, snapshot
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
-    from gpumon.config.chart_windows import ChartWindow
+    from gpumon.config.keymap import ChartWindow
 
 MINUTE, FIVE, HALF_HOUR, ALL = WINDOWS
 BLANK = "\N{BRAILLE PATTERN BLANK}"

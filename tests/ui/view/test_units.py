@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.config.chart_windows import WINDOWS
+from gpumon.config.keymap import WINDOWS
 from gpumon.export.as_csv import gpus_csv, processes_csv
 from gpumon.export.as_json import to_json
 from gpumon.export.as_prometheus import to_prometheus

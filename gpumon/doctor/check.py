@@ -1,17 +1,22 @@
-"""The result of a check."""
+"""A check, its result, and how the checks are run."""
 
 from __future__ import annotations
 
 import os
 from enum import Enum
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
 from gpumon.system.resource_errors import lack_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from gpumon.doctor.context import DiagnosticContext
+
+    Examine: TypeAlias = Callable[[DiagnosticContext], "Result | None"]
 
 
 class CheckVerdict(str, Enum):
@@ -30,44 +35,38 @@ class CheckVerdict(str, Enum):
 _ORDER = tuple(CheckVerdict)
 
 
-class Result(Struct, frozen=True):
-    """The result of one check.
+class Result(Struct, frozen=True, kw_only=True):
+    """The result of a check, as in JSON.
 
     Texts may contain untrusted parts, such as paths: not safe to print.
-
-    Attributes:
-        verdict: The verdict.
-        found: What was found, for a person.
-        todo: What to do about it; empty if there is nothing to do.
-        details: The facts, one per line.
-        check: Its name in ``SECTIONS``; empty before ``examine`` has set it.
     """
 
-    verdict: CheckVerdict
-    found: str
-    todo: str = ""
-    details: tuple[str, ...] = ()
+    section: str = ""  # Set by ``examine``, like ``check``.
     check: str = ""
+    verdict: CheckVerdict
+    found: str  # For a person.
+    todo: str | None = None  # ``None`` if there is nothing to do.
+    details: tuple[str, ...] = ()  # The facts, a line each.
 
 
 def passed(found: str, *details: str) -> Result:
     """The check passed."""
-    return Result(CheckVerdict.PASS, found, "", details)
+    return Result(verdict=CheckVerdict.PASS, found=found, details=details)
 
 
 def unknown(found: str, todo: str = "", *details: str) -> Result:
     """It could not be determined."""
-    return Result(CheckVerdict.UNKNOWN, found, todo, details)
+    return Result(verdict=CheckVerdict.UNKNOWN, found=found, todo=todo or None, details=details)
 
 
 def warned(found: str, todo: str, *details: str) -> Result:
     """It works, but could be better."""
-    return Result(CheckVerdict.WARN, found, todo, details)
+    return Result(verdict=CheckVerdict.WARN, found=found, todo=todo, details=details)
 
 
 def failed(found: str, todo: str, *details: str) -> Result:
     """It does not work."""
-    return Result(CheckVerdict.FAIL, found, todo, details)
+    return Result(verdict=CheckVerdict.FAIL, found=found, todo=todo or None, details=details)
 
 
 def why_failed(error: Exception) -> str:
@@ -83,3 +82,19 @@ def why_failed(error: Exception) -> str:
 def worst(verdicts: Iterable[CheckVerdict]) -> CheckVerdict:
     """The worst verdict; ``PASS`` if there are none."""
     return max(verdicts, key=_ORDER.index, default=CheckVerdict.PASS)
+
+
+class Check(Struct, frozen=True):
+    """A check of one thing."""
+
+    name: str  # The same in every version of gpumon.
+    run: Examine  # ``None`` if the check does not apply.
+
+    def __call__(self, context: DiagnosticContext) -> Result | None:
+        """The result, without the name; ``None`` if the check does not apply."""
+        return self.run(context)
+
+
+def check(name: str) -> Callable[[Examine], Check]:
+    """Make a check of a function; its docstring is its row in ``docs/doctor.md``."""
+    return partial(Check, name)

@@ -1,4 +1,4 @@
-"""Checks of CUDA: the driver's limit, installed toolkits, and the GPUs that a program would see."""
+"""Checks of CUDA and ROCm: limits, installed versions, and the GPUs that a program would see."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.machine import exists, found, is_folder, read_text, resolved, unreadable
-from gpumon.doctor.result import passed, unknown, warned
+from gpumon.doctor.check import check, passed, unknown, warned
+from gpumon.doctor.context import exists, found, is_folder, read_text, resolved, unreadable
 from gpumon.host.cuda_visible_devices import visible_devices
+from gpumon.host.visible_devices import VARIABLES, selecting_variable, visible_gpus
 from gpumon.model.makers import Maker
+from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpumon.doctor.context import DiagnosticContext
-    from gpumon.doctor.machine import Machine
-    from gpumon.doctor.result import Result
+    from gpumon.doctor.check import Result
+    from gpumon.doctor.context import DiagnosticContext, Machine
 
 Version = tuple[int, int]
-
 _LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 """The first driver for each CUDA: table 1 of NVIDIA's "CUDA Compatibility"."""
-
 _CUDA_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 _NVCC_SECONDS = 5.0
 _RELEASE = re.compile(r"release (\d+\.\d+)")
@@ -38,21 +37,27 @@ def parse_version(text: str) -> Version | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def newest(case: DiagnosticContext) -> Result | None:
-    """The newest CUDA version that programs may be built for."""
-    if case.driver.snapshot is None or not case.gpus_of(Maker.NVIDIA):
+@check("newest CUDA")
+def newest(context: DiagnosticContext) -> Result | None:
+    """The newest CUDA that the driver supports."""
+    if context.driver.snapshot is None or not context.gpus_of(Maker.NVIDIA):
         return None
-    if case.cuda_version is None:
+    if context.cuda_version is None:
         return unknown("The driver does not report it.")
-    major, minor = case.cuda_version
+    major, minor = context.cuda_version
     return passed(f"{major}.{minor}; most programs built for a later {major}.x run too.")
 
 
-def toolkits(case: DiagnosticContext) -> Result | None:
-    """Installed CUDA toolkits, and whether the driver is new enough for them."""
-    there = dict(_toolkits(case.machine))
-    barred = unreadable(case.machine, (*_CUDA_VARIABLES, "PATH"))
-    if not there and not case.expects_nvidia:
+@check("toolkits")
+def toolkits(context: DiagnosticContext) -> Result | None:
+    """Installed CUDA toolkits, and whether the driver is new enough for them.
+
+    gpumon searches ``CUDA_HOME``, ``PATH`` and ``/usr/local/cuda*``: ``version.json``,
+    ``version.txt``, ``nvcc``.
+    """
+    there = dict(_toolkits(context.machine))
+    barred = unreadable(context.machine, (*_CUDA_VARIABLES, "PATH"))
+    if not there and not context.expects_nvidia:
         return None
     if not there and barred:
         return unknown("None found; some folders cannot be read.", "", *barred)
@@ -60,7 +65,7 @@ def toolkits(case: DiagnosticContext) -> Result | None:
         return passed("None: Python packages include their own; compilers need one.")
     details = [f"{version or 'unknown version'}  {path}" for path, version in there.items()]
     details += barred
-    allowed = case.cuda_version
+    allowed = context.cuda_version
     versions = {path: parse_version(version or "") for path, version in there.items()}
     newer = [
         path
@@ -140,9 +145,10 @@ def _nvcc_version(nvcc: Path) -> str | None:
     return match[1] if match else None
 
 
-def cudnn(case: DiagnosticContext) -> Result | None:
+@check("cuDNN")
+def cudnn(context: DiagnosticContext) -> Result | None:
     """The system's cuDNN, by its header; Python packages bring their own."""
-    machine = case.machine
+    machine = context.machine
     folders = [path / "include" for path in _toolkit_folders(machine)]
     folders += [
         machine.path("/usr/include"),
@@ -176,15 +182,47 @@ def cudnn_of_packages(folder: Path) -> str | None:
     return next(filter(None, (cudnn_version(read_text(file) or "") for file in headers)), None)
 
 
-def visible(case: DiagnosticContext) -> Result | None:
-    """The NVIDIA GPUs that a program started from here would see."""
-    value = case.machine.environ.get("CUDA_VISIBLE_DEVICES")
-    if value is None or not case.expects_nvidia:
+@check("ROCm")
+def rocm(context: DiagnosticContext) -> Result | None:
+    """Installed versions of ROCm: ``/opt/rocm/.info/version``, ``/opt/rocm-*``.
+
+    Also ``HSA_XNACK``.
+    """
+    versions = rocm_versions(context.machine)
+    if not versions:
+        if not context.gpus_of(Maker.AMD):
+            return None
+        return passed("None in /opt: Python packages include their own libraries.")
+    details = [f"{version}  {path}" for path, version in versions.items()]
+    retry = context.machine.environ.get("HSA_XNACK")
+    if retry is not None:
+        details.append(f"HSA_XNACK={retry}")
+    return passed(f"{counted(len(versions), 'installation')}.", *details)
+
+
+def rocm_versions(machine: Machine) -> dict[str, str]:
+    """The version of ROCm by folder; the same folder once."""
+    found: dict[str, str] = {}
+    seen: set[Path] = set()
+    for folder in (machine.path("/opt/rocm"), *machine.folder("/opt", "rocm-*")):
+        name = machine.name(folder)
+        version = (machine.text(f"{name}/.info/version") or "").strip()
+        if version and resolved(folder) not in seen:
+            seen.add(resolved(folder))
+            found[name] = version
+    return found
+
+
+@check("visible GPUs")
+def visible(context: DiagnosticContext) -> Result | None:
+    """The NVIDIA GPUs that ``CUDA_VISIBLE_DEVICES`` selects here."""
+    value = context.machine.environ.get("CUDA_VISIBLE_DEVICES")
+    if value is None or not context.expects_nvidia:
         return None
-    gpus = case.gpus_of(Maker.NVIDIA)
+    gpus = context.gpus_of(Maker.NVIDIA)
     if not gpus:
         return unknown(f"CUDA_VISIBLE_DEVICES={value}; without a driver its meaning is unknown.")
-    meaning = visible_devices(value, case.machine.environ.get("CUDA_DEVICE_ORDER"), gpus)
+    meaning = visible_devices(value, context.machine.environ.get("CUDA_DEVICE_ORDER"), gpus)
     why = f"; {meaning.why}" if meaning.why else ""
     words = f"CUDA_VISIBLE_DEVICES={value}: {meaning.sentence}{why}."
     if meaning.devices:
@@ -198,3 +236,37 @@ def visible(case: DiagnosticContext) -> Result | None:
         words,
         "Run `unset CUDA_VISIBLE_DEVICES`, unless a batch system set it.",
     )
+
+
+@check("visible AMD")
+def visible_amd(context: DiagnosticContext) -> Result | None:
+    """The AMD GPUs that ``ROCR_VISIBLE_DEVICES`` and ``HIP_VISIBLE_DEVICES`` select here."""
+    return _visible(context, Maker.AMD, (*VARIABLES[Maker.AMD], "CUDA_VISIBLE_DEVICES"))
+
+
+@check("visible Intel")
+def visible_intel(context: DiagnosticContext) -> Result | None:
+    """The Intel GPUs that ``ZE_AFFINITY_MASK`` selects here."""
+    return _visible(context, Maker.INTEL, VARIABLES[Maker.INTEL])
+
+
+def _visible(context: DiagnosticContext, maker: Maker, names: tuple[str, ...]) -> Result | None:
+    environ = context.machine.environ
+    if not context.gpus_of(maker) or not selecting_variable(maker, environ, context.gpus):
+        return None
+    meaning = visible_gpus(maker, environ, context.gpus)
+    given = [name for name in names if name in environ]
+    values = ", ".join(f"{name}={environ[name]}" for name in given)
+    why = f"; {meaning.why}" if meaning.why else ""
+    words = f"{values}: {meaning.sentence}{why}."
+    note = [
+        f"gpumon does not show the processor's GPU at {card.slot}, but programs may count it."
+        for card in context.hidden
+        if card.maker is maker
+    ]
+    if meaning.devices and meaning.certain:
+        return passed(words, *note)
+    if meaning.devices:
+        sure = "UUIDs" if maker is Maker.AMD else "ZE_ENABLE_PCI_ID_DEVICE_ORDER=1"
+        return warned(words, f"Use {sure}: then the order is known.", *note)
+    return warned(words, f"Run `unset {' '.join(given)}`, unless a batch system set it.", *note)

@@ -7,7 +7,7 @@ import threading
 from contextlib import ExitStack
 from datetime import datetime
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.alerts.delivery import Deliveries
 from gpumon.alerts.engine import AlertEngine
@@ -39,24 +39,14 @@ _MOST_LINES = 10_000
 """This many lines wait for a blocked standard output; later ones are dropped."""
 
 
-class WatchOptions(NamedTuple):
-    """The options of ``gpumon watch``.
-
-    Attributes:
-        alerts: What is told.
-        interval: Seconds between samples.
-        thresholds: The thresholds of the findings.
-        state: The file in which it is remembered what was told; ``None`` for none.
-    """
-
-    alerts: Sequence[Alert]
-    interval: float
-    thresholds: Thresholds
-    state: str | None
-
-
 def watch(
-    source: Source, host: ProcessHost, options: WatchOptions, reservations: Reservations | None
+    source: Source,
+    host: ProcessHost,
+    alerts: Sequence[Alert],
+    interval: float,
+    thresholds: Thresholds,
+    state: str | None,
+    reservations: Reservations | None,
 ) -> int:
     """Tell alerts until a signal, with a line for each on standard output.
 
@@ -65,7 +55,10 @@ def watch(
     Args:
         source: The source of samples.
         host: Looks up where its processes run.
-        options: The options.
+        alerts: What is told.
+        interval: Seconds between samples.
+        thresholds: The thresholds of the findings.
+        state: The file in which it is remembered what was told; ``None`` for none.
         reservations: Reads which GPUs ``gpumon run`` has reserved.
 
     Returns:
@@ -85,21 +78,19 @@ def watch(
         ending.callback(lines.close)
         deliveries = Deliveries(None, say)
         ending.callback(deliveries.close, _CLOSE_SECONDS)
-        engine = AlertEngine(options.alerts, options.thresholds, options.state)
+        engine = AlertEngine(alerts, thresholds, state)
         ending.callback(engine.close)
-        names = ", ".join(alert.name for alert in options.alerts)
+        names = ", ".join(alert.name for alert in alerts)
         say(
-            f"watching {source.hostname}, a sample every {options.interval:g} s, for "
-            f"{counted(len(options.alerts), 'alert')}: {names}"
+            f"watching {source.hostname}, a sample every {interval:g} s, for "
+            f"{counted(len(alerts), 'alert')}: {names}"
         )
-        watching = _Watching(engine, deliveries, lines, status, options)
+        watching = _Watching(engine, deliveries, lines, status, thresholds)
 
         def new_lookup() -> Lookup:
             return Lookup(host, reservations=reservations)
 
-        sample_for_good(
-            source, options.interval, new_lookup, news, watching.take, watching.say_trouble
-        )
+        sample_for_good(source, interval, new_lookup, news, watching.take, watching.say_trouble)
     return 0
 
 
@@ -111,7 +102,7 @@ class _Watching:
         deliveries: Tells it.
         lines: Prints it.
         status: Says what is wrong.
-        options: The options.
+        thresholds: The thresholds of the findings.
     """
 
     def __init__(
@@ -120,13 +111,13 @@ class _Watching:
         deliveries: Deliveries,
         lines: _Lines,
         status: StatusLine,
-        options: WatchOptions,
+        thresholds: Thresholds,
     ) -> None:
         self._engine = engine
         self._deliveries = deliveries
         self._lines = lines
         self._status = status
-        self._history = History(conditions(options.thresholds), options.thresholds)
+        self._history = History(conditions(thresholds), thresholds)
         self._said: dict[str, str | None] = {}
 
     def take(self, snapshot: Snapshot) -> None:

@@ -7,38 +7,42 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import take_output
-from gpumon.cli.messages import say
+from gpumon.cli.commands import Command
+from gpumon.cli.output import configure_output, say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from gpumon.cli.help import MakeParser
+    from gpumon.cli.parser import Parser
     from gpumon.config import Loaded
 
 
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon config`` to the parser."""
-    config = command(
-        description="The configuration; docs/config.md describes it. The command line overrides "
-        "the environment (GPUMON_INTERVAL, ...), the environment overrides the file, the file "
-        "overrides the defaults.",
-    )
-    config.add_argument(
-        "what",
-        metavar="path|init|check|show",
-        choices=("path", "init", "check", "show"),
-        help="path: print the path of the file; init: create it with all defaults, commented out; "
-        "check: report mistakes, with exit status 1 if there are any; show: print every setting "
-        "and where it comes from",
+class ConfigCommand(Command):
+    """``gpumon config``."""
+
+    about = "find, create, check or show the configuration"
+    description = (
+        "The configuration; docs/config.md describes it. The command line overrides the "
+        "environment (GPUMON_INTERVAL, ...), the environment overrides the file, the file "
+        "overrides the defaults."
     )
 
+    def add_options(self, parser: Parser) -> None:
+        """Add what to do."""
+        parser.add_argument(
+            "what",
+            metavar="path|init|check|show",
+            choices=("path", "init", "check", "show"),
+            help="path: print the path of the file; init: create it with all defaults, commented "
+            "out; check: report mistakes, with exit status 1 if there are any; show: print every "
+            "setting and where it comes from",
+        )
 
-def run(options: argparse.Namespace) -> int:
-    """Run the action; the exit status: 1 if something is invalid or cannot be written."""
-    take_output(options, "toml")
-    return _do(options.what)
+    def run(self, options: argparse.Namespace) -> int:
+        """Run the action; the exit status: 1 if something is invalid or cannot be written."""
+        configure_output(options, "toml")
+        return _do(options.what)
 
 
 def _do(what: str) -> int:
@@ -118,7 +122,7 @@ def _place(loaded: Loaded, name: str) -> str:
 
 
 def _about_the_alerts(loaded: Loaded) -> list[str]:
-    """What cannot be read of the alerts; what tells them reports this itself."""
+    """What cannot be read of the alerts; the commands that send them report this themselves."""
     if not loaded.settings.alerts:
         return []
     from gpumon.alerts.reading import read_alerts
@@ -150,3 +154,6 @@ def _init(path: str) -> int:
         return 1
     print(path)  # noqa: T201 - what was written
     return 0
+
+
+COMMAND = ConfigCommand()

@@ -5,37 +5,45 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import take_output
-from gpumon.cli.options import drawing
+from gpumon.cli.commands import Command
+from gpumon.cli.option_groups import AsciiOption
+from gpumon.cli.output import configure_output
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.help import MakeParser
+    from gpumon.cli.parser import Parser
 
 
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon doctor`` to the parser."""
-    doctor = command(
-        parents=[drawing()],
-        description="Check drivers, permissions, GPUs, CUDA, ROCm, Python packages and terminal: "
-        "PASS, WARN or FAIL, with what to do. Nothing is changed. The exit status is 1 if a check "
-        "fails. docs/doctor.md describes the checks.",
+class DoctorCommand(Command):
+    """``gpumon doctor``."""
+
+    about = "check driver, permissions, GPUs and CUDA, and suggest fixes"
+    description = (
+        "Check drivers, permissions, GPUs, CUDA, ROCm, Python packages and terminal: PASS, WARN or "
+        "FAIL, with what to do. Nothing is changed. The exit status is 1 if a check fails. "
+        "docs/doctor.md describes the checks."
     )
-    doctor.add_argument("--json", action="store_true", help="print JSON, for a program")
-    doctor.add_argument(
-        "--scrub",
-        action="store_true",
-        help="leave out names of users, of the machine and of GPUs, for a public issue",
-    )
+    groups = (AsciiOption(),)
+
+    def add_options(self, parser: Parser) -> None:
+        """Add ``--json`` and ``--scrub``."""
+        parser.add_argument("--json", action="store_true", help="print JSON, for a program")
+        parser.add_argument(
+            "--scrub",
+            action="store_true",
+            help="leave out names of users, of the machine and of GPUs, for a public issue",
+        )
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Run the checks; the exit status."""
+        from gpumon.doctor.output import doctor
+        from gpumon.sources.machine import this_machine
+
+        configure_output(options, "json" if options.json else "table")
+        return doctor(
+            this_machine(profiled=True), sys.stdout, as_json=options.json, scrub=options.scrub
+        )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the checks; the exit status."""
-    from gpumon.doctor.output import doctor
-    from gpumon.sources.machine import this_machine
-
-    take_output(options, "json" if options.json else "table")
-    return doctor(
-        this_machine(profiled=True), sys.stdout, as_json=options.json, scrub=options.scrub
-    )
+COMMAND = DoctorCommand()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import take_output, take_settings
-from gpumon.cli.help import MakeParser, RawFormatter
-from gpumon.cli.options import add_format, drawing
+from gpumon.cli.commands import Command
+from gpumon.cli.option_groups import AsciiOption, FormatOption
+from gpumon.cli.output import configure_output, load_settings
 
 if TYPE_CHECKING:
     import argparse
+
+    from gpumon.cli.parser import Parser
 
 _HEADINGS = """\
 headings of the table:
@@ -31,59 +33,64 @@ A dash is unknown; * means known for a part of the time.
 """
 
 
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon report`` to the parser."""
-    report = command(
-        parents=[drawing()],
-        description="Summarize logs: memory, utilisation, hours busy and idle, energy, errors.\n"
-        "docs/report.md describes the figures.",
-        epilog=_HEADINGS,
-        formatter_class=RawFormatter,
+class ReportCommand(Command):
+    """``gpumon report``."""
+
+    about = "summarize logs by GPU, host, user, process or job"
+    description = (
+        "Summarize logs: memory, utilisation, hours busy and idle, energy, errors.\n"
+        "docs/report.md describes the figures."
     )
-    report.add_argument(
-        "files",
-        metavar="FILE",
-        nargs="+",
-        help="any file of each log, rotated parts included: the whole log is read",
-    )
-    report.add_argument(
-        "--by",
-        choices=("gpu", "host", "user", "process", "job"),
-        default="gpu",
-        help="group by (default: %(default)s)",
-    )
-    report.add_argument(
-        "--host",
-        metavar="LIST",
-        help="only these hosts, where logs have several: gpu-01,gpu-[04-08]",
-    )
-    times = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
-    report.add_argument("--from", metavar="TIME", dest="first", help=f"start time: {times}")
-    report.add_argument(
-        "--to", metavar="TIME", dest="last", help="end time (same formats as --from)"
-    )
-    add_format(report, "json", "csv")
-    report.add_argument(
-        "--plot", action="store_true", help="also draw utilisation and memory of the GPUs"
-    )
+    epilog = _HEADINGS
+    groups = (FormatOption("json", "csv"), AsciiOption())
+
+    def add_options(self, parser: Parser) -> None:
+        """Add the logs, and what of them is summarized."""
+        parser.add_argument(
+            "files",
+            metavar="FILE",
+            nargs="+",
+            help="any file of each log, rotated parts included: the whole log is read",
+        )
+        parser.add_argument(
+            "--by",
+            choices=("gpu", "host", "user", "process", "job"),
+            default="gpu",
+            help="group by (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--host",
+            metavar="LIST",
+            help="only these hosts, where logs have several: gpu-01,gpu-[04-08]",
+        )
+        times = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
+        parser.add_argument("--from", metavar="TIME", dest="first", help=f"start time: {times}")
+        parser.add_argument(
+            "--to", metavar="TIME", dest="last", help="end time (same formats as --from)"
+        )
+        parser.add_argument(
+            "--plot", action="store_true", help="also draw utilisation and memory of the GPUs"
+        )
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Print the report; the exit status."""
+        from gpumon.report.output import print_report
+
+        hosts = None
+        if options.host is not None:
+            from gpumon.fleet.host_names import read_hosts
+
+            hosts = frozenset(read_hosts(options.host, load_settings().hosts.groups))
+        configure_output(options, options.format)
+        return print_report(
+            options.files,
+            by=options.by,
+            first=options.first,
+            last=options.last,
+            hosts=hosts,
+            form=options.format,
+            plot=options.plot,
+        )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the report; the exit status."""
-    from gpumon.report.output import print_report
-
-    hosts = None
-    if options.host is not None:
-        from gpumon.fleet.host_names import read_hosts
-
-        hosts = frozenset(read_hosts(options.host, take_settings().hosts.groups))
-    take_output(options, options.format)
-    return print_report(
-        options.files,
-        by=options.by,
-        first=options.first,
-        last=options.last,
-        hosts=hosts,
-        form=options.format,
-        plot=options.plot,
-    )
+COMMAND = ReportCommand()

@@ -94,7 +94,7 @@ def line(command: str, option: Sequence[str], *, before: bool) -> list[str]:
 
 def test_the_table_has_every_command_and_every_option_before_one() -> None:
     parser = make_parser()
-    options = [one.option_strings[-1] for one in parser._actions if one.option_strings]
+    options = [action.option_strings[-1] for action in parser.options()]
     assert set(TAKEN) == set(COMMANDS)
     assert set(GENERAL) == set(options) - {"--help", "--version"}
 
@@ -121,17 +121,20 @@ def test_an_option_is_taken_on_both_sides_of_a_command_or_refused_on_both(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("option", ["--prometheus", "--hosts"])
+@pytest.mark.parametrize("option", GENERAL)
 @pytest.mark.parametrize("command", TAKEN)
 def test_the_same_is_said_on_both_sides_of_a_command(command: str, option: str) -> None:
-    if option in TAKEN[command].split():
+    taken = TAKEN[command].split()
+    if option in taken or (command, option) == ("run", "--log"):
         return
     before, after = (
         run_here(*line(command, GENERAL[option], before=before)).stderr for before in (True, False)
     )
     assert before == after
-    assert option in before
-    assert ("use --hosts" in before) == ("--hosts" in TAKEN[command].split())
+    assert f"gpumon {command}" in before
+    named = GENERAL[option][0]
+    assert f"{named} " in before
+    assert ("use --hosts" in before) == (named == "--prometheus" and "--hosts" in taken)
 
 
 # With other machines, and with simulated ones
@@ -170,7 +173,11 @@ VALUES = {
     "--filter": "ann",
     "--timeout": "3s",
 }
-NEEDED = {"--from": ["--stable", "5s"], "--keep": ["--rotate", "100M"], "--processes": []}
+NEEDED = {
+    "--from": ["--stable", "5s"],
+    "--keep": ["--rotate", "100M"],
+    "--processes": ["--format", "csv"],
+}
 
 
 def own_options(command: str) -> list[argparse.Action]:
@@ -208,7 +215,8 @@ def test_every_option_has_an_effect_on_other_machines_or_is_refused_with_them(
     for option in own_options(command):
         name = option.option_strings[-1]
         value = [] if option.nargs == 0 else [VALUES.get(name, "2")]
-        words = line(command, [*GENERAL[target], *NEEDED.get(name, []), name, *value], before=False)
+        needed = [] if (command, name) == ("select", "--processes") else NEEDED.get(name, [])
+        words = line(command, [*GENERAL[target], *needed, name, *value], before=False)
         if name in table[command].split():
             parse(words)
             continue

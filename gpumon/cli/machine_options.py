@@ -1,0 +1,458 @@
+"""Options that say which machines and which GPUs; see ``option_groups``."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gpumon.cli import values
+from gpumon.cli.option_groups import OptionGroup
+from gpumon.cli.output import say
+from gpumon.model.makers import BACKENDS, MAKERS
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection, Iterable, Iterator
+
+    from gpumon.api.local import LocalMachine
+    from gpumon.cli.parser import Parser
+    from gpumon.config import Settings
+    from gpumon.fleet.fleet import Fleet
+    from gpumon.fleet.ssh_fleet import SshFleet
+    from gpumon.model.selection import GpuSelection
+    from gpumon.prometheus import PrometheusFleet
+    from gpumon.scheduling.requirements import Requirements
+
+
+class SourceOptions(OptionGroup):
+    """Which driver to ask, or the simulated machine."""
+
+    names: tuple[str, ...] = ("backend", "demo")
+
+    def add(self, parser: Parser) -> None:
+        """Add ``--backend`` and ``--demo``."""
+        to = parser.heading(self.title)
+        to.add_argument(
+            "--backend",
+            choices=BACKENDS,
+            default=parser.SUPPRESS,
+            help="the driver to ask: NVIDIA's (nvml), AMD's (amdgpu), Intel's (i915 and xe); auto: "
+            "all that the machine has, without a processor's own GPU if there is another one; all: "
+            "with it (default: auto). docs/makers.md",
+        )
+        to.add_argument(
+            "--demo",
+            action="store_true",
+            default=parser.SUPPRESS,
+            help="a simulated machine with eight GPUs; needs no GPU",
+        )
+
+    def fault(
+        self,
+        options: argparse.Namespace,
+        given: Iterable[argparse.Action],  # noqa: ARG002 - the signature of all groups
+    ) -> str | None:
+        """See ``OptionGroup.fault``."""
+        if options.demo and options.backend is not None:
+            return "--backend is a driver of this machine, and --demo needs none: give one of them."
+        return None
+
+    def open(self, options: argparse.Namespace, *, profiled: bool = True) -> LocalMachine:
+        """The machine, of which nothing is open yet.
+
+        Args:
+            options: The command line.
+            profiled: See ``this_machine``; ``False`` for commands that take one sample, which is
+                not enough.
+        """
+        return self._machine(options, profiled=profiled, selection=None)
+
+    @staticmethod
+    def _machine(
+        options: argparse.Namespace, *, profiled: bool, selection: GpuSelection | None
+    ) -> LocalMachine:
+        from gpumon.api.local import LocalMachine
+
+        asked = FleetOptions.asked(options)
+        if asked is not None:
+            # A command that forgets other machines fails here instead of acting on this one.
+            raise RuntimeError(f"{asked} was given, and this machine would be used")
+        return LocalMachine(
+            selection, demo=bool(options.demo), profiled=profiled, backend=options.backend
+        )
+
+
+class SampleOptions(SourceOptions):
+    """What is sampled of this machine.
+
+    Args:
+        user: Whether there is ``--user``.
+        filtered: Whether there is ``--filter``.
+    """
+
+    names = ("gpus", "user", "filter", *SourceOptions.names)
+
+    def __init__(self, *, user: bool = False, filtered: bool = False) -> None:
+        super().__init__("what to show")
+        self._user = user
+        self._filtered = filtered
+
+    def add(self, parser: Parser) -> None:
+        """Add ``--gpus``, ``--user``, ``--filter``, and the options of the source."""
+        what = parser.heading(self.title)
+        _add_gpus(parser, self.title)
+        if self._user:
+            what.add_argument(
+                "--user",
+                metavar="NAME",
+                type=values.user,
+                default=parser.SUPPRESS,
+                help="only this user's processes",
+            )
+        if self._filtered:
+            what.add_argument(
+                "--filter",
+                metavar="TERMS",
+                type=values.filter_terms,
+                default=parser.SUPPRESS,
+                help="only processes that match, such as 'user:ann mem>10G !idle>1h'; the help "
+                "page of the dashboard lists the terms",
+            )
+        super().add(parser)
+
+    def open(self, options: argparse.Namespace, *, profiled: bool = True) -> LocalMachine:
+        """See ``SourceOptions.open``; only the GPUs of ``--gpus`` are sampled."""
+        return self._machine(options, profiled=profiled, selection=options.gpus)
+
+
+def _add_gpus(parser: Parser, title: str) -> None:
+    parser.heading(title).add_argument(
+        "--gpus",
+        metavar="LIST",
+        type=values.selection,
+        default=parser.SUPPRESS,
+        help="only these GPUs: indices, ranges, UUIDs or their beginnings, such as 0,2-3,GPU-1a2b",
+    )
+
+
+class RequirementOptions(SourceOptions):
+    """Which GPUs and how many, for the commands that select GPUs."""
+
+    def add(self, parser: Parser) -> None:
+        """Add the options that state requirements, ``--verbose``, and those of the source."""
+        asked = parser.heading("which GPUs")
+        asked.add_argument(
+            "-n",
+            "--count",
+            metavar="NUMBER",
+            type=values.count,
+            default=(1, 1),
+            help="how many: 2, or 1-4 for as many as are free (default: 1)",
+        )
+        asked.add_argument(
+            "--free",
+            metavar="SIZE",
+            type=values.size,
+            help="at least this much free memory, such as 20G; other processes may run on the GPU "
+            "(default: the GPU must be empty)",
+        )
+        asked.add_argument(
+            "--total",
+            metavar="SIZE",
+            type=values.size,
+            help="at least this much total memory, such as 80G",
+        )
+        asked.add_argument(
+            "--util",
+            metavar="PERCENT",
+            type=values.percent,
+            help="at most this utilisation over the last second",
+        )
+        asked.add_argument(
+            "--temp", metavar="CELSIUS", type=values.celsius, help="at most this temperature"
+        )
+        asked.add_argument(
+            "--processes",
+            metavar="NUMBER",
+            type=values.number,
+            help="at most this many compute processes on the GPU",
+        )
+        asked.add_argument(
+            "--mine-is-free",
+            action="store_true",
+            help="ignore your own processes and count their memory as free",
+        )
+        asked.add_argument(
+            "--model",
+            metavar="NAMES",
+            type=values.names,
+            help="the product name contains one of these: h100,a100",
+        )
+        asked.add_argument(
+            "--arch",
+            metavar="NAMES",
+            type=values.names,
+            help="one of these architectures: hopper,ampere",
+        )
+        asked.add_argument(
+            "--capability",
+            metavar="NUMBER",
+            type=values.capability,
+            help="at least this CUDA compute capability, such as 8.0",
+        )
+        _add_gpus(parser, "which GPUs")
+        asked.add_argument(
+            "--not", metavar="LIST", type=values.selection, dest="never", help="none of these GPUs"
+        )
+        asked.add_argument("--mig", action="store_true", help="MIG devices instead of whole GPUs")
+        asked.add_argument(
+            "--stable",
+            metavar="TIME",
+            type=values.timespan,
+            help="the GPU has met all conditions for at least this long, such as 60s: read from "
+            "--from, or watched",
+        )
+        asked.add_argument(
+            "--from",
+            metavar="FILE",
+            dest="past",
+            help="with --stable: a log that gpumon is writing, to read the past from",
+        )
+        asked.add_argument(
+            "--lock-dir",
+            metavar="FOLDER",
+            type=values.folder,
+            help="folder of the locks that all users of this machine share (default: "
+            "GPUMON_LOCK_DIR, or what docs/run.md says)",
+        )
+        super().add(parser)
+        parser.add_argument(
+            "-v", "--verbose", action="store_true", help="print which GPUs were chosen, and why"
+        )
+
+    def fault(self, options: argparse.Namespace, given: Iterable[argparse.Action]) -> str | None:
+        """See ``OptionGroup.fault``."""
+        if options.past is not None and options.stable is None:
+            return "--from needs --stable, which says how much of the log to read."
+        return super().fault(options, given)
+
+    @staticmethod
+    def requirements(options: argparse.Namespace) -> Requirements:
+        """The requirements that the options state."""
+        from gpumon.model.selection import ALL
+        from gpumon.scheduling.requirements import Requirements
+
+        least, most = options.count
+        backend = options.backend
+        return Requirements(
+            least=least,
+            most=most,
+            free=options.free,
+            total=options.total,
+            utilization=options.util,
+            temperature=options.temp,
+            processes=options.processes,
+            models=options.model or (),
+            architectures=options.arch or (),
+            capability=options.capability,
+            only=options.gpus or ALL,
+            never=options.never or ALL,
+            maker=next((maker for maker, info in MAKERS.items() if info.backend == backend), None),
+            mig=options.mig,
+            mine_is_free=options.mine_is_free,
+            stable=options.stable,
+        )
+
+
+class FleetOptions(OptionGroup):
+    """Other machines, in place of this one.
+
+    With ``--hosts`` or ``--prometheus`` every option that is not named here is refused: one that
+    means this machine would have no effect, or act on the wrong machine.
+
+    Args:
+        hosts: The names of the options that have an effect with ``--hosts``, as in the namespace.
+        prometheus: The same for ``--prometheus``; ``None`` if the command cannot use it.
+        timeout: Whether to add ``--timeout``.
+        reason: Why an option is refused with ``--hosts``.
+    """
+
+    names = ("hosts", "ssh", "prometheus", "match", "timeout")
+    TIMEOUT = 10.0
+    """Seconds to wait for the answers of other machines."""
+    _ONE_SAMPLE_INTERVAL = 0.25
+
+    def __init__(
+        self,
+        hosts: Collection[str],
+        prometheus: Collection[str] | None = None,
+        *,
+        timeout: bool = False,
+        reason: str = "means this machine",
+    ) -> None:
+        super().__init__("other machines")
+        self._accepted = {"--hosts": frozenset((*hosts, "hosts", "ssh", "timeout", "ascii"))}
+        if prometheus is not None:
+            with_it = (*prometheus, "prometheus", "match", "timeout", "ascii")
+            self._accepted["--prometheus"] = frozenset(with_it)
+        self._timeout = timeout
+        self._reason = reason
+
+    def add(self, parser: Parser) -> None:
+        """Add the options that name machines, and how to reach them."""
+        group = parser.heading(self.title)
+        group.add_argument(
+            "--hosts",
+            metavar="LIST",
+            default=parser.SUPPRESS,
+            help="monitor these machines over ssh instead of this one: gpu-01,gpu-[02-16],ann@box, "
+            "@FILE with a name on each line, group:NAME of the configuration. docs/fleet.md",
+        )
+        group.add_argument(
+            "--ssh",
+            metavar="COMMAND",
+            default=parser.SUPPRESS,
+            help="with --hosts: the ssh client, such as 'ssh -F FILE' (default: that of the "
+            "configuration, or ssh)",
+        )
+        if "--prometheus" in self._accepted:
+            group.add_argument(
+                "--prometheus",
+                metavar="URL",
+                nargs="?",
+                const="",
+                default=parser.SUPPRESS,
+                help="the machines whose metrics this Prometheus has, such as "
+                "http://prometheus:9090 (default: that of the configuration, which also has "
+                "passwords). docs/fleet.md",
+            )
+            group.add_argument(
+                "--match",
+                metavar="MATCHERS",
+                default=parser.SUPPRESS,
+                help="with --prometheus: only metrics with these labels, as in PromQL: "
+                "'job=\"dcgm\"'",
+            )
+        if self._timeout:
+            group.add_argument(
+                "--timeout",
+                metavar="TIME",
+                type=values.timespan,
+                help=f"with other machines: how long to wait for answers (default: "
+                f"{self.TIMEOUT:g}s)",
+            )
+
+    def refusal(self, name: str) -> str | None:
+        """See ``OptionGroup.refusal``."""
+        if name != "--prometheus" or name in self._accepted:
+            return None
+        return f"{name} does not work with {{command}}: use --hosts, which connects by ssh."
+
+    def fault(self, options: argparse.Namespace, given: Iterable[argparse.Action]) -> str | None:
+        """See ``OptionGroup.fault``."""
+        asked = self.asked(options)
+        if options.hosts is not None and options.prometheus is not None:
+            return "--hosts connects by ssh and --prometheus does not: give one of them."
+        for name, needed in (
+            ("ssh", "--hosts"),
+            ("match", "--prometheus"),
+            ("timeout", asked or "--hosts"),
+        ):
+            if getattr(options, name) is not None and asked != needed:
+                return f"--{name} needs {needed}, which names the machines to connect to."
+        if asked is None:
+            return None
+        accepted = self._accepted[asked]
+        if options.demo and "demo" not in accepted:
+            return f"simulated machines are shown on a terminal only: leave out --demo or {asked}."
+        if options.demo and options.ssh is not None:
+            return "--ssh connects to machines, and --demo simulates them: give one of them."
+        for action in given:
+            if action.dest not in accepted:
+                known = action.dest in self._accepted["--hosts"]
+                reason = f"has no effect with {asked}" if known else self._reason
+                return f"{action.option_strings[-1]} {reason}: leave out {asked}."
+        return None
+
+    @staticmethod
+    def asked(options: argparse.Namespace) -> str | None:
+        """The option that names other machines; ``None`` if this machine is meant."""
+        for name in ("hosts", "prometheus"):
+            if getattr(options, name) is not None:
+                return f"--{name}"
+        return None
+
+    def patience(self, options: argparse.Namespace) -> float:
+        """Seconds to wait for answers."""
+        seconds: float = options.timeout or self.TIMEOUT
+        return seconds
+
+    def open(
+        self, options: argparse.Namespace, interval: float, patience: float = math.inf
+    ) -> Fleet:
+        """The machines, before gpumon connects to them. Mistakes in the configuration are reported.
+
+        Args:
+            options: The command line.
+            interval: Seconds between samples.
+            patience: Maximum seconds to wait for an answer about a process.
+
+        Raises:
+            FleetError: The hosts, the ssh client, the URL or a file with a secret cannot be read.
+        """
+        from gpumon.config import load
+
+        loaded = load()
+        if options.demo:
+            from gpumon.fleet.demo import DemoFleet
+            from gpumon.fleet.host_names import read_hosts
+
+            return DemoFleet(read_hosts(options.hosts, loaded.settings.hosts.groups), interval)
+        for error in loaded.errors:
+            say(error.sentence)
+        if options.prometheus is not None:
+            return _prometheus_fleet(options, loaded.settings, interval)
+        return _ssh_fleet(options, loaded.settings, interval, patience)
+
+    @contextmanager
+    def connected(self, options: argparse.Namespace, patience: float = math.inf) -> Iterator[Fleet]:
+        """The machines for one sample, connected until the end of the block; see ``open``."""
+        fleet = self.open(options, self._ONE_SAMPLE_INTERVAL, patience)
+        fleet.start()
+        try:
+            yield fleet
+        finally:
+            fleet.close()
+
+
+def _prometheus_fleet(
+    options: argparse.Namespace, settings: Settings, interval: float
+) -> PrometheusFleet:
+    from gpumon.prometheus import PrometheusFleet, read_endpoint, read_match
+
+    match = options.match
+    endpoint = read_endpoint(options.prometheus, settings.prometheus)
+    return PrometheusFleet(
+        endpoint, read_match(settings.prometheus.match if match is None else match), interval
+    )
+
+
+def _ssh_fleet(
+    options: argparse.Namespace, settings: Settings, interval: float, patience: float
+) -> SshFleet:
+    from gpumon.fleet.host_names import read_hosts
+    from gpumon.fleet.ssh import SshClient, read_client
+    from gpumon.fleet.ssh_fleet import SshFleet
+
+    hosts = settings.hosts
+    client = SshClient(
+        read_client(hosts.ssh if options.ssh is None else options.ssh),
+        hosts.command,
+        {
+            host: command
+            for listed, command in hosts.commands.items()
+            for host in read_hosts(listed, hosts.groups)
+        },
+    )
+    return SshFleet(read_hosts(options.hosts, hosts.groups), interval, client, patience)

@@ -1,0 +1,297 @@
+"""Options that several commands have: a group adds them, checks them and opens what they name.
+
+A command lists its groups; the options of all others are refused with it. Nothing here imports
+argparse, because plain ``gpumon`` does without it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gpumon.cli import values
+from gpumon.cli.output import say
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.alerts.alert import Alert
+    from gpumon.cli.parser import Parser
+    from gpumon.config import Loaded, Settings
+    from gpumon.config.themes import ThemeChoice
+    from gpumon.ui.startup_options import StartupOptions
+
+
+class OptionGroup:
+    """Options that belong together.
+
+    Attributes:
+        names: The options that may stand before a command, as in the namespace. Without them it has
+            ``None``, which the parser of gpumon sets: their default in the parser of a command is
+            ``SUPPRESS``, as another one would hide what stands before the command.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self, title: str = "") -> None:
+        self.title = title
+
+    def add(self, parser: Parser) -> None:
+        """Add the options to the parser of a command, under the heading of the group."""
+        raise NotImplementedError
+
+    def fault(
+        self,
+        options: argparse.Namespace,  # noqa: ARG002 - for subclasses
+        given: Iterable[argparse.Action],  # noqa: ARG002 - the same
+    ) -> str | None:
+        """What is wrong with the options together, in a sentence.
+
+        Args:
+            options: The command line.
+            given: All options on it, those of other groups, too.
+        """
+        return None
+
+    def refusal(self, name: str) -> str | None:  # noqa: ARG002 - for subclasses
+        """Why a command with this group does not take an option, if there is more to say."""
+        return None
+
+
+class AsciiOption(OptionGroup):
+    """How text for a person is drawn."""
+
+    names = ("ascii",)
+
+    def add(self, parser: Parser) -> None:
+        """Add ``--ascii``."""
+        parser.heading("how to draw").add_argument(
+            "--ascii",
+            action="store_true",
+            default=parser.SUPPRESS,
+            help="draw with ASCII only (default: what the locale can show; GPUMON_ASCII=1 does the "
+            "same)",
+        )
+
+
+class IntervalOption(OptionGroup):
+    """How often to sample.
+
+    Args:
+        seconds: The default; ``None`` if the configuration decides.
+        about: Added to the help.
+        title: The heading.
+    """
+
+    names = ("interval",)
+
+    def __init__(self, seconds: float | None, about: str = "", title: str = "") -> None:
+        super().__init__(title)
+        self._default = seconds
+        self._about = about or ("" if seconds is None else f" (default: {seconds:g})")
+
+    def add(self, parser: Parser) -> None:
+        """Add ``--interval``."""
+        parser.heading(self.title).add_argument(
+            "-n",
+            "--interval",
+            metavar="SECONDS",
+            type=values.interval,
+            default=parser.SUPPRESS,
+            help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}{self._about}",
+        )
+
+    def seconds(self, options: argparse.Namespace, otherwise: float = math.nan) -> float:
+        """Seconds between samples.
+
+        Args:
+            options: The command line.
+            otherwise: The default where the configuration decides.
+        """
+        chosen: float = options.interval or self._default or otherwise
+        return chosen
+
+
+class ReadonlyOption(OptionGroup):
+    """Whether signals are sent.
+
+    Args:
+        about: What is not sent.
+        title: The heading.
+    """
+
+    names = ("readonly",)
+
+    def __init__(self, about: str, title: str = "") -> None:
+        super().__init__(title)
+        self._about = about
+
+    def add(self, parser: Parser) -> None:
+        """Add ``--readonly``."""
+        parser.heading(self.title).add_argument(
+            "--readonly", action="store_true", default=parser.SUPPRESS, help=self._about
+        )
+
+    @staticmethod
+    def holds(options: argparse.Namespace, settings: Settings) -> bool:
+        """Whether every signal is refused."""
+        return bool(options.readonly or settings.readonly)
+
+
+class CommandLinesOption(OptionGroup):
+    """Whether a log has command lines."""
+
+    names = ("no_commands",)
+
+    def add(self, parser: Parser) -> None:
+        """Add ``--no-commands``."""
+        parser.heading(self.title).add_argument(
+            "--no-commands",
+            action="store_true",
+            default=parser.SUPPRESS,
+            help="leave command lines, which can hold secrets, out of the log",
+        )
+
+
+class ScreenOptions(OptionGroup):
+    """What a screen looks like.
+
+    Args:
+        columns: Whether columns may be chosen.
+        title: The heading.
+    """
+
+    names = ("columns", "theme")
+
+    def __init__(self, *, columns: bool = True, title: str = "") -> None:
+        super().__init__(title)
+        self._columns = columns
+
+    def add(self, parser: Parser) -> None:
+        """Add ``--theme`` and ``--columns``."""
+        to = parser.heading(self.title)
+        if self._columns:
+            to.add_argument(
+                "--columns",
+                metavar="LIST",
+                type=values.columns,
+                default=parser.SUPPRESS,
+                help="columns of the process table, in order, such as pid,user,memory_used,command,"
+                " and of the list of GPUs, such as fan_speed; or a set: default, nvitop",
+            )
+        to.add_argument(
+            "--theme",
+            metavar="NAME",
+            default=parser.SUPPRESS,
+            help="colours of the dashboard; gpumon theme list names them, the key T chooses",
+        )
+
+    @staticmethod
+    def theme(options: argparse.Namespace, settings: Settings | None = None) -> ThemeChoice:
+        """The theme, of the command line or of the configuration.
+
+        Raises:
+            UnknownThemeError: There is no such theme.
+        """
+        from gpumon.config.themes import choose_theme
+
+        return choose_theme(options.theme, None if settings is None else settings.theme)
+
+    @staticmethod
+    def open(
+        options: argparse.Namespace, loaded: Loaded, theme: ThemeChoice, *, visitor: bool = False
+    ) -> StartupOptions:
+        """The initial state of the screens.
+
+        Args:
+            options: The command line, which overrides the configuration.
+            loaded: The configuration.
+            theme: The theme.
+            visitor: Whether the user only watches, in a browser.
+        """
+        from gpumon.config.columns import DEFAULT_COLUMNS
+        from gpumon.config.key_changes import keys_in_force
+        from gpumon.text.units import use_units
+        from gpumon.ui.startup_options import StartupOptions
+        from gpumon.ui.view.process_table import Sort
+
+        settings = loaded.settings
+        use_units(settings.units)
+        return StartupOptions(
+            columns=options.columns or settings.columns or DEFAULT_COLUMNS,
+            sort=Sort(settings.sort.column, settings.sort.descending),
+            keys=keys_in_force(settings.keys.preset, settings.keys.changed),
+            config_error=loaded.brief,
+            theme=theme,
+            graph=settings.graph,
+            host_strip=settings.host_strip,
+            visitor=visitor,
+        )
+
+
+class FormatOption(OptionGroup):
+    """For whom the output is.
+
+    Args:
+        formats: Those besides a table, which is the default.
+    """
+
+    def __init__(self, *formats: str) -> None:
+        super().__init__()
+        self._formats = ("table", *formats)
+
+    def add(self, parser: Parser) -> None:
+        """Add ``--format``."""
+        parser.heading(self.title).add_argument(
+            "--format",
+            choices=self._formats,
+            default="table",
+            help="for a person, or for a program (default: %(default)s)",
+        )
+
+
+class AlertFileOption(OptionGroup):
+    """Which alerts."""
+
+    def add(self, parser: Parser) -> None:
+        """Add ``--alerts``."""
+        parser.heading(self.title).add_argument(
+            "--alerts",
+            metavar="FILE",
+            help="read the [[alerts]] of this file, not those of the configuration",
+        )
+
+    @staticmethod
+    def open(
+        options: argparse.Namespace, settings: Settings, *, terminal: bool
+    ) -> Sequence[Alert] | str:
+        """The valid alerts, or why there are none. Mistakes are reported on standard error.
+
+        Args:
+            options: The command line.
+            settings: The configuration.
+            terminal: See ``read_alerts``.
+        """
+        from gpumon.alerts.reading import read_alerts
+        from gpumon.config import config_path
+
+        tables, path = settings.alerts, config_path()
+        if options.alerts is not None:
+            from gpumon.config.reading import read_alert_file
+
+            path = options.alerts
+            loaded = read_alert_file(path)
+            for error in loaded.errors:
+                say(error.sentence)
+            tables = loaded.settings.alerts
+        found = read_alerts(tables, terminal=terminal)
+        for error in found.errors:
+            say(error.sentence)
+        if not found.alerts:
+            return (
+                f"there is no alert in {path}: write a table [[alerts]] with a line such as "
+                'when = "hot" into it; docs/alerts.md has examples.'
+            )
+        return found.alerts

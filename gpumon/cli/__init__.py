@@ -161,11 +161,12 @@ def _run(options: argparse.Namespace) -> int:
     # Before anything else imports it.
     import_msgspec()
     from gpumon.cli.commands import command
+    from gpumon.cli.dashboard import COMMAND as DASHBOARD
     from gpumon.cli.output import codeset, explain, no_standard_output
     from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
-    chosen = command(options.command or "dashboard")
+    chosen = DASHBOARD if options.command is None else command(options.command)
     if not chosen.short:
         gc.enable()
     if chosen.prints and sys.stdout is None:

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 class AlertCommand(Command):
-    """``gpumon alert``."""
-
-    about = "list the alerts, or send one as a test"
+    about = "list the alerts, or send a test notification"
     description = (
         "List the alerts of the configuration, or send a test notification through each channel of "
         "one and print the results; the exit status is 1 if one failed. docs/alerts.md describes "
@@ -37,7 +35,6 @@ class AlertCommand(Command):
     groups = (alerts,)
 
     def add_options(self, parser: Parser) -> None:
-        """Add what to do, and with which alert."""
         parser.add_argument(
             "what", metavar="list|test", choices=("list", "test"), help="what to do with them"
         )
@@ -46,7 +43,6 @@ class AlertCommand(Command):
         )
 
     def run(self, options: argparse.Namespace) -> int:
-        """List the alerts, or test one; the exit status."""
         configure_output(options, "table")
         found = self.alerts.open(options, load_settings(), terminal=True)
         if isinstance(found, str):

@@ -6,7 +6,6 @@ refused with it.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,6 +55,8 @@ class Command:
 
 def command(name: str) -> Command:
     """The command of a name."""
+    from importlib import import_module
+
     found = import_module(f"gpumon.cli.{name}").COMMAND
     assert isinstance(found, Command)  # noqa: S101 - for the type
     return found

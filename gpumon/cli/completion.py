@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class CompletionCommand(Command):
-    """``gpumon completion``."""
-
     about = "print the completion script for a shell"
     description = (
         "Print the completion script for a shell. For bash, in ~/.bashrc: "
@@ -25,7 +23,6 @@ class CompletionCommand(Command):
     )
 
     def add_options(self, parser: Parser) -> None:
-        """Add the shell."""
         parser.add_argument(
             "shell",
             metavar="bash|zsh|fish",
@@ -34,7 +31,6 @@ class CompletionCommand(Command):
         )
 
     def run(self, options: argparse.Namespace) -> int:
-        """Print the script; the exit status."""
         configure_output(options, "script")
         return print_text(_script(options.shell))
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class ConfigCommand(Command):
-    """``gpumon config``."""
-
     about = "find, create, check or show the configuration"
     description = (
         "The configuration; docs/config.md describes it. The command line overrides the "
@@ -29,7 +27,6 @@ class ConfigCommand(Command):
     )
 
     def add_options(self, parser: Parser) -> None:
-        """Add what to do."""
         parser.add_argument(
             "what",
             metavar="path|init|check|show",
@@ -40,7 +37,6 @@ class ConfigCommand(Command):
         )
 
     def run(self, options: argparse.Namespace) -> int:
-        """Run the action; the exit status: 1 if something is invalid or cannot be written."""
         configure_output(options, "toml")
         return _do(options.what)
 

@@ -48,7 +48,6 @@ examples:
 
 If standard output is not a terminal, gpumon prints one sample as a table.
 """
-_TITLE = "the dashboard"
 _HOST_INTERVAL = 1.0
 """Seconds between samples of a host, unless the user names another number."""
 _NO_ALERTS = "In a browser the alerts of the configuration are not checked: gpumon watch does it."
@@ -66,7 +65,7 @@ class _LogOption(OptionGroup):
     names = ("log",)
 
     def add(self, parser: Parser) -> None:
-        parser.heading(_TITLE).add_argument(
+        parser.heading(ScreenOptions.TITLE).add_argument(
             "--log",
             metavar="FILE",
             default=parser.SUPPRESS,
@@ -100,13 +99,20 @@ class DashboardCommand(Command):
         f", as in watch (default: 0.5 or that of the configuration, for a log {LOG_INTERVAL:g})",
         title="how often",
     )
-    screen = ScreenOptions(title=_TITLE)
+    screen = ScreenOptions()
     readonly = ReadonlyOption(
-        "never send a signal to any process, whatever key is pressed", title=_TITLE
+        "never send a signal to any process, whatever key is pressed", title=ScreenOptions.TITLE
     )
     fleet = _ShownFleet()
     groups = (
-        *(machine, AsciiOption(), interval, readonly, _LogOption(), CommandLinesOption(_TITLE)),
+        *(
+            machine,
+            AsciiOption(),
+            interval,
+            readonly,
+            _LogOption(),
+            CommandLinesOption(ScreenOptions.TITLE),
+        ),
         *(screen, fleet),
     )
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class DoctorCommand(Command):
-    """``gpumon doctor``."""
-
     about = "check driver, permissions, GPUs and CUDA, and suggest fixes"
     description = (
         "Check drivers, permissions, GPUs, CUDA, ROCm, Python packages and terminal: PASS, WARN or "
@@ -27,7 +25,6 @@ class DoctorCommand(Command):
     groups = (AsciiOption(),)
 
     def add_options(self, parser: Parser) -> None:
-        """Add ``--json`` and ``--scrub``."""
         parser.add_argument("--json", action="store_true", help="print JSON, for a program")
         parser.add_argument(
             "--scrub",
@@ -36,7 +33,6 @@ class DoctorCommand(Command):
         )
 
     def run(self, options: argparse.Namespace) -> int:
-        """Run the checks; the exit status."""
         from gpumon.doctor.output import doctor
         from gpumon.sources.machine import this_machine
 

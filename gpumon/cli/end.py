@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 
 
 class EndCommand(Command):
-    """``gpumon end``."""
-
     about = "end processes that hold a GPU, and report the memory that came back"
     description = (
         "End processes that hold a GPU, and report what became of them and their memory:\n"
         "  gpumon end 4711                    show it, ask, send TERM, wait\n"
         "  gpumon end 4711 --children --yes   its children too, without asking\n"
-        "  gpumon end 4711 --dry-run          whom it would reach, and whether you may\n"
-        "A PID that another process uses by now gets nothing if its start time is named, too:\n"
+        "  gpumon end 4711 --dry-run          which processes it would reach, and whether you may\n"
+        "With the start time, a PID that another process has meanwhile gets nothing:\n"
         "  gpumon end 4711:88214033\n"
         "Exit status: 0 if all have ended, 1 if some have not or nothing was sent, 2 for\n"
         "invalid options. docs/end.md."
@@ -40,7 +38,6 @@ class EndCommand(Command):
     groups = (FormatOption("json"), readonly, machine, AsciiOption(), fleet)
 
     def add_options(self, parser: Parser) -> None:
-        """Add the processes, and how they are ended."""
         parser.add_argument(
             "processes",
             metavar="PID",
@@ -59,7 +56,9 @@ class EndCommand(Command):
             "--children", action="store_true", help="their children and children's children, too"
         )
         parser.add_argument(
-            "--dry-run", action="store_true", help="say whom it would reach, and send nothing"
+            "--dry-run",
+            action="store_true",
+            help="print which processes it would reach, and send nothing",
         )
         parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
         parser.add_argument(
@@ -73,7 +72,6 @@ class EndCommand(Command):
         )
 
     def run(self, options: argparse.Namespace) -> int:
-        """End the processes; the exit status."""
         import signal
 
         from gpumon.kill.audit_log import AuditLog, NoAuditLog

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class ExporterCommand(Command):
-    """``gpumon exporter``."""
-
     about = "serve metrics of GPUs and users to Prometheus"
     description = (
         "Serve metrics of GPUs and users to Prometheus over HTTP until Ctrl+C or SIGTERM, with the "
@@ -31,7 +29,6 @@ class ExporterCommand(Command):
     groups = (interval, machine, AsciiOption())
 
     def add_options(self, parser: Parser) -> None:
-        """Add where to listen, and who is let in."""
         parser.add_argument(
             "--listen",
             metavar="ADDRESS:PORT",
@@ -47,7 +44,6 @@ class ExporterCommand(Command):
         )
 
     def run(self, options: argparse.Namespace) -> int:
-        """Serve until a signal; the exit status."""
         from gpumon.exporter.run import ListenError, export
         from gpumon.exporter.web_config import WebConfigError
 

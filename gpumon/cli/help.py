@@ -14,13 +14,10 @@ if TYPE_CHECKING:
 
 
 class HelpCommand(Command):
-    """``gpumon help``."""
-
     about = "print the help of gpumon or of a command"
     description = "Print the help of gpumon, or of a command, as --help does: gpumon help log"
 
     def add_options(self, parser: Parser) -> None:
-        """Add the name of a command."""
         parser.add_argument(
             "about",
             metavar="COMMAND",
@@ -30,7 +27,6 @@ class HelpCommand(Command):
         )
 
     def run(self, options: argparse.Namespace) -> int:
-        """Print the help; the exit status."""
         from gpumon.cli.parser import make_parser
 
         name = options.about

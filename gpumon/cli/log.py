@@ -21,8 +21,6 @@ LEAST_ROTATION = 2**16
 
 
 class LogCommand(Command):
-    """``gpumon log``."""
-
     about = "log to CSV files without a screen, for tmux, nohup, a service or a job script"
     description = (
         "Log to two CSV files, one of GPUs and one of processes, until --for is over, Ctrl+C or "
@@ -35,7 +33,6 @@ class LogCommand(Command):
     groups = (interval, CommandLinesOption(), machine, AsciiOption(), fleet)
 
     def add_options(self, parser: Parser) -> None:
-        """Add the file, when the log ends, and when files are rotated."""
         parser.add_argument(
             "file",
             metavar="FILE",
@@ -67,13 +64,11 @@ class LogCommand(Command):
         )
 
     def fault(self, options: argparse.Namespace) -> str | None:
-        """See ``Command.fault``."""
         if options.keep is not None and options.rotate is None:
             return "--keep needs --rotate: without it no file is rotated."
         return None
 
     def run(self, options: argparse.Namespace) -> int:
-        """Log until the end; the exit status."""
         from gpumon.recording.csv.log_session import log
 
         interval = self.interval.seconds(options)

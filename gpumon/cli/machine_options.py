@@ -26,20 +26,19 @@ if TYPE_CHECKING:
 
 
 class SourceOptions(OptionGroup):
-    """Which driver to ask, or the simulated machine."""
+    """Which driver to read, or the simulated machine."""
 
     names: tuple[str, ...] = ("backend", "demo")
 
     def add(self, parser: Parser) -> None:
-        """Add ``--backend`` and ``--demo``."""
         to = parser.heading(self.title)
         to.add_argument(
             "--backend",
             choices=BACKENDS,
             default=parser.SUPPRESS,
-            help="the driver to ask: NVIDIA's (nvml), AMD's (amdgpu), Intel's (i915 and xe); auto: "
-            "all that the machine has, without a processor's own GPU if there is another one; all: "
-            "with it (default: auto). docs/makers.md",
+            help="the driver to read: NVIDIA's (nvml), AMD's (amdgpu), Intel's (i915 and xe); "
+            "auto: all that the machine has, without a processor's own GPU if there is another; "
+            "all: with it (default: auto). docs/makers.md",
         )
         to.add_argument(
             "--demo",
@@ -99,7 +98,6 @@ class SampleOptions(SourceOptions):
         self._filtered = filtered
 
     def add(self, parser: Parser) -> None:
-        """Add ``--gpus``, ``--user``, ``--filter``, and the options of the source."""
         what = parser.heading(self.title)
         _add_gpus(parser, self.title)
         if self._user:
@@ -140,7 +138,6 @@ class RequirementOptions(SourceOptions):
     """Which GPUs and how many, for the commands that select GPUs."""
 
     def add(self, parser: Parser) -> None:
-        """Add the options that state requirements, ``--verbose``, and those of the source."""
         asked = parser.heading("which GPUs")
         asked.add_argument(
             "-n",
@@ -232,7 +229,6 @@ class RequirementOptions(SourceOptions):
         )
 
     def fault(self, options: argparse.Namespace, given: Iterable[argparse.Action]) -> str | None:
-        """See ``OptionGroup.fault``."""
         if options.past is not None and options.stable is None:
             return "--from needs --stable, which says how much of the log to read."
         return super().fault(options, given)
@@ -300,7 +296,6 @@ class FleetOptions(OptionGroup):
         self._reason = reason
 
     def add(self, parser: Parser) -> None:
-        """Add the options that name machines, and how to reach them."""
         group = parser.heading(self.title)
         group.add_argument(
             "--hosts",
@@ -323,7 +318,7 @@ class FleetOptions(OptionGroup):
                 nargs="?",
                 const="",
                 default=parser.SUPPRESS,
-                help="the machines whose metrics this Prometheus has, such as "
+                help="monitor the machines whose metrics this Prometheus has, such as "
                 "http://prometheus:9090 (default: that of the configuration, which also has "
                 "passwords). docs/fleet.md",
             )
@@ -350,7 +345,6 @@ class FleetOptions(OptionGroup):
         return f"{name} does not work with {{command}}: use --hosts, which connects by ssh."
 
     def fault(self, options: argparse.Namespace, given: Iterable[argparse.Action]) -> str | None:
-        """See ``OptionGroup.fault``."""
         asked = self.asked(options)
         if options.hosts is not None and options.prometheus is not None:
             return "--hosts connects by ssh and --prometheus does not: give one of them."

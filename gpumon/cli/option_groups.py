@@ -66,7 +66,6 @@ class AsciiOption(OptionGroup):
     names = ("ascii",)
 
     def add(self, parser: Parser) -> None:
-        """Add ``--ascii``."""
         parser.heading("how to draw").add_argument(
             "--ascii",
             action="store_true",
@@ -93,7 +92,6 @@ class IntervalOption(OptionGroup):
         self._about = about or ("" if seconds is None else f" (default: {seconds:g})")
 
     def add(self, parser: Parser) -> None:
-        """Add ``--interval``."""
         parser.heading(self.title).add_argument(
             "-n",
             "--interval",
@@ -129,7 +127,6 @@ class ReadonlyOption(OptionGroup):
         self._about = about
 
     def add(self, parser: Parser) -> None:
-        """Add ``--readonly``."""
         parser.heading(self.title).add_argument(
             "--readonly", action="store_true", default=parser.SUPPRESS, help=self._about
         )
@@ -146,7 +143,6 @@ class CommandLinesOption(OptionGroup):
     names = ("no_commands",)
 
     def add(self, parser: Parser) -> None:
-        """Add ``--no-commands``."""
         parser.heading(self.title).add_argument(
             "--no-commands",
             action="store_true",
@@ -160,17 +156,17 @@ class ScreenOptions(OptionGroup):
 
     Args:
         columns: Whether columns may be chosen.
-        title: The heading.
     """
+
+    TITLE = "the dashboard"
 
     names = ("columns", "theme")
 
-    def __init__(self, *, columns: bool = True, title: str = "") -> None:
-        super().__init__(title)
+    def __init__(self, *, columns: bool = True) -> None:
+        super().__init__(self.TITLE)
         self._columns = columns
 
     def add(self, parser: Parser) -> None:
-        """Add ``--theme`` and ``--columns``."""
         to = parser.heading(self.title)
         if self._columns:
             to.add_argument(
@@ -185,7 +181,7 @@ class ScreenOptions(OptionGroup):
             "--theme",
             metavar="NAME",
             default=parser.SUPPRESS,
-            help="colours of the dashboard; gpumon theme list names them, the key T chooses",
+            help="colours of the dashboard; gpumon theme list prints them, the key T changes them",
         )
 
     @staticmethod
@@ -243,7 +239,6 @@ class FormatOption(OptionGroup):
         self._formats = ("table", *formats)
 
     def add(self, parser: Parser) -> None:
-        """Add ``--format``."""
         parser.heading(self.title).add_argument(
             "--format",
             choices=self._formats,
@@ -256,7 +251,6 @@ class AlertFileOption(OptionGroup):
     """Which alerts."""
 
     def add(self, parser: Parser) -> None:
-        """Add ``--alerts``."""
         parser.heading(self.title).add_argument(
             "--alerts",
             metavar="FILE",

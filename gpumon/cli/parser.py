@@ -237,9 +237,9 @@ def make_parser(arguments: Collection[str] | None = None) -> Parser:
 
 def _columns() -> int:
     """Same as ``shutil.get_terminal_size``, whose import takes 2 ms."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size(1).columns or _USUAL_COLUMNS
     except OSError:

@@ -16,20 +16,17 @@ if TYPE_CHECKING:
 
 
 class RemoteCommand(Command):
-    """``gpumon remote``."""
-
     about = "serve the dashboard of another machine; gpumon --hosts starts it"
     description = (
         "Answer another machine's gpumon about the processes of this one, on standard input and "
-        "output, until its input ends. gpumon --hosts starts it over ssh; it is of no use by "
-        "itself."
+        "output, until its input ends. gpumon --hosts starts it over ssh; it is "
+        "not for use by hand."
     )
     readonly = ReadonlyOption("refuse every signal")
     machine = SourceOptions()
     groups = (readonly, machine)
 
     def run(self, options: argparse.Namespace) -> int:
-        """Serve until standard input ends; the exit status."""
         if sys.stdin.isatty():
             return fail("gpumon remote is started by gpumon --hosts, not by hand.", EXIT_USAGE)
         import signal

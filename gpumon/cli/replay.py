@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class ReplayCommand(Command):
-    """``gpumon replay``."""
-
     about = "show a log in the dashboard, as it was recorded"
     description = (
         "Show a log as it was recorded: one of gpumon, with its rotated and compressed parts, or "
@@ -33,7 +31,6 @@ class ReplayCommand(Command):
     groups = (screen, AsciiOption())
 
     def add_options(self, parser: Parser) -> None:
-        """Add the log, and how it is played."""
         parser.add_argument(
             "file",
             metavar="FILE",
@@ -60,7 +57,6 @@ class ReplayCommand(Command):
         parser.add_argument("--paused", action="store_true", help="start paused")
 
     def run(self, options: argparse.Namespace) -> int:
-        """Replay a log; the exit status."""
         if not sys.stdout.isatty():
             return fail("standard output is not a terminal: use gpumon report.")
         fault = screen_fault()

@@ -34,8 +34,6 @@ A dash is unknown; * means known for a part of the time.
 
 
 class ReportCommand(Command):
-    """``gpumon report``."""
-
     about = "summarize logs by GPU, host, user, process or job"
     description = (
         "Summarize logs: memory, utilisation, hours busy and idle, energy, errors.\n"
@@ -45,7 +43,6 @@ class ReportCommand(Command):
     groups = (FormatOption("json", "csv"), AsciiOption())
 
     def add_options(self, parser: Parser) -> None:
-        """Add the logs, and what of them is summarized."""
         parser.add_argument(
             "files",
             metavar="FILE",
@@ -73,7 +70,6 @@ class ReportCommand(Command):
         )
 
     def run(self, options: argparse.Namespace) -> int:
-        """Print the report; the exit status."""
         from gpumon.report.output import print_report
 
         hosts = None

@@ -22,8 +22,6 @@ EXIT_CANNOT_RUN = 126
 
 
 class RunCommand(Command):
-    """``gpumon run``."""
-
     about = "run a command on free GPUs and reserve them for it"
     usage = "gpumon run [options] -- COMMAND ..."
     description = (
@@ -38,7 +36,6 @@ class RunCommand(Command):
     groups = (machine, AsciiOption())
 
     def add_options(self, parser: Parser) -> None:
-        """Add the command, and how to run it."""
         how = parser.heading("how to run")
         how.add_argument(
             "--wait",
@@ -67,7 +64,6 @@ class RunCommand(Command):
         parser.add_argument("argv", metavar="COMMAND", nargs="...", help=parser.SUPPRESS)
 
     def fault(self, options: argparse.Namespace) -> str | None:
-        """See ``Command.fault``."""
         if not _command_of(options):
             return "there is no command to run: write it after --, as in gpumon run -- python x.py"
         if options.mig and options.count[1] > 1:
@@ -77,7 +73,6 @@ class RunCommand(Command):
         return None
 
     def run(self, options: argparse.Namespace) -> int:
-        """Run the command; the exit status."""
         from gpumon.scheduling.reservation.lock_folder import FolderError
         from gpumon.scheduling.run.child import CommandError
         from gpumon.scheduling.run.run import run

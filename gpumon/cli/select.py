@@ -21,8 +21,6 @@ _ON_OTHER_MACHINES = (
 
 
 class SelectCommand(Command):
-    """``gpumon select``."""
-
     about = "print free GPUs, for CUDA_VISIBLE_DEVICES"
     description = (
         "Print the UUIDs of free GPUs:\n"
@@ -36,7 +34,6 @@ class SelectCommand(Command):
     groups = (machine, AsciiOption(), fleet)
 
     def add_options(self, parser: Parser) -> None:
-        """Add ``--format``."""
         parser.add_argument(
             "--format",
             choices=("uuid", "index", "env", "json"),
@@ -48,7 +45,6 @@ class SelectCommand(Command):
         )
 
     def run(self, options: argparse.Namespace) -> int:
-        """Print free GPUs, of one of the hosts if there are several; the exit status."""
         requirements = self.machine.requirements(options)
         form, verbose = options.format, options.verbose
         if self.fleet.asked(options) is not None:

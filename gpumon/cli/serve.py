@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from gpumon.cli.parser import Parser
 
-_TITLE = "the dashboard"
 _MOST_VISITORS = 100
 _VISITOR = "--visitor"
 """Not for people: shows the dashboard on the terminal of a visitor."""
@@ -26,26 +25,23 @@ _ON_OTHER_MACHINES = (*SCREEN, "port", "address", "visitors", "visitor")
 
 
 class ServeCommand(Command):
-    """``gpumon serve``."""
-
-    about = "show the dashboard in a browser, for looking only"
+    about = "show the dashboard in a browser, read-only"
     description = (
-        "Serve the dashboard to browsers, for looking only: no signal is sent and nothing is "
-        "written, whatever is pressed. Prints the address, with a random token in it, and serves "
+        "Serve the dashboard to browsers, read-only: no key sends a signal or writes a file. "
+        "Prints the address, with a random token in it, and serves "
         "until Ctrl+C or SIGTERM. docs/browser.md"
     )
     groups = (
         SampleOptions(user=True, filtered=True),
         AsciiOption(),
-        IntervalOption(None, title=_TITLE),
-        ScreenOptions(title=_TITLE),
+        IntervalOption(None, title=ScreenOptions.TITLE),
+        ScreenOptions(),
         FleetOptions(
             (*_ON_OTHER_MACHINES, "demo"), _ON_OTHER_MACHINES, reason="is for one machine"
         ),
     )
 
     def add_options(self, parser: Parser) -> None:
-        """Add where to listen, and for how many visitors."""
         where = parser.heading("where")
         where.add_argument(
             "--port",
@@ -72,7 +68,6 @@ class ServeCommand(Command):
         where.add_argument(_VISITOR, action="store_true", help=parser.SUPPRESS)
 
     def run(self, options: argparse.Namespace) -> int:
-        """Serve until a signal, or show the dashboard of a visitor; the exit status."""
         if options.visitor:
             return _show(options)
         from gpumon.web.run import ServeError, serve

@@ -30,8 +30,6 @@ _NOT_WATCHED = (
 
 
 class SnapshotCommand(Command):
-    """``gpumon snapshot``."""
-
     about = "print one sample and exit"
     description = "Print one sample and exit. docs/snapshot.md describes the formats."
     short = True
@@ -44,7 +42,6 @@ class SnapshotCommand(Command):
     groups = (FormatOption("json", "csv", "prometheus"), machine, AsciiOption(), fleet)
 
     def add_options(self, parser: Parser) -> None:
-        """Add ``--processes``."""
         parser.add_argument(
             "--processes",
             action="store_true",
@@ -52,7 +49,6 @@ class SnapshotCommand(Command):
         )
 
     def fault(self, options: argparse.Namespace) -> str | None:
-        """See ``Command.fault``."""
         if options.processes and options.format != "csv":
             return "--processes needs --format csv; the other formats contain processes anyway."
         # An empty filter leaves out nothing.
@@ -64,7 +60,6 @@ class SnapshotCommand(Command):
         return None
 
     def run(self, options: argparse.Namespace) -> int:
-        """Print one sample; the exit status."""
         return print_sample(options, options.format, by_process=options.processes)
 
 

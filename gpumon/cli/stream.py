@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 
 class StreamCommand(Command):
-    """``gpumon stream``."""
-
     about = "write a line of JSON for each sample, for programs on other machines"
     description = (
         "Write a line of JSON for each sample to standard output, until it is closed, Ctrl+C or "
@@ -27,7 +25,6 @@ class StreamCommand(Command):
     groups = (interval, machine)
 
     def run(self, options: argparse.Namespace) -> int:
-        """Stream until the end; the exit status."""
         from gpumon.stream.session import stream
 
         machine = self.machine.open(options)

@@ -19,8 +19,6 @@ _NAME_WIDTH = 22
 
 
 class ThemeCommand(Command):
-    """``gpumon theme``."""
-
     about = "list themes, show one, check a theme file"
     description = (
         "Themes: gpumon's own, Textual's, and yours, which are TOML files. docs/themes.md "
@@ -28,7 +26,6 @@ class ThemeCommand(Command):
     )
 
     def add_options(self, parser: Parser) -> None:
-        """Add the actions."""
         actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
         actions.add_parser("list", help="print the name of every theme")
         show = actions.add_parser(
@@ -44,7 +41,6 @@ class ThemeCommand(Command):
         check.add_argument("file", metavar="FILE")
 
     def run(self, options: argparse.Namespace) -> int:
-        """List, show or check; the exit status."""
         configure_output(options, "toml")
         if options.action == "list":
             _list()

@@ -12,15 +12,12 @@ if TYPE_CHECKING:
 
 
 class VersionCommand(Command):
-    """``gpumon version``."""
-
     about = "print the versions of gpumon, Python, Textual and the driver"
     description = (
         "Print the versions of gpumon, Python, Textual and the driver, as gpumon --version does."
     )
 
     def run(self, options: argparse.Namespace) -> int:  # noqa: ARG002 - it has none
-        """Print the versions; the exit status."""
         from gpumon.sources.versions import all_versions
 
         return print_text(f"{all_versions()}\n")

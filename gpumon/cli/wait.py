@@ -19,8 +19,6 @@ MOST_PIDS = 1024
 
 
 class WaitCommand(Command):
-    """``gpumon wait``."""
-
     about = "wait until GPUs are free, idle or cool, or until processes have ended"
     description = (
         "Wait until gpumon select would succeed, until GPUs are idle or cool, or until processes\n"
@@ -34,7 +32,6 @@ class WaitCommand(Command):
     groups = (machine, AsciiOption())
 
     def add_options(self, parser: Parser) -> None:
-        """Add what to wait for, and what to do then."""
         from gpumon.scheduling.wait.kinds import DEFAULT_KIND, KINDS
 
         what = parser.heading("what to wait for")
@@ -75,7 +72,6 @@ class WaitCommand(Command):
         )
 
     def fault(self, options: argparse.Namespace) -> str | None:
-        """See ``Command.fault``."""
         if not options.pid:
             return None
         if options.demo:
@@ -90,7 +86,6 @@ class WaitCommand(Command):
         return None
 
     def run(self, options: argparse.Namespace) -> int:
-        """Wait; the exit status."""
         from gpumon.scheduling.wait.kinds import DEFAULT_KIND
         from gpumon.scheduling.wait.wait import wait
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 
 class WatchCommand(Command):
-    """``gpumon watch``."""
-
     about = "send alerts without a screen, for a service"
     description = (
         "Send the alerts of the configuration until Ctrl+C or SIGTERM, with a line for each on "
@@ -27,7 +25,6 @@ class WatchCommand(Command):
     groups = (interval, alerts, machine, AsciiOption())
 
     def run(self, options: argparse.Namespace) -> int:
-        """Watch until a signal; the exit status."""
         configure_output(options, "table")
         settings = load_settings()
         alerts = self.alerts.open(options, settings, terminal=False)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.cli.commands import COMMANDS
+from gpumon.cli.dashboard import COMMAND as DASHBOARD
 from gpumon.cli.parser import make_parser
 from tests.command import run_here
 from tests.driver import Driver, Owner, h100
@@ -97,6 +98,16 @@ def test_the_table_has_every_command_and_every_option_before_one() -> None:
     options = [action.option_strings[-1] for action in parser.options()]
     assert set(TAKEN) == set(COMMANDS)
     assert set(GENERAL) == set(options) - {"--help", "--version"}
+
+
+def test_an_option_that_is_not_given_is_none_for_every_command() -> None:
+    parser = make_parser()
+    groups = {name for group in DASHBOARD.groups for name in group.names}
+    assert {action.dest for action in parser.options()} <= {*groups, "help", "version"}
+    for command in TAKEN:
+        read = parser.parse_args(line(command, [], before=True))
+        own = {action.dest for action in own_options(command)}
+        assert [name for name in groups - own if getattr(read, name) is not None] == []
 
 
 @pytest.mark.parametrize("option", GENERAL)
@@ -182,15 +193,11 @@ NEEDED = {
 
 def own_options(command: str) -> list[argparse.Action]:
     """The options of a command but those that name the machines, and --help."""
-    parser = make_parser()
-    (commands,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
     names = {"--help", *SSH.split(), *PROMETHEUS.split(), "--ascii"}
     return [
-        one
-        for one in commands.choices[command]._actions
-        if one.option_strings
-        and one.option_strings[-1] not in names
-        and one.help != argparse.SUPPRESS
+        action
+        for action in make_parser().commands[command].options()
+        if action.option_strings[-1] not in names and action.help != argparse.SUPPRESS
     ]
 
 

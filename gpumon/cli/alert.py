@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
-from gpumon.cli.option_groups import AlertFileOption
+from gpumon.cli.option_groups import AlertFileOption, Option
 from gpumon.cli.output import (
     EXIT_FAILED,
     EXIT_USAGE,
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.alerts.alert import Alert
-    from gpumon.cli.parser import Parser
 
 
 class AlertCommand(Command):
@@ -33,14 +32,10 @@ class AlertCommand(Command):
     )
     alerts = AlertFileOption()
     groups = (alerts,)
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
-            "what", metavar="list|test", choices=("list", "test"), help="what to do with them"
-        )
-        parser.add_argument(
-            "name", metavar="NAME", nargs="?", help="with test: the name of the alert"
-        )
+    options = (
+        Option("what", metavar="list|test", choices=("list", "test"), help="what to do with them"),
+        Option("name", metavar="NAME", nargs="?", help="with test: the name of the alert"),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         configure_output(options, "table")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.cli.option_groups import OptionGroup
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from gpumon.cli.option_groups import OptionGroup
+    from gpumon.cli.option_groups import Option
     from gpumon.cli.parser import Parser
 
 COMMANDS = (
@@ -34,15 +36,18 @@ class Command:
     description = ""
     epilog: str | None = None
     usage: str | None = None
+    options: Sequence[Option] = ()
+    """Those that do not belong to a group."""
     groups: Sequence[OptionGroup] = ()
-    """The options that it shares with other commands; all other groups are refused."""
+    """The groups of options that it takes; all others are refused."""
     prints = True
     """Whether it needs standard output."""
     short = False
     """Whether it runs without garbage collection, or starts garbage collection itself."""
 
     def add_options(self, parser: Parser) -> None:
-        """Add the options that no other command has."""
+        """Add the options that do not belong to a group."""
+        OptionGroup(*self.options).add_to(parser)
 
     def fault(self, options: argparse.Namespace) -> str | None:  # noqa: ARG002 - for subclasses
         """What is wrong with the options together, in a sentence."""

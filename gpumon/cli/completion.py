@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
+from gpumon.cli.option_groups import Option
 from gpumon.cli.output import configure_output, print_text
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
-
-    from gpumon.cli.parser import Parser
 
 
 class CompletionCommand(Command):
@@ -21,14 +20,14 @@ class CompletionCommand(Command):
         'eval "$(gpumon completion bash)"; for zsh the same with zsh, in ~/.zshrc after compinit; '
         "for fish, in config.fish: gpumon completion fish | source"
     )
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    options = (
+        Option(
             "shell",
             metavar="bash|zsh|fish",
             choices=("bash", "zsh", "fish"),
             help="the shell",
-        )
+        ),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         configure_output(options, "script")

@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
+from gpumon.cli.option_groups import Option
 from gpumon.cli.output import configure_output, say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from gpumon.cli.parser import Parser
     from gpumon.config import Loaded
 
 
@@ -25,16 +25,16 @@ class ConfigCommand(Command):
         "environment (GPUMON_INTERVAL, ...), the environment overrides the file, the file "
         "overrides the defaults."
     )
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    options = (
+        Option(
             "what",
             metavar="path|init|check|show",
             choices=("path", "init", "check", "show"),
             help="path: print the path of the file; init: create it with all defaults, commented "
             "out; check: report mistakes, with exit status 1 if there are any; show: print every "
             "setting and where it comes from",
-        )
+        ),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         configure_output(options, "toml")

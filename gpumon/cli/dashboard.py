@@ -15,12 +15,13 @@ from gpumon.cli import values
 from gpumon.cli.commands import Command
 from gpumon.cli.machine_options import FleetOptions, SampleOptions
 from gpumon.cli.option_groups import (
-    AsciiOption,
-    CommandLinesOption,
+    ASCII,
+    NO_COMMANDS,
     IntervalOption,
     OptionGroup,
     ReadonlyOption,
     ScreenOptions,
+    SharedOption,
 )
 from gpumon.cli.output import explain_source, fail, say
 from gpumon.model.interval import LOG_INTERVAL
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from gpumon.cli.parser import Parser
     from gpumon.config import Loaded
     from gpumon.fleet.fleet import Fleet
     from gpumon.model.thresholds import Thresholds
@@ -57,20 +57,6 @@ _ALERTS_ELSEWHERE = (
 
 SCREEN = ("interval", "readonly", "no_commands", "columns", "theme")
 """The options of a screen, of one machine or several."""
-
-
-class _LogOption(OptionGroup):
-    """The log that is written beside the screen."""
-
-    names = ("log",)
-
-    def add(self, parser: Parser) -> None:
-        parser.heading(ScreenOptions.TITLE).add_argument(
-            "--log",
-            metavar="FILE",
-            default=parser.SUPPRESS,
-            help="log to this CSV file from the start; the key L stops and starts it",
-        )
 
 
 class _ShownFleet(FleetOptions):
@@ -103,22 +89,22 @@ class DashboardCommand(Command):
     readonly = ReadonlyOption(
         "never send a signal to any process, whatever key is pressed", title=ScreenOptions.TITLE
     )
-    fleet = _ShownFleet()
-    groups = (
-        *(
-            machine,
-            AsciiOption(),
-            interval,
-            readonly,
-            _LogOption(),
-            CommandLinesOption(ScreenOptions.TITLE),
+    log = OptionGroup(
+        SharedOption(
+            "--log",
+            metavar="FILE",
+            help="log to this CSV file from the start; the key L stops and starts it",
         ),
-        *(screen, fleet),
+        NO_COMMANDS,
+        title=ScreenOptions.TITLE,
     )
+    fleet = _ShownFleet()
+    groups = (machine, ASCII, interval, readonly, log, screen, fleet)
 
     def defaults(self) -> dict[str, object]:
         """The options that may stand before a command: ``None``, until they are given."""
-        return dict.fromkeys(name for group in self.groups for name in group.names)
+        options = [option for group in self.groups for option in group.options]
+        return {option.name: None for option in options if isinstance(option, SharedOption)}
 
     def read_plainly(self, arguments: Sequence[str]) -> argparse.Namespace | None:
         """Parse ``gpumon`` and ``gpumon -n 0.5``; ``None`` if argparse must parse or refuse it.

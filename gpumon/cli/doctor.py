@@ -6,13 +6,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
-from gpumon.cli.option_groups import AsciiOption
+from gpumon.cli.option_groups import ASCII, Option
 from gpumon.cli.output import configure_output
 
 if TYPE_CHECKING:
     import argparse
-
-    from gpumon.cli.parser import Parser
 
 
 class DoctorCommand(Command):
@@ -22,15 +20,15 @@ class DoctorCommand(Command):
         "FAIL, with what to do. Nothing is changed. The exit status is 1 if a check fails. "
         "docs/doctor.md describes the checks."
     )
-    groups = (AsciiOption(),)
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument("--json", action="store_true", help="print JSON, for a program")
-        parser.add_argument(
+    groups = (ASCII,)
+    options = (
+        Option("--json", action="store_true", help="print JSON, for a program"),
+        Option(
             "--scrub",
             action="store_true",
             help="leave out names of users, of the machine and of GPUs, for a public issue",
-        )
+        ),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.doctor.output import doctor

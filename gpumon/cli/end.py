@@ -8,16 +8,36 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import silence, values
 from gpumon.cli.commands import Command
-from gpumon.cli.machine_options import FleetOptions, SourceOptions
-from gpumon.cli.option_groups import AsciiOption, FormatOption, ReadonlyOption
+from gpumon.cli.machine_options import TIMEOUT, FleetOptions, SourceOptions
+from gpumon.cli.option_groups import ASCII, Option, ReadonlyOption, output_format
 from gpumon.cli.output import configure_output, fail, load_settings, print_text
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from gpumon.cli.parser import Parser
     from gpumon.kill.end.end import EndResult
+
+
+def _process(text: str) -> tuple[int, int | None]:
+    found = values.match(r"([1-9][0-9]{0,9})(?::([0-9]{1,19}))?", text)
+    if found is None or int(found[1]) >= 2**31:
+        values.refuse(f"{text!r} is not a process such as 4711 or 4711:88214033")
+    return int(found[1]), None if found[2] is None else int(found[2])
+
+
+def _signal(text: str) -> int:
+    import signal
+
+    from gpumon.kill.target import ends
+
+    name = text.upper().removeprefix("SIG")
+    number = getattr(signal, f"SIG{name}", None) if name.isalnum() else None
+    if isinstance(number, signal.Signals) and ends(number):
+        return number
+    if isinstance(number, signal.Signals):
+        values.refuse(f"{name} ends no process: use kill -{name}")
+    return values.refuse(f"{text!r} is not a signal such as TERM, INT or KILL")
 
 
 class EndCommand(Command):
@@ -35,33 +55,32 @@ class EndCommand(Command):
     readonly = ReadonlyOption("send no signals, like readonly in the configuration")
     machine = SourceOptions()
     fleet = FleetOptions(("number", "children", "dry_run", "yes", "wait", "format", "readonly"))
-    groups = (FormatOption("json"), readonly, machine, AsciiOption(), fleet)
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    groups = (readonly, machine, ASCII, fleet)
+    options = (
+        Option(
             "processes",
             metavar="PID",
             nargs="+",
             type=_process,
             help="a process, as PID or PID:START (clock ticks from boot to its start)",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--signal",
             metavar="NAME",
             type=_signal,
             dest="number",
             help="the signal: TERM, INT, KILL, HUP, … (default: TERM)",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--children", action="store_true", help="their children and children's children, too"
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--dry-run",
             action="store_true",
             help="print which processes it would reach, and send nothing",
-        )
-        parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-        parser.add_argument(
+        ),
+        Option("-y", "--yes", action="store_true", help="do not ask"),
+        Option(
             "--timeout",
             metavar="TIME",
             type=values.timespan,
@@ -69,7 +88,9 @@ class EndCommand(Command):
             dest="wait",
             help="wait at most this long for their end, and for a driver or a host that does not "
             "answer: 30s (the default), 5m",
-        )
+        ),
+        output_format("json"),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         import signal
@@ -110,7 +131,7 @@ class EndCommand(Command):
         from gpumon.kill.audit_log import AuditLog
         from gpumon.text.formatting import printable
 
-        patience = min(self.fleet.TIMEOUT, options.wait)
+        patience = min(TIMEOUT, options.wait)
         with self.fleet.connected(options, options.wait) as fleet:
             names = [host.name for host in fleet.latest().hosts]
             if len(names) != 1:
@@ -123,27 +144,6 @@ class EndCommand(Command):
             processes = fleet.processes(host.name, readonly=readonly)
             log = AuditLog(machine=host.name)
             return _printed(end(source, processes, log, machine=printable(host.name)))
-
-
-def _process(text: str) -> tuple[int, int | None]:
-    found = values.match(r"([1-9][0-9]{0,9})(?::([0-9]{1,19}))?", text)
-    if found is None or int(found[1]) >= 2**31:
-        values.refuse(f"{text!r} is not a process such as 4711 or 4711:88214033")
-    return int(found[1]), None if found[2] is None else int(found[2])
-
-
-def _signal(text: str) -> int:
-    import signal
-
-    from gpumon.kill.target import ends
-
-    name = text.upper().removeprefix("SIG")
-    number = getattr(signal, f"SIG{name}", None) if name.isalnum() else None
-    if isinstance(number, signal.Signals) and ends(number):
-        return number
-    if isinstance(number, signal.Signals):
-        values.refuse(f"{name} ends no process: use kill -{name}")
-    return values.refuse(f"{text!r} is not a signal such as TERM, INT or KILL")
 
 
 def _printed(result: EndResult) -> int:

@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.commands import Command
 from gpumon.cli.machine_options import SampleOptions
-from gpumon.cli.option_groups import AsciiOption, IntervalOption
+from gpumon.cli.option_groups import ASCII, IntervalOption, Option
 from gpumon.cli.output import EXIT_USAGE, fail
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.parser import Parser
+
+def _address(text: str) -> tuple[str, int]:
+    """An address and a port."""
+    found = values.match(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]*)):([0-9]{1,5})", text)
+    if found is None or int(found[3]) > 65535:
+        values.refuse(
+            f"{text!r} is not an address with a port, such as 127.0.0.1:9835, [::1]:9835 or :9835"
+        )
+    return found[1] or found[2] or "", int(found[3])
 
 
 class ExporterCommand(Command):
@@ -26,22 +34,22 @@ class ExporterCommand(Command):
     prints = False
     interval = IntervalOption(5.0)
     machine = SampleOptions()
-    groups = (interval, machine, AsciiOption())
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    groups = (interval, machine, ASCII)
+    options = (
+        Option(
             "--listen",
             metavar="ADDRESS:PORT",
             type=_address,
             default="127.0.0.1:9835",
             help="where to listen; :9835 is every address of this machine (default: %(default)s)",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--web-config",
             metavar="FILE",
             help="TLS and passwords, in the format of Prometheus' exporters; read again when it "
             "changes",
-        )
+        ),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.exporter.run import ListenError, export
@@ -59,16 +67,6 @@ class ExporterCommand(Command):
             )
         except (WebConfigError, ListenError) as error:
             return fail(str(error), EXIT_USAGE)
-
-
-def _address(text: str) -> tuple[str, int]:
-    """An address and a port."""
-    found = values.match(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]*)):([0-9]{1,5})", text)
-    if found is None or int(found[3]) > 65535:
-        values.refuse(
-            f"{text!r} is not an address with a port, such as 127.0.0.1:9835, [::1]:9835 or :9835"
-        )
-    return found[1] or found[2] or "", int(found[3])
 
 
 COMMAND = ExporterCommand()

@@ -5,26 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import COMMANDS, Command
+from gpumon.cli.option_groups import Option
 from gpumon.cli.output import print_text
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.parser import Parser
-
 
 class HelpCommand(Command):
     about = "print the help of gpumon or of a command"
     description = "Print the help of gpumon, or of a command, as --help does: gpumon help log"
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    options = (
+        Option(
             "about",
             metavar="COMMAND",
             nargs="?",
             choices=COMMANDS,
             help="the command (default: gpumon itself)",
-        )
+        ),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.cli.parser import make_parser

@@ -8,16 +8,30 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.commands import Command
 from gpumon.cli.machine_options import FleetOptions, SampleOptions
-from gpumon.cli.option_groups import AsciiOption, CommandLinesOption, IntervalOption
+from gpumon.cli.option_groups import ASCII, NO_COMMANDS, IntervalOption, Option
 from gpumon.model.interval import LOG_INTERVAL
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.parser import Parser
     from gpumon.recording.csv.log_feed import LogFeed
 
 LEAST_ROTATION = 2**16
+
+
+def _rotation(text: str) -> int:
+    from gpumon.text.unit_parsing import SIZE
+
+    size = values.amount(text, SIZE)
+    if not LEAST_ROTATION <= size < math.inf:
+        values.refuse(f"{text!r} is not a size for a file: give {LEAST_ROTATION // 1024}K or more")
+    return int(size)
+
+
+def _keep(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
+        values.refuse(f"{text!r} is not a number of files to keep, 1 or more")
+    return int(text)
 
 
 class LogCommand(Command):
@@ -30,38 +44,39 @@ class LogCommand(Command):
     interval = IntervalOption(LOG_INTERVAL)
     machine = SampleOptions(user=True)
     fleet = FleetOptions(("interval", "seconds", "rotate", "keep", "no_commands", "user"))
-    groups = (interval, CommandLinesOption(), machine, AsciiOption(), fleet)
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    groups = (interval, machine, ASCII, fleet)
+    options = (
+        Option(
             "file",
             metavar="FILE",
             nargs="?",
             help="the file of the GPUs, such as run.csv; that of the processes is then "
             "run.processes.csv; an existing log is continued; in a directory the log gets the "
             "default name (default: gpumon-HOST-DATE-TIME.csv)",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--for",
             metavar="TIME",
             dest="seconds",
             type=values.timespan,
             help="end this long after the first sample, or after 10s without an answer: 90, 30s, "
             "15m, 1h30m, 2d",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--rotate",
             metavar="SIZE",
             type=_rotation,
             help="rename the files to run.part0001.csv and so on when one of them exceeds this "
             "size: 100M, 1.5G; powers of 1024",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--keep",
             metavar="NUMBER",
             type=_keep,
             help="with --rotate: keep this many of them and remove the oldest (default: keep all)",
-        )
+        ),
+        NO_COMMANDS,
+    )
 
     def fault(self, options: argparse.Namespace) -> str | None:
         if options.keep is not None and options.rotate is None:
@@ -97,21 +112,6 @@ class LogCommand(Command):
 
         machine = self.machine.open(options)
         return MachineFeed(machine.source, machine.processes(), interval)
-
-
-def _rotation(text: str) -> int:
-    from gpumon.text.unit_parsing import SIZE
-
-    size = values.amount(text, SIZE)
-    if not LEAST_ROTATION <= size < math.inf:
-        values.refuse(f"{text!r} is not a size for a file: give {LEAST_ROTATION // 1024}K or more")
-    return int(size)
-
-
-def _keep(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
-        values.refuse(f"{text!r} is not a number of files to keep, 1 or more")
-    return int(text)
 
 
 COMMAND = LogCommand()

@@ -7,45 +7,62 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
-from gpumon.cli.option_groups import OptionGroup
+from gpumon.cli.option_groups import Option, OptionGroup, SharedOption
 from gpumon.cli.output import say
-from gpumon.model.makers import BACKENDS, MAKERS
+from gpumon.model.makers import BACKENDS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterable, Iterator
 
     from gpumon.api.local import LocalMachine
-    from gpumon.cli.parser import Parser
     from gpumon.config import Settings
     from gpumon.fleet.fleet import Fleet
     from gpumon.fleet.ssh_fleet import SshFleet
     from gpumon.model.selection import GpuSelection
     from gpumon.prometheus import PrometheusFleet
-    from gpumon.scheduling.requirements import Requirements
+
+
+GPUS = SharedOption(
+    "--gpus",
+    metavar="LIST",
+    type=values.selection,
+    help="only these GPUs: indices, ranges, UUIDs or their beginnings, such as 0,2-3,GPU-1a2b",
+)
+_USER = SharedOption("--user", metavar="NAME", type=values.user, help="only this user's processes")
+_FILTER = SharedOption(
+    "--filter",
+    metavar="TERMS",
+    type=values.filter_terms,
+    help="only processes that match, such as 'user:ann mem>10G !idle>1h'; the help page of the "
+    "dashboard lists the terms",
+)
+_SOURCE = (
+    SharedOption(
+        "--backend",
+        choices=BACKENDS,
+        help="the driver to read: NVIDIA's (nvml), AMD's (amdgpu), Intel's (i915 and xe); auto: "
+        "all that the machine has, without a processor's own GPU if there is another; all: with it "
+        "(default: auto). docs/makers.md",
+    ),
+    SharedOption(
+        "--demo",
+        action="store_true",
+        help="a simulated machine with eight GPUs; needs no GPU",
+    ),
+)
 
 
 class SourceOptions(OptionGroup):
-    """Which driver to read, or the simulated machine."""
+    """Which driver to read, or the simulated machine.
 
-    names: tuple[str, ...] = ("backend", "demo")
+    Args:
+        options: Further options.
+        title: The heading.
+    """
 
-    def add(self, parser: Parser) -> None:
-        to = parser.heading(self.title)
-        to.add_argument(
-            "--backend",
-            choices=BACKENDS,
-            default=parser.SUPPRESS,
-            help="the driver to read: NVIDIA's (nvml), AMD's (amdgpu), Intel's (i915 and xe); "
-            "auto: all that the machine has, without a processor's own GPU if there is another; "
-            "all: with it (default: auto). docs/makers.md",
-        )
-        to.add_argument(
-            "--demo",
-            action="store_true",
-            default=parser.SUPPRESS,
-            help="a simulated machine with eight GPUs; needs no GPU",
-        )
+    def __init__(self, *options: Option, title: str = "") -> None:
+        super().__init__(*options, *_SOURCE, title=title)
 
     def fault(
         self,
@@ -90,175 +107,53 @@ class SampleOptions(SourceOptions):
         filtered: Whether there is ``--filter``.
     """
 
-    names = ("gpus", "user", "filter", *SourceOptions.names)
-
     def __init__(self, *, user: bool = False, filtered: bool = False) -> None:
-        super().__init__("what to show")
-        self._user = user
-        self._filtered = filtered
-
-    def add(self, parser: Parser) -> None:
-        what = parser.heading(self.title)
-        _add_gpus(parser, self.title)
-        if self._user:
-            what.add_argument(
-                "--user",
-                metavar="NAME",
-                type=values.user,
-                default=parser.SUPPRESS,
-                help="only this user's processes",
-            )
-        if self._filtered:
-            what.add_argument(
-                "--filter",
-                metavar="TERMS",
-                type=values.filter_terms,
-                default=parser.SUPPRESS,
-                help="only processes that match, such as 'user:ann mem>10G !idle>1h'; the help "
-                "page of the dashboard lists the terms",
-            )
-        super().add(parser)
+        chosen = [*([_USER] if user else []), *([_FILTER] if filtered else [])]
+        super().__init__(GPUS, *chosen, title="what to show")
 
     def open(self, options: argparse.Namespace, *, profiled: bool = True) -> LocalMachine:
         """See ``SourceOptions.open``; only the GPUs of ``--gpus`` are sampled."""
         return self._machine(options, profiled=profiled, selection=options.gpus)
 
 
-def _add_gpus(parser: Parser, title: str) -> None:
-    parser.heading(title).add_argument(
-        "--gpus",
+_SSH = (
+    SharedOption(
+        "--hosts",
         metavar="LIST",
-        type=values.selection,
-        default=parser.SUPPRESS,
-        help="only these GPUs: indices, ranges, UUIDs or their beginnings, such as 0,2-3,GPU-1a2b",
-    )
-
-
-class RequirementOptions(SourceOptions):
-    """Which GPUs and how many, for the commands that select GPUs."""
-
-    def add(self, parser: Parser) -> None:
-        asked = parser.heading("which GPUs")
-        asked.add_argument(
-            "-n",
-            "--count",
-            metavar="NUMBER",
-            type=values.count,
-            default=(1, 1),
-            help="how many: 2, or 1-4 for as many as are free (default: 1)",
-        )
-        asked.add_argument(
-            "--free",
-            metavar="SIZE",
-            type=values.size,
-            help="at least this much free memory, such as 20G; other processes may run on the GPU "
-            "(default: the GPU must be empty)",
-        )
-        asked.add_argument(
-            "--total",
-            metavar="SIZE",
-            type=values.size,
-            help="at least this much total memory, such as 80G",
-        )
-        asked.add_argument(
-            "--util",
-            metavar="PERCENT",
-            type=values.percent,
-            help="at most this utilisation over the last second",
-        )
-        asked.add_argument(
-            "--temp", metavar="CELSIUS", type=values.celsius, help="at most this temperature"
-        )
-        asked.add_argument(
-            "--processes",
-            metavar="NUMBER",
-            type=values.number,
-            help="at most this many compute processes on the GPU",
-        )
-        asked.add_argument(
-            "--mine-is-free",
-            action="store_true",
-            help="ignore your own processes and count their memory as free",
-        )
-        asked.add_argument(
-            "--model",
-            metavar="NAMES",
-            type=values.names,
-            help="the product name contains one of these: h100,a100",
-        )
-        asked.add_argument(
-            "--arch",
-            metavar="NAMES",
-            type=values.names,
-            help="one of these architectures: hopper,ampere",
-        )
-        asked.add_argument(
-            "--capability",
-            metavar="NUMBER",
-            type=values.capability,
-            help="at least this CUDA compute capability, such as 8.0",
-        )
-        _add_gpus(parser, "which GPUs")
-        asked.add_argument(
-            "--not", metavar="LIST", type=values.selection, dest="never", help="none of these GPUs"
-        )
-        asked.add_argument("--mig", action="store_true", help="MIG devices instead of whole GPUs")
-        asked.add_argument(
-            "--stable",
-            metavar="TIME",
-            type=values.timespan,
-            help="the GPU has met all conditions for at least this long, such as 60s: read from "
-            "--from, or watched",
-        )
-        asked.add_argument(
-            "--from",
-            metavar="FILE",
-            dest="past",
-            help="with --stable: a log that gpumon is writing, to read the past from",
-        )
-        asked.add_argument(
-            "--lock-dir",
-            metavar="FOLDER",
-            type=values.folder,
-            help="folder of the locks that all users of this machine share (default: "
-            "GPUMON_LOCK_DIR, or what docs/run.md says)",
-        )
-        super().add(parser)
-        parser.add_argument(
-            "-v", "--verbose", action="store_true", help="print which GPUs were chosen, and why"
-        )
-
-    def fault(self, options: argparse.Namespace, given: Iterable[argparse.Action]) -> str | None:
-        if options.past is not None and options.stable is None:
-            return "--from needs --stable, which says how much of the log to read."
-        return super().fault(options, given)
-
-    @staticmethod
-    def requirements(options: argparse.Namespace) -> Requirements:
-        """The requirements that the options state."""
-        from gpumon.model.selection import ALL
-        from gpumon.scheduling.requirements import Requirements
-
-        least, most = options.count
-        backend = options.backend
-        return Requirements(
-            least=least,
-            most=most,
-            free=options.free,
-            total=options.total,
-            utilization=options.util,
-            temperature=options.temp,
-            processes=options.processes,
-            models=options.model or (),
-            architectures=options.arch or (),
-            capability=options.capability,
-            only=options.gpus or ALL,
-            never=options.never or ALL,
-            maker=next((maker for maker, info in MAKERS.items() if info.backend == backend), None),
-            mig=options.mig,
-            mine_is_free=options.mine_is_free,
-            stable=options.stable,
-        )
+        help="monitor these machines over ssh instead of this one: gpu-01,gpu-[02-16],ann@box, "
+        "@FILE with a name on each line, group:NAME of the configuration. docs/fleet.md",
+    ),
+    SharedOption(
+        "--ssh",
+        metavar="COMMAND",
+        help="with --hosts: the ssh client, such as 'ssh -F FILE' (default: that of the "
+        "configuration, or ssh)",
+    ),
+)
+_PROMETHEUS = (
+    SharedOption(
+        "--prometheus",
+        metavar="URL",
+        nargs="?",
+        const="",
+        help="monitor the machines whose metrics this Prometheus has, such as "
+        "http://prometheus:9090 (default: that of the configuration, which also has passwords). "
+        "docs/fleet.md",
+    ),
+    SharedOption(
+        "--match",
+        metavar="MATCHERS",
+        help="with --prometheus: only metrics with these labels, as in PromQL: 'job=\"dcgm\"'",
+    ),
+)
+TIMEOUT = 10.0
+"""Seconds to wait for the answers of other machines."""
+_TIMEOUT = Option(
+    "--timeout",
+    metavar="TIME",
+    type=values.timespan,
+    help=f"with other machines: how long to wait for answers (default: {TIMEOUT:g}s)",
+)
 
 
 class FleetOptions(OptionGroup):
@@ -274,9 +169,6 @@ class FleetOptions(OptionGroup):
         reason: Why an option is refused with ``--hosts``.
     """
 
-    names = ("hosts", "ssh", "prometheus", "match", "timeout")
-    TIMEOUT = 10.0
-    """Seconds to wait for the answers of other machines."""
     _ONE_SAMPLE_INTERVAL = 0.25
 
     def __init__(
@@ -287,56 +179,17 @@ class FleetOptions(OptionGroup):
         timeout: bool = False,
         reason: str = "means this machine",
     ) -> None:
-        super().__init__("other machines")
         self._accepted = {"--hosts": frozenset((*hosts, "hosts", "ssh", "timeout", "ascii"))}
         if prometheus is not None:
             with_it = (*prometheus, "prometheus", "match", "timeout", "ascii")
             self._accepted["--prometheus"] = frozenset(with_it)
-        self._timeout = timeout
         self._reason = reason
-
-    def add(self, parser: Parser) -> None:
-        group = parser.heading(self.title)
-        group.add_argument(
-            "--hosts",
-            metavar="LIST",
-            default=parser.SUPPRESS,
-            help="monitor these machines over ssh instead of this one: gpu-01,gpu-[02-16],ann@box, "
-            "@FILE with a name on each line, group:NAME of the configuration. docs/fleet.md",
+        super().__init__(
+            *_SSH,
+            *(_PROMETHEUS if prometheus is not None else ()),
+            *([_TIMEOUT] if timeout else []),
+            title="other machines",
         )
-        group.add_argument(
-            "--ssh",
-            metavar="COMMAND",
-            default=parser.SUPPRESS,
-            help="with --hosts: the ssh client, such as 'ssh -F FILE' (default: that of the "
-            "configuration, or ssh)",
-        )
-        if "--prometheus" in self._accepted:
-            group.add_argument(
-                "--prometheus",
-                metavar="URL",
-                nargs="?",
-                const="",
-                default=parser.SUPPRESS,
-                help="monitor the machines whose metrics this Prometheus has, such as "
-                "http://prometheus:9090 (default: that of the configuration, which also has "
-                "passwords). docs/fleet.md",
-            )
-            group.add_argument(
-                "--match",
-                metavar="MATCHERS",
-                default=parser.SUPPRESS,
-                help="with --prometheus: only metrics with these labels, as in PromQL: "
-                "'job=\"dcgm\"'",
-            )
-        if self._timeout:
-            group.add_argument(
-                "--timeout",
-                metavar="TIME",
-                type=values.timespan,
-                help=f"with other machines: how long to wait for answers (default: "
-                f"{self.TIMEOUT:g}s)",
-            )
 
     def refusal(self, name: str) -> str | None:
         """See ``OptionGroup.refusal``."""
@@ -353,7 +206,7 @@ class FleetOptions(OptionGroup):
             ("match", "--prometheus"),
             ("timeout", asked or "--hosts"),
         ):
-            if getattr(options, name) is not None and asked != needed:
+            if getattr(options, name, None) is not None and asked != needed:
                 return f"--{name} needs {needed}, which names the machines to connect to."
         if asked is None:
             return None
@@ -379,7 +232,7 @@ class FleetOptions(OptionGroup):
 
     def patience(self, options: argparse.Namespace) -> float:
         """Seconds to wait for answers."""
-        seconds: float = options.timeout or self.TIMEOUT
+        seconds: float = getattr(options, "timeout", None) or TIMEOUT
         return seconds
 
     def open(

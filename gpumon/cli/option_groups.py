@@ -1,4 +1,4 @@
-"""Options that several commands have: a group adds them, checks them and opens what they name.
+"""Options that several commands have: a group declares them, checks them and opens what they name.
 
 A command lists its groups; the options of all others are refused with it. Nothing here imports
 argparse, because plain ``gpumon`` does without it.
@@ -7,7 +7,7 @@ argparse, because plain ``gpumon`` does without it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpumon.cli import values
 from gpumon.cli.output import say
@@ -24,23 +24,51 @@ if TYPE_CHECKING:
     from gpumon.ui.startup_options import StartupOptions
 
 
+class Option:
+    """An option or an operand, as argparse takes it; without ``help`` it is hidden."""
+
+    def __init__(self, *names: str, **words: Any) -> None:
+        self.names = names
+        self.words = words
+
+    def add_to(self, group: argparse._ActionsContainer, absent: str) -> None:
+        """Add it to a heading of a parser; ``absent`` is ``argparse.SUPPRESS``."""
+        group.add_argument(*self.names, **{"help": absent, **self.words})
+
+
+class SharedOption(Option):
+    """An option that may stand before a command, too.
+
+    Without it the namespace has ``None``, which the parser of gpumon sets: a default in the parser
+    of a command would hide what stands before the command.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in the namespace."""
+        return self.names[-1].removeprefix("--").replace("-", "_")
+
+    def add_to(self, group: argparse._ActionsContainer, absent: str) -> None:
+        """See ``Option``."""
+        group.add_argument(*self.names, default=absent, **self.words)
+
+
 class OptionGroup:
     """Options that belong together.
 
-    Attributes:
-        names: The options that may stand before a command, as in the namespace. Without them it has
-            ``None``, which the parser of gpumon sets: their default in the parser of a command is
-            ``SUPPRESS``, as another one would hide what stands before the command.
+    Args:
+        options: The options.
+        title: Their heading in the help; empty for none.
     """
 
-    names: tuple[str, ...] = ()
-
-    def __init__(self, title: str = "") -> None:
+    def __init__(self, *options: Option, title: str = "") -> None:
+        self.options = options
         self.title = title
 
-    def add(self, parser: Parser) -> None:
-        """Add the options to the parser of a command, under the heading of the group."""
-        raise NotImplementedError
+    def add_to(self, parser: Parser) -> None:
+        """Add the options to the parser of a command."""
+        for option in self.options:
+            option.add_to(parser.heading(self.title), parser.SUPPRESS)
 
     def fault(
         self,
@@ -60,19 +88,30 @@ class OptionGroup:
         return None
 
 
-class AsciiOption(OptionGroup):
-    """How text for a person is drawn."""
+ASCII = OptionGroup(
+    SharedOption(
+        "--ascii",
+        action="store_true",
+        help="draw with ASCII only (default: what the locale can show; GPUMON_ASCII=1 does the "
+        "same)",
+    ),
+    title="how to draw",
+)
+NO_COMMANDS = SharedOption(
+    "--no-commands",
+    action="store_true",
+    help="leave command lines, which can hold secrets, out of the log",
+)
 
-    names = ("ascii",)
 
-    def add(self, parser: Parser) -> None:
-        parser.heading("how to draw").add_argument(
-            "--ascii",
-            action="store_true",
-            default=parser.SUPPRESS,
-            help="draw with ASCII only (default: what the locale can show; GPUMON_ASCII=1 does the "
-            "same)",
-        )
+def output_format(*formats: str) -> Option:
+    """``--format``: a table, which is the default, or one of these."""
+    return Option(
+        "--format",
+        choices=("table", *formats),
+        default="table",
+        help="for a person, or for a program (default: %(default)s)",
+    )
 
 
 class IntervalOption(OptionGroup):
@@ -84,30 +123,20 @@ class IntervalOption(OptionGroup):
         title: The heading.
     """
 
-    names = ("interval",)
-
     def __init__(self, seconds: float | None, about: str = "", title: str = "") -> None:
-        super().__init__(title)
-        self._default = seconds
-        self._about = about or ("" if seconds is None else f" (default: {seconds:g})")
-
-    def add(self, parser: Parser) -> None:
-        parser.heading(self.title).add_argument(
+        default = "" if seconds is None else f" (default: {seconds:g})"
+        option = SharedOption(
             "-n",
             "--interval",
             metavar="SECONDS",
             type=values.interval,
-            default=parser.SUPPRESS,
-            help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}{self._about}",
+            help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}{about or default}",
         )
+        super().__init__(option, title=title)
+        self._default = seconds
 
     def seconds(self, options: argparse.Namespace, otherwise: float = math.nan) -> float:
-        """Seconds between samples.
-
-        Args:
-            options: The command line.
-            otherwise: The default where the configuration decides.
-        """
+        """Seconds between samples; ``otherwise`` is the default where the configuration decides."""
         chosen: float = options.interval or self._default or otherwise
         return chosen
 
@@ -120,16 +149,8 @@ class ReadonlyOption(OptionGroup):
         title: The heading.
     """
 
-    names = ("readonly",)
-
     def __init__(self, about: str, title: str = "") -> None:
-        super().__init__(title)
-        self._about = about
-
-    def add(self, parser: Parser) -> None:
-        parser.heading(self.title).add_argument(
-            "--readonly", action="store_true", default=parser.SUPPRESS, help=self._about
-        )
+        super().__init__(SharedOption("--readonly", action="store_true", help=about), title=title)
 
     @staticmethod
     def holds(options: argparse.Namespace, settings: Settings) -> bool:
@@ -137,18 +158,18 @@ class ReadonlyOption(OptionGroup):
         return bool(options.readonly or settings.readonly)
 
 
-class CommandLinesOption(OptionGroup):
-    """Whether a log has command lines."""
-
-    names = ("no_commands",)
-
-    def add(self, parser: Parser) -> None:
-        parser.heading(self.title).add_argument(
-            "--no-commands",
-            action="store_true",
-            default=parser.SUPPRESS,
-            help="leave command lines, which can hold secrets, out of the log",
-        )
+_COLUMNS = SharedOption(
+    "--columns",
+    metavar="LIST",
+    type=values.columns,
+    help="columns of the process table, in order, such as pid,user,memory_used,command, and of the "
+    "list of GPUs, such as fan_speed; or a set: default, nvitop",
+)
+_THEME = SharedOption(
+    "--theme",
+    metavar="NAME",
+    help="colours of the dashboard; gpumon theme list prints them, the key T changes them",
+)
 
 
 class ScreenOptions(OptionGroup):
@@ -160,29 +181,8 @@ class ScreenOptions(OptionGroup):
 
     TITLE = "the dashboard"
 
-    names = ("columns", "theme")
-
     def __init__(self, *, columns: bool = True) -> None:
-        super().__init__(self.TITLE)
-        self._columns = columns
-
-    def add(self, parser: Parser) -> None:
-        to = parser.heading(self.title)
-        if self._columns:
-            to.add_argument(
-                "--columns",
-                metavar="LIST",
-                type=values.columns,
-                default=parser.SUPPRESS,
-                help="columns of the process table, in order, such as pid,user,memory_used,command,"
-                " and of the list of GPUs, such as fan_speed; or a set: default, nvitop",
-            )
-        to.add_argument(
-            "--theme",
-            metavar="NAME",
-            default=parser.SUPPRESS,
-            help="colours of the dashboard; gpumon theme list prints them, the key T changes them",
-        )
+        super().__init__(*([_COLUMNS] if columns else []), _THEME, title=self.TITLE)
 
     @staticmethod
     def theme(options: argparse.Namespace, settings: Settings | None = None) -> ThemeChoice:
@@ -227,34 +227,16 @@ class ScreenOptions(OptionGroup):
         )
 
 
-class FormatOption(OptionGroup):
-    """For whom the output is.
-
-    Args:
-        formats: Those besides a table, which is the default.
-    """
-
-    def __init__(self, *formats: str) -> None:
-        super().__init__()
-        self._formats = ("table", *formats)
-
-    def add(self, parser: Parser) -> None:
-        parser.heading(self.title).add_argument(
-            "--format",
-            choices=self._formats,
-            default="table",
-            help="for a person, or for a program (default: %(default)s)",
-        )
-
-
 class AlertFileOption(OptionGroup):
     """Which alerts."""
 
-    def add(self, parser: Parser) -> None:
-        parser.heading(self.title).add_argument(
-            "--alerts",
-            metavar="FILE",
-            help="read the [[alerts]] of this file, not those of the configuration",
+    def __init__(self) -> None:
+        super().__init__(
+            Option(
+                "--alerts",
+                metavar="FILE",
+                help="read the [[alerts]] of this file, not those of the configuration",
+            )
         )
 
     @staticmethod

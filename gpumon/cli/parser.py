@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         self.command = declared
         declared.add_options(self)
         for group in declared.groups:
-            group.add(self)
+            group.add_to(self)
 
     def heading(self, title: str) -> argparse._ActionsContainer:
         """The group of the help with this title; the options without a heading if it is empty."""
@@ -114,10 +114,6 @@ class Parser(argparse.ArgumentParser):
                 )
         return super().parse_known_args(args, namespace)
 
-    def refuse(self, option: argparse.Action) -> NoReturn:
-        """Exit because the command does not take an option."""
-        raise SystemExit(fail(self.refusal(option), EXIT_USAGE))
-
     def refusal(self, option: argparse.Action) -> str:
         """What is said of an option that the command does not take."""
         name = option.option_strings[-1]
@@ -133,7 +129,7 @@ class _Refuse(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         assert isinstance(parser, Parser)  # noqa: S101 - it was added to one
-        parser.refuse(self)
+        raise SystemExit(fail(parser.refusal(self), EXIT_USAGE))
 
 
 class _PrintVersions(argparse.Action):

@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.commands import Command
 from gpumon.cli.dashboard import screen_fault
-from gpumon.cli.option_groups import AsciiOption, ScreenOptions
+from gpumon.cli.option_groups import ASCII, Option, ScreenOptions
 from gpumon.cli.output import EXIT_USAGE, fail
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.parser import Parser
     from gpumon.recording.recording import Recording
+
+
+def _speed(text: str) -> float:
+    value = float(text) if values.match(r"[0-9]+\.?[0-9]*|\.[0-9]+", text) else math.nan
+    if not 0.1 <= value <= 1000:
+        values.refuse(f"{text!r} is not a speed from 0.1 to 1000")
+    return value
 
 
 class ReplayCommand(Command):
@@ -28,33 +34,33 @@ class ReplayCommand(Command):
     )
     short = True
     screen = ScreenOptions(columns=False)
-    groups = (screen, AsciiOption())
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    groups = (screen, ASCII)
+    options = (
+        Option(
             "file",
             metavar="FILE",
             help="any file of the log, rotated parts included: the whole log is shown",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--host",
             metavar="NAME",
             help="which host to show, if the log has several",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--at",
             metavar="TIME",
             help="start time, instead of the beginning: 03:00, '2025-03-01 03:00', or -8h from the "
             "end",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--speed",
             metavar="TIMES",
             type=_speed,
             default=1.0,
             help="playback speed, 0.1 to 1000 times real time (default: %(default)g)",
-        )
-        parser.add_argument("--paused", action="store_true", help="start paused")
+        ),
+        Option("--paused", action="store_true", help="start paused"),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         if not sys.stdout.isatty():
@@ -101,13 +107,6 @@ class ReplayCommand(Command):
                 return run(player.collector, lambda: session, unpainted, filter_, chosen)
             except SourceError as error:
                 return fail(f"{error.sentence} {error.advice}")
-
-
-def _speed(text: str) -> float:
-    value = float(text) if values.match(r"[0-9]+\.?[0-9]*|\.[0-9]+", text) else math.nan
-    if not 0.1 <= value <= 1000:
-        values.refuse(f"{text!r} is not a speed from 0.1 to 1000")
-    return value
 
 
 def _beginning(at: str | None, recording: Recording) -> float | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
-from gpumon.cli.option_groups import AsciiOption, FormatOption
+from gpumon.cli.option_groups import ASCII, Option, output_format
 from gpumon.cli.output import configure_output, load_settings
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.parser import Parser
 
 _HEADINGS = """\
 headings of the table:
@@ -33,6 +32,9 @@ A dash is unknown; * means known for a part of the time.
 """
 
 
+_TIMES = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
+
+
 class ReportCommand(Command):
     about = "summarize logs by GPU, host, user, process or job"
     description = (
@@ -40,34 +42,30 @@ class ReportCommand(Command):
         "docs/report.md describes the figures."
     )
     epilog = _HEADINGS
-    groups = (FormatOption("json", "csv"), AsciiOption())
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    groups = (ASCII,)
+    options = (
+        Option(
             "files",
             metavar="FILE",
             nargs="+",
             help="any file of each log, rotated parts included: the whole log is read",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--by",
             choices=("gpu", "host", "user", "process", "job"),
             default="gpu",
             help="group by (default: %(default)s)",
-        )
-        parser.add_argument(
+        ),
+        Option(
             "--host",
             metavar="LIST",
             help="only these hosts, where logs have several: gpu-01,gpu-[04-08]",
-        )
-        times = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
-        parser.add_argument("--from", metavar="TIME", dest="first", help=f"start time: {times}")
-        parser.add_argument(
-            "--to", metavar="TIME", dest="last", help="end time (same formats as --from)"
-        )
-        parser.add_argument(
-            "--plot", action="store_true", help="also draw utilisation and memory of the GPUs"
-        )
+        ),
+        Option("--from", metavar="TIME", dest="first", help=f"start time: {_TIMES}"),
+        Option("--to", metavar="TIME", dest="last", help="end time (same formats as --from)"),
+        Option("--plot", action="store_true", help="also draw utilisation and memory of the GPUs"),
+        output_format("json", "csv"),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.report.output import print_report

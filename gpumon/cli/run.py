@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import values
 from gpumon.cli.commands import Command
-from gpumon.cli.machine_options import RequirementOptions
-from gpumon.cli.option_groups import AsciiOption
+from gpumon.cli.option_groups import ASCII, Option, OptionGroup
 from gpumon.cli.output import fail
+from gpumon.cli.requirement_options import RequirementOptions
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from gpumon.cli.parser import Parser
 
 EXIT_CANNOT_RUN = 126
 """As in a shell: the command exists but cannot be run."""
@@ -33,35 +32,38 @@ class RunCommand(Command):
     )
     prints = False
     machine = RequirementOptions()
-    groups = (machine, AsciiOption())
-
-    def add_options(self, parser: Parser) -> None:
-        how = parser.heading("how to run")
-        how.add_argument(
-            "--wait",
-            metavar="TIME",
-            nargs="?",
-            type=values.timespan,
-            const=math.inf,
-            help="wait for GPUs, with =TIME at most this long: --wait=2h",
-        )
-        how.add_argument(
-            "--log",
-            metavar="FILE",
-            dest="job_log",
-            help="log the GPUs and processes of this job to this CSV file",
-        )
-        how.add_argument(
-            "--tf-growth",
-            action="store_true",
-            help="set TF_FORCE_GPU_ALLOW_GROWTH=true: TensorFlow takes memory as it needs it",
-        )
-        how.add_argument(
-            "--jax-no-prealloc",
-            action="store_true",
-            help="set XLA_PYTHON_CLIENT_PREALLOCATE=false: JAX takes memory as it needs it",
-        )
-        parser.add_argument("argv", metavar="COMMAND", nargs="...", help=parser.SUPPRESS)
+    options = (Option("argv", metavar="COMMAND", nargs="..."),)
+    groups = (
+        OptionGroup(
+            Option(
+                "--wait",
+                metavar="TIME",
+                nargs="?",
+                type=values.timespan,
+                const=math.inf,
+                help="wait for GPUs, with =TIME at most this long: --wait=2h",
+            ),
+            Option(
+                "--log",
+                metavar="FILE",
+                dest="job_log",
+                help="log the GPUs and processes of this job to this CSV file",
+            ),
+            Option(
+                "--tf-growth",
+                action="store_true",
+                help="set TF_FORCE_GPU_ALLOW_GROWTH=true: TensorFlow takes memory as it needs it",
+            ),
+            Option(
+                "--jax-no-prealloc",
+                action="store_true",
+                help="set XLA_PYTHON_CLIENT_PREALLOCATE=false: JAX takes memory as it needs it",
+            ),
+            title="how to run",
+        ),
+        machine,
+        ASCII,
+    )
 
     def fault(self, options: argparse.Namespace) -> str | None:
         if not _command_of(options):

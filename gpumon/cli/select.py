@@ -6,13 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
-from gpumon.cli.machine_options import FleetOptions, RequirementOptions
-from gpumon.cli.option_groups import AsciiOption
+from gpumon.cli.machine_options import FleetOptions
+from gpumon.cli.option_groups import ASCII, Option
+from gpumon.cli.requirement_options import RequirementOptions
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.parser import Parser
 
 _ON_OTHER_MACHINES = (
     *("count", "free", "total", "util", "temp", "processes", "model", "arch", "capability"),
@@ -31,10 +31,9 @@ class SelectCommand(Command):
     short = True
     machine = RequirementOptions()
     fleet = FleetOptions(_ON_OTHER_MACHINES, _ON_OTHER_MACHINES, timeout=True)
-    groups = (machine, AsciiOption(), fleet)
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    groups = (machine, ASCII, fleet)
+    options = (
+        Option(
             "--format",
             choices=("uuid", "index", "env", "json"),
             default="uuid",
@@ -42,7 +41,8 @@ class SelectCommand(Command):
             "CUDA_DEVICE_ORDER, so that CUDA counts in the same order, or the variables of another "
             "maker; json: every detail (default: %(default)s). With --hosts the name of the host "
             "comes first",
-        )
+        ),
+    )
 
     def run(self, options: argparse.Namespace) -> int:
         requirements = self.machine.requirements(options)

@@ -10,13 +10,12 @@ from gpumon.cli.commands import Command
 from gpumon.cli.dashboard import COMMAND as DASHBOARD
 from gpumon.cli.dashboard import SCREEN
 from gpumon.cli.machine_options import FleetOptions, SampleOptions
-from gpumon.cli.option_groups import AsciiOption, IntervalOption, ScreenOptions
+from gpumon.cli.option_groups import ASCII, IntervalOption, Option, OptionGroup, ScreenOptions
 from gpumon.cli.output import EXIT_USAGE, fail
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.parser import Parser
 
 _MOST_VISITORS = 100
 _VISITOR = "--visitor"
@@ -24,48 +23,61 @@ _VISITOR = "--visitor"
 _ON_OTHER_MACHINES = (*SCREEN, "port", "address", "visitors", "visitor")
 
 
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
+        values.refuse(f"{text!r} is not a port, a number from 0 to 65535")
+    return int(text)
+
+
+def _visitors(text: str) -> int:
+    known = text.isascii() and text.isdecimal() and len(text) <= 3
+    if not (known and 0 < int(text) <= _MOST_VISITORS):
+        values.refuse(f"{text!r} is not a number from 1 to {_MOST_VISITORS}")
+    return int(text)
+
+
 class ServeCommand(Command):
     about = "show the dashboard in a browser, read-only"
     description = (
         "Serve the dashboard to browsers, read-only: no key sends a signal or writes a file. "
-        "Prints the address, with a random token in it, and serves "
-        "until Ctrl+C or SIGTERM. docs/browser.md"
+        "Prints the address, with a random token in it, and serves until Ctrl+C or SIGTERM. "
+        "docs/browser.md"
     )
     groups = (
+        OptionGroup(
+            Option(
+                "--port",
+                metavar="NUMBER",
+                type=_port,
+                default=8000,
+                help="the port; 0 for one that is free (default: %(default)s)",
+            ),
+            Option(
+                "--address",
+                metavar="ADDRESS",
+                default="localhost",
+                help="where to listen; 0.0.0.0 is every address of this machine, without TLS "
+                "(default: %(default)s, which others reach by ssh -L 8000:localhost:8000)",
+            ),
+            Option(
+                "--visitors",
+                metavar="NUMBER",
+                type=_visitors,
+                default=10,
+                help="how many pages may be open at a time, each of them a process (default: "
+                "%(default)s)",
+            ),
+            Option(_VISITOR, action="store_true"),
+            title="where",
+        ),
         SampleOptions(user=True, filtered=True),
-        AsciiOption(),
+        ASCII,
         IntervalOption(None, title=ScreenOptions.TITLE),
         ScreenOptions(),
         FleetOptions(
             (*_ON_OTHER_MACHINES, "demo"), _ON_OTHER_MACHINES, reason="is for one machine"
         ),
     )
-
-    def add_options(self, parser: Parser) -> None:
-        where = parser.heading("where")
-        where.add_argument(
-            "--port",
-            metavar="NUMBER",
-            type=_port,
-            default=8000,
-            help="the port; 0 for one that is free (default: %(default)s)",
-        )
-        where.add_argument(
-            "--address",
-            metavar="ADDRESS",
-            default="localhost",
-            help="where to listen; 0.0.0.0 is every address of this machine, without TLS (default: "
-            "%(default)s, which others reach by ssh -L 8000:localhost:8000)",
-        )
-        where.add_argument(
-            "--visitors",
-            metavar="NUMBER",
-            type=_visitors,
-            default=10,
-            help="how many pages may be open at a time, each of them a process (default: "
-            "%(default)s)",
-        )
-        where.add_argument(_VISITOR, action="store_true", help=parser.SUPPRESS)
 
     def run(self, options: argparse.Namespace) -> int:
         if options.visitor:
@@ -90,19 +102,6 @@ def _show(options: argparse.Namespace) -> int:
     except OSError:
         return fail(f"{_VISITOR} is for gpumon serve itself: leave it out.", EXIT_USAGE)
     return DASHBOARD.run(options, visitor=True)
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
-        values.refuse(f"{text!r} is not a port, a number from 0 to 65535")
-    return int(text)
-
-
-def _visitors(text: str) -> int:
-    known = text.isascii() and text.isdecimal() and len(text) <= 3
-    if not (known and 0 < int(text) <= _MOST_VISITORS):
-        values.refuse(f"{text!r} is not a number from 1 to {_MOST_VISITORS}")
-    return int(text)
 
 
 COMMAND = ServeCommand()

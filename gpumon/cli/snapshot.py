@@ -6,18 +6,17 @@ The dashboard imports this if standard output is not a terminal, without argpars
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
 from gpumon.cli.machine_options import FleetOptions, SampleOptions
-from gpumon.cli.option_groups import AsciiOption, FormatOption
+from gpumon.cli.option_groups import ASCII, Option, output_format
 from gpumon.cli.output import EXIT_FAILED, configure_output, load_settings, print_text, say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from gpumon.cli.parser import Parser
     from gpumon.filters.language import Filter
     from gpumon.fleet.fleet import FleetSnapshot, HostState
     from gpumon.model.processes import GpuProcess, ProcessId
@@ -39,14 +38,15 @@ class SnapshotCommand(Command):
         ("format",),  # which has no processes
         timeout=True,
     )
-    groups = (FormatOption("json", "csv", "prometheus"), machine, AsciiOption(), fleet)
-
-    def add_options(self, parser: Parser) -> None:
-        parser.add_argument(
+    groups = (machine, ASCII, fleet)
+    options = (
+        Option(
             "--processes",
             action="store_true",
             help="with --format csv: a row for each process and GPU instead of a row for each GPU",
-        )
+        ),
+        output_format("json", "csv", "prometheus"),
+    )
 
     def fault(self, options: argparse.Namespace) -> str | None:
         if options.processes and options.format != "csv":
@@ -146,20 +146,6 @@ def _exported(snapshot: Snapshot, form: str, by_process: bool) -> str:
     return to_prometheus(snapshot)
 
 
-class _ShownHost(NamedTuple):
-    """A host as it is printed.
-
-    Attributes:
-        host: The host with the processes to show.
-        whole: Its snapshot with all processes.
-        filters: The filters that selected them, in words.
-    """
-
-    host: HostState
-    whole: Snapshot | None
-    filters: Sequence[str]
-
-
 def _print_hosts(
     options: argparse.Namespace, form: str, thresholds: Thresholds, *, by_process: bool
 ) -> int:
@@ -179,21 +165,22 @@ def _print_hosts(
         found = answers(fleet, patience)
     absent = {host.name: sentence for host in found.hosts if (sentence := missing(host, patience))}
     asked: list[object] = []
-    hosts: list[_ShownHost] = []
+    hosts: list[HostState] = []
+    texts: list[str] = []
     for host in found.hosts:
         snapshot = None if host.name in absent else named(host)
         if snapshot is None:
-            hosts.append(_ShownHost(replace(host, snapshot=None), None, ()))
-        else:
-            shown, filters = _filtered(snapshot, options.user, options.filter, asked.append)
-            kept = replace(snapshot, processes=tuple(shown))
-            hosts.append(_ShownHost(replace(host, snapshot=kept), snapshot, filters))
-    fleet_now = replace(found, hosts=tuple([shown_host.host for shown_host in hosts]))
-    status = print_text(
-        _tables(hosts, thresholds)
-        if form == "table"
-        else _exported_hosts(fleet_now, form, by_process)
-    )
+            hosts.append(replace(host, snapshot=None))
+            continue
+        shown, filters = _filtered(snapshot, options.user, options.filter, asked.append)
+        hosts.append(replace(host, snapshot=replace(snapshot, processes=tuple(shown))))
+        if form == "table":
+            from gpumon.ui.view.snapshot_table import table
+
+            texts.append(table(snapshot, shown, filters, sys.stdout, thresholds))
+    found_hosts = replace(found, hosts=tuple(hosts))
+    text = "\n".join(texts) if form == "table" else _exported_hosts(found_hosts, form, by_process)
+    status = print_text(text)
     for name, sentence in absent.items():
         say(f"{name}: {sentence}")
     for host in found.hosts if form == "table" else ():
@@ -202,16 +189,6 @@ def _print_hosts(
     if asked:
         say(_NOT_WATCHED)
     return status or (EXIT_FAILED if absent else 0)
-
-
-def _tables(hosts: Sequence[_ShownHost], thresholds: Thresholds) -> str:
-    from gpumon.ui.view.snapshot_table import table
-
-    return "\n".join(
-        table(whole, host.snapshot.processes, filters, sys.stdout, thresholds)
-        for host, whole, filters in hosts
-        if whole is not None and host.snapshot is not None
-    )
 
 
 def _exported_hosts(fleet: FleetSnapshot, form: str, by_process: bool) -> str:

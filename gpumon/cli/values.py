@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from gpumon.model.selection import GpuSelection
     from gpumon.text.unit_parsing import Measure
 
-MOST_GPUS = 1024
-
 
 def refuse(sentence: str) -> NoReturn:
     """Refuse a value, for the reason in the sentence."""
@@ -96,74 +94,6 @@ def selection(text: str) -> GpuSelection:
         return parse_selection(text)
     except SelectionError as error:
         refuse(str(error))
-
-
-def count(text: str) -> tuple[int, int]:
-    """A number of GPUs, or a range of it."""
-    found = match(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", text)
-    least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
-    if not 1 <= least <= MOST_GPUS or most > MOST_GPUS:
-        refuse(f"{text!r} is not a number of GPUs: write 2, or 1-4 for one to four")
-    if most < least:
-        refuse(f"the range {text!r} runs backwards: write {most}-{least}")
-    return least, most
-
-
-def size(text: str) -> int:
-    """An amount of memory, in bytes."""
-    from gpumon.text.unit_parsing import SIZE
-
-    size = amount(text, SIZE)
-    if not size < math.inf:
-        refuse(f"{text!r} is not a size of memory")
-    return int(size)
-
-
-def percent(text: str) -> float:
-    """A percentage."""
-    from gpumon.text.unit_parsing import PERCENT
-
-    percent = amount(text, PERCENT)
-    if not percent <= 100:
-        refuse(f"{text!r} is more than 100 %")
-    return percent
-
-
-def celsius(text: str) -> float:
-    """A temperature."""
-    if not match(r"[0-9]{1,3}(\.[0-9]+)?", text):
-        refuse(f"{text!r} is not a temperature in degrees Celsius, such as 60")
-    return float(text)
-
-
-def number(text: str) -> int:
-    """A number of processes."""
-    if not match(r"[0-9]{1,6}", text):
-        refuse(f"{text!r} is not a number of processes: write 0, 1 or more")
-    return int(text)
-
-
-def capability(text: str) -> tuple[int, int]:
-    """A CUDA compute capability."""
-    found = match(r"([0-9]{1,3})(?:\.([0-9]{1,3}))?", text)
-    if found is None:
-        refuse(f"{text!r} is not a compute capability, such as 8.0 or 9")
-    return int(found[1]), int(found[2] or 0)
-
-
-def folder(text: str) -> str:
-    """The path of a folder."""
-    if not text:
-        refuse("'' is not a folder")
-    return text
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Names separated by commas, lower case."""
-    words = tuple(part.strip().lower() for part in text.split(",") if part.strip())
-    if not words:
-        refuse(f"{text!r} contains no name")
-    return words
 
 
 def columns(text: str) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import values
 from gpumon.cli.commands import Command
-from gpumon.cli.machine_options import RequirementOptions
-from gpumon.cli.option_groups import AsciiOption
+from gpumon.cli.option_groups import ASCII
+from gpumon.cli.requirement_options import RequirementOptions
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +29,7 @@ class WaitCommand(Command):
     )
     prints = False
     machine = RequirementOptions()
-    groups = (machine, AsciiOption())
+    groups = (machine, ASCII)
 
     def add_options(self, parser: Parser) -> None:
         from gpumon.scheduling.wait.kinds import DEFAULT_KIND, KINDS

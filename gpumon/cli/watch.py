@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
 from gpumon.cli.machine_options import SampleOptions
-from gpumon.cli.option_groups import AlertFileOption, AsciiOption, IntervalOption
+from gpumon.cli.option_groups import ASCII, AlertFileOption, IntervalOption
 from gpumon.cli.output import EXIT_USAGE, configure_output, fail, load_settings
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class WatchCommand(Command):
     interval = IntervalOption(5.0)
     alerts = AlertFileOption()
     machine = SampleOptions()
-    groups = (interval, alerts, machine, AsciiOption())
+    groups = (interval, alerts, machine, ASCII)
 
     def run(self, options: argparse.Namespace) -> int:
         configure_output(options, "table")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
@@ -29,7 +31,7 @@ _PAST_LATER = 1.0
 """Seconds after the start at which the past of a source becomes available."""
 
 
-class SessionAlerts(NamedTuple):
+class SessionAlerts(Struct, frozen=True):
     """The alerts of the configuration, for one machine.
 
     Attributes:
@@ -43,7 +45,7 @@ class SessionAlerts(NamedTuple):
     state: str | None = None
 
 
-class Session(NamedTuple):
+class Session(Struct, frozen=True):
     """One run of the dashboard.
 
     Attributes:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import ReservationHolder
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources.links import Links
-    from gpumon.sources.sampler import Sampler
     from gpumon.sources.source import Source
 
     Gpus: TypeAlias = str | int | Iterable[str | int] | None
@@ -87,33 +86,27 @@ class LocalMachine:
         if demo:
             from gpumon.sources.demo import DemoSource
 
-            simulated = DemoSource(selection=chosen)
-            self.source = simulated
+            self.source = simulated = DemoSource(selection=chosen)
             self._processes: Callable[[bool], ProcessHost] = lambda readonly: simulated.host(
                 readonly=readonly
             )
             return
         from gpumon.sources.machine import this_machine
 
-        source = this_machine(chosen, profiled=profiled, backend=backend or AUTO)
-        self.source = source
+        self.source = source = this_machine(chosen, profiled=profiled, backend=backend or AUTO)
         self.links = source.backend.links
         self.reservations = _reservations
-        self._processes = lambda readonly: _local_host(source, readonly=readonly)
+
+        def processes(readonly: bool) -> ProcessHost:
+            from gpumon.kill.local_host import LocalHost
+
+            return LocalHost(source.backend.device_files, readonly=readonly)
+
+        self._processes = processes
 
     def processes(self, *, readonly: bool = True) -> ProcessHost:
-        """The processes of the machine.
-
-        Args:
-            readonly: Whether they get no signal.
-        """
+        """The processes of the machine; with ``readonly`` they get no signal."""
         return self._processes(readonly)
-
-
-def _local_host(source: Sampler, *, readonly: bool) -> ProcessHost:
-    from gpumon.kill.local_host import LocalHost
-
-    return LocalHost(source.backend.device_files, readonly=readonly)
 
 
 def _reservations(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:

@@ -51,10 +51,10 @@ def _status(arguments: Sequence[str]) -> int:
     try:
         _open_standard_streams()
         mark_output()
-        from gpumon.cli.dashboard import COMMAND as DASHBOARD
+        from gpumon.cli.dashboard import DashboardCommand
 
         given = _bound(arguments)
-        return _run(DASHBOARD.read_plainly(given) or _parsed(given))
+        return _run(DashboardCommand().read_plainly(given) or _parsed(given))
     except SystemExit as end:
         if not isinstance(end.code, int):
             raise
@@ -161,12 +161,12 @@ def _run(options: argparse.Namespace) -> int:
     # Before anything else imports it.
     import_msgspec()
     from gpumon.cli.commands import command
-    from gpumon.cli.dashboard import COMMAND as DASHBOARD
+    from gpumon.cli.dashboard import DashboardCommand
     from gpumon.cli.output import codeset, explain, no_standard_output
     from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
-    chosen = DASHBOARD if options.command is None else command(options.command)
+    chosen = DashboardCommand() if options.command is None else command(options.command)
     if not chosen.short:
         gc.enable()
     if chosen.prints and sys.stdout is None:

@@ -116,6 +116,3 @@ def _test(alert: Alert) -> int:
             sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
             sys.stdout.flush()
     return EXIT_FAILED if failed else 0
-
-
-COMMAND = AlertCommand()

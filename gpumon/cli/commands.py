@@ -24,6 +24,9 @@ COMMANDS = (
 )
 """The names in the order of the help. A command is imported when it runs or is listed."""
 
+_DECLARED: dict[str, type[Command]] = {}
+"""By the name of the module."""
+
 
 class Command:
     """A command.
@@ -45,6 +48,9 @@ class Command:
     short = False
     """Whether it runs without garbage collection, or starts garbage collection itself."""
 
+    def __init_subclass__(cls) -> None:
+        _DECLARED[cls.__module__] = cls
+
     def add_options(self, parser: Parser) -> None:
         """Add the options that do not belong to a group."""
         OptionGroup(*self.options).add_to(parser)
@@ -62,6 +68,4 @@ def command(name: str) -> Command:
     """The command of a name."""
     from importlib import import_module
 
-    found = import_module(f"gpumon.cli.{name}").COMMAND
-    assert isinstance(found, Command)  # noqa: S101 - for the type
-    return found
+    return _DECLARED[import_module(f"gpumon.cli.{name}").__name__]()

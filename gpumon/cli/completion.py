@@ -142,6 +142,3 @@ def _add_values(parser: argparse.ArgumentParser, offered: Mapping[str, object]) 
         if isinstance(action.metavar, str):
             # zsh takes what follows a colon for what to do.
             action.metavar = action.metavar.replace(":", " and ")
-
-
-COMMAND = CompletionCommand()

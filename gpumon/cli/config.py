@@ -150,6 +150,3 @@ def _init(path: str) -> int:
         return 1
     print(path)  # noqa: T201 - what was written
     return 0
-
-
-COMMAND = ConfigCommand()

@@ -276,11 +276,7 @@ def _alerts(
 ) -> tuple[Loaded, SessionAlerts]:
     """The alerts of the configuration for a dashboard, and the errors in them with the others.
 
-    Args:
-        loaded: The configuration.
-        host: The name of the machine.
-        demo: Whether the machine is simulated: then nothing leaves the terminal.
-        visitor: Whether the user only watches, in a browser: then no alert is checked.
+    In a demo nothing leaves the terminal; for a visitor no alert is checked.
     """
     from gpumon.ui.session import SessionAlerts
 
@@ -302,6 +298,3 @@ def _alerts(
         return loaded, SessionAlerts(alerts, state=memory_path(host))
     note = "This is a demo: no command, webhook or apprise is used."
     return loaded, SessionAlerts(tuple(map(in_terminal, alerts)), note)
-
-
-COMMAND = DashboardCommand()

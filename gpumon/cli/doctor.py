@@ -38,6 +38,3 @@ class DoctorCommand(Command):
         return doctor(
             this_machine(profiled=True), sys.stdout, as_json=options.json, scrub=options.scrub
         )
-
-
-COMMAND = DoctorCommand()

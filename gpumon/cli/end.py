@@ -158,6 +158,3 @@ def _printed(result: EndResult) -> int:
         # Nobody reads the report, but a script may read the status.
         silence(sys.stdout)
     return result.status
-
-
-COMMAND = EndCommand()

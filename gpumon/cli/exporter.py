@@ -67,6 +67,3 @@ class ExporterCommand(Command):
             )
         except (WebConfigError, ListenError) as error:
             return fail(str(error), EXIT_USAGE)
-
-
-COMMAND = ExporterCommand()

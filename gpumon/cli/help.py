@@ -31,6 +31,3 @@ class HelpCommand(Command):
         name = options.about
         parser = make_parser([name])
         return print_text((parser if name is None else parser.commands[name]).format_help())
-
-
-COMMAND = HelpCommand()

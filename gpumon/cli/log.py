@@ -112,6 +112,3 @@ class LogCommand(Command):
 
         machine = self.machine.open(options)
         return MachineFeed(machine.source, machine.processes(), interval)
-
-
-COMMAND = LogCommand()

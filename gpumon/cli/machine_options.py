@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gpumon.config import Settings
     from gpumon.fleet.fleet import Fleet
     from gpumon.fleet.ssh_fleet import SshFleet
-    from gpumon.model.selection import GpuSelection
     from gpumon.prometheus import PrometheusFleet
 
 
@@ -82,12 +81,6 @@ class SourceOptions(OptionGroup):
             profiled: See ``this_machine``; ``False`` for commands that take one sample, which is
                 not enough.
         """
-        return self._machine(options, profiled=profiled, selection=None)
-
-    @staticmethod
-    def _machine(
-        options: argparse.Namespace, *, profiled: bool, selection: GpuSelection | None
-    ) -> LocalMachine:
         from gpumon.api.local import LocalMachine
 
         asked = FleetOptions.asked(options)
@@ -95,7 +88,10 @@ class SourceOptions(OptionGroup):
             # A command that forgets other machines fails here instead of acting on this one.
             raise RuntimeError(f"{asked} was given, and this machine would be used")
         return LocalMachine(
-            selection, demo=bool(options.demo), profiled=profiled, backend=options.backend
+            options.gpus if GPUS in self.options else None,
+            demo=bool(options.demo),
+            profiled=profiled,
+            backend=options.backend,
         )
 
 
@@ -110,10 +106,6 @@ class SampleOptions(SourceOptions):
     def __init__(self, *, user: bool = False, filtered: bool = False) -> None:
         chosen = [*([_USER] if user else []), *([_FILTER] if filtered else [])]
         super().__init__(GPUS, *chosen, title="what to show")
-
-    def open(self, options: argparse.Namespace, *, profiled: bool = True) -> LocalMachine:
-        """See ``SourceOptions.open``; only the GPUs of ``--gpus`` are sampled."""
-        return self._machine(options, profiled=profiled, selection=options.gpus)
 
 
 _SSH = (

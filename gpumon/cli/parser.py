@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from gpumon.cli.commands import COMMANDS, Command, command
-from gpumon.cli.dashboard import COMMAND as DASHBOARD
+from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.output import EXIT_USAGE, fail, no_standard_output
 
 if TYPE_CHECKING:
@@ -198,7 +198,8 @@ def make_parser(arguments: Collection[str] | None = None) -> Parser:
         arguments: The arguments to parse. A command that is not among them gets no parser, as
             twenty take longer than everything else; ``None`` makes all.
     """
-    parser = Parser(command=DASHBOARD, prog="gpumon")
+    dashboard = DashboardCommand()
+    parser = Parser(command=dashboard, prog="gpumon")
     parser.add_argument(
         "-V",
         "--version",
@@ -208,7 +209,7 @@ def make_parser(arguments: Collection[str] | None = None) -> Parser:
         help="print the versions of gpumon, Python, Textual and the driver, and exit",
     )
     # Only here: with a default of its own a command would hide what stands before it.
-    defaults = DASHBOARD.defaults()
+    defaults = dashboard.defaults()
     parser.set_defaults(**defaults)
     general = [option for option in parser.options() if option.dest in defaults]
 

@@ -44,6 +44,3 @@ class RemoteCommand(Command):
         with suppress(BrokenPipeError), exit_on_signals(signal.SIGTERM, signal.SIGHUP):
             Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
         return 0
-
-
-COMMAND = RemoteCommand()

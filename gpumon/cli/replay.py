@@ -129,6 +129,3 @@ def _beginning(at: str | None, recording: Recording) -> float | None:
             f"{day_and_time(recording.last)}."
         )
     return time
-
-
-COMMAND = ReplayCommand()

@@ -85,6 +85,3 @@ class ReportCommand(Command):
             form=options.format,
             plot=options.plot,
         )
-
-
-COMMAND = ReportCommand()

@@ -107,6 +107,3 @@ class RunCommand(Command):
 def _command_of(options: argparse.Namespace) -> Sequence[str]:
     argv: Sequence[str] = options.argv
     return argv[1:] if argv[:1] == ["--"] else argv
-
-
-COMMAND = RunCommand()

@@ -68,6 +68,3 @@ class SelectCommand(Command):
             past=options.past,
             links=machine.links,
         )
-
-
-COMMAND = SelectCommand()

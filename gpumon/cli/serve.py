@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import values
 from gpumon.cli.commands import Command
-from gpumon.cli.dashboard import COMMAND as DASHBOARD
-from gpumon.cli.dashboard import SCREEN
+from gpumon.cli.dashboard import SCREEN, DashboardCommand
 from gpumon.cli.machine_options import FleetOptions, SampleOptions
 from gpumon.cli.option_groups import ASCII, IntervalOption, Option, OptionGroup, ScreenOptions
 from gpumon.cli.output import EXIT_USAGE, fail
@@ -85,7 +84,7 @@ class ServeCommand(Command):
         from gpumon.web.run import ServeError, serve
 
         # Mistakes in the options are reported here, and not to each visitor.
-        DASHBOARD.check(options)
+        DashboardCommand().check(options)
         # A visitor gets the same command line; nothing that its browser asks for can change it.
         arguments = [*(argument for argument in sys.argv[1:] if argument != "--"), _VISITOR]
         try:
@@ -101,7 +100,4 @@ def _show(options: argparse.Namespace) -> int:
         take_terminal()
     except OSError:
         return fail(f"{_VISITOR} is for gpumon serve itself: leave it out.", EXIT_USAGE)
-    return DASHBOARD.run(options, visitor=True)
-
-
-COMMAND = ServeCommand()
+    return DashboardCommand().run(options, visitor=True)

@@ -63,9 +63,6 @@ class SnapshotCommand(Command):
         return print_sample(options, options.format, by_process=options.processes)
 
 
-COMMAND = SnapshotCommand()
-
-
 def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) -> int:
     """Print one sample in a format; the exit status.
 
@@ -82,9 +79,9 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     # Output for programs does not depend on the configuration.
     thresholds = load_settings().thresholds if form == "table" else DEFAULTS
     configure_output(options, form)
-    if COMMAND.fleet.asked(options) is not None:
+    if SnapshotCommand.fleet.asked(options) is not None:
         return _print_hosts(options, form, thresholds, by_process=by_process)
-    machine = COMMAND.machine.open(options, profiled=False)
+    machine = SnapshotCommand.machine.open(options, profiled=False)
     snapshot = take_one(machine.source)
     if by_process or form in {"table", "json"}:
         from gpumon.sampling.enrichment import Lookup
@@ -160,8 +157,8 @@ def _print_hosts(
     from gpumon.fleet.export import named
     from gpumon.fleet.fleet import HostOrigin
 
-    patience = COMMAND.fleet.patience(options)
-    with COMMAND.fleet.connected(options) as fleet:
+    patience = SnapshotCommand.fleet.patience(options)
+    with SnapshotCommand.fleet.connected(options) as fleet:
         found = answers(fleet, patience)
     absent = {host.name: sentence for host in found.hosts if (sentence := missing(host, patience))}
     asked: list[object] = []

@@ -31,6 +31,3 @@ class StreamCommand(Command):
         interval = self.interval.seconds(options)
         stream(machine.source, machine.processes(), machine.reservations, interval)
         return 0
-
-
-COMMAND = StreamCommand()

@@ -115,6 +115,3 @@ def _hard_to_read(theme: ThemeFile) -> list[str]:
         if not style.startswith(DRAWN)
         and (ratio := contrast(look.fore, look.ground)) < LEAST_CONTRAST
     ]
-
-
-COMMAND = ThemeCommand()

@@ -21,6 +21,3 @@ class VersionCommand(Command):
         from gpumon.sources.versions import all_versions
 
         return print_text(f"{all_versions()}\n")
-
-
-COMMAND = VersionCommand()

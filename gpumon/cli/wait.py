@@ -110,6 +110,3 @@ def _pids(text: str) -> tuple[int, ...]:
         if len(found) <= MOST_PIDS and max(found) < 2**31:
             return found
     return values.refuse(f"{text!r} is not a list of PIDs such as 4711,4712")
-
-
-COMMAND = WaitCommand()

@@ -43,6 +43,3 @@ class WatchCommand(Command):
             None if options.demo else memory_path(machine.source.hostname, options.alerts),
             machine.reservations,
         )
-
-
-COMMAND = WatchCommand()

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.csv.recording import CsvRecording
     from gpumon.recording.history import History
-    from gpumon.recording.memory.recording import MemoryRecording
     from gpumon.recording.playback import Player
     from gpumon.recording.recording import Recording
     from gpumon.sampling.enrichment import Reservations
@@ -32,47 +31,27 @@ _PAST_LATER = 1.0
 
 
 class SessionAlerts(Struct, frozen=True):
-    """The alerts of the configuration, for one machine.
+    """The alerts of the configuration, for one machine."""
 
-    Attributes:
-        alerts: Those that are checked.
-        note: What is not done here, and why; empty if everything is.
-        state: The file in which it is remembered what was told; ``None`` for none.
-    """
-
-    alerts: Sequence[Alert] = ()
-    note: str = ""
-    state: str | None = None
+    alerts: Sequence[Alert] = ()  # those that are checked
+    note: str = ""  # what is not done here, and why
+    state: str | None = None  # the file that remembers what was sent
 
 
 class Session(Struct, frozen=True):
-    """One run of the dashboard.
+    """One run of the dashboard."""
 
-    Attributes:
-        collector: Samples the machine; the screens set its interval.
-        history: The history of the samples; the screens only read it.
-        host: The processes of the machine.
-        lookup: Slow queries about them, on another thread.
-        audit_log: The log of all sent signals.
-        recording: The recorded past, for rewinding.
-        logbook: Starts and stops logs.
-        player: Plays a log in a replay, and then owns ``collector``; otherwise ``None``.
-        machine: The machine of the processes as the user named it, if it is another one.
-        alerts: The alerts of the configuration.
-        damage: What is wrong with the log of a replay, which may be known only later.
-    """
-
-    collector: Collector
-    history: History
-    host: ProcessHost
-    lookup: Lookup
-    audit_log: AuditLog
-    recording: Recording
-    logbook: Logbook
-    player: Player | None = None
-    machine: str | None = None
+    collector: Collector  # samples the machine; the screens set its interval
+    history: History  # of the samples; the screens only read it
+    host: ProcessHost  # the processes of the machine
+    lookup: Lookup  # slow queries about them, on another thread
+    audit_log: AuditLog  # of all sent signals
+    recording: Recording  # the recorded past, for rewinding
+    logbook: Logbook  # starts and stops logs
+    player: Player | None = None  # plays a log in a replay, and then owns ``collector``
+    machine: str | None = None  # as the user named it, if it is another one
     alerts: SessionAlerts = SessionAlerts()
-    damage: Callable[[], str] = lambda: ""
+    damage: Callable[[], str] = lambda: ""  # of the log of a replay; may be known only later
 
 
 class SnapshotBuffer:
@@ -105,10 +84,8 @@ class SessionBuilder:
         host: The processes of its machine.
         interval: Seconds between samples.
         thresholds: Thresholds of the findings.
-        reservations: Reads which GPUs ``gpumon run`` has reserved.
-        log: A log to write.
-        user: Log only the processes of this user.
-        commands: Whether to log command lines.
+        reservations: See ``Lookup``.
+        log: A log to write; see ``Logbook``, for ``user`` and ``commands``, too.
     """
 
     def __init__(
@@ -178,7 +155,12 @@ class SessionBuilder:
                 add_to_history(snapshot)
                 recording.add(snapshot)
 
-            _settle_later(recording, past)
+            if past:
+                # Packing takes as long as the rest of the start.
+                recording.begin_with(past)
+                settling = Timer(_PAST_LATER, recording.settle)
+                settling.daemon = True
+                settling.start()
             self._early.hand_to(add)
         else:
             self._early.hand_to(recording.add)
@@ -193,16 +175,6 @@ class SessionBuilder:
             machine=machine,
             alerts=alerts,
         )
-
-
-def _settle_later(recording: MemoryRecording, past: Sequence[Snapshot]) -> None:
-    """Begin the recording with the past of the source."""
-    if past:
-        # Packing takes as long as the rest of the start.
-        recording.begin_with(past)
-        settling = Timer(_PAST_LATER, recording.settle)
-        settling.daemon = True
-        settling.start()
 
 
 def replay_session(player: Player, recording: CsvRecording) -> Session:

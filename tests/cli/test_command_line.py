@@ -21,7 +21,7 @@ import pytest
 
 from gpumon import __version__
 from gpumon.cli.commands import COMMANDS
-from gpumon.cli.dashboard import COMMAND as DASHBOARD
+from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.output import fail
 from gpumon.cli.parser import Formatter, make_parser
 from gpumon.sampling.gpu_sampler import take_one
@@ -586,7 +586,7 @@ def test_help_is_as_wide_as_everybody_elses(monkeypatch: pytest.MonkeyPatch, tol
     "line", [[], ["-n", "0.1"], ["--interval", "5"], ["-n", "1000."], ["-n", ".5"]], ids=" ".join
 )
 def test_what_is_read_without_argparse_is_what_argparse_reads(line: list[str]) -> None:
-    read = DASHBOARD.read_plainly(line)
+    read = DashboardCommand().read_plainly(line)
     assert read is not None
     assert vars(read) == vars(make_parser().parse_args(line))
 
@@ -600,7 +600,7 @@ def test_what_is_read_without_argparse_is_what_argparse_reads(line: list[str]) -
     ids=" ".join,
 )
 def test_what_takes_argparse_is_left_to_it(line: list[str]) -> None:
-    assert DASHBOARD.read_plainly(line) is None
+    assert DashboardCommand().read_plainly(line) is None
 
 
 @pytest.mark.parametrize("line", [[], ["-n", "2"]], ids=" ".join)

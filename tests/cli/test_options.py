@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.cli.commands import COMMANDS
-from gpumon.cli.dashboard import COMMAND as DASHBOARD
+from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.parser import make_parser
 from tests.command import run_here
 from tests.driver import Driver, Owner, h100
@@ -102,7 +102,7 @@ def test_the_table_has_every_command_and_every_option_before_one() -> None:
 
 def test_an_option_that_is_not_given_is_none_for_every_command() -> None:
     parser = make_parser()
-    shared = DASHBOARD.defaults()
+    shared = DashboardCommand().defaults()
     assert {action.dest for action in parser.options()} == {*shared, "help", "version"}
     for command in TAKEN:
         read = vars(parser.parse_args(line(command, [], before=True)))

@@ -1,4 +1,4 @@
-"""``gpumon alert``: list the alerts, or send one as a test."""
+"""``gpumon alert``: list the alerts, or send a test notification."""
 
 from __future__ import annotations
 

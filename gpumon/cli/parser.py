@@ -124,6 +124,16 @@ class Parser(argparse.ArgumentParser):
         return f"{name} has no effect on {self.prog}: leave it out."
 
 
+class _Unused(Parser):
+    """Stands for the parser of a command that the command line does not name."""
+
+    def __init__(self) -> None:
+        pass
+
+    def _check_help(self, action: argparse.Action) -> None:
+        """Python 3.14 formats the line of each command when that is added, which imports it."""
+
+
 class _Refuse(argparse.Action):
     """A general option that the command does not take."""
 
@@ -213,11 +223,11 @@ def make_parser(arguments: Collection[str] | None = None) -> Parser:
     parser.set_defaults(**defaults)
     general = [option for option in parser.options() if option.dest in defaults]
 
-    def make(*, prog: str) -> Parser:
+    def make(*, prog: str, **words: Any) -> Parser:
         name = prog.rpartition(" ")[2]
         if arguments is None or name in arguments:
-            return Parser(command=command(name), general=general, prog=prog)
-        return Parser.__new__(Parser)  # Never used.
+            return Parser(command=command(name), general=general, prog=prog, **words)
+        return _Unused()
 
     commands = parser.add_subparsers(
         title="commands",

@@ -7,7 +7,7 @@ import threading
 from contextlib import ExitStack
 from datetime import datetime
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.alerts.deliveries import Deliveries
 from gpumon.alerts.engine import AlertEngine
@@ -39,24 +39,28 @@ _MOST_LINES = 10_000
 """This many lines wait for a blocked standard output; later ones are dropped."""
 
 
-class WatchOptions(NamedTuple):
-    """The options of ``gpumon watch``."""
-
-    alerts: Sequence[Alert]
-    interval: float
-    """Seconds between samples."""
-    thresholds: Thresholds
-    state: str | None
-    """The file that remembers what was reported; ``None`` for none."""
-
-
 def watch(
-    source: Source, host: ProcessHost, options: WatchOptions, reservations: Reservations | None
+    source: Source,
+    host: ProcessHost,
+    alerts: Sequence[Alert],
+    interval: float,
+    thresholds: Thresholds,
+    state: str | None,
+    reservations: Reservations | None,
 ) -> int:
     """Send alerts until a signal, with a line for each notice on standard output.
 
     A driver that cannot be used is no reason to end: it is tried again. ``host`` looks up where
     processes run, ``reservations`` which GPUs ``gpumon run`` has reserved.
+
+    Args:
+        source: The source of samples.
+        host: See above.
+        alerts: The alerts.
+        interval: Seconds between samples.
+        thresholds: The thresholds of the findings.
+        state: The file that remembers what was reported; ``None`` for none.
+        reservations: See above.
 
     Returns:
         The exit status.
@@ -75,25 +79,20 @@ def watch(
         ending.callback(lines.close)
         deliveries = Deliveries(None, say)
         ending.callback(deliveries.close, _CLOSE_SECONDS)
-        engine = AlertEngine(options.alerts, options.thresholds, options.state)
+        engine = AlertEngine(alerts, thresholds, state)
         ending.callback(engine.close)
-        names = ", ".join(alert.name for alert in options.alerts)
+        names = ", ".join(alert.name for alert in alerts)
         say(
-            f"watching {source.hostname}, a sample every {options.interval:g} s, for "
-            f"{counted(len(options.alerts), 'alert')}: {names}"
+            f"watching {source.hostname}, a sample every {interval:g} s, for "
+            f"{counted(len(alerts), 'alert')}: {names}"
         )
-        watching = _Watching(engine, deliveries, lines, status, options)
+        watching = _Watching(engine, deliveries, lines, status, thresholds)
 
         def new_lookup() -> Lookup:
             return Lookup(host, reservations=reservations)
 
         sample_for_good(
-            source,
-            options.interval,
-            new_lookup,
-            news,
-            watching.on_snapshot,
-            watching.report_trouble,
+            source, interval, new_lookup, news, watching.on_snapshot, watching.report_trouble
         )
     return 0
 
@@ -107,13 +106,13 @@ class _Watching:
         deliveries: Deliveries,
         lines: _Lines,
         status: StatusLine,
-        options: WatchOptions,
+        thresholds: Thresholds,
     ) -> None:
         self._engine = engine
         self._deliveries = deliveries
         self._lines = lines
         self._status = status
-        self._history = History(conditions(options.thresholds), options.thresholds)
+        self._history = History(conditions(thresholds), thresholds)
         self._reported: dict[str, str | None] = {}
 
     def on_snapshot(self, snapshot: Snapshot) -> None:

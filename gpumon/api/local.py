@@ -53,58 +53,64 @@ def _names(gpus: str | int | Iterable[str | int]) -> list[str]:
     return [str(gpu) for gpu in gpus]
 
 
-def source_and_host(
-    selection: GpuSelection,
-    *,
-    demo: bool,
-    readonly: bool,
-    profiled: bool,
-    backend: str | None = None,
-) -> tuple[Source, ProcessHost]:
-    """The source of snapshots, and the processes of its machine.
+class LocalMachine:
+    """This machine, or the simulated one of ``--demo``. Nothing of it is opened yet.
 
     Args:
-        selection: The GPUs to sample.
-        demo: The simulated machine of ``--demo`` instead of this one.
-        readonly: Whether the processes get no signal.
+        selection: The GPUs to sample; all by default.
+        demo: Whether it is the simulated machine.
         profiled: See ``this_machine``.
-        backend: See ``this_machine``, whose default applies without one.
+        backend: See ``this_machine``.
+
+    Attributes:
+        source: The source of snapshots.
+        links: Reads the links between the GPUs; ``None`` for the demo.
+        reservations: Reads which GPUs ``gpumon run`` has reserved; ``None`` for the demo.
     """
-    if demo:
-        from gpumon.sources.demo import DemoSource
 
-        simulated = DemoSource(selection=selection)
-        return simulated, simulated.host(readonly=readonly)
-    from gpumon.kill.local_host import LocalHost
-    from gpumon.sources.machine import this_machine
+    source: Source
+    links: Callable[[], Links] | None = None
+    reservations: Reservations | None = None
 
-    source = this_machine(selection, profiled=profiled, backend=backend or AUTO)
-    return source, LocalHost(source.backend.device_files, readonly=readonly)
+    def __init__(
+        self,
+        selection: GpuSelection | None = None,
+        *,
+        demo: bool = False,
+        profiled: bool = False,
+        backend: str | None = None,
+    ) -> None:
+        from gpumon.model.selection import ALL
+
+        chosen = ALL if selection is None else selection
+        if demo:
+            from gpumon.sources.demo import DemoSource
+
+            self.source = simulated = DemoSource(selection=chosen)
+            self._processes: Callable[[bool], ProcessHost] = lambda readonly: simulated.host(
+                readonly=readonly
+            )
+            return
+        from gpumon.sources.machine import this_machine
+
+        self.source = source = this_machine(chosen, profiled=profiled, backend=backend or AUTO)
+        self.links = source.backend.links
+        self.reservations = _reservations
+
+        def processes(readonly: bool) -> ProcessHost:
+            from gpumon.kill.local_host import LocalHost
+
+            return LocalHost(source.backend.device_files, readonly=readonly)
+
+        self._processes = processes
+
+    def processes(self, *, readonly: bool = True) -> ProcessHost:
+        """The processes of the machine; with ``readonly`` they get no signal."""
+        return self._processes(readonly)
 
 
-def whole_machine(
-    *, demo: bool, backend: str | None = None
-) -> tuple[Source, Callable[[], Links] | None]:
-    """A source of every GPU, and a function that reads the links between them."""
-    if demo:
-        from gpumon.sources.demo import DemoSource
+def _reservations(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
+    # Needed after the first picture only.
+    from gpumon.scheduling.reservation.holders import holders_now
 
-        return DemoSource(), None
-    from gpumon.sources.machine import this_machine
-
-    source = this_machine(backend=backend or AUTO)
-    return source, source.backend.links
-
-
-def reservations(*, demo: bool) -> Reservations | None:
-    """The function that reads reservations; ``None`` for the demo."""
-    if demo:
-        return None
-
-    def holders(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
-        # Needed after the first picture only.
-        from gpumon.scheduling.reservation.holders import holders_now
-
-        return holders_now(uuids)
-
-    return holders
+    return holders_now(uuids)

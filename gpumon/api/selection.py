@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from msgspec import Struct
 
 from gpumon.api.errors import NoGpuFitsError
-from gpumon.api.local import exclusion_of, selection_of, whole_machine
+from gpumon.api.local import LocalMachine, exclusion_of, selection_of
 from gpumon.model.snapshot import Gpu  # noqa: TC001 - msgspec resolves annotations at run time
 from gpumon.text.unit_parsing import SIZE, TIMESPAN, QuantityError
 
@@ -211,12 +211,12 @@ def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> 
     from gpumon.scheduling.polling import wait_for
     from gpumon.scheduling.reservation.locks import Locks
 
-    source, links = whole_machine(demo=demo)
+    machine = LocalMachine(demo=demo)
     locks = Locks(None, os.environ, make=False)
     verdicts: tuple[Eligibility, ...] = ()
     trouble: Exception | None = None
     try:
-        chooser = Chooser(requirements, os.environ, locks, links)
+        chooser = Chooser(requirements, os.environ, locks, machine.links)
 
         def choice_of(snapshot: Snapshot) -> GpuChoice | None:
             nonlocal verdicts, trouble
@@ -231,7 +231,7 @@ def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> 
             nonlocal trouble
             trouble = error
 
-        with GpuSampler(source) as sampler:
+        with GpuSampler(machine.source) as sampler:
             choice = wait_for(sampler, choice_of, lambda _: None, note, wait)
             if choice is None and trouble is not None:
                 raise trouble

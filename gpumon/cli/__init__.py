@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpumon.system.standard_output import OutputError
 
-_TAKING_MOMENTS = ("report", "replay", "run")
+_WITH_TIMES = ("report", "replay", "run")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,10 +51,10 @@ def _status(arguments: Sequence[str]) -> int:
     try:
         _open_standard_streams()
         mark_output()
-        from gpumon.cli.plain import read_plainly
+        from gpumon.cli.dashboard import DashboardCommand
 
         given = _bound(arguments)
-        return _run(read_plainly(given) or _parsed(given))
+        return _run(DashboardCommand().read_plainly(given) or _parsed(given))
     except SystemExit as end:
         if not isinstance(end.code, int):
             raise
@@ -64,7 +64,7 @@ def _status(arguments: Sequence[str]) -> int:
         return _no_output(failure)
     except Exception as error:
         # In a class body Python up to 3.11 replaces the exception with a RuntimeError.
-        if any(isinstance(one, KeyboardInterrupt) for one in causes(error)):
+        if any(isinstance(cause, KeyboardInterrupt) for cause in causes(error)):
             return _INTERRUPTED
         lack = lack_behind(error)
         if lack is None and isinstance(error, OSError) and error.filename is not None:
@@ -107,7 +107,7 @@ def _no_output(failure: OutputError) -> int:
     silence(sys.stdout)
     if isinstance(failure.error, BrokenPipeError):
         return 0
-    from gpumon.cli.messages import fail
+    from gpumon.cli.output import fail
 
     return fail(f"cannot write to standard output: {failure.error.strerror}.")
 
@@ -148,7 +148,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _bound(arguments: Sequence[str]) -> Sequence[str]:
     # Arguments after run belong to another command.
-    if next((one for one in arguments if one in _TAKING_MOMENTS), "run") == "run":
+    if next((argument for argument in arguments if argument in _WITH_TIMES), "run") == "run":
         return arguments
     from gpumon.text.time_parsing import bind_moments
 
@@ -160,25 +160,19 @@ def _run(options: argparse.Namespace) -> int:
 
     # Before anything else imports it.
     import_msgspec()
-    from gpumon.cli.common import codeset
-    from gpumon.cli.messages import explain, no_standard_output
+    from gpumon.cli.commands import command
+    from gpumon.cli.dashboard import DashboardCommand
+    from gpumon.cli.output import codeset, explain, no_standard_output
     from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
-    name, prints = options.command, True
-    if name is None:
-        from gpumon.cli.dashboard import run
-    else:
-        from gpumon.cli.commands import COMMANDS, module_of
-
-        command = COMMANDS[name]
-        if not command.short:
-            gc.enable()
-        prints, run = command.prints, module_of(name).run
-    if prints and sys.stdout is None:
+    chosen = DashboardCommand() if options.command is None else command(options.command)
+    if not chosen.short:
+        gc.enable()
+    if chosen.prints and sys.stdout is None:
         return no_standard_output()
     try:
-        return run(options)
+        return chosen.run(options)
     except Exception as error:
         status = explain(error)
         if status is None:

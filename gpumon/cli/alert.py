@@ -2,99 +2,63 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import sys
-import time
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import take_output, take_settings
-from gpumon.cli.messages import EXIT_FAILED, EXIT_USAGE, fail, say
+from gpumon.cli.commands import Command
+from gpumon.cli.option_groups import AlertFileOption, Option
+from gpumon.cli.output import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    configure_output,
+    fail,
+    load_settings,
+)
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
     from gpumon.alerts.alert import Alert
-    from gpumon.cli.help import MakeParser
-    from gpumon.config import Settings
 
 
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon alert`` to the parser."""
-    alert = command(
-        description="List the alerts of the configuration, or send a test notification through "
-        "each channel of an alert and print the results; the exit status is 1 if a channel failed. "
-        "docs/alerts.md describes alerts.",
+class AlertCommand(Command):
+    about = "list the alerts, or send a test notification"
+    description = (
+        "List the alerts of the configuration, or send a test notification through each channel of "
+        "an alert and print the results; the exit status is 1 if a channel failed. docs/alerts.md "
+        "describes alerts."
     )
-    alert.add_argument(
-        "what", metavar="list|test", choices=("list", "test"), help="what to do with them"
-    )
-    alert.add_argument("name", metavar="NAME", nargs="?", help="with test: the name of the alert")
-    add_alert_file(alert)
-
-
-def add_alert_file(parser: argparse.ArgumentParser) -> None:
-    """Add ``--alerts`` to a parser."""
-    parser.add_argument(
-        "--alerts",
-        metavar="FILE",
-        help="read the [[alerts]] of this file, not those of the configuration",
+    alerts = AlertFileOption()
+    groups = (alerts,)
+    options = (
+        Option("what", metavar="list|test", choices=("list", "test"), help="what to do with them"),
+        Option("name", metavar="NAME", nargs="?", help="with test: the name of the alert"),
     )
 
+    def run(self, options: argparse.Namespace) -> int:
+        configure_output(options, "table")
+        found = self.alerts.open(options, load_settings(), terminal=True)
+        if isinstance(found, str):
+            return fail(found)
+        alerts = {alert.name: alert for alert in found}
+        if options.what == "list":
+            if options.name is not None:
+                return fail("list takes no name: it lists all alerts.", EXIT_USAGE)
+            return _list(found)
+        if options.name is None:
+            return fail(
+                f"test needs the name of an alert; there are {', '.join(alerts)}.", EXIT_USAGE
+            )
+        alert = alerts.get(options.name)
+        if alert is None:
+            from gpumon.config.suggestions import nearest_or_all
 
-def alerts_of(
-    options: argparse.Namespace, settings: Settings, *, terminal: bool
-) -> Sequence[Alert] | str:
-    """The valid alerts of ``--alerts`` or of the configuration, or why there are none.
-
-    Mistakes are printed on standard error.
-    """
-    from gpumon.alerts.alert import read_alerts
-    from gpumon.config import config_path
-
-    tables, path = settings.alerts, config_path()
-    if options.alerts is not None:
-        from gpumon.config.reading import read_alert_file
-
-        path = options.alerts
-        loaded = read_alert_file(path)
-        for error in loaded.errors:
-            say(error.sentence)
-        tables = loaded.settings.alerts
-    found = read_alerts(tables, terminal=terminal)
-    for error in found.errors:
-        say(error.sentence)
-    if not found.alerts:
-        return (
-            f"there is no alert in {path}: write a table [[alerts]] with a line such as "
-            'when = "hot" into it; docs/alerts.md has examples.'
-        )
-    return found.alerts
-
-
-def run(options: argparse.Namespace) -> int:
-    """List the alerts, or test one; the exit status."""
-    take_output(options, "table")
-    found = alerts_of(options, take_settings(), terminal=True)
-    if isinstance(found, str):
-        return fail(found)
-    alerts = {alert.name: alert for alert in found}
-    if options.what == "list":
-        if options.name is not None:
-            return fail("list takes no name: it lists all alerts.", EXIT_USAGE)
-        return _list(found)
-    if options.name is None:
-        return fail(f"test needs the name of an alert; there are {', '.join(alerts)}.", EXIT_USAGE)
-    alert = alerts.get(options.name)
-    if alert is None:
-        from gpumon.config.suggestions import nearest_or_all
-
-        return fail(
-            f"there is no alert {options.name!r}; {nearest_or_all(options.name, alerts)}.",
-            EXIT_USAGE,
-        )
-    return _test(alert)
+            return fail(
+                f"there is no alert {options.name!r}; {nearest_or_all(options.name, alerts)}.",
+                EXIT_USAGE,
+            )
+        return _test(alert)
 
 
 def _list(alerts: Sequence[Alert]) -> int:
@@ -133,6 +97,8 @@ class _Terminal:
 
     def notify(self, title: str, text: str) -> None:
         """Show a notification."""
+        import os
+
         from gpumon.system.own_terminal import write_to_terminal
         from gpumon.text.notification import notification
 
@@ -141,6 +107,9 @@ class _Terminal:
 
 def _test(alert: Alert) -> int:
     """Send a notice through each channel of an alert; the exit status."""
+    import platform
+    import time
+
     from gpumon.alerts.channels.channel import Attempt
     from gpumon.alerts.notice import test_notice
     from gpumon.text.formatting import printable

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
-import shlex
-import signal
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_text, take_output
+from gpumon.cli.commands import Command
+from gpumon.cli.option_groups import Option
+from gpumon.cli.output import configure_output, print_text
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
 
-    from gpumon.cli.help import MakeParser
 
-
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon completion`` to the parser."""
-    completion = command(
-        description="Print the completion script for a shell. For bash, in ~/.bashrc: "
+class CompletionCommand(Command):
+    about = "print the completion script for a shell"
+    description = (
+        "Print the completion script for a shell. For bash, in ~/.bashrc: "
         'eval "$(gpumon completion bash)"; for zsh the same with zsh, in ~/.zshrc after compinit; '
-        "for fish, in config.fish: gpumon completion fish | source",
+        "for fish, in config.fish: gpumon completion fish | source"
     )
-    completion.add_argument(
-        "shell",
-        metavar="bash|zsh|fish",
-        choices=("bash", "zsh", "fish"),
-        help="the shell",
+    options = (
+        Option(
+            "shell",
+            metavar="bash|zsh|fish",
+            choices=("bash", "zsh", "fish"),
+            help="the shell",
+        ),
     )
 
-
-def run(options: argparse.Namespace) -> int:
-    """Print the script; the exit status."""
-    take_output(options, "script")
-    return print_text(_script(options.shell))
+    def run(self, options: argparse.Namespace) -> int:
+        configure_output(options, "script")
+        return print_text(_script(options.shell))
 
 
 def _script(shell: str) -> str:
@@ -68,9 +66,11 @@ def _alerts() -> Sequence[str]:
 
 
 def _signals() -> Sequence[str]:
+    import signal
+
     from gpumon.kill.target import ends
 
-    return [one.name.removeprefix("SIG") for one in signal.Signals if ends(one)]
+    return [number.name.removeprefix("SIG") for number in signal.Signals if ends(number)]
 
 
 def _function(name: str, values: Sequence[str], after: str = "") -> dict[str, object]:
@@ -81,6 +81,8 @@ def _function(name: str, values: Sequence[str], after: str = "") -> dict[str, ob
         values: The values.
         after: The word that must stand before them.
     """
+    import shlex
+
     function = f"_gpumon_{name}"
     # What the terminal would act on is not offered.
     words = " ".join(shlex.quote(value) for value in values if value.isprintable())
@@ -123,6 +125,8 @@ def _add_values(parser: argparse.ArgumentParser, offered: Mapping[str, object]) 
         parser: The parser, and those of its commands.
         offered: By the name of the option, or the metavar, or the destination of an operand.
     """
+    import argparse
+
     for action in parser._actions:  # noqa: SLF001 - argparse lists them nowhere else
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the same
             for command in action.choices.values():

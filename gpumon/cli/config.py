@@ -7,14 +7,14 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import take_output
-from gpumon.cli.messages import say
+from gpumon.cli.commands import Command
+from gpumon.cli.option_groups import Option
+from gpumon.cli.output import configure_output, say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from gpumon.cli.help import MakeParser
     from gpumon.config import Loaded
 
 _COLUMNS = 100
@@ -25,27 +25,27 @@ _HEAD = """\
 """
 
 
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon config`` to the parser."""
-    config = command(
-        description="The configuration; docs/config.md describes it. The command line overrides "
-        "the environment (GPUMON_INTERVAL, ...), the environment overrides the file, the file "
-        "overrides the defaults.",
+class ConfigCommand(Command):
+    about = "find, create, check or show the configuration"
+    description = (
+        "The configuration; docs/config.md describes it. The command line overrides the "
+        "environment (GPUMON_INTERVAL, ...), the environment overrides the file, the file "
+        "overrides the defaults."
     )
-    config.add_argument(
-        "what",
-        metavar="path|init|check|show",
-        choices=("path", "init", "check", "show"),
-        help="path: print the path of the file; init: create it with all defaults, commented out; "
-        "check: report mistakes, with exit status 1 if there are any; show: print every setting "
-        "and where it comes from",
+    options = (
+        Option(
+            "what",
+            metavar="path|init|check|show",
+            choices=("path", "init", "check", "show"),
+            help="path: print the path of the file; init: create it with all defaults, commented "
+            "out; check: report mistakes, with exit status 1 if there are any; show: print every "
+            "setting and where it comes from",
+        ),
     )
 
-
-def run(options: argparse.Namespace) -> int:
-    """Run the action; the exit status: 1 if something is invalid or cannot be written."""
-    take_output(options, "toml")
-    return _do(options.what)
+    def run(self, options: argparse.Namespace) -> int:
+        configure_output(options, "toml")
+        return _do(options.what)
 
 
 def _do(what: str) -> int:

@@ -1,32 +1,40 @@
-"""``gpumon`` without a command: the dashboard.
+"""``gpumon`` without a command: the dashboard, of this machine or of several.
 
-Plain ``gpumon`` goes past argparse: nothing here imports it before options are added.
+Plain ``gpumon`` goes past argparse: nothing here imports it.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
-from gpumon.api.local import reservations
-from gpumon.cli.common import (
-    fleet_option,
-    screen_fault,
-    source_and_host,
-    startup_options,
-    take_alerts,
+from gpumon.cli import values
+from gpumon.cli.commands import Command
+from gpumon.cli.machine_options import FleetOptions, SampleOptions
+from gpumon.cli.option_groups import (
+    ASCII,
+    NO_COMMANDS,
+    IntervalOption,
+    OptionGroup,
+    ReadonlyOption,
+    ScreenOptions,
+    SharedOption,
 )
-from gpumon.cli.messages import explain_source, fail, say
+from gpumon.cli.output import explain_source, fail, say
+from gpumon.model.interval import LOG_INTERVAL
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Iterable, Sequence
 
-    from gpumon.cli.help import MakeParser, Parser
-    from gpumon.cli.options import OtherMachines
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.memory.recording import MemoryRecording
-    from gpumon.ui.session import Session
+    from gpumon.config import Loaded
+    from gpumon.fleet.fleet import Fleet
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.ui.fleet_app import OpenHost
+    from gpumon.ui.session import SessionAlerts
 
 _DESCRIPTION = """\
 Show what the GPUs of this machine do and who uses them.
@@ -40,212 +48,252 @@ examples:
 
 If standard output is not a terminal, gpumon prints one sample as a table.
 """
-_PAST_LATER = 1.0
-"""Seconds after the start at which the past of a demo becomes available."""
+_HOST_INTERVAL = 1.0
+"""Seconds between samples of a host, unless the user names another number."""
+_NO_ALERTS = "In a browser the alerts of the configuration are not checked: gpumon watch does it."
+_ALERTS_ELSEWHERE = (
+    "The alerts of the configuration are not checked for other machines: run gpumon watch there."
+)
 
-
-SCREEN = ("interval", "readonly", "commands", "columns", "theme")
+SCREEN = ("interval", "readonly", "no_commands", "columns", "theme")
 """The options of a screen, of one machine or several."""
 
 
-def make_parser(command: MakeParser) -> Parser:
-    """The parser of the dashboard's options, which the commands are added to."""
-    from gpumon.cli import values
-    from gpumon.cli.options import add_columns, add_readonly, add_theme, drawing, samples
-    from gpumon.cli.plain import LOG_INTERVAL
-    from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
-
-    parser = command(
-        usage="gpumon [options] [COMMAND ...]",
-        description=_DESCRIPTION,
-        parents=[samples(filtered=True), drawing()],
-    )
-    parser.add_argument_group("how often").add_argument(
-        "-n",
-        "--interval",
-        metavar="SECONDS",
-        type=values.interval,
-        help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}, "
-        f"as in watch (default: 0.5 or that of the configuration, for a log {LOG_INTERVAL:g})",
-    )
-    screen = parser.add_argument_group("the dashboard")
-    add_readonly(screen, "never send a signal to any process, whatever key is pressed")
-    screen.add_argument(
-        "--log",
-        metavar="FILE",
-        help="log to this CSV file from the start; the key L stops and starts it",
-    )
-    screen.add_argument(
-        "--no-commands",
-        dest="commands",
-        action="store_false",
-        help="leave command lines, which can hold secrets, out of the log",
-    )
-    add_columns(screen, default=None)
-    add_theme(screen)
-    other_machines().add_to(parser)
-    return parser
-
-
-def other_machines() -> OtherMachines:
+class _ShownFleet(FleetOptions):
     """What is shown of other machines: on a terminal their dashboard, otherwise a sample."""
-    from gpumon.cli.options import OtherMachines
-
-    if sys.stdout is not None and sys.stdout.isatty():
-        return OtherMachines((*SCREEN, "demo"), SCREEN, refusal="is for one machine")
-    # Of --log it is said why a sample has none.
-    return OtherMachines((*SCREEN, "log", "user", "filter"), (*SCREEN, "log"))
-
-
-class SnapshotBuffer:
-    """Keeps the first snapshots until there is a listener."""
 
     def __init__(self) -> None:
-        from threading import Lock
+        super().__init__((*SCREEN, "demo"), SCREEN, reason="is for one machine")
+        # Of --log it is said why a sample has none.
+        self._sample = FleetOptions((*SCREEN, "log", "user", "filter"), (*SCREEN, "log"))
 
-        self._lock = Lock()
-        self._kept: list[Snapshot] = []
-        self._listener: Callable[[Snapshot], None] = self._kept.append
-
-    def take(self, snapshot: Snapshot) -> None:
-        """Take the next snapshot. A listener of a collector."""
-        with self._lock:
-            self._listener(snapshot)
-
-    def hand_to(self, listener: Callable[[Snapshot], None]) -> None:
-        """Pass the kept snapshots, and from now on every new one, to a listener."""
-        with self._lock:
-            for snapshot in self._kept:
-                listener(snapshot)
-            self._kept.clear()
-            self._listener = listener
+    def fault(self, options: argparse.Namespace, given: Iterable[argparse.Action]) -> str | None:
+        if sys.stdout is not None and sys.stdout.isatty():
+            return super().fault(options, given)
+        return self._sample.fault(options, given)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Show the dashboard, or print one sample if standard output is not a terminal."""
-    if sys.stdout.isatty():
-        if fleet_option(options) is not None:
-            from gpumon.cli.fleet_screen import show_fleet
+class DashboardCommand(Command):
+    """The dashboard."""
 
-            return show_fleet(options)
-        fault = screen_fault()
-        return _show(options) if fault is None else fail(fault)
-    if options.log is not None:
-        return fail("standard output is not a terminal, so --log has no screen: use gpumon log.")
-    from gpumon.cli.snapshot import print_sample
-    from gpumon.config.themes import choose_theme
+    description = _DESCRIPTION
+    usage = "gpumon [options] [COMMAND ...]"
+    short = True
+    machine = SampleOptions(user=True, filtered=True)
+    interval = IntervalOption(
+        None,
+        f", as in watch (default: 0.5 or that of the configuration, for a log {LOG_INTERVAL:g})",
+        title="how often",
+    )
+    screen = ScreenOptions()
+    readonly = ReadonlyOption(
+        "never send a signal to any process, whatever key is pressed", title=ScreenOptions.TITLE
+    )
+    log = OptionGroup(
+        SharedOption(
+            "--log",
+            metavar="FILE",
+            help="log to this CSV file from the start; the key L stops and starts it",
+        ),
+        NO_COMMANDS,
+        title=ScreenOptions.TITLE,
+    )
+    fleet = _ShownFleet()
+    groups = (machine, ASCII, interval, readonly, log, screen, fleet)
 
-    choose_theme(options.theme)
-    return print_sample(options, "table", by_process=False)
+    def defaults(self) -> dict[str, object]:
+        """The options that may stand before a command: ``None``, until they are given."""
+        options = [option for group in self.groups for option in group.options]
+        return {option.name: None for option in options if isinstance(option, SharedOption)}
 
+    def read_plainly(self, arguments: Sequence[str]) -> argparse.Namespace | None:
+        """Parse ``gpumon`` and ``gpumon -n 0.5``; ``None`` if argparse must parse or refuse it.
 
-def check_options(options: argparse.Namespace) -> None:
-    """Read what the dashboard will read of its options; nothing is connected.
+        Most people type one of these, and argparse takes a tenth of the time until the first
+        picture. ``tests/cli/test_command_line.py`` checks that argparse reads them in the same way.
+        """
+        interval = None
+        if arguments:
+            if len(arguments) != 2 or arguments[0] not in {"-n", "--interval"}:
+                return None
+            interval = values.seconds(arguments[1])
+            if interval is None:
+                return None
+        read = SimpleNamespace(**{**self.defaults(), "interval": interval, "command": None})
+        return cast("argparse.Namespace", read)
 
-    Raises:
-        UnknownThemeError: There is no such theme.
-        FleetError: The hosts cannot be read.
-    """
-    from gpumon.config import load
-    from gpumon.config.themes import choose_theme
+    def check(self, options: argparse.Namespace) -> None:
+        """Read what the dashboard will read of its options; nothing is connected.
 
-    settings = load().settings
-    if fleet_option(options) is not None:
-        from gpumon.cli.fleet_screen import fleet_of
+        Raises:
+            UnknownThemeError: There is no such theme.
+            FleetError: The hosts cannot be read.
+        """
+        from gpumon.config import load
 
-        fleet_of(options, settings)
-    choose_theme(options.theme, settings.theme)
+        if self.fleet.asked(options) is not None:
+            self.fleet.open(options, _HOST_INTERVAL)
+        self.screen.theme(options, load().settings)
 
+    def run(self, options: argparse.Namespace, *, visitor: bool = False) -> int:
+        """Show the dashboard, or print one sample if standard output is not a terminal.
 
-def _show(options: argparse.Namespace) -> int:
-    from gpumon.config import load
-    from gpumon.config.themes import choose_theme
-    from gpumon.sampling.collector import Collector
-    from gpumon.sampling.enrichment import Lookup
-    from gpumon.sources.source import SourceError
-    from gpumon.ui.logbook import Logbook
+        Args:
+            options: The command line.
+            visitor: Whether the user only watches, in a browser.
+        """
+        if sys.stdout.isatty():
+            fault = screen_fault()
+            if fault is not None:
+                return fail(fault)
+            if self.fleet.asked(options) is not None:
+                return self._show_fleet(options, visitor=visitor)
+            return self._show(options, visitor=visitor)
+        if options.log is not None:
+            return fail(
+                "standard output is not a terminal, so --log has no screen: use gpumon log."
+            )
+        from gpumon.cli.snapshot import print_sample
 
-    loaded = load()
-    settings, thresholds = loaded.settings, loaded.settings.thresholds
-    theme = choose_theme(options.theme, settings.theme)
-    visitor = options.visitor
-    options.readonly = options.readonly or settings.readonly or visitor
-    source, host = source_and_host(options)
-    lookup = Lookup(host, reservations=reservations(demo=options.demo))
-    interval = options.interval or settings.interval
-    collector = Collector(source, interval, annotate=lookup.annotate)
-    user = options.user
-    logbook = Logbook(collector, options.log, user, commands=options.commands)
-    fault = logbook.begin()
-    if fault is not None:
-        return fail(fault)
-    # The driver answers while the slower modules, findings and drawing, are imported.
-    collector.start()
-    from gpumon.findings import conditions
-    from gpumon.recording.history import History
-    from gpumon.ui.terminal.startup import first_picture
-    from gpumon.ui.terminal.startup import run as run_screen
-    from gpumon.ui.view.table_entries import ProcessFilter
+        self.screen.theme(options)
+        return print_sample(options, "table", by_process=False)
 
-    first = History(conditions(thresholds), thresholds)
-    stop_first = collector.subscribe(first.add, newest=True, closely=False)
-    early = SnapshotBuffer()
-    collector.subscribe(early.take, newest=True, closely=False)
+    def _show(self, options: argparse.Namespace, *, visitor: bool) -> int:
+        from gpumon.config import load
+        from gpumon.sources.source import SourceError
+        from gpumon.ui.session import SessionBuilder
 
-    def build_session() -> Session:
-        """Import and start everything else after the first picture."""
-        from gpumon.kill.audit_log import AuditLog, NoAuditLog
-        from gpumon.recording.memory.recording import MemoryRecording
-        from gpumon.ui.session import Session
+        loaded = load()
+        settings = loaded.settings
+        theme = self.screen.theme(options, settings)
+        machine = self.machine.open(options)
+        host = machine.processes(readonly=visitor or self.readonly.holds(options, settings))
+        interval = self.interval.seconds(options, settings.interval)
+        builder = SessionBuilder(
+            machine.source,
+            host,
+            interval,
+            settings.thresholds,
+            reservations=machine.reservations,
+            log=options.log,
+            user=options.user,
+            commands=not options.no_commands,
+        )
+        fault = builder.logbook.begin()
+        if fault is not None:
+            return fail(fault)
+        # The driver answers while the slower modules, findings and drawing, are imported.
+        builder.collector.start()
+        first = builder.first_history()
+        from gpumon.ui.terminal.startup import first_picture
+        from gpumon.ui.terminal.startup import run as run_screen
+        from gpumon.ui.view.table_entries import ProcessFilter
 
-        lookup.start()
-        audit_log = NoAuditLog() if options.demo else AuditLog()
-        recording = MemoryRecording(thresholds.full_share)
-        past = tuple(source.past())
-        if not past:
-            early.hand_to(recording.add)
-            return Session(
-                collector, first, host, lookup, audit_log, recording, logbook, alerts=alerts
+        filter_ = ProcessFilter(user=options.user, filter=options.filter)
+        demo = bool(options.demo)
+        loaded, alerts = _alerts(loaded, machine.source.hostname, demo=demo, visitor=visitor)
+        chosen = self.screen.open(options, loaded, theme, visitor=visitor)
+        picture = first_picture(first, interval, filter_, chosen, readonly=host.readonly)
+        build_session = partial(builder.build, alerts, demo=demo)
+        try:
+            return run_screen(builder.collector, build_session, picture, filter_, chosen)
+        except SourceError as error:
+            return explain_source(error)
+        finally:
+            for sentence in builder.logbook.close():
+                say(sentence)
+
+    def _show_fleet(self, options: argparse.Namespace, *, visitor: bool) -> int:
+        from gpumon.config import load
+        from gpumon.ui.terminal.startup import run_fleet
+
+        loaded = load()
+        settings = loaded.settings
+        theme = self.screen.theme(options, settings)
+        fleet = self.fleet.open(options, self.interval.seconds(options, _HOST_INTERVAL))
+        readonly = visitor or self.readonly.holds(options, settings)
+        chosen = self.screen.open(options, loaded, theme, visitor=visitor)
+        demo = bool(options.demo)
+        notes: list[str] = []
+
+        def open_host(name: str) -> OpenHost:
+            return _open_host(
+                *(fleet, name, settings.thresholds, notes),
+                readonly=readonly,
+                demo=demo,
+                commands=not options.no_commands,
             )
 
-        # Adding a past takes longer than the rest of the start: the first picture has none.
-        history = History(conditions(thresholds), thresholds)
-        for snapshot in past:
-            history.add(snapshot)
-        _settle_later(recording, past)
-
-        def add(snapshot: Snapshot) -> None:
-            history.add(snapshot)
-            recording.add(snapshot)
-
-        # The picture that stands until Textual draws needs one sample, not the newest.
-        if first.latest is not None:
-            stop_first()
-        early.hand_to(add)
-        return Session(
-            collector, history, host, lookup, audit_log, recording, logbook, alerts=alerts
-        )
-
-    narrowing = ProcessFilter(user=user, filter=options.filter)
-    demo = options.demo
-    loaded, alerts = take_alerts(loaded, source.hostname, demo=demo, visitor=visitor)
-    chosen = startup_options(loaded, theme, options.columns, visitor=visitor)
-    picture = first_picture(first, interval, narrowing, chosen, readonly=host.readonly)
-    try:
-        return run_screen(collector, build_session, picture, narrowing, chosen)
-    except SourceError as error:
-        return explain_source(error)
-    finally:
-        for sentence in logbook.close():
-            say(sentence)
+        try:
+            return run_fleet(fleet, settings.thresholds, open_host, chosen, "DEMO" if demo else "")
+        finally:
+            for note in notes:
+                say(note)
 
 
-def _settle_later(recording: MemoryRecording, past: tuple[Snapshot, ...]) -> None:
-    """Begin the recording with the past of the source."""
-    from threading import Timer
+def _open_host(
+    fleet: Fleet,
+    name: str,
+    thresholds: Thresholds,
+    notes: list[str],
+    *,
+    readonly: bool,
+    demo: bool,
+    commands: bool,
+) -> OpenHost:
+    """Open what the dashboard of one host shows; it takes seconds where its past is elsewhere."""
+    from gpumon.ui.fleet_app import OpenHost
+    from gpumon.ui.session import SessionAlerts, SessionBuilder
 
-    # Packing takes as long as the rest of the start.
-    recording.begin_with(past)
-    settling = Timer(_PAST_LATER, recording.settle)
-    settling.daemon = True
-    settling.start()
+    host = fleet.processes(name, readonly=readonly)
+    builder = SessionBuilder(
+        fleet.source(name), host, fleet.interval, thresholds, commands=commands
+    )
+    session = builder.build(SessionAlerts(note=_ALERTS_ELSEWHERE), machine=name, demo=demo)
+    builder.collector.start()
+
+    def close() -> None:
+        notes.extend(builder.logbook.close())
+        builder.collector.stop()
+        builder.lookup.stop()
+
+    return OpenHost(session, close)
+
+
+def screen_fault() -> str | None:
+    """Why no screen can be shown here, in a sentence; ``None`` if one can."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return "standard input is not a terminal, so no key can be read: use gpumon snapshot."
+    terminal = os.environ.get("TERM", "")
+    if terminal in {"", "dumb"}:
+        named = "TERM=dumb" if terminal else "TERM is not set"
+        return f"this terminal ({named}) cannot move its cursor: use gpumon snapshot."
+    return None
+
+
+def _alerts(
+    loaded: Loaded, host: str, *, demo: bool, visitor: bool
+) -> tuple[Loaded, SessionAlerts]:
+    """The alerts of the configuration for a dashboard, and the errors in them with the others.
+
+    In a demo nothing leaves the terminal; for a visitor no alert is checked.
+    """
+    from gpumon.ui.session import SessionAlerts
+
+    tables = loaded.settings.alerts
+    if tables and visitor:
+        # Each visitor would send the same notifications once more.
+        return loaded, SessionAlerts(note=_NO_ALERTS)
+    if not tables:
+        return loaded, SessionAlerts()
+    from msgspec.structs import replace
+
+    from gpumon.alerts.alert import read_alerts
+    from gpumon.alerts.memory import memory_path
+
+    alerts, errors = read_alerts(tables)
+    loaded = replace(loaded, errors=(*loaded.errors, *errors))
+    if not demo:
+        return loaded, SessionAlerts(alerts, state=memory_path(host))
+    note = "This is a demo: no command, webhook or apprise is used."
+    return loaded, SessionAlerts(tuple(alert.in_terminal() for alert in alerts), note)

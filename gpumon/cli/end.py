@@ -2,98 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
-import re
-import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.cli import silence, values
-from gpumon.cli.common import (
-    fleet_option,
-    print_text,
-    source_and_host,
-    take_output,
-    take_settings,
-)
-from gpumon.cli.fleet import connected
-from gpumon.cli.help import RawFormatter
-from gpumon.cli.messages import fail
-from gpumon.cli.options import (
-    TIMEOUT,
-    OtherMachines,
-    add_format,
-    add_readonly,
-    add_source,
-    drawing,
-)
+from gpumon.cli.commands import Command
+from gpumon.cli.machine_options import TIMEOUT, FleetOptions, SourceOptions
+from gpumon.cli.option_groups import ASCII, Option, ReadonlyOption, output_format
+from gpumon.cli.output import configure_output, fail, load_settings, print_text
 
 if TYPE_CHECKING:
-    from gpumon.cli.help import MakeParser
-    from gpumon.kill.end.end import EndOptions, EndResult
+    import argparse
+    from collections.abc import Callable
 
-
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon end`` to the parser."""
-    end = command(
-        parents=[drawing()],
-        description="End processes that hold a GPU, and report what became of them and their "
-        "memory:\n"
-        "  gpumon end 4711                    show it, ask, send TERM, wait\n"
-        "  gpumon end 4711 --children --yes   its children too, without asking\n"
-        "  gpumon end 4711 --dry-run          whom it would reach, and whether you may\n"
-        "A PID that another process uses by now gets nothing if its start time is named, too:\n"
-        "  gpumon end 4711:88214033\n"
-        "Exit status: 0 if all have ended, 1 if some have not or nothing was sent, 2 for\n"
-        "invalid options. docs/end.md.",
-        formatter_class=RawFormatter,
-    )
-    end.add_argument(
-        "processes",
-        metavar="PID",
-        nargs="+",
-        type=_process,
-        help="a process, as PID or PID:START (clock ticks from boot to its start)",
-    )
-    end.add_argument(
-        "--signal",
-        metavar="NAME",
-        type=_signal,
-        default=signal.SIGTERM,
-        dest="number",
-        help="the signal: TERM, INT, KILL, HUP, … (default: TERM)",
-    )
-    end.add_argument(
-        "--children", action="store_true", help="their children and children's children, too"
-    )
-    end.add_argument(
-        "--dry-run", action="store_true", help="say whom it would reach, and send nothing"
-    )
-    end.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    end.add_argument(
-        "--timeout",
-        metavar="TIME",
-        type=values.timespan,
-        default=30.0,
-        dest="wait",
-        help="wait at most this long for their end, and for a driver or a host that does not "
-        "answer: 30s (the default), 5m",
-    )
-    add_format(end, "json")
-    add_readonly(end, "send no signals, like readonly in the configuration")
-    machines = ("number", "children", "dry_run", "yes", "wait", "format", "readonly")
-    OtherMachines(machines).add_to(end)
-    add_source(end)
+    from gpumon.kill.end.end import EndResult
 
 
 def _process(text: str) -> tuple[int, int | None]:
-    match = re.fullmatch(r"([1-9][0-9]{0,9})(?::([0-9]{1,19}))?", text)
-    if match is None or int(match[1]) >= 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a process such as 4711 or 4711:88214033")
-    return int(match[1]), None if match[2] is None else int(match[2])
+    found = values.match(r"([1-9][0-9]{0,9})(?::([0-9]{1,19}))?", text)
+    if found is None or int(found[1]) >= 2**31:
+        values.refuse(f"{text!r} is not a process such as 4711 or 4711:88214033")
+    return int(found[1]), None if found[2] is None else int(found[2])
 
 
 def _signal(text: str) -> int:
+    import signal
+
     from gpumon.kill.target import ends
 
     name = text.upper().removeprefix("SIG")
@@ -101,60 +36,114 @@ def _signal(text: str) -> int:
     if isinstance(number, signal.Signals) and ends(number):
         return number
     if isinstance(number, signal.Signals):
-        raise argparse.ArgumentTypeError(f"{name} ends no process: use kill -{name}")
-    raise argparse.ArgumentTypeError(f"{text!r} is not a signal such as TERM, INT or KILL")
+        values.refuse(f"{name} ends no process: use kill -{name}")
+    return values.refuse(f"{text!r} is not a signal such as TERM, INT or KILL")
 
 
-def run(options: argparse.Namespace) -> int:
-    """End the processes; the exit status."""
-    from gpumon.kill.audit_log import AuditLog, NoAuditLog
-    from gpumon.kill.end.end import EndOptions, end
-    from gpumon.kill.end.selection import NamedProcess
-
-    options.readonly = options.readonly or take_settings().readonly
-    take_output(options, options.format)
-    asked = EndOptions(
-        tuple(dict.fromkeys(NamedProcess(*one) for one in options.processes)),
-        options.number,
-        options.children,
-        options.dry_run,
-        options.yes,
-        options.format,
-        options.wait,
+class EndCommand(Command):
+    about = "end processes that hold a GPU, and report the memory that came back"
+    description = (
+        "End processes that hold a GPU, and report what became of them and their memory:\n"
+        "  gpumon end 4711                    show it, ask, send TERM, wait\n"
+        "  gpumon end 4711 --children --yes   its children too, without asking\n"
+        "  gpumon end 4711 --dry-run          which processes it would reach, and whether you may\n"
+        "With the start time, a PID that another process has meanwhile gets nothing:\n"
+        "  gpumon end 4711:88214033\n"
+        "Exit status: 0 if all have ended, 1 if some have not or nothing was sent, 2 for\n"
+        "invalid options. docs/end.md."
     )
-    if fleet_option(options) is not None:
-        return _end_there(options, asked)
-    source, host = source_and_host(options, profiled=False)
-    log = NoAuditLog() if options.demo else AuditLog()
-    return _printed(end(source, host, log, asked))
+    readonly = ReadonlyOption("send no signals, like readonly in the configuration")
+    machine = SourceOptions()
+    fleet = FleetOptions(("number", "children", "dry_run", "yes", "wait", "format", "readonly"))
+    groups = (readonly, machine, ASCII, fleet)
+    options = (
+        Option(
+            "processes",
+            metavar="PID",
+            nargs="+",
+            type=_process,
+            help="a process, as PID or PID:START (clock ticks from boot to its start)",
+        ),
+        Option(
+            "--signal",
+            metavar="NAME",
+            type=_signal,
+            dest="number",
+            help="the signal: TERM, INT, KILL, HUP, … (default: TERM)",
+        ),
+        Option(
+            "--children", action="store_true", help="their children and children's children, too"
+        ),
+        Option(
+            "--dry-run",
+            action="store_true",
+            help="print which processes it would reach, and send nothing",
+        ),
+        Option("-y", "--yes", action="store_true", help="do not ask"),
+        Option(
+            "--timeout",
+            metavar="TIME",
+            type=values.timespan,
+            default=30.0,
+            dest="wait",
+            help="wait at most this long for their end, and for a driver or a host that does not "
+            "answer: 30s (the default), 5m",
+        ),
+        output_format("json"),
+    )
 
+    def run(self, options: argparse.Namespace) -> int:
+        import signal
 
-def _end_there(options: argparse.Namespace, asked: EndOptions) -> int:
-    """End processes of another machine; the exit status.
+        from gpumon.kill.audit_log import AuditLog, NoAuditLog
+        from gpumon.kill.end.end import end
+        from gpumon.kill.end.selection import NamedProcess
 
-    Raises:
-        FleetError: The host or the ssh client cannot be read.
-        SourceError: There is no list of the processes on the GPUs.
-    """
-    from gpumon.fleet.answers import answers, missing
-    from gpumon.fleet.fleet import FleetError
-    from gpumon.kill.audit_log import AuditLog
-    from gpumon.kill.end.end import end
-    from gpumon.text.formatting import printable
+        readonly = self.readonly.holds(options, load_settings())
+        configure_output(options, options.format)
+        end_processes = partial(
+            end,
+            named=tuple(dict.fromkeys(NamedProcess(*process) for process in options.processes)),
+            number=options.number or signal.SIGTERM,
+            children=options.children,
+            dry_run=options.dry_run,
+            yes=options.yes,
+            form=options.format,
+            timeout=options.wait,
+        )
+        if self.fleet.asked(options) is not None:
+            return self._end_there(options, end_processes, readonly=readonly)
+        machine = self.machine.open(options, profiled=False)
+        log = NoAuditLog() if options.demo else AuditLog()
+        return _printed(end_processes(machine.source, machine.processes(readonly=readonly), log))
 
-    patience = min(TIMEOUT, asked.timeout)
-    with connected(options, asked.timeout) as fleet:
-        names = [host.name for host in fleet.latest().hosts]
-        if len(names) != 1:
-            raise FleetError("PIDs are of one machine: name one with --hosts.")
-        (host,) = answers(fleet, patience).hosts
-        absent = missing(host, patience)
-        if absent:
-            return fail(f"{host.name}: {absent}.")
-        processes = fleet.processes(host.name, readonly=options.readonly)
-        log = AuditLog(machine=host.name)
-        there = asked._replace(machine=printable(host.name))
-        return _printed(end(fleet.source(host.name), processes, log, there))
+    def _end_there(
+        self, options: argparse.Namespace, end: Callable[..., EndResult], *, readonly: bool
+    ) -> int:
+        """End processes of another machine; the exit status.
+
+        Raises:
+            FleetError: The host or the ssh client cannot be read.
+            SourceError: There is no list of the processes on the GPUs.
+        """
+        from gpumon.fleet.answers import answers, missing
+        from gpumon.fleet.fleet import FleetError
+        from gpumon.kill.audit_log import AuditLog
+        from gpumon.text.formatting import printable
+
+        patience = min(TIMEOUT, options.wait)
+        with self.fleet.connected(options, options.wait) as fleet:
+            names = [host.name for host in fleet.latest().hosts]
+            if len(names) != 1:
+                raise FleetError("PIDs are of one machine: name one with --hosts.")
+            (host,) = answers(fleet, patience).hosts
+            absent = missing(host, patience)
+            if absent:
+                return fail(f"{host.name}: {absent}.")
+            source = fleet.source(host.name)
+            processes = fleet.processes(host.name, readonly=readonly)
+            log = AuditLog(machine=host.name)
+            return _printed(end(source, processes, log, machine=printable(host.name)))
 
 
 def _printed(result: EndResult) -> int:

@@ -2,66 +2,68 @@
 
 from __future__ import annotations
 
-import argparse
-import re
 from typing import TYPE_CHECKING
 
-from gpumon.api.local import reservations
-from gpumon.cli.common import source_and_host
-from gpumon.cli.messages import EXIT_USAGE, fail
-from gpumon.cli.options import add_interval, add_machine, drawing
+from gpumon.cli import values
+from gpumon.cli.commands import Command
+from gpumon.cli.machine_options import SampleOptions
+from gpumon.cli.option_groups import ASCII, IntervalOption, Option
+from gpumon.cli.output import EXIT_USAGE, fail
 
 if TYPE_CHECKING:
-    from gpumon.cli.help import MakeParser
-
-_INTERVAL = 5.0
-_LISTEN = "127.0.0.1:9835"
-
-
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon exporter`` to the parser."""
-    exporter = command(
-        parents=[drawing()],
-        description="Serve metrics of GPUs and users to Prometheus over HTTP until Ctrl+C or "
-        "SIGTERM, with the names of NVIDIA's dcgm-exporter. docs/exporter.md describes the "
-        "metrics, TLS and passwords.",
-    )
-    exporter.add_argument(
-        "--listen",
-        metavar="ADDRESS:PORT",
-        type=_address,
-        default=_LISTEN,
-        help="where to listen; :9835 is every address of this machine (default: %(default)s)",
-    )
-    add_interval(exporter, _INTERVAL)
-    exporter.add_argument(
-        "--web-config",
-        metavar="FILE",
-        help="TLS and passwords, in the format of Prometheus' exporters; read again when it "
-        "changes",
-    )
-    add_machine(exporter)
+    import argparse
 
 
 def _address(text: str) -> tuple[str, int]:
     """An address and a port."""
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]*)):([0-9]{1,5})", text)
-    if match is None or int(match[3]) > 65535:
-        raise argparse.ArgumentTypeError(
+    found = values.match(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]*)):([0-9]{1,5})", text)
+    if found is None or int(found[3]) > 65535:
+        values.refuse(
             f"{text!r} is not an address with a port, such as 127.0.0.1:9835, [::1]:9835 or :9835"
         )
-    return match[1] or match[2] or "", int(match[3])
+    return found[1] or found[2] or "", int(found[3])
 
 
-def run(options: argparse.Namespace) -> int:
-    """Serve until a signal; the exit status."""
-    from gpumon.exporter.run import ExporterOptions, ListenError, export
-    from gpumon.exporter.web_config import WebConfigError
+class ExporterCommand(Command):
+    about = "serve metrics of GPUs and users to Prometheus"
+    description = (
+        "Serve metrics of GPUs and users to Prometheus over HTTP until Ctrl+C or SIGTERM, with the "
+        "names of NVIDIA's dcgm-exporter. docs/exporter.md describes the metrics, TLS and "
+        "passwords."
+    )
+    prints = False
+    interval = IntervalOption(5.0)
+    machine = SampleOptions()
+    groups = (interval, machine, ASCII)
+    options = (
+        Option(
+            "--listen",
+            metavar="ADDRESS:PORT",
+            type=_address,
+            default="127.0.0.1:9835",
+            help="where to listen; :9835 is every address of this machine (default: %(default)s)",
+        ),
+        Option(
+            "--web-config",
+            metavar="FILE",
+            help="TLS and passwords, in the format of Prometheus' exporters; read again when it "
+            "changes",
+        ),
+    )
 
-    source, _ = source_and_host(options)
-    host, port = options.listen
-    terms = ExporterOptions(host, port, options.interval or _INTERVAL, options.web_config)
-    try:
-        return export(source, terms, reservations(demo=options.demo))
-    except (WebConfigError, ListenError) as error:
-        return fail(str(error), EXIT_USAGE)
+    def run(self, options: argparse.Namespace) -> int:
+        from gpumon.exporter.run import ListenError, export
+        from gpumon.exporter.web_config import WebConfigError
+
+        machine = self.machine.open(options)
+        interval = self.interval.seconds(options)
+        try:
+            return export(
+                machine.source,
+                options.listen,
+                interval,
+                options.web_config,
+                machine.reservations,
+            )
+        except (WebConfigError, ListenError) as error:
+            return fail(str(error), EXIT_USAGE)

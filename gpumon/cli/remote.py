@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import source_and_host
-from gpumon.cli.messages import EXIT_USAGE, fail
-from gpumon.cli.options import add_readonly, add_source
+from gpumon.cli.commands import Command
+from gpumon.cli.machine_options import SourceOptions
+from gpumon.cli.option_groups import ReadonlyOption
+from gpumon.cli.output import EXIT_USAGE, fail
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.help import MakeParser
 
-
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon remote`` to the parser."""
-    remote = command(
-        description="Answer another machine's gpumon about the processes of this one, on standard "
-        "input and output, until its input ends. gpumon --hosts starts it over ssh; it is of no "
-        "use by itself.",
+class RemoteCommand(Command):
+    about = "serve the dashboard of another machine; gpumon --hosts starts it"
+    description = (
+        "Answer another machine's gpumon about the processes of this one, on standard input and "
+        "output, until its input ends. gpumon --hosts starts it over ssh; it is "
+        "not for use by hand."
     )
-    add_readonly(remote, "refuse every signal")
-    add_source(remote)
+    readonly = ReadonlyOption("refuse every signal")
+    machine = SourceOptions()
+    groups = (readonly, machine)
 
+    def run(self, options: argparse.Namespace) -> int:
+        if sys.stdin.isatty():
+            return fail("gpumon remote is started by gpumon --hosts, not by hand.", EXIT_USAGE)
+        import signal
 
-def run(options: argparse.Namespace) -> int:
-    """Serve until standard input ends; the exit status."""
-    if sys.stdin.isatty():
-        return fail("gpumon remote is started by gpumon --hosts, not by hand.", EXIT_USAGE)
-    from gpumon.config import load
-    from gpumon.kill.audit_log import AuditLog, NoAuditLog
-    from gpumon.remote.server import Server
-    from gpumon.system.ending_signals import exit_on_signals
+        from gpumon.config import load
+        from gpumon.kill.audit_log import AuditLog, NoAuditLog
+        from gpumon.remote.server import Server
+        from gpumon.system.ending_signals import exit_on_signals
 
-    options.readonly = options.readonly or load().settings.readonly
-    _, host = source_and_host(options, profiled=False)
-    log = NoAuditLog() if options.demo else AuditLog()
-    # The client may go while it is answered. An exit in order continues processes that are stopped
-    # for SIGKILL.
-    with suppress(BrokenPipeError), exit_on_signals(signal.SIGTERM, signal.SIGHUP):
-        Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
-    return 0
+        readonly = self.readonly.holds(options, load().settings)
+        host = self.machine.open(options, profiled=False).processes(readonly=readonly)
+        log = NoAuditLog() if options.demo else AuditLog()
+        # The client may go while it is answered. An exit in order continues processes that are
+        # stopped for SIGKILL.
+        with suppress(BrokenPipeError), exit_on_signals(signal.SIGTERM, signal.SIGHUP):
+            Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
+        return 0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import take_output, take_settings
-from gpumon.cli.help import MakeParser, RawFormatter
-from gpumon.cli.options import add_format, drawing
+from gpumon.cli.commands import Command
+from gpumon.cli.option_groups import ASCII, Option, output_format
+from gpumon.cli.output import configure_output, load_settings
 
 if TYPE_CHECKING:
     import argparse
+
 
 _HEADINGS = """\
 headings of the table:
@@ -31,59 +32,56 @@ A dash is unknown; * means known for a part of the time.
 """
 
 
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon report`` to the parser."""
-    report = command(
-        parents=[drawing()],
-        description="Summarize logs: memory, utilisation, hours busy and idle, energy, errors.\n"
-        "docs/report.md describes the figures.",
-        epilog=_HEADINGS,
-        formatter_class=RawFormatter,
-    )
-    report.add_argument(
-        "files",
-        metavar="FILE",
-        nargs="+",
-        help="any file of each log, rotated parts included: the whole log is read",
-    )
-    report.add_argument(
-        "--by",
-        choices=("gpu", "host", "user", "process", "job"),
-        default="gpu",
-        help="group by (default: %(default)s)",
-    )
-    report.add_argument(
-        "--host",
-        metavar="LIST",
-        help="only these hosts, where logs have several: gpu-01,gpu-[04-08]",
-    )
-    times = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
-    report.add_argument("--from", metavar="TIME", dest="first", help=f"start time: {times}")
-    report.add_argument(
-        "--to", metavar="TIME", dest="last", help="end time (same formats as --from)"
-    )
-    add_format(report, "json", "csv")
-    report.add_argument(
-        "--plot", action="store_true", help="also draw utilisation and memory of the GPUs"
-    )
+_TIMES = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the report; the exit status."""
-    from gpumon.report.output import print_report
-
-    hosts = None
-    if options.host is not None:
-        from gpumon.fleet.host_names import read_hosts
-
-        hosts = frozenset(read_hosts(options.host, take_settings().hosts.groups))
-    take_output(options, options.format)
-    return print_report(
-        options.files,
-        by=options.by,
-        first=options.first,
-        last=options.last,
-        hosts=hosts,
-        form=options.format,
-        plot=options.plot,
+class ReportCommand(Command):
+    about = "summarize logs by GPU, host, user, process or job"
+    description = (
+        "Summarize logs: memory, utilisation, hours busy and idle, energy, errors.\n"
+        "docs/report.md describes the figures."
     )
+    epilog = _HEADINGS
+    groups = (ASCII,)
+    options = (
+        Option(
+            "files",
+            metavar="FILE",
+            nargs="+",
+            help="any file of each log, rotated parts included: the whole log is read",
+        ),
+        Option(
+            "--by",
+            choices=("gpu", "host", "user", "process", "job"),
+            default="gpu",
+            help="group by (default: %(default)s)",
+        ),
+        Option(
+            "--host",
+            metavar="LIST",
+            help="only these hosts, where logs have several: gpu-01,gpu-[04-08]",
+        ),
+        Option("--from", metavar="TIME", dest="first", help=f"start time: {_TIMES}"),
+        Option("--to", metavar="TIME", dest="last", help="end time (same formats as --from)"),
+        Option("--plot", action="store_true", help="also draw utilisation and memory of the GPUs"),
+        output_format("json", "csv"),
+    )
+
+    def run(self, options: argparse.Namespace) -> int:
+        from gpumon.report.output import print_report
+
+        hosts = None
+        if options.host is not None:
+            from gpumon.fleet.host_names import read_hosts
+
+            hosts = frozenset(read_hosts(options.host, load_settings().hosts.groups))
+        configure_output(options, options.format)
+        return print_report(
+            options.files,
+            by=options.by,
+            first=options.first,
+            last=options.last,
+            hosts=hosts,
+            form=options.format,
+            plot=options.plot,
+        )

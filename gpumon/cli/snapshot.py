@@ -1,4 +1,4 @@
-"""``gpumon snapshot``: print one sample.
+"""``gpumon snapshot``: print one sample, of this machine or of several.
 
 The dashboard imports this if standard output is not a terminal, without argparse.
 """
@@ -8,128 +8,125 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.api.local import reservations
-from gpumon.cli.common import (
-    fleet_option,
-    print_text,
-    source_and_host,
-    take_output,
-    take_settings,
-)
-from gpumon.cli.messages import EXIT_USAGE, fail, say
+from gpumon.cli.commands import Command
+from gpumon.cli.machine_options import FleetOptions, SampleOptions
+from gpumon.cli.option_groups import ASCII, Option, output_format
+from gpumon.cli.output import EXIT_FAILED, configure_output, load_settings, print_text, say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from gpumon.cli.help import MakeParser
     from gpumon.filters.language import Filter
+    from gpumon.fleet.fleet import FleetSnapshot, HostState
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Snapshot
+    from gpumon.model.thresholds import Thresholds
 
-NOT_WATCHED = (
+_NOT_WATCHED = (
     "the filter asks for idle processes, which one sample cannot show: use gpumon without snapshot"
 )
 
 
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon snapshot`` to the parser."""
-    from gpumon.cli.options import OtherMachines, add_format, drawing, samples
-
-    snapshot = command(
-        parents=[samples(filtered=True), drawing()],
-        description="Print one sample and exit. docs/snapshot.md describes the formats.",
-    )
-    add_format(snapshot, "json", "csv", "prometheus")
-    snapshot.add_argument(
-        "--processes",
-        action="store_true",
-        help="with --format csv: a row for each process and GPU instead of a row for each GPU",
-    )
-    machines = OtherMachines(
+class SnapshotCommand(Command):
+    about = "print one sample and exit"
+    description = "Print one sample and exit. docs/snapshot.md describes the formats."
+    short = True
+    machine = SampleOptions(user=True, filtered=True)
+    fleet = FleetOptions(
         ("user", "filter", "format", "processes"),
         ("format",),  # which has no processes
         timeout=True,
     )
-    machines.add_to(snapshot)
+    groups = (machine, ASCII, fleet)
+    options = (
+        Option(
+            "--processes",
+            action="store_true",
+            help="with --format csv: a row for each process and GPU instead of a row for each GPU",
+        ),
+        output_format("json", "csv", "prometheus"),
+    )
 
+    def fault(self, options: argparse.Namespace) -> str | None:
+        if options.processes and options.format != "csv":
+            return "--processes needs --format csv; the other formats contain processes anyway."
+        # An empty filter leaves out nothing.
+        selects = options.user is not None or (options.filter is not None and options.filter.text)
+        if options.format == "csv" and selects and not options.processes:
+            return (
+                "--user and --filter select processes, and --format csv has GPUs: add --processes."
+            )
+        return None
 
-def run(options: argparse.Namespace) -> int:
-    """Print one sample; the exit status."""
-    return print_sample(options, options.format, by_process=options.processes)
+    def run(self, options: argparse.Namespace) -> int:
+        return print_sample(options, options.format, by_process=options.processes)
 
 
 def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) -> int:
-    """Print one sample in a format; the exit status."""
+    """Print one sample in a format; the exit status.
+
+    Args:
+        options: The command line, of ``gpumon snapshot`` or of the dashboard.
+        form: ``table``, ``json``, ``csv`` or ``prometheus``.
+        by_process: With ``csv``: one row per process and GPU.
+    """
     from msgspec.structs import replace
 
-    from gpumon.cli.fleet import print_hosts
     from gpumon.model.thresholds import DEFAULTS
     from gpumon.sampling.gpu_sampler import take_one
 
-    if by_process and form != "csv":
-        return fail(
-            "--processes needs --format csv; the other formats contain processes anyway.",
-            EXIT_USAGE,
-        )
-    # An empty filter leaves out nothing.
-    chosen = options.user is not None or (options.filter is not None and options.filter.text)
-    if form == "csv" and chosen and not by_process:
-        return fail(
-            "--user and --filter select processes, and --format csv has GPUs: add --processes.",
-            EXIT_USAGE,
-        )
     # Output for programs does not depend on the configuration.
-    thresholds = take_settings().thresholds if form == "table" else DEFAULTS
-    take_output(options, form)
-    if fleet_option(options) is not None:
-        return print_hosts(options, form, thresholds, by_process=by_process)
-    source, host = source_and_host(options, profiled=False)
-    snapshot = take_one(source)
+    thresholds = load_settings().thresholds if form == "table" else DEFAULTS
+    configure_output(options, form)
+    if SnapshotCommand.fleet.asked(options) is not None:
+        return _print_hosts(options, form, thresholds, by_process=by_process)
+    machine = SnapshotCommand.machine.open(options, profiled=False)
+    snapshot = take_one(machine.source)
     if by_process or form in {"table", "json"}:
         from gpumon.sampling.enrichment import Lookup
 
-        held = reservations(demo=options.demo)
-        snapshot = Lookup(host, reservations=held).look_once(snapshot)
+        lookup = Lookup(machine.processes(), reservations=machine.reservations)
+        snapshot = lookup.look_once(snapshot)
     asked: list[ProcessId] = []
     user = options.user
-    shown, words = narrowed(snapshot, user, options.filter, asked.append)
+    shown, filters = _filtered(snapshot, user, options.filter, asked.append)
     if form == "table":
         from gpumon.ui.view.snapshot_table import table
 
-        text = table(snapshot, shown, words, sys.stdout, thresholds)
+        text = table(snapshot, shown, filters, sys.stdout, thresholds)
     else:
         text = _exported(replace(snapshot, processes=tuple(shown)), form, by_process)
     status = print_text(text)
     if asked:
-        say(NOT_WATCHED)
+        say(_NOT_WATCHED)
     if user is not None and all(process.user != user for process in snapshot.processes):
         say(f"{user} has no process on these GPUs")
     return status
 
 
-def narrowed(
+def _filtered(
     snapshot: Snapshot,
     user: str | None,
-    chosen: Filter | None,
+    filter_: Filter | None,
     idle: Callable[[ProcessId], None],
 ) -> tuple[Sequence[GpuProcess], Sequence[str]]:
-    """The processes to show, and a short description of the selection.
+    """The processes to show, and the filters in words.
 
     Args:
         snapshot: The sample.
         user: Only this user's.
-        chosen: Only those that it matches.
+        filter_: Only those that it matches.
         idle: Called for how long a process has been idle, which one sample does not show.
     """
-    if user is None and chosen is None:
+    if user is None and filter_ is None:
         return snapshot.processes, ()
     from gpumon.filters.language import Facts
     from gpumon.ui.view.table_entries import ProcessFilter
 
-    narrowing = ProcessFilter(user=user, filter=chosen)
-    shown = narrowing.apply(snapshot.processes, Facts(snapshot.time, idle))
-    return shown, narrowing.words(snapshot.processes)
+    process_filter = ProcessFilter(user=user, filter=filter_)
+    shown = process_filter.apply(snapshot.processes, Facts(snapshot.time, idle))
+    return shown, process_filter.words(snapshot.processes)
 
 
 def _exported(snapshot: Snapshot, form: str, by_process: bool) -> str:
@@ -144,3 +141,62 @@ def _exported(snapshot: Snapshot, form: str, by_process: bool) -> str:
     from gpumon.export.as_prometheus import to_prometheus
 
     return to_prometheus(snapshot)
+
+
+def _print_hosts(
+    options: argparse.Namespace, form: str, thresholds: Thresholds, *, by_process: bool
+) -> int:
+    """Print one sample of each host; the exit status: 1 if any has not answered.
+
+    Raises:
+        FleetError: See ``FleetOptions.open``.
+    """
+    from msgspec.structs import replace
+
+    from gpumon.fleet.answers import answers, missing
+    from gpumon.fleet.export import named
+    from gpumon.fleet.fleet import HostOrigin
+
+    patience = SnapshotCommand.fleet.patience(options)
+    with SnapshotCommand.fleet.connected(options) as fleet:
+        found = answers(fleet, patience)
+    absent = {host.name: sentence for host in found.hosts if (sentence := missing(host, patience))}
+    asked: list[object] = []
+    hosts: list[HostState] = []
+    texts: list[str] = []
+    for host in found.hosts:
+        snapshot = None if host.name in absent else named(host)
+        if snapshot is None:
+            hosts.append(replace(host, snapshot=None))
+            continue
+        shown, filters = _filtered(snapshot, options.user, options.filter, asked.append)
+        hosts.append(replace(host, snapshot=replace(snapshot, processes=tuple(shown))))
+        if form == "table":
+            from gpumon.ui.view.snapshot_table import table
+
+            texts.append(table(snapshot, shown, filters, sys.stdout, thresholds))
+    found_hosts = replace(found, hosts=tuple(hosts))
+    text = "\n".join(texts) if form == "table" else _exported_hosts(found_hosts, form, by_process)
+    status = print_text(text)
+    for name, sentence in absent.items():
+        say(f"{name}: {sentence}")
+    for host in found.hosts if form == "table" else ():
+        if host.origin is HostOrigin.NVIDIA_SMI and host.name not in absent:
+            say(f"{host.name}: {host.sentence}")
+    if asked:
+        say(_NOT_WATCHED)
+    return status or (EXIT_FAILED if absent else 0)
+
+
+def _exported_hosts(fleet: FleetSnapshot, form: str, by_process: bool) -> str:
+    if form == "json":
+        from gpumon.fleet.export import fleet_json
+
+        return fleet_json(fleet)
+    if form == "csv":
+        from gpumon.fleet.export import fleet_csv
+
+        return fleet_csv(fleet.hosts, by_process=by_process)
+    from gpumon.export.as_prometheus import to_prometheus
+
+    return to_prometheus(*[host.snapshot for host in fleet.hosts if host.snapshot is not None])

@@ -6,54 +6,54 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import take_output
-from gpumon.cli.messages import EXIT_FAILED, EXIT_USAGE, fail, say
+from gpumon.cli.commands import Command
+from gpumon.cli.output import EXIT_FAILED, EXIT_USAGE, configure_output, fail, say
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.cli.help import MakeParser
+    from gpumon.cli.parser import Parser
     from gpumon.config.themes import ThemeFile
 
 _NAME_WIDTH = 22
 
 
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon theme`` to the parser."""
-    theme = command(
-        description="Themes: gpumon's own, Textual's, and yours, which are TOML files. "
-        "docs/themes.md describes them.",
+class ThemeCommand(Command):
+    about = "list themes, show one, check a theme file"
+    description = (
+        "Themes: gpumon's own, Textual's, and yours, which are TOML files. docs/themes.md "
+        "describes them."
     )
-    actions = theme.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", help="print the name of every theme")
-    show = actions.add_parser(
-        "show",
-        help="on a terminal, print a sample in its colours; otherwise print the theme file",
-    )
-    show.add_argument("name", metavar="NAME")
-    check = actions.add_parser(
-        "check",
-        help="report mistakes in a theme file; the exit status is 0 if it is valid, 1 if not, 2 if "
-        "there is no such file",
-    )
-    check.add_argument("file", metavar="FILE")
 
+    def add_options(self, parser: Parser) -> None:
+        actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+        actions.add_parser("list", help="print the name of every theme")
+        show = actions.add_parser(
+            "show",
+            help="on a terminal, print a sample in its colours; otherwise print the theme file",
+        )
+        show.add_argument("name", metavar="NAME")
+        check = actions.add_parser(
+            "check",
+            help="report mistakes in a theme file; the exit status is 0 if it is valid, 1 if not, "
+            "2 if there is no such file",
+        )
+        check.add_argument("file", metavar="FILE")
 
-def run(options: argparse.Namespace) -> int:
-    """List, show or check; the exit status."""
-    take_output(options, "toml")
-    if options.action == "list":
-        _list()
-        return 0
-    if options.action == "check":
-        return _check(options.file)
-    from rich.console import Console
+    def run(self, options: argparse.Namespace) -> int:
+        configure_output(options, "toml")
+        if options.action == "list":
+            _list()
+            return 0
+        if options.action == "check":
+            return _check(options.file)
+        from rich.console import Console
 
-    from gpumon.ui.view.theme_sample import show_theme
+        from gpumon.ui.view.theme_sample import show_theme
 
-    system = Console(file=sys.stdout).color_system
-    fault = show_theme(options.name, sys.stdout, system)
-    return fail(fault, EXIT_USAGE) if fault else 0
+        system = Console(file=sys.stdout).color_system
+        fault = show_theme(options.name, sys.stdout, system)
+        return fail(fault, EXIT_USAGE) if fault else 0
 
 
 def _list() -> None:

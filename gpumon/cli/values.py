@@ -1,33 +1,51 @@
-"""Values of options that several commands have: parsed, or refused in a sentence.
+"""Values of options: parsed, or refused in a sentence.
 
-Nothing heavy is imported before an option is given.
+Nothing is imported before an option is given: plain ``gpumon`` does without argparse.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from gpumon.cli.plain import seconds
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 
 if TYPE_CHECKING:
+    import re
+
     from gpumon.filters.language import Filter
     from gpumon.model.selection import GpuSelection
     from gpumon.text.unit_parsing import Measure
 
-MOST_GPUS = 1024
+
+def refuse(sentence: str) -> NoReturn:
+    """Refuse a value, for the reason in the sentence."""
+    from argparse import ArgumentTypeError
+
+    raise ArgumentTypeError(sentence) from None
+
+
+def match(pattern: str, text: str) -> re.Match[str] | None:
+    """The match of a whole text."""
+    import re
+
+    return re.fullmatch(pattern, text)
+
+
+def seconds(text: str) -> float | None:
+    """Seconds between samples, as in ``watch -n``; ``None`` if the text is not valid."""
+    digits = text.replace(".", "", 1)
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    value = float(text)
+    return value if MIN_INTERVAL <= value <= MAX_INTERVAL else None
 
 
 def interval(text: str) -> float:
     """Seconds between samples, as in ``watch -n``."""
     value = seconds(text)
     if value is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds from {MIN_INTERVAL:g} to {MAX_INTERVAL:g}"
-        )
+        refuse(f"{text!r} is not a number of seconds from {MIN_INTERVAL:g} to {MAX_INTERVAL:g}")
     return value
 
 
@@ -37,7 +55,7 @@ def timespan(text: str) -> float:
 
     seconds = amount(text, TIMESPAN)
     if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time")
+        refuse(f"{text!r} is not a length of time")
     return seconds
 
 
@@ -48,13 +66,13 @@ def amount(text: str, measure: Measure) -> float:
     try:
         return measure.read(text)[0]
     except QuantityError as advice:
-        raise argparse.ArgumentTypeError(f"cannot read {text!r}: {advice}") from None
+        refuse(f"cannot read {text!r}: {advice}")
 
 
 def user(text: str) -> str:
     """A user's name."""
     if not text.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a user name")
+        refuse(f"{text!r} is not a user name")
     return text
 
 
@@ -65,7 +83,7 @@ def filter_terms(text: str) -> Filter:
     try:
         return parse_filter(text)
     except FilterError as error:
-        raise argparse.ArgumentTypeError(error.sentence) from None
+        refuse(error.sentence)
 
 
 def selection(text: str) -> GpuSelection:
@@ -75,81 +93,7 @@ def selection(text: str) -> GpuSelection:
     try:
         return parse_selection(text)
     except SelectionError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def count(text: str) -> tuple[int, int]:
-    """A number of GPUs, or a range of it."""
-    match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", text)
-    least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-    if not 1 <= least <= MOST_GPUS or most > MOST_GPUS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of GPUs: write 2, or 1-4 for one to four"
-        )
-    if most < least:
-        raise argparse.ArgumentTypeError(f"the range {text!r} runs backwards: write {most}-{least}")
-    return least, most
-
-
-def size(text: str) -> int:
-    """An amount of memory, in bytes."""
-    from gpumon.text.unit_parsing import SIZE
-
-    size = amount(text, SIZE)
-    if not size < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size of memory")
-    return int(size)
-
-
-def percent(text: str) -> float:
-    """A percentage."""
-    from gpumon.text.unit_parsing import PERCENT
-
-    percent = amount(text, PERCENT)
-    if not percent <= 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is more than 100 %")
-    return percent
-
-
-def celsius(text: str) -> float:
-    """A temperature."""
-    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a temperature in degrees Celsius, such as 60"
-        )
-    return float(text)
-
-
-def number(text: str) -> int:
-    """A number of processes."""
-    if not re.fullmatch(r"[0-9]{1,6}", text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of processes: write 0, 1 or more"
-        )
-    return int(text)
-
-
-def capability(text: str) -> tuple[int, int]:
-    """A CUDA compute capability."""
-    match = re.fullmatch(r"([0-9]{1,3})(?:\.([0-9]{1,3}))?", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a compute capability, such as 8.0 or 9")
-    return int(match[1]), int(match[2] or 0)
-
-
-def folder(text: str) -> str:
-    """The path of a folder."""
-    if not text:
-        raise argparse.ArgumentTypeError("'' is not a folder")
-    return text
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Names separated by commas, lower case."""
-    words = tuple(part.strip().lower() for part in text.split(",") if part.strip())
-    if not words:
-        raise argparse.ArgumentTypeError(f"{text!r} contains no name")
-    return words
+        refuse(str(error))
 
 
 def columns(text: str) -> tuple[str, ...]:
@@ -159,10 +103,8 @@ def columns(text: str) -> tuple[str, ...]:
 
     keys = [key.strip() for key in text.split(",") if key.strip()]
     if not keys:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} names no column; columns are {', '.join((*COLUMN, *GPU_COLUMN))}"
-        )
+        refuse(f"{text!r} names no column; columns are {', '.join((*COLUMN, *GPU_COLUMN))}")
     try:
         return read_columns(keys)
     except InvalidValue as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        refuse(str(error))

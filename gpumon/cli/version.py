@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_text
-from gpumon.cli.messages import no_standard_output
+from gpumon.cli.commands import Command
+from gpumon.cli.output import print_text
 
 if TYPE_CHECKING:
-    from gpumon.cli.help import MakeParser
+    import argparse
 
 
-def add_options(command: MakeParser) -> None:
-    """Add ``gpumon version`` to the parser."""
-    command(
-        description="Print the versions of gpumon, Python, Textual and the driver, as gpumon "
-        "--version does."
+class VersionCommand(Command):
+    about = "print the versions of gpumon, Python, Textual and the driver"
+    description = (
+        "Print the versions of gpumon, Python, Textual and the driver, as gpumon --version does."
     )
 
+    def run(self, options: argparse.Namespace) -> int:  # noqa: ARG002 - it has none
+        from gpumon.sources.versions import all_versions
 
-def run(_: argparse.Namespace | None = None) -> int:
-    """Print the versions; the exit status."""
-    from gpumon.sources.versions import all_versions
-
-    return print_text(f"{all_versions()}\n")
-
-
-class PrintVersions(argparse.Action):
-    """``--version``: print the versions and exit."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print them; see ``argparse.Action``."""
-        parser.exit(no_standard_output() if sys.stdout is None else run())
+        return print_text(f"{all_versions()}\n")

@@ -6,7 +6,7 @@ import sys
 import threading
 from contextlib import ExitStack
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.exporter.access import PageAccess
 from gpumon.exporter.metrics_page import MetricsPages
@@ -28,28 +28,16 @@ if TYPE_CHECKING:
 _POLL = 0.2
 
 
-class ExporterOptions(NamedTuple):
-    """The options of ``gpumon exporter``.
-
-    Attributes:
-        host: Where to listen: a name or an address; empty for every address of this machine.
-        port: 0 for one that is free.
-        interval: Seconds between samples.
-        web_config: The file with TLS and passwords; ``None`` without either.
-    """
-
-    host: str
-    port: int
-    interval: float
-    web_config: str | None
-
-
 class ListenError(Exception):
     """It is not possible to listen at the address; the message says why and what to do."""
 
 
 def export(
-    source: Source, options: ExporterOptions, reservations: Reservations | None = None
+    source: Source,
+    address: tuple[str, int],
+    interval: float,
+    web_config: str | None = None,
+    reservations: Reservations | None = None,
 ) -> int:
     """Serve until a signal; the exit status.
 
@@ -58,7 +46,10 @@ def export(
 
     Args:
         source: The source of samples.
-        options: The options.
+        address: Where to listen: a name or an address, empty for every address of this machine, and
+            a port, 0 for one that is free.
+        interval: Seconds between samples.
+        web_config: The file with TLS and passwords; ``None`` without either.
         reservations: Reads which GPUs ``gpumon run`` has reserved.
 
     Raises:
@@ -66,19 +57,20 @@ def export(
         ListenError: It is not possible to listen at the address.
         NoSuchGpuError: The selection names GPUs that the machine does not have.
     """
+    host, port = address
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(news), StatusLine(sys.stderr) as status:
-        access = PageAccess(options.web_config, lambda sentence: status.say(printable(sentence)))
+        access = PageAccess(web_config, lambda sentence: status.say(printable(sentence)))
         try:
-            listener = listen(options.host, options.port)
+            listener = listen(host, port)
         except OSError as error:
-            fault = listen_fault(options.host, options.port, error)
+            fault = listen_fault(host, port, error)
             raise ListenError(f"{fault}; choose another address or port with --listen") from None
-        pages = MetricsPages(source.hostname, options.interval)
+        pages = MetricsPages(source.hostname, interval)
         with ExitStack() as ending:
             server = MetricsServer(listener, pages.newest, access)
             ending.callback(server.server_close)
-            for sentence in _beginning(listener, access, options):
+            for sentence in _beginning(listener, access, host, interval, web_config):
                 status.say(printable(sentence))
 
             def serve() -> None:
@@ -102,28 +94,34 @@ def export(
                 # As in a log, nothing else about processes is asked.
                 return Lookup(RecordedHost(), reservations=reservations)
 
-            sample_for_good(source, options.interval, new_lookup, news, pages.take, say_failure)
+            sample_for_good(source, interval, new_lookup, news, pages.take, say_failure)
     return 0
 
 
-def _beginning(listener: socket.socket, access: PageAccess, options: ExporterOptions) -> list[str]:
+def _beginning(
+    listener: socket.socket,
+    access: PageAccess,
+    host: str,
+    interval: float,
+    web_config: str | None,
+) -> list[str]:
     """What to say at the start: the address of the page, and who else can read it."""
     rules = access.rules()
     secured = rules is not None and rules.context is not None
-    place = authority(options.host, listener.getsockname()[1])
-    every = f"{options.interval:g} s"
+    server = authority(host, listener.getsockname()[1])
+    every = f"{interval:g} s"
     scheme = "https" if secured else "http"
-    sentences = [f"serving {scheme}://{place}/metrics, a sample every {every}"]
+    sentences = [f"serving {scheme}://{server}/metrics, a sample every {every}"]
     if is_loopback(listener):
         return sentences
     if rules is None or not rules.authenticates:
         sentences.append(
-            f"warning: anyone who reaches {place} can read which users have which GPUs: set TLS and"
-            " passwords with --web-config, or listen on 127.0.0.1"
+            f"warning: anyone who reaches {server} can read which users have which GPUs: set TLS "
+            "and passwords with --web-config, or listen on 127.0.0.1"
         )
     elif not secured:
         sentences.append(
             "warning: passwords cross the network in clear text: add tls_server_config to"
-            f" {options.web_config}"
+            f" {web_config}"
         )
     return sentences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from gpumon.model.makers import Maker, maker_of
 from gpumon.sampling.gpu_sampler import GpuSampler
@@ -42,33 +42,27 @@ _WATCH_SECONDS = 0.5
 """Seconds between two samples while GPUs are observed."""
 
 
-class SelectOptions(NamedTuple):
-    """The options of ``gpumon select``.
-
-    Attributes:
-        requirements: The requirements for the GPUs.
-        form: ``uuid``, ``index``, ``env`` or ``json``.
-        verbose: Whether to explain the choice.
-        lock_dir: The lock folder; ``None`` is the default one.
-        past: A log of the past, or ``None``.
-    """
-
-    requirements: Requirements
-    form: str = "uuid"
-    verbose: bool = False
-    lock_dir: str | None = None
-    past: str | None = None
-
-
 def select(
-    source: Source, options: SelectOptions, stream: TextIO, links: Callable[[], Links] | None = None
+    source: Source,
+    requirements: Requirements,
+    stream: TextIO,
+    *,
+    form: str = "uuid",
+    verbose: bool = False,
+    lock_dir: str | None = None,
+    past: str | None = None,
+    links: Callable[[], Links] | None = None,
 ) -> int:
     """Print the best eligible GPUs, or on standard error why each GPU is not eligible.
 
     Args:
         source: The source of snapshots, of all GPUs.
-        options: The options.
+        requirements: The requirements for the GPUs.
         stream: The output stream.
+        form: ``uuid``, ``index``, ``env`` or ``json``.
+        verbose: Whether to explain the choice.
+        lock_dir: The lock folder; ``None`` is the default one.
+        past: A log of the past, or ``None``.
         links: Returns the links between GPUs; called if several are wanted.
 
     Returns:
@@ -80,28 +74,27 @@ def select(
         UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
         OSError: Writing to the stream failed.
     """
-    locks = Locks(options.lock_dir, os.environ, make=False)
-    requirements = options.requirements
-    chooser = Chooser(requirements, os.environ, locks, links, options.past)
+    locks = Locks(lock_dir, os.environ, make=False)
+    chooser = Chooser(requirements, os.environ, locks, links, past)
     with GpuSampler(source) as sampler, StatusLine(sys.stderr) as status_line:
         snapshot, verdicts = settled(sampler, chooser, status_line.show)
     choice = chooser.choose(verdicts)
     if locks.trouble:
         tell(f"who has reserved a GPU is known of your own programs only: {locks.trouble}")
-    if options.form == "json":
+    if form == "json":
         stream.write(json_text(selection_json(choice, verdicts)) + "\n")
     if choice is None:
         tell(chooser.refusal(verdicts))
         write(table(verdicts, columns=columns()))
         return 1
     chosen = choice.candidates
-    if options.form != "json":
-        stream.write(_WRITERS[options.form](chosen, snapshot.gpus) + "\n")
+    if form != "json":
+        stream.write(_WRITERS[form](chosen, snapshot.gpus) + "\n")
     stream.flush()
-    if options.verbose:
+    if verbose:
         tell(choice.reason)
         write(table(verdicts, choice, columns()))
-    if options.form in {"index", "env"} or maker_of(chosen[0].gpu.name) is not Maker.NVIDIA:
+    if form in {"index", "env"} or maker_of(chosen[0].gpu.name) is not Maker.NVIDIA:
         tell(doubt_of_indices(chosen, snapshot.gpus))
     if requirements.mig and len(chosen) > 1:
         tell("CUDA gives a program the first of several MIG devices alone: hand them out singly.")

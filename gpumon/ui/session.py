@@ -1,8 +1,15 @@
-"""The data sources of the screens."""
+"""The data sources of the screens, and the only functions that open them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from threading import Lock, Timer
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.sampling.collector import Collector
+from gpumon.sampling.enrichment import Lookup
+from gpumon.ui.logbook import Logbook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -10,53 +17,181 @@ if TYPE_CHECKING:
     from gpumon.alerts.alert import Alert
     from gpumon.host.process_host import ProcessHost
     from gpumon.kill.audit_log import AuditLog
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.csv.recording import CsvRecording
     from gpumon.recording.history import History
     from gpumon.recording.playback import Player
     from gpumon.recording.recording import Recording
-    from gpumon.sampling.collector import Collector
-    from gpumon.sampling.enrichment import Lookup
-    from gpumon.ui.logbook import Logbook
+    from gpumon.sampling.enrichment import Reservations
+    from gpumon.sources.source import Source
+
+_PAST_LATER = 1.0
+"""Seconds after the start at which the past of a source becomes available."""
 
 
-class SessionAlerts(NamedTuple):
-    """The alerts of the configuration, for one machine.
+class SessionAlerts(Struct, frozen=True):
+    """The alerts of the configuration, for one machine."""
 
-    Attributes:
-        alerts: The alerts that are checked.
-        note: What is not done here, and why; empty if everything is.
-        state: The file that remembers what was reported; ``None`` for none.
-    """
-
-    alerts: Sequence[Alert] = ()
-    note: str = ""
-    state: str | None = None
+    alerts: Sequence[Alert] = ()  # those that are checked
+    note: str = ""  # what is not done here, and why
+    state: str | None = None  # the file that remembers what was reported
 
 
-class Session(NamedTuple):
-    """One run of the dashboard.
+class Session(Struct, frozen=True):
+    """One run of the dashboard."""
 
-    Attributes:
-        collector: Samples the machine; the screens set its interval.
-        history: The history of the samples; the screens only read it.
-        host: The processes of the machine.
-        lookup: Slow queries about them, on another thread.
-        audit_log: The log of all sent signals.
-        recording: The recorded past, for rewinding.
-        logbook: Starts and stops logs.
-        player: Plays a log in a replay, and then owns ``collector``; otherwise ``None``.
-        machine: The machine of the processes as the user named it, if it is another one.
-        alerts: The alerts of the configuration.
-        damage: What is wrong with the log of a replay, which may be known only later.
-    """
-
-    collector: Collector
-    history: History
-    host: ProcessHost
-    lookup: Lookup
-    audit_log: AuditLog
-    recording: Recording
-    logbook: Logbook
-    player: Player | None = None
-    machine: str | None = None
+    collector: Collector  # samples the machine; the screens set its interval
+    history: History  # of the samples; the screens only read it
+    host: ProcessHost  # the processes of the machine
+    lookup: Lookup  # slow queries about them, on another thread
+    audit_log: AuditLog  # of all sent signals
+    recording: Recording  # the recorded past, for rewinding
+    logbook: Logbook  # starts and stops logs
+    player: Player | None = None  # plays a log in a replay, and then owns ``collector``
+    machine: str | None = None  # as the user named it, if it is another one
     alerts: SessionAlerts = SessionAlerts()
-    damage: Callable[[], str] = lambda: ""
+    damage: Callable[[], str] = lambda: ""  # of the log of a replay; may be known only later
+
+
+class SnapshotBuffer:
+    """Keeps the first snapshots until there is a listener."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: list[Snapshot] = []
+        self._listener: Callable[[Snapshot], None] = self._kept.append
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Take the next snapshot. A listener of a collector."""
+        with self._lock:
+            self._listener(snapshot)
+
+    def hand_to(self, listener: Callable[[Snapshot], None]) -> None:
+        """Pass the kept snapshots, and from now on every new one, to a listener."""
+        with self._lock:
+            for snapshot in self._kept:
+                listener(snapshot)
+            self._kept.clear()
+            self._listener = listener
+
+
+class SessionBuilder:
+    """Opens the session of a machine. Sampling may start long before the session is built.
+
+    Args:
+        source: The source of samples.
+        host: The processes of its machine.
+        interval: Seconds between samples.
+        thresholds: Thresholds of the findings.
+        reservations: See ``Lookup``.
+        log: A log to write; see ``Logbook``, for ``user`` and ``commands``, too.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        host: ProcessHost,
+        interval: float,
+        thresholds: Thresholds,
+        *,
+        reservations: Reservations | None = None,
+        log: str | None = None,
+        user: str | None = None,
+        commands: bool = True,
+    ) -> None:
+        self.lookup = Lookup(host, reservations=reservations)
+        self.collector = Collector(source, interval, annotate=self.lookup.annotate)
+        self.logbook = Logbook(self.collector, log, user, commands=commands)
+        self._source = source
+        self._host = host
+        self._thresholds = thresholds
+        self._first: History | None = None
+        self._stop_first: Callable[[], None] = lambda: None
+        self._early = SnapshotBuffer()
+        self.collector.subscribe(self._early.take, closely=False)
+
+    def first_history(self) -> History:
+        """The history of the first picture, which does not wait for ``build``."""
+        self._first = first = self._empty_history()
+        self._stop_first = self.collector.subscribe(first.add, newest=True, closely=False)
+        return first
+
+    def _empty_history(self) -> History:
+        # The driver answers while these are imported.
+        from gpumon.findings import conditions
+        from gpumon.recording.history import History
+
+        return History(conditions(self._thresholds), self._thresholds)
+
+    def build(
+        self, alerts: SessionAlerts, *, machine: str | None = None, demo: bool = False
+    ) -> Session:
+        """Import and start everything else. It takes seconds where the past is read over a network.
+
+        Args:
+            alerts: The alerts of the configuration.
+            machine: The machine as the user named it, if it is another one.
+            demo: Whether it is simulated: then no sent signal is logged.
+        """
+        from gpumon.kill.audit_log import AuditLog, NoAuditLog
+        from gpumon.recording.memory.recording import MemoryRecording
+
+        self.lookup.start()
+        recording = MemoryRecording(self._thresholds.full_share)
+        past = tuple(self._source.past())
+        history = self._first
+        if history is None or past:
+            # Adding a past takes longer than the rest of the start: the first picture has none.
+            history = self._empty_history()
+            for snapshot in past:
+                history.add(snapshot)
+            # The picture that stands until Textual draws needs one sample, not the newest.
+            if self._first is not None and self._first.latest is not None:
+                self._stop_first()
+            add_to_history = history.add
+
+            def add(snapshot: Snapshot) -> None:
+                add_to_history(snapshot)
+                recording.add(snapshot)
+
+            if past:
+                # Packing takes as long as the rest of the start.
+                recording.begin_with(past)
+                settling = Timer(_PAST_LATER, recording.settle)
+                settling.daemon = True
+                settling.start()
+            self._early.hand_to(add)
+        else:
+            self._early.hand_to(recording.add)
+        return Session(
+            self.collector,
+            history,
+            self._host,
+            self.lookup,
+            NoAuditLog() if demo else AuditLog(machine=machine),
+            recording,
+            self.logbook,
+            machine=machine,
+            alerts=alerts,
+        )
+
+
+def replay_session(player: Player, recording: CsvRecording) -> Session:
+    """The session of a log that is played."""
+    from gpumon.host.recorded import RecordedHost
+    from gpumon.kill.audit_log import AuditLog
+
+    host = RecordedHost()
+    return Session(
+        player.collector,
+        player.history,
+        host,
+        Lookup(host),
+        AuditLog(),
+        recording,
+        Logbook(None),
+        player,
+        alerts=SessionAlerts(note="A log is shown: past events send no notifications."),
+        damage=lambda: recording.damage,
+    )

@@ -8,7 +8,7 @@ import socket
 import sys
 from contextlib import ExitStack, suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.http.listening import authority, is_loopback, listen, listen_fault
 from gpumon.system.ending_signals import queue_ending_signals
@@ -33,29 +33,17 @@ _WARNING = (
 )
 
 
-class ServeOptions(NamedTuple):
-    """The options of ``gpumon serve``.
-
-    Attributes:
-        address: Where to listen: ``localhost``, a name or an address; ``0.0.0.0`` is every one.
-        port: 0 for one that is free.
-        visitors: How many visitors there may be at a time.
-    """
-
-    address: str
-    port: int
-    visitors: int
-
-
 class ServeError(Exception):
     """It cannot be served; the message says why and what to do."""
 
 
-def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
+def serve(address: str, port: int, visitors: int, arguments: Sequence[str]) -> int:
     """Serve until a signal; the exit status.
 
     Args:
-        options: The options.
+        address: Where to listen: ``localhost``, a name or an address; ``0.0.0.0`` is every address.
+        port: 0 for one that is free.
+        visitors: Maximum number of visitors at a time.
         arguments: The arguments with which this program shows the dashboard of a visitor.
 
     Raises:
@@ -77,20 +65,23 @@ def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
             status.say(printable(sentence))
 
         try:
-            listeners = open_listeners(options.address, options.port)
+            listeners = open_listeners(address, port)
         except OSError as error:
-            raise ServeError(_cannot_listen(options, error)) from None
+            fault = listen_fault(address, port, error)
+            raise ServeError(
+                f"{fault}; choose another port with --port, or another address with --address"
+            ) from None
         for listener in listeners:
             ending.callback(listener.close)
         machine = socket.gethostname()
         server = web_server.WebServer(
             gpumon(arguments),
             f"gpumon: {machine}",
-            options.visitors,
-            _names(options.address, machine),
+            visitors,
+            _names(address, machine),
             say,
         )
-        shown = machine if options.address in _EVERYWHERE else options.address
+        shown = machine if address in _EVERYWHERE else address
         port = listeners[0].getsockname()[1]
         tunnel = f"ssh -L {port}:localhost:{port} {machine}"
         if all(is_loopback(listener) for listener in listeners):
@@ -168,8 +159,3 @@ def _names(address: str, machine: str) -> set[str]:
         # May ask name servers, so not where nobody else can connect.
         names |= {address, socket.getfqdn()}
     return names
-
-
-def _cannot_listen(options: ServeOptions, error: OSError) -> str:
-    fault = listen_fault(options.address, options.port, error)
-    return f"{fault}; choose another port with --port, or another address with --address"

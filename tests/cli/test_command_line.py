@@ -21,13 +21,12 @@ import pytest
 
 from gpumon import __version__
 from gpumon.cli.commands import COMMANDS
-from gpumon.cli.dashboard import SnapshotBuffer
-from gpumon.cli.help import Formatter
-from gpumon.cli.messages import fail
-from gpumon.cli.parser import make_parser
-from gpumon.cli.plain import read_plainly
+from gpumon.cli.dashboard import DashboardCommand
+from gpumon.cli.output import fail
+from gpumon.cli.parser import Formatter, make_parser
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.sources.source import SourceError
+from gpumon.ui.session import SnapshotBuffer
 from tests.build import NOON
 from tests.build import snapshot as build_snapshot
 from tests.command import run_here
@@ -201,7 +200,7 @@ def test_help_is_a_command_too(command: str) -> None:
         (["snapsot"], "'snapsot'"),
         (["snapshot", "--format", "xml"], "'xml'"),
         (["snapshot", "--gpus", "x"], "'x'"),
-        (["snapshot", "-n", "1"], "-n 1"),
+        (["snapshot", "-n", "1"], "--interval has no effect on gpumon snapshot"),
         (["snapshot", "--processes"], "--processes"),
         (["snapshot", "--processes", "--format", "json"], "--processes"),
         (["snapshot", "--format", "csv", "--user", "ann"], "add --processes"),
@@ -454,7 +453,7 @@ sys.exit(main(["--demo"]))
     [
         ("gpumon.system.resource_errors", False),
         *itertools.product(
-            ("gpumon.cli.common", "gpumon.cli.parser", "gpumon.sources.demo"), (False, True)
+            ("gpumon.cli.output", "gpumon.cli.parser", "gpumon.sources.demo"), (False, True)
         ),
     ],
 )
@@ -587,7 +586,7 @@ def test_help_is_as_wide_as_everybody_elses(monkeypatch: pytest.MonkeyPatch, tol
     "line", [[], ["-n", "0.1"], ["--interval", "5"], ["-n", "1000."], ["-n", ".5"]], ids=" ".join
 )
 def test_what_is_read_without_argparse_is_what_argparse_reads(line: list[str]) -> None:
-    read = read_plainly(line)
+    read = DashboardCommand().read_plainly(line)
     assert read is not None
     assert vars(read) == vars(make_parser().parse_args(line))
 
@@ -601,7 +600,7 @@ def test_what_is_read_without_argparse_is_what_argparse_reads(line: list[str]) -
     ids=" ".join,
 )
 def test_what_takes_argparse_is_left_to_it(line: list[str]) -> None:
-    assert read_plainly(line) is None
+    assert DashboardCommand().read_plainly(line) is None
 
 
 @pytest.mark.parametrize("line", [[], ["-n", "2"]], ids=" ".join)

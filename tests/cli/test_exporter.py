@@ -35,7 +35,7 @@ HASH = "$2b$04$" + "a" * 53
         (["--listen", "http://127.0.0.1:1"], "is not an address with a port"),
         (["--listen", "192.0.2.1:0"], "cannot listen at 192.0.2.1:0: Cannot assign"),
         (["-n", "0"], "is not a number of seconds from 0.1 to 3600"),
-        (["--user", "ann"], "unrecognized arguments: --user ann"),
+        (["--user", "ann"], "--user has no effect on gpumon exporter"),
         (["--web-config", f"{ABSENT}/web.yml"], "web.yml: cannot be read: No such file"),
         (["--web-config", "/dev/null"], "/dev/null: is not a regular file"),
     ],

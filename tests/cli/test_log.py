@@ -42,7 +42,7 @@ FULL = replace(GOES, lost=12, trouble="run.csv is not written: the disk is full.
         (["--rotate", "9" * 400 + "G"], "is not a size for a file"),
         (["--rotate", "1M", "--keep", "0"], "'0' is not a number of files to keep"),
         (["--keep", "3"], "--keep needs --rotate"),
-        (["--filter", "ann"], "unrecognized arguments: --filter"),
+        (["--filter", "ann"], "--filter has no effect on gpumon log"),
         (["--fo", "5"], "unrecognized arguments: --fo"),
         (["two.csv"], "unrecognized arguments: two.csv"),
     ],

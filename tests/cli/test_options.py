@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.cli.commands import COMMANDS
+from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.parser import make_parser
 from tests.command import run_here
 from tests.driver import Driver, Owner, h100
@@ -94,9 +95,18 @@ def line(command: str, option: Sequence[str], *, before: bool) -> list[str]:
 
 def test_the_table_has_every_command_and_every_option_before_one() -> None:
     parser = make_parser()
-    options = [one.option_strings[-1] for one in parser._actions if one.option_strings]
+    options = [action.option_strings[-1] for action in parser.options()]
     assert set(TAKEN) == set(COMMANDS)
     assert set(GENERAL) == set(options) - {"--help", "--version"}
+
+
+def test_an_option_that_is_not_given_is_none_for_every_command() -> None:
+    parser = make_parser()
+    shared = DashboardCommand().defaults()
+    assert {action.dest for action in parser.options()} == {*shared, "help", "version"}
+    for command in TAKEN:
+        read = vars(parser.parse_args(line(command, [], before=True)))
+        assert {name: read[name] for name in shared} == shared
 
 
 @pytest.mark.parametrize("option", GENERAL)
@@ -121,17 +131,20 @@ def test_an_option_is_taken_on_both_sides_of_a_command_or_refused_on_both(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("option", ["--prometheus", "--hosts"])
+@pytest.mark.parametrize("option", GENERAL)
 @pytest.mark.parametrize("command", TAKEN)
 def test_the_same_is_said_on_both_sides_of_a_command(command: str, option: str) -> None:
-    if option in TAKEN[command].split():
+    taken = TAKEN[command].split()
+    if option in taken or (command, option) == ("run", "--log"):
         return
     before, after = (
         run_here(*line(command, GENERAL[option], before=before)).stderr for before in (True, False)
     )
     assert before == after
-    assert option in before
-    assert ("use --hosts" in before) == ("--hosts" in TAKEN[command].split())
+    assert f"gpumon {command}" in before
+    named = GENERAL[option][0]
+    assert f"{named} " in before
+    assert ("use --hosts" in before) == (named == "--prometheus" and "--hosts" in taken)
 
 
 # With other machines, and with simulated ones
@@ -170,20 +183,20 @@ VALUES = {
     "--filter": "ann",
     "--timeout": "3s",
 }
-NEEDED = {"--from": ["--stable", "5s"], "--keep": ["--rotate", "100M"], "--processes": []}
+NEEDED = {
+    "--from": ["--stable", "5s"],
+    "--keep": ["--rotate", "100M"],
+    "--processes": ["--format", "csv"],
+}
 
 
 def own_options(command: str) -> list[argparse.Action]:
     """The options of a command but those that name the machines, and --help."""
-    parser = make_parser()
-    (commands,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
     names = {"--help", *SSH.split(), *PROMETHEUS.split(), "--ascii"}
     return [
-        one
-        for one in commands.choices[command]._actions
-        if one.option_strings
-        and one.option_strings[-1] not in names
-        and one.help != argparse.SUPPRESS
+        action
+        for action in make_parser().commands[command].options()
+        if action.option_strings[-1] not in names and action.help != argparse.SUPPRESS
     ]
 
 
@@ -208,7 +221,8 @@ def test_every_option_has_an_effect_on_other_machines_or_is_refused_with_them(
     for option in own_options(command):
         name = option.option_strings[-1]
         value = [] if option.nargs == 0 else [VALUES.get(name, "2")]
-        words = line(command, [*GENERAL[target], *NEEDED.get(name, []), name, *value], before=False)
+        needed = [] if (command, name) == ("select", "--processes") else NEEDED.get(name, [])
+        words = line(command, [*GENERAL[target], *needed, name, *value], before=False)
         if name in table[command].split():
             parse(words)
             continue

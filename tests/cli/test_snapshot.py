@@ -12,13 +12,15 @@ import subprocess
 import sys
 from contextlib import redirect_stdout
 from functools import partialmethod
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpumon.cli import snapshot as command
+from gpumon.cli.commands import command
+from gpumon.cli.machine_options import SampleOptions
 from gpumon.cli.parser import make_parser
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.processes import Container, Place
@@ -427,9 +429,9 @@ def printed(form: str, host: ProcessHost, filter_: str = "", *, by_process: bool
     line = ["snapshot", "--format", form, "--filter", filter_]
     options = make_parser().parse_args([*line, *(["--processes"] if by_process else [])])
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as stream:
-        patch.setattr(command, "source_and_host", lambda *_, **__: (Bare(), host))
-        patch.setattr(command, "reservations", lambda **_: None)
-        assert command.run(options) == 0
+        machine = SimpleNamespace(source=Bare(), processes=lambda: host, reservations=None)
+        patch.setattr(SampleOptions, "open", lambda *_, **__: machine)
+        assert command("snapshot").run(options) == 0
         return stream.getvalue()
 
 
@@ -441,6 +443,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 _PATIENTLY = f"""
 from functools import partialmethod
+from types import SimpleNamespace
 from gpumon.sampling.enrichment import Lookup
 Lookup.look_once = partialmethod(Lookup.look_once, patience={PATIENCE})
 from gpumon.cli import main

@@ -356,7 +356,7 @@ def test_an_output_that_cannot_be_written_is_said() -> None:
     ("arguments", "said"),
     [
         (["-n", "0.01"], "'0.01' is not a number of seconds from 0.1 to 3600"),
-        (["--user", "ann"], "unrecognized arguments: --user"),
+        (["--user", "ann"], "--user has no effect on gpumon stream"),
         (["--gpus", "x-"], "x-"),
     ],
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon import __version__
-from gpumon.cli.commands import COMMANDS
+from gpumon.cli.commands import COMMANDS, command
 from gpumon.cli.parser import make_parser
 from gpumon.config.keymap import KEYMAP
 from gpumon.config.settings import VARIABLES
@@ -57,8 +57,7 @@ def pages() -> dict[str, str]:
     commands = _commands_of(parser)
     assert commands is not None
     return {"gpumon.1": _main_page(parser)} | {
-        f"gpumon-{name}.1": _command_page(name, command)
-        for name, command in commands.choices.items()
+        f"gpumon-{name}.1": _command_page(name, parser) for name, parser in commands.choices.items()
     }
 
 
@@ -75,8 +74,8 @@ def _main_page(parser: argparse.ArgumentParser) -> str:
             "COMMANDS",
             ["Every command has a page of its own."],
             *(
-                _entry([f"{_bold(f'gpumon-{name}')}(1)"], _sentence(command.about))
-                for name, command in COMMANDS.items()
+                _entry([f"{_bold(f'gpumon-{name}')}(1)"], _sentence(command(name).about))
+                for name in COMMANDS
             ),
         ),
         _section("KEYS", ["Keys of the dashboard; ? explains them and what is on the screen."]),
@@ -102,7 +101,7 @@ def _main_page(parser: argparse.ArgumentParser) -> str:
 def _command_page(name: str, parser: argparse.ArgumentParser) -> str:
     return _page(
         f"gpumon-{name}",
-        COMMANDS[name].about,
+        command(name).about,
         _section("SYNOPSIS", [_bold(_synopsis(parser))]),
         _section("DESCRIPTION", _text(parser.description or "")),
         *_options(parser),
@@ -163,11 +162,11 @@ def _subcommands(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
         return
     yield _section("COMMANDS")
     about = {one.dest: one.help or "" for one in action._choices_actions}
-    for name, command in action.choices.items():
-        yield [f'.SS "{_escaped(_synopsis(command))}"', *_text(_sentence(about[name]))]
-        for option in command._actions:
+    for name, parser in action.choices.items():
+        yield [f'.SS "{_escaped(_synopsis(parser))}"', *_text(_sentence(about[name]))]
+        for option in parser._actions:
             if option.help and option.dest != "help":
-                yield _entry(_names(command, option), _help(command, option))
+                yield _entry(_names(parser, option), _help(parser, option))
 
 
 def _commands_of(

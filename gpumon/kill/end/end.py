@@ -25,7 +25,7 @@ from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine, columns, tell, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gpumon.host.process_host import ProcessHost, Target
     from gpumon.kill.audit_log import AuditLog
@@ -46,30 +46,6 @@ _CLOSE_SECONDS = 2.0
 _KILL_HINT = "--signal KILL ends them at once"
 
 
-class EndOptions(NamedTuple):
-    """The options of ``gpumon end``.
-
-    Attributes:
-        named: The processes.
-        number: The signal.
-        children: Whether their descendants get it, too.
-        dry_run: Whether nothing is sent.
-        yes: Whether not to ask.
-        form: ``table`` or ``json``.
-        timeout: Seconds to wait for the end of all, and before that for a driver.
-        machine: The machine of the processes, safe to print, if it is another one.
-    """
-
-    named: tuple[NamedProcess, ...]
-    number: int = signal.SIGTERM
-    children: bool = False
-    dry_run: bool = False
-    yes: bool = False
-    form: str = "table"
-    timeout: float = 30.0
-    machine: str | None = None
-
-
 class EndResult(NamedTuple):
     """What ``end`` did.
 
@@ -83,29 +59,49 @@ class EndResult(NamedTuple):
     text: str = ""
 
 
-def end(source: Source, host: ProcessHost, audit_log: AuditLog, options: EndOptions) -> EndResult:
+def end(
+    source: Source,
+    host: ProcessHost,
+    audit_log: AuditLog,
+    *,
+    named: Sequence[NamedProcess],
+    number: int,
+    children: bool,
+    dry_run: bool,
+    yes: bool,
+    form: str,
+    timeout: float,
+    machine: str | None = None,
+) -> EndResult:
     """End processes.
 
     Args:
         source: The source of snapshots; opened and closed here.
         host: The processes of its machine.
         audit_log: The log of signals.
-        options: The options.
+        named: The processes.
+        number: The signal.
+        children: Whether their descendants get it, too.
+        dry_run: Whether nothing is sent.
+        yes: Whether not to ask.
+        form: ``table`` or ``json``.
+        timeout: Seconds to wait for the end of all, and before that for a driver.
+        machine: The machine of the processes, safe to print, if it is another one.
 
     Raises:
         SourceError: There is no list of the processes on the GPUs.
     """
-    asks = not (options.yes or options.dry_run)
+    asks = not (yes or dry_run)
     if asks and not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         tell("there is no terminal to ask on: --yes sends without asking, --dry-run shows whom.")
         return EndResult(EXIT_USAGE)
     sampler = GpuSampler(source, _INTERVAL)
     samples = _Samples(sampler)
     with sampler:
-        snapshot = Lookup(host).look_once(samples.first(min(PATIENCE, options.timeout)))
+        snapshot = Lookup(host).look_once(samples.first(min(PATIENCE, timeout)))
         try:
-            selection = select(options.named, snapshot, host, children=options.children)
-            plan = _plan(selection, host, options)
+            selection = select(named, snapshot, host, children=children)
+            plan = _plan(selection, host, number, machine)
         except ProcessSelectionError as error:
             for sentence in error.sentences:
                 tell(sentence)
@@ -113,8 +109,8 @@ def end(source: Source, host: ProcessHost, audit_log: AuditLog, options: EndOpti
         except Refused as refused:
             tell(printable(refused.sentence))
             return EndResult(EXIT_SOME)
-        if options.dry_run:
-            text = as_json(plan) if options.form == "json" else plan_table(plan, _width())
+        if dry_run:
+            text = as_json(plan) if form == "json" else plan_table(plan, _width())
             return EndResult(EXIT_SOME if plan.obstacles else 0, text)
         if asks:
             try:
@@ -125,7 +121,8 @@ def end(source: Source, host: ProcessHost, audit_log: AuditLog, options: EndOpti
                 for sentence in refusal:
                     tell(sentence)
                 return EndResult(EXIT_SOME)
-        return _send(plan, samples, host, audit_log, options)
+        session = TerminationSession(host, plan.targets, audit_log=audit_log)
+        return _send(plan, samples, session, children=children, form=form, timeout=timeout)
 
 
 def _width() -> int | None:
@@ -141,14 +138,14 @@ def _is_terminal(stream: object) -> bool:
 # -- before ----------------------------------------------------------------------------------------
 
 
-def _plan(selection: SelectedTargets, host: ProcessHost, options: EndOptions) -> Plan:
+def _plan(selection: SelectedTargets, host: ProcessHost, number: int, machine: str | None) -> Plan:
     obstacles = {
         target.id: refused
         for target in selection.all
         if (refused := _obstacle(target, host)) is not None
     }
     children = frozenset(target.id for target in selection.children)
-    return Plan(options.number, selection.all, children, obstacles, options.machine)
+    return Plan(number, selection.all, children, obstacles, machine)
 
 
 def _obstacle(target: Target, host: ProcessHost) -> Refused | None:
@@ -240,17 +237,22 @@ class _Samples:
 
 
 def _send(
-    plan: Plan, samples: _Samples, host: ProcessHost, audit_log: AuditLog, options: EndOptions
+    plan: Plan,
+    samples: _Samples,
+    session: TerminationSession,
+    *,
+    children: bool,
+    form: str,
+    timeout: float,
 ) -> EndResult:
-    session = TerminationSession(host, plan.targets, audit_log=audit_log)
     samples.watch(session)
     interrupted = False
     # However it ends, the session sends what it has begun to send.
     ending = exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     with ending as received, _suspending_in_order():
         try:
-            session.send(options.number, whole_tree=options.children)
-            _wait(session, options, received)
+            session.send(plan.number, whole_tree=children)
+            _wait(session, timeout, received)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -259,10 +261,8 @@ def _send(
     if session.failure is not None:
         raise session.failure
     report = session.report
-    if options.form == "json":
-        text = as_json(plan, report)
-    else:
-        text = report_lines(report, _KILL_HINT, _width())
+    as_text = form != "json"
+    text = report_lines(report, _KILL_HINT, _width()) if as_text else as_json(plan, report)
     if interrupted:
         return EndResult(_INTERRUPTED, text)
     over = {Outcome.ENDED, Outcome.GONE}
@@ -289,9 +289,9 @@ def _suspending_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTSTP, before)
 
 
-def _wait(session: TerminationSession, options: EndOptions, received: list[int]) -> None:
+def _wait(session: TerminationSession, timeout: float, received: list[int]) -> None:
     """Wait until all is known of the processes and their memory, or a signal was received."""
-    deadline = time.monotonic() + options.timeout
+    deadline = time.monotonic() + timeout
     with StatusLine(sys.stderr) as status_line:
         while not (session.report.done or session.failure or received):
             report = session.report

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.recording.csv import log_messages as words
 from gpumon.recording.csv.naming import log_path
@@ -29,10 +29,21 @@ _PACE = 0.5
 """Seconds between two looks at how it goes, and between two status lines."""
 
 
-class LogOptions(NamedTuple):
-    """The options of ``gpumon log``.
+def log(
+    feed: LogFeed,
+    path: str | None,
+    interval: float,
+    *,
+    seconds: float | None = None,
+    rotate: int | None = None,
+    keep: int | None = None,
+    commands: bool = True,
+    user: str | None = None,
+) -> int:
+    """Log until the end, with progress on standard error and nothing on standard output.
 
-    Attributes:
+    Args:
+        feed: Samples what is logged.
         path: The log; ``None`` for a generated name in this directory.
         interval: Seconds between samples.
         seconds: How long to log, from the first sample, or from when none is to be expected any
@@ -41,19 +52,6 @@ class LogOptions(NamedTuple):
         keep: Number of rotated parts to keep.
         commands: Whether command lines are written.
         user: Only this user's processes.
-    """
-
-    path: str | None
-    interval: float
-    seconds: float | None = None
-    rotate: int | None = None
-    keep: int | None = None
-    commands: bool = True
-    user: str | None = None
-
-
-def log(feed: LogFeed, terms: LogOptions) -> int:
-    """Log until the end, with progress on standard error and nothing on standard output.
 
     Returns:
         The exit status: 0, or 1 when nothing was logged or the last samples were lost.
@@ -64,7 +62,17 @@ def log(feed: LogFeed, terms: LogOptions) -> int:
     """
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(news), StatusLine(sys.stderr) as teller:
-        run = _Run(feed, terms, news, teller)
+        file = log_path(path, feed.name, time.time())
+        recorder = Recorder(
+            file,
+            rotate=rotate,
+            keep=keep,
+            commands=commands,
+            user=user,
+            several=feed.several,
+        )
+        reporter = _LogReporter(teller, words.beginning(file, interval, seconds))
+        run = _Run(feed, recorder, reporter, seconds, user, news, teller)
         try:
             with run.going():
                 run.stay()
@@ -116,26 +124,20 @@ class _Run:
     def __init__(
         self,
         feed: LogFeed,
-        terms: LogOptions,
+        recorder: Recorder,
+        reporter: _LogReporter,
+        seconds: float | None,
+        user: str | None,
         news: SimpleQueue[BaseException | None],
         teller: StatusLine,
     ) -> None:
-        self._terms = terms
         self._feed = feed
-        self._path = log_path(terms.path, feed.name, time.time())
+        self._recorder = recorder
+        self._reporter = reporter
+        self._seconds = seconds
+        self._user = user
         self._news = news
         self._teller = teller
-        self._recorder = Recorder(
-            self._path,
-            rotate=terms.rotate,
-            keep=terms.keep,
-            commands=terms.commands,
-            user=terms.user,
-            several=feed.several,
-        )
-        self._diary = _LogReporter(
-            teller, words.beginning(self._path, terms.interval, terms.seconds)
-        )
         self._counted_from: float | None = None
         self._begun = self._refused = False
         self.exit_status = 0
@@ -192,14 +194,14 @@ class _Run:
 
     def _left(self) -> float:
         """Seconds left."""
-        if self._terms.seconds is None:
+        if self._seconds is None:
             return math.inf
         if not self._feed.is_starting():
             # What does not answer must not keep the log from ending.
             self._count()
         if self._counted_from is None:
             return _PACE
-        return self._counted_from + self._terms.seconds - time.monotonic()
+        return self._counted_from + self._seconds - time.monotonic()
 
     def _tell(self) -> None:
         status = self._recorder.status if self._begun else None
@@ -209,16 +211,16 @@ class _Run:
         if self._teller.rewrites:
             self._teller.show(self._line(status, trouble))
         else:
-            self._diary.tell(status, trouble, self._feed.changes())
+            self._reporter.tell(status, trouble, self._feed.changes())
 
     def _line(self, status: LogStatus | None, trouble: str | None) -> list[str]:
         """The progress line on a terminal, most important parts first."""
         if trouble is not None:
             return [f"✖ {words.with_loss(trouble, status)}"]
-        parts = self._feed.parts(self._terms.user)
+        parts = self._feed.parts(self._user)
         if status is None or not parts:
             return ["○ waiting for the first sample", *parts]
-        whole = self._terms.seconds
+        whole = self._seconds
         spent = status.seconds
         return [
             f"● {printable(status.path.name)}",

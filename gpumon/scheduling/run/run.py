@@ -42,30 +42,6 @@ _MOVED_BYTES = 16 * 2**20
 _LIST_SECONDS = 3.0
 
 
-class RunOptions(NamedTuple):
-    """The options of ``gpumon run``.
-
-    Attributes:
-        requirements: The requirements for the GPUs.
-        command: Program and arguments.
-        wait: Seconds to wait for GPUs, may be infinite; ``None`` does not wait.
-        log: A log to write; ``None`` is none.
-        verbose: Whether to explain the choice of GPUs.
-        lock_dir: The lock folder; ``None`` is the default one.
-        past: A log of the past, or ``None``.
-        variables: Environment variables for the command besides those that select GPUs.
-    """
-
-    requirements: Requirements
-    command: Sequence[str]
-    wait: float | None = None
-    log: str | None = None
-    verbose: bool = False
-    lock_dir: str | None = None
-    past: str | None = None
-    variables: Mapping[str, str] = {}
-
-
 class _ReservedGpus(NamedTuple):
     """The reserved GPUs."""
 
@@ -74,12 +50,31 @@ class _ReservedGpus(NamedTuple):
     snapshot: Snapshot
 
 
-def run(source: Source, options: RunOptions, links: Callable[[], Links] | None = None) -> int:
+def run(
+    source: Source,
+    requirements: Requirements,
+    command: Sequence[str],
+    *,
+    wait: float | None = None,
+    log: str | None = None,
+    verbose: bool = False,
+    lock_dir: str | None = None,
+    past: str | None = None,
+    variables: Mapping[str, str] = {},
+    links: Callable[[], Links] | None = None,
+) -> int:
     """Run a command on eligible GPUs, once there are enough, and wait for it.
 
     Args:
         source: The source of snapshots, of all GPUs.
-        options: The options.
+        requirements: The requirements for the GPUs.
+        command: Program and arguments.
+        wait: Seconds to wait for GPUs, may be infinite; ``None`` does not wait.
+        log: A log to write; ``None`` is none.
+        verbose: Whether to explain the choice of GPUs.
+        lock_dir: The lock folder; ``None`` is the default one.
+        past: A log of the past, or ``None``.
+        variables: Environment variables for the command besides those that select GPUs.
         links: Returns the links between GPUs; called if several are wanted.
 
     Returns:
@@ -94,12 +89,15 @@ def run(source: Source, options: RunOptions, links: Callable[[], Links] | None =
         CommandError: The command cannot be started.
         UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
     """
-    missing = _missing(options.command[0])
+    missing = _missing(command[0])
     if missing is not None:
         return missing
-    with closing(Locks(options.lock_dir, os.environ)) as locks, background_writes_allowed():
+    with closing(Locks(lock_dir, os.environ)) as locks, background_writes_allowed():
         with GpuSampler(source) as sampler:
-            reserver = _Reserver(sampler, locks, options, links)
+            chooser = Chooser(requirements, os.environ, locks, links, past)
+            reserver = _Reserver(
+                sampler, locks, chooser, requirements.counted(), _short(command), wait
+            )
             with exit_on_signals(signal.SIGTERM, signal.SIGHUP):
                 taken = reserver.taken()
             if not isinstance(taken, _ReservedGpus):
@@ -108,11 +106,10 @@ def run(source: Source, options: RunOptions, links: Callable[[], Links] | None =
                 if locks.trouble:
                     tell(f"the lock guards against your own programs only: {locks.trouble}")
                 # On standard error, because standard output belongs to the command.
-                tell(
-                    f"running on {taken.choice.reason if options.verbose else taken.choice.labels}"
-                )
+                tell(f"running on {taken.choice.reason if verbose else taken.choice.labels}")
                 job = JobRunner(sampler, taken.choice.candidates, taken.snapshot, taken.reservation)
-                command_exit = job.run(options.command, _environment(options, taken), options.log)
+                devices = as_variables(taken.choice.candidates, taken.snapshot.gpus)
+                command_exit = job.run(command, {**os.environ, **devices, **variables}, log)
         if command_exit.by_key and command_exit.signal is not None:
             end_by(command_exit.signal)
         return command_exit.exit_status
@@ -124,19 +121,23 @@ class _Reserver:
     Args:
         sampler: Samples the GPUs.
         locks: The locks.
-        options: The options.
-        links: Returns the links between GPUs.
+        chooser: Chooses the GPUs.
+        wanted: The number of GPUs in words.
+        job: The part of the command that all users may read.
+        wait: Seconds to wait for them; ``None`` does not wait.
     """
 
     def __init__(
         self,
         sampler: GpuSampler,
         locks: Locks,
-        options: RunOptions,
-        links: Callable[[], Links] | None,
+        chooser: Chooser,
+        wanted: str,
+        job: str,
+        wait: float | None,
     ) -> None:
-        self._sampler, self._locks, self._options = sampler, locks, options
-        self._chooser = Chooser(options.requirements, os.environ, locks, links, options.past)
+        self._sampler, self._locks, self._chooser = sampler, locks, chooser
+        self._wanted, self._job, self._wait = wanted, job, wait
         self._verdicts: tuple[Eligibility, ...] = ()
         self._trouble = ""
         self._began = time.monotonic()
@@ -144,7 +145,7 @@ class _Reserver:
 
     def taken(self) -> _ReservedGpus | int:
         """The reserved GPUs, or an exit status after the reason was printed."""
-        wait = self._options.wait
+        wait = self._wait
         with StatusLine(sys.stderr) as status_line:
             self._status_line = status_line
             try:
@@ -173,7 +174,7 @@ class _Reserver:
         taken = self._take(snapshot, verdicts)
         # Only now: what fails again above was said already.
         self._trouble = ""
-        in_vain = self._options.wait is None and not self._chooser.left()
+        in_vain = self._wait is None and not self._chooser.left()
         if taken is None and (in_vain or self._chooser.hopeless(verdicts)):
             return NOTHING_FITS
         return taken
@@ -186,7 +187,7 @@ class _Reserver:
                 return None
             uuids = [one.uuid for one in choice.candidates]
             try:
-                reservation = self._locks.take(uuids, _short(self._options.command))
+                reservation = self._locks.take(uuids, self._job)
             except TakenError:
                 self._verdicts = verdicts = self._chooser.judge(snapshot)
                 continue
@@ -218,7 +219,7 @@ class _Reserver:
 
     def _sample(self) -> Snapshot:
         """Sample once more, within the remaining time."""
-        wait = float("inf") if self._options.wait is None else self._options.wait
+        wait = float("inf") if self._wait is None else self._wait
         left = self._began + wait - time.monotonic()
         return self._sampler.look(min(PATIENCE, max(QUICK_PATIENCE, left)))
 
@@ -230,7 +231,7 @@ class _Reserver:
         ]
         if not self._waits:
             self._waits = True
-            if self._options.wait is not None:
+            if self._wait is not None:
                 # Without a place in the queue there is a race, which is no reason not to run.
                 with suppress(OSError):
                     self._chooser.join_queue(snapshot)
@@ -248,12 +249,11 @@ class _Reserver:
 
     def _say(self, why: str) -> None:
         if not self._status_line.rewrites:
-            number = self._options.requirements.counted()
-            self._status_line.say(f"waiting for {number}{why and f': {why}'}")
+            self._status_line.say(f"waiting for {self._wanted}{why and f': {why}'}")
 
     def _show(self, trouble: str, reasons: Sequence[str]) -> None:
         waited = duration(time.monotonic() - self._began)
-        head = f"○ waiting for {self._options.requirements.counted()}, {waited}"
+        head = f"○ waiting for {self._wanted}, {waited}"
         self._status_line.show([f"{head}: {trouble}" if trouble else head, *reasons])
 
 
@@ -285,11 +285,6 @@ def _missing(program: str) -> int | None:
         return NOT_EXECUTABLE
     tell(f"there is no command {printable(program)}.")
     return NOT_FOUND
-
-
-def _environment(options: RunOptions, taken: _ReservedGpus) -> dict[str, str]:
-    devices = as_variables(taken.choice.candidates, taken.snapshot.gpus)
-    return {**os.environ, **devices, **options.variables}
 
 
 def _short(command: Sequence[str]) -> str:

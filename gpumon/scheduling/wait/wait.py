@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import ExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.sampling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
 from gpumon.scheduling.allocation import UncertainAllocationError
@@ -40,10 +40,24 @@ FASTEST, SLOWEST = 1.0, 5.0
 """Seconds between two samples; ``StabilityWindow`` requires at most ``GAP_SECONDS``."""
 
 
-class WaitOptions(NamedTuple):
-    """The options of ``gpumon wait``.
+def wait(
+    source: Source,
+    kind: str,
+    requirements: Requirements,
+    *,
+    pids: Sequence[int] = (),
+    timeout: float | None = None,
+    verbose: bool = False,
+    bell: bool = False,
+    notify: bool = False,
+    command: str | None = None,
+    lock_dir: str | None = None,
+    past: str | None = None,
+) -> int:
+    """Wait, with progress on standard error.
 
-    Attributes:
+    Args:
+        source: The source of snapshots.
         kind: One of ``KINDS``.
         requirements: The requirements for the GPUs.
         pids: Processes to wait for instead of GPUs; empty for GPUs.
@@ -54,26 +68,6 @@ class WaitOptions(NamedTuple):
         command: A shell command to run then, or ``None``.
         lock_dir: The lock folder; ``None`` is the default one.
         past: A log of the past, or ``None``.
-    """
-
-    kind: str
-    requirements: Requirements
-    pids: tuple[int, ...] = ()
-    timeout: float | None = None
-    verbose: bool = False
-    bell: bool = False
-    notify: bool = False
-    command: str | None = None
-    lock_dir: str | None = None
-    past: str | None = None
-
-
-def wait(source: Source, options: WaitOptions) -> int:
-    """Wait, with progress on standard error.
-
-    Args:
-        source: The source of snapshots.
-        options: The options.
 
     Returns:
         The exit status: 0, 1 if waiting cannot help, 124 on timeout. If a command is to be run,
@@ -84,32 +78,33 @@ def wait(source: Source, options: WaitOptions) -> int:
         RecordingError: The log of the past cannot be read.
         UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
     """
-    timeout = _Timeout(options.timeout)
+    limit = _Timeout(timeout)
     with StatusLine(sys.stderr) as status_line:
-        display = _ProgressDisplay(status_line, timeout)
-        done = (
-            _wait_for_processes(source, options.pids, timeout, display)
-            if options.pids
-            else _wait_for_gpus(source, options, timeout, display)
-        )
+        display = _ProgressDisplay(status_line, limit)
+        if pids:
+            done = _wait_for_processes(source, pids, limit, display)
+        else:
+            from gpumon.scheduling.reservation.locks import Locks
+
+            locks = Locks(lock_dir, os.environ, make=False)
+            if KINDS[kind].to_use and locks.trouble:
+                display.say(f"what other users have reserved is not known: {locks.trouble}")
+            goal = GpuGoal(kind, requirements, os.environ, locks, past)
+            done = _wait_for_gpus(source, goal, limit, display, verbose=verbose)
         if done is None:
             return EXIT_TIMEOUT
         if not done:
             return 1
-    _announce(done, options)
-    return 0
-
-
-def _announce(sentence: str, options: WaitOptions) -> None:
-    if options.bell:
+    if bell:
         write_to_terminal(BELL)
-    if options.notify:
-        write_to_terminal(notification("gpumon", sentence, os.environ))
-    if options.command is not None:
+    if notify:
+        write_to_terminal(notification("gpumon", done, os.environ))
+    if command is not None:
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
             # Python ignores SIGPIPE for itself; a program started so would not end with its reader.
             signal.signal(ignored, signal.SIG_DFL)
-        os.execv("/bin/sh", ["sh", "-c", options.command])  # noqa: S606 - a shell was asked for
+        os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - a shell was asked for
+    return 0
 
 
 class _Timeout:
@@ -161,15 +156,9 @@ class _ProgressDisplay:
 
 
 def _wait_for_gpus(
-    source: Source, options: WaitOptions, timeout: _Timeout, display: _ProgressDisplay
+    source: Source, goal: GpuGoal, timeout: _Timeout, display: _ProgressDisplay, *, verbose: bool
 ) -> str | None:
     """The result; empty if waiting cannot help, ``None`` on timeout."""
-    from gpumon.scheduling.reservation.locks import Locks
-
-    locks = Locks(options.lock_dir, os.environ, make=False)
-    if KINDS[options.kind].to_use and locks.trouble:
-        display.say(f"what other users have reserved is not known: {locks.trouble}")
-    goal = GpuGoal(options.kind, options.requirements, os.environ, locks, options.past)
     poll_interval = PollInterval(FASTEST, SLOWEST)
     with GpuSampler(source, FASTEST) as sampler:
         trouble, progress = "", None
@@ -205,19 +194,19 @@ def _wait_for_gpus(
             else:
                 trouble = ""
                 if progress.done:
-                    return _done(progress, options, timeout, display)
+                    return _done(progress, timeout, display, verbose=verbose)
                 if poll_interval.after(progress.mark):
                     display.change(_in_words(goal, progress))
                 sampler.collector.interval = poll_interval.seconds
 
 
 def _done(
-    progress: Progress, options: WaitOptions, timeout: _Timeout, display: _ProgressDisplay
+    progress: Progress, timeout: _Timeout, display: _ProgressDisplay, *, verbose: bool
 ) -> str:
     waited = timeout.spent
     after = f" after {duration(waited)} of waiting" if waited >= 1 else ""
     sentence = f"{progress.done}{after}."
-    if options.verbose:
+    if verbose:
         display.say(f"{sentence} {progress.reason}.", progress.table)
     else:
         display.say(sentence)

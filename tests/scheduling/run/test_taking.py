@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, cast
 
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.reservation.locks import Locks
-from gpumon.scheduling.run.run import NOTHING_FITS, RunOptions, _Reserver
+from gpumon.scheduling.run.run import NOTHING_FITS, _Reserver
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -32,15 +33,19 @@ class Looks:
         return self._left.pop(0)
 
 
+def reserver_of(looks: Looks, locks: Locks) -> _Reserver:
+    chooser = Chooser(Requirements(), os.environ, locks)
+    return _Reserver(cast("GpuSampler", looks), locks, chooser, "1 GPU", "true", None)
+
+
 def test_changed_memory_is_judged_by_a_newer_process_list(tmp_path: Path) -> None:
     now = time.time()
     before = snapshot(now - 1, FREE)
     newer = snapshot(now + 5, USED, processes=(process(7, memory_used=4 * GIB),))
     looks = Looks(snapshot(now, USED, processes_at=now - 1), newer)
     locks = Locks(str(tmp_path / "locks"), {})
-    asked = Requirements()
-    reserver = _Reserver(cast("GpuSampler", looks), locks, RunOptions(asked, ["true"]), None)
-    chooser = Chooser(asked, {})
+    chooser = Chooser(Requirements(), {})
+    reserver = reserver_of(looks, locks)
     choice = chooser.choose(chooser.judge(before))
     assert choice is not None
     assert reserver._sample_again(before, choice) is newer
@@ -52,9 +57,7 @@ def test_a_gpu_that_became_busy_meanwhile_is_released(tmp_path: Path) -> None:
     before = snapshot(now - 1, FREE)
     looks = Looks(snapshot(now + 5, USED, processes=(process(7, memory_used=4 * GIB),)))
     locks = Locks(str(tmp_path / "locks"), {})
-    reserver = _Reserver(
-        cast("GpuSampler", looks), locks, RunOptions(Requirements(), ["true"]), None
-    )
+    reserver = reserver_of(looks, locks)
     assert reserver._found(before) == NOTHING_FITS
     assert reserver._chooser.refusal(reserver._verdicts) == "no GPU fits; 1 GPU asked."
     assert locks.holders([FREE.uuid]) == {}

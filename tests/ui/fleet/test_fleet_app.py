@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.cli.fleet_screen import _open_host
+from gpumon.cli.dashboard import _open_host
 from gpumon.fleet.demo import DemoFleet
 from gpumon.fleet.summaries import FleetSummaries
 from gpumon.model.thresholds import DEFAULTS

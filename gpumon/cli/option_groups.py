@@ -1,0 +1,273 @@
+"""Options that several commands have: a group declares them, checks them and opens what they name.
+
+A command lists its groups; the options of all others are refused with it. Nothing here imports
+argparse, because plain ``gpumon`` does without it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from gpumon.cli import values
+from gpumon.cli.output import say
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.alerts.alert import Alert
+    from gpumon.cli.parser import Parser
+    from gpumon.config import Loaded, Settings
+    from gpumon.config.themes import ThemeChoice
+    from gpumon.ui.startup_options import StartupOptions
+
+
+class Option:
+    """An option or an operand, as argparse takes it; without ``help`` it is hidden."""
+
+    def __init__(self, *names: str, **words: Any) -> None:
+        self.names = names
+        self.words = words
+
+    def add_to(self, group: argparse._ActionsContainer, absent: str) -> None:
+        """Add it to a heading of a parser; ``absent`` is ``argparse.SUPPRESS``."""
+        group.add_argument(*self.names, **{"help": absent, **self.words})
+
+
+class SharedOption(Option):
+    """An option that may stand before a command, too.
+
+    Without it the namespace has ``None``, which the parser of gpumon sets: a default in the parser
+    of a command would hide what stands before the command.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in the namespace."""
+        return self.names[-1].removeprefix("--").replace("-", "_")
+
+    def add_to(self, group: argparse._ActionsContainer, absent: str) -> None:
+        """See ``Option``."""
+        group.add_argument(*self.names, default=absent, **self.words)
+
+
+class OptionGroup:
+    """Options that belong together.
+
+    Args:
+        options: The options.
+        title: Their heading in the help; empty for none.
+    """
+
+    def __init__(self, *options: Option, title: str = "") -> None:
+        self.options = options
+        self.title = title
+
+    def add_to(self, parser: Parser) -> None:
+        """Add the options to the parser of a command."""
+        for option in self.options:
+            option.add_to(parser.heading(self.title), parser.SUPPRESS)
+
+    def fault(
+        self,
+        options: argparse.Namespace,  # noqa: ARG002 - for subclasses
+        given: Iterable[argparse.Action],  # noqa: ARG002 - the same
+    ) -> str | None:
+        """What is wrong with the options together, in a sentence.
+
+        Args:
+            options: The command line.
+            given: All options on it, those of other groups, too.
+        """
+        return None
+
+    def refusal(self, name: str) -> str | None:  # noqa: ARG002 - for subclasses
+        """Why a command with this group does not take an option, if there is more to say."""
+        return None
+
+
+ASCII = OptionGroup(
+    SharedOption(
+        "--ascii",
+        action="store_true",
+        help="draw with ASCII only (default: what the locale can show; GPUMON_ASCII=1 does the "
+        "same)",
+    ),
+    title="how to draw",
+)
+NO_COMMANDS = SharedOption(
+    "--no-commands",
+    action="store_true",
+    help="leave command lines, which can hold secrets, out of the log",
+)
+
+
+def output_format(*formats: str) -> Option:
+    """``--format``: a table, which is the default, or one of these."""
+    return Option(
+        "--format",
+        choices=("table", *formats),
+        default="table",
+        help="for a person, or for a program (default: %(default)s)",
+    )
+
+
+class IntervalOption(OptionGroup):
+    """How often to sample.
+
+    Args:
+        seconds: The default; ``None`` if the configuration decides.
+        about: Added to the help.
+        title: The heading.
+    """
+
+    def __init__(self, seconds: float | None, about: str = "", title: str = "") -> None:
+        default = "" if seconds is None else f" (default: {seconds:g})"
+        option = SharedOption(
+            "-n",
+            "--interval",
+            metavar="SECONDS",
+            type=values.interval,
+            help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}{about or default}",
+        )
+        super().__init__(option, title=title)
+        self._default = seconds
+
+    def seconds(self, options: argparse.Namespace, otherwise: float = math.nan) -> float:
+        """Seconds between samples; ``otherwise`` is the default where the configuration decides."""
+        chosen: float = options.interval or self._default or otherwise
+        return chosen
+
+
+class ReadonlyOption(OptionGroup):
+    """Whether signals are sent.
+
+    Args:
+        about: What is not sent.
+        title: The heading.
+    """
+
+    def __init__(self, about: str, title: str = "") -> None:
+        super().__init__(SharedOption("--readonly", action="store_true", help=about), title=title)
+
+    @staticmethod
+    def holds(options: argparse.Namespace, settings: Settings) -> bool:
+        """Whether every signal is refused."""
+        return bool(options.readonly or settings.readonly)
+
+
+_COLUMNS = SharedOption(
+    "--columns",
+    metavar="LIST",
+    type=values.columns,
+    help="columns of the process table, in order, such as pid,user,memory_used,command, and of the "
+    "list of GPUs, such as fan_speed; or a set: default, nvitop",
+)
+_THEME = SharedOption(
+    "--theme",
+    metavar="NAME",
+    help="colours of the dashboard; gpumon theme list prints them, the key T changes them",
+)
+
+
+class ScreenOptions(OptionGroup):
+    """What a screen looks like.
+
+    Args:
+        columns: Whether columns may be chosen.
+    """
+
+    TITLE = "the dashboard"
+
+    def __init__(self, *, columns: bool = True) -> None:
+        super().__init__(*([_COLUMNS] if columns else []), _THEME, title=self.TITLE)
+
+    @staticmethod
+    def theme(options: argparse.Namespace, settings: Settings | None = None) -> ThemeChoice:
+        """The theme, of the command line or of the configuration.
+
+        Raises:
+            UnknownThemeError: There is no such theme.
+        """
+        from gpumon.config.themes import choose_theme
+
+        return choose_theme(options.theme, None if settings is None else settings.theme)
+
+    @staticmethod
+    def open(
+        options: argparse.Namespace, loaded: Loaded, theme: ThemeChoice, *, visitor: bool = False
+    ) -> StartupOptions:
+        """The initial state of the screens.
+
+        Args:
+            options: The command line, which overrides the configuration.
+            loaded: The configuration.
+            theme: The theme.
+            visitor: Whether the user only watches, in a browser.
+        """
+        from gpumon.config.columns import DEFAULT_COLUMNS
+        from gpumon.config.key_changes import keys_in_force
+        from gpumon.text.units import use_units
+        from gpumon.ui.startup_options import StartupOptions
+        from gpumon.ui.view.process_table import Sort
+
+        settings = loaded.settings
+        use_units(settings.units)
+        return StartupOptions(
+            columns=options.columns or settings.columns or DEFAULT_COLUMNS,
+            sort=Sort(settings.sort.column, settings.sort.descending),
+            keys=keys_in_force(settings.keys.preset, settings.keys.changed),
+            config_error=loaded.brief,
+            theme=theme,
+            graph=settings.graph,
+            host_strip=settings.host_strip,
+            visitor=visitor,
+        )
+
+
+class AlertFileOption(OptionGroup):
+    """Which alerts."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Option(
+                "--alerts",
+                metavar="FILE",
+                help="read the [[alerts]] of this file, not those of the configuration",
+            )
+        )
+
+    @staticmethod
+    def open(
+        options: argparse.Namespace, settings: Settings, *, terminal: bool
+    ) -> Sequence[Alert] | str:
+        """The valid alerts, or why there are none. Mistakes are reported on standard error.
+
+        Args:
+            options: The command line.
+            settings: The configuration.
+            terminal: See ``read_alerts``.
+        """
+        from gpumon.alerts.alert import read_alerts
+        from gpumon.config import config_path
+
+        tables, path = settings.alerts, config_path()
+        if options.alerts is not None:
+            from gpumon.config.reading import read_alert_file
+
+            path = options.alerts
+            loaded = read_alert_file(path)
+            for error in loaded.errors:
+                say(error.sentence)
+            tables = loaded.settings.alerts
+        found = read_alerts(tables, terminal=terminal)
+        for error in found.errors:
+            say(error.sentence)
+        if not found.alerts:
+            return (
+                f"there is no alert in {path}: write a table [[alerts]] with a line such as "
+                'when = "hot" into it; docs/alerts.md has examples.'
+            )
+        return found.alerts

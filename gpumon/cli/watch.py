@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class WatchCommand(Command):
     about = "send alerts without a screen, for a service"
     description = (
-        "Check the alerts of the configuration until Ctrl+C or SIGTERM: send each notification, and "
-        "print a line for it on standard output. docs/alerts.md describes alerts, and has a unit "
-        "for systemd."
+        "Check the alerts of the configuration until Ctrl+C or SIGTERM: send each notification, "
+        "and print a line for it on standard output. docs/alerts.md describes alerts, and has a "
+        "unit for systemd."
     )
     interval = IntervalOption(5.0)
     alerts = AlertFileOption()

@@ -210,7 +210,7 @@ def test_unknown_values_in_an_absence_change_no_answer_about_a_past_moment(
     unknown_after: tuple[int, ...],
 ) -> None:
     """Each lets the absence, which ends the interval after 5 s, begin anew."""
-    phases = [(147, 0, 0, 40, "", 0, None, 0), (40, 0, 0x40, 40, "", 0, None, 0)]
+    phases: list[Phase] = [(147, 0, 0, 40, "", 0, None, 0), (40, 0, 0x40, 40, "", 0, None, 0)]
     for samples in unknown_after:
         phases += [(samples, 0, 0, 40, "", 0, None, 0), (1, 0, None, 40, "", 0, None, 0)]
     seen = course([*phases, (60, 0, 0, 40, "", 0, None, 0)], 0.1)

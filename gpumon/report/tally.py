@@ -202,6 +202,7 @@ class HostTotals:
         for gpu in self.gpus.values():
             if gpu.sample is not None and self._window.holds(gpu.sample.time):
                 self._count_gpu(gpu, gpu.sample, 0.0, is_fresh=gpu.is_fresh(gpu.sample))
+                gpu.sums.faults.ended_lost = gpu.sample.status in _LOST
             gpu.meter.end()
             _correct_energy(gpu)
             _end_period(gpu, gpu.list)

@@ -13,7 +13,7 @@ from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.compression import open_file
 from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
 from gpumon.recording.csv.index import CsvFile
-from gpumon.recording.csv.nvidia_smi import is_message
+from gpumon.recording.csv.nvidia_smi import is_lost_gpu, is_message
 from gpumon.text.time_parsing import day_and_time
 
 if TYPE_CHECKING:
@@ -42,9 +42,11 @@ class Damage(Struct):
         first_impossible: 1-based number of the first one.
         messages: Number of messages of nvidia-smi between the rows.
         first_message: The first one, with its 1-based line number.
+        has_lost_message: Whether any of them is on a GPU that nvidia-smi cannot open.
         unassigned: Number of rows whose GPU is not known.
         first_unassigned: 1-based line number of the first one.
         unread: Headings of columns that have no meaning for gpumon although it lacks values.
+        overlapping: Another file that may be of the same GPUs at the same time, or of others.
     """
 
     lines: int = 0
@@ -56,9 +58,11 @@ class Damage(Struct):
     first_impossible: int | None = None
     messages: int = 0
     first_message: tuple[int, str] | None = None
+    has_lost_message: bool = False
     unassigned: int = 0
     first_unassigned: int | None = None
     unread: tuple[str, ...] = ()
+    overlapping: Path | None = None
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
@@ -68,7 +72,7 @@ class Damage(Struct):
     def is_in_lines(self) -> bool:
         """Whether there is more than a flaw: who reads a part of the file finds a part of it."""
         counts = (self.lines, self.repeated, self.impossible, self.messages, self.unassigned)
-        return any((*counts, self.unread, self.refusal))
+        return any((*counts, self.unread, self.refusal, self.overlapping))
 
 
 def samples(
@@ -218,6 +222,7 @@ class _Seen:
         if not self._processes and is_message(text):
             damage = self._damage
             damage.messages += 1
+            damage.has_lost_message = damage.has_lost_message or is_lost_gpu(text)
             if damage.first_message is None:
                 damage.first_message = self._line_number(place), text.strip()
             return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.report.figures import ReportRow, UsageReport, energy_source, share
 from gpumon.report.messages import KNOWN, PARTLY, energy_unit, gpu_name, length
 from gpumon.report.owners import BY_PROCESSES
-from gpumon.sources.maker_words import error_code
+from gpumon.sources.maker_words import error_code, short_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -51,6 +51,12 @@ def _coverage(report: UsageReport) -> list[str]:
             f"The samples have {gaps}, together at most {length(report.missing)} per GPU, which"
             " count as no time."
         )
+    found += [
+        f"GPU {gpu_name(line)} was {', then '.join(map(short_name, gpu.earlier_names))}, then"
+        f" {short_name(gpu.name or '')}: the log has no UUIDs, so they count as one GPU."
+        for line in report.lines
+        if (gpu := line.gpu) is not None and gpu.earlier_names and gpu.uuid is None
+    ]
     if any(_is_partly_known(sums) for sums in (report.total, *(one.sums for one in report.lines))):
         found.append(
             f"{PARTLY} is known for part of the time only; --format json says for how much."

@@ -44,6 +44,7 @@ class GpuTotals(Struct):
         index: Its index, as last seen.
         uuid: Its UUID.
         name: The product's name.
+        earlier_names: The names that were under the same index or bus id before.
         memory_total: Bytes.
         sums: Of the GPU.
         alone: Energy used without a process on it.
@@ -63,6 +64,7 @@ class GpuTotals(Struct):
     index: int | None = None
     uuid: str | None = None
     name: str | None = None
+    earlier_names: tuple[str, ...] = ()
     memory_total: float | None = None
     sums: Sums = field(default_factory=Sums)
     alone: Energy = field(default_factory=Energy)
@@ -79,11 +81,23 @@ class GpuTotals(Struct):
 
     def join(self, later: GpuTotals) -> None:
         """Add what was counted of it later, after ``HostTotals.close``."""
-        self.index, self.uuid, self.name = later.index, later.uuid, later.name or self.name
+        self.index, self.uuid = later.index, later.uuid
+        for name in (*later.earlier_names, later.name):
+            self.rename(name)
         self.memory_total = later.memory_total or self.memory_total
         self.sums.join(later.sums)
         self.alone.add(later.alone)
         self.xids |= later.xids
+
+    def rename(self, name: str | None) -> None:
+        """Take a name, if it is known."""
+        known = self.name
+        if name is None or name == known:
+            return
+        # Newer drivers begin it with the maker.
+        if known is not None and known.removeprefix("NVIDIA ") != name.removeprefix("NVIDIA "):
+            self.earlier_names = (*(one for one in self.earlier_names if one != known), known)
+        self.name = name
 
     def is_fresh(self, sample: GpuSample) -> bool:
         """Whether a sample has current values; a hung GPU repeats its last values."""
@@ -218,7 +232,7 @@ class HostTotals:
 
     def _begin(self, gpu: GpuTotals, sample: GpuSample, reach: float) -> None:
         gpu.index, gpu.uuid = sample.index, sample.uuid
-        gpu.name = sample.name or gpu.name
+        gpu.rename(sample.name)
         gpu.memory_total = sample.memory_total or gpu.memory_total
         if self._window.holds(sample.time):
             gpu.sums.see(sample.time)

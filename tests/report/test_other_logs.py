@@ -1245,3 +1245,27 @@ def test_logs_of_one_time_that_may_be_of_several_hosts_are_named(tmp_path: Path)
     [note] = [note for note in json.loads(out.getvalue())["notes"] if "no UUIDs" in note]
     assert all(log in note for log in logs)
     assert "report files of different hosts one by one" in note
+
+
+def test_a_file_that_was_appended_to_itself_is_noticed(tmp_path: Path) -> None:
+    lines = [row(at, gpu) for at in range(30) for gpu in range(2)]
+    notes = report(log_of(tmp_path, [*lines, HEADINGS, *lines]))["notes"]
+    assert any(
+        "has 30 samples that it has further above too, the first in line 63" in note
+        for note in notes
+    )
+    # The clock was set back.
+    later = [row(at + 10.5, gpu) for at in range(30) for gpu in range(2)]
+    notes = report(log_of(tmp_path, [*lines, *later]))["notes"]
+    assert not any("further above" in note for note in notes)
+
+
+def test_another_gpu_under_the_same_index_is_named(tmp_path: Path) -> None:
+    other = "NVIDIA H100, 10 %, 20000 MiB, 81559 MiB, 600.00 W, 60"
+    lines = [row(at, 0, VALUES if at < 5 else other) for at in range(9)]
+    notes = report(log_of(tmp_path, lines))["notes"]
+    assert any(
+        note.startswith("GPU 0 was RTX A6000, then H100: the log has no UUIDs") for note in notes
+    )
+    same = [row(at, 0, VALUES if at < 5 else VALUES.removeprefix("NVIDIA ")) for at in range(9)]
+    assert not any("GPU 0 was" in note for note in report(log_of(tmp_path, same))["notes"])

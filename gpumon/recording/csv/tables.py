@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE, Cells, read_moment
+from gpumon.recording.csv.clocks import STEADY
 from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.compression import open_file
 from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
@@ -46,6 +47,8 @@ class Damage(Struct):
         unassigned: Number of rows whose GPU is not known.
         first_unassigned: 1-based line number of the first one.
         unread: Headings of columns that have no meaning for gpumon although it lacks values.
+        again: Number of samples that stand further above too, after the clock was set back.
+        first_again: 1-based line number of the first one.
         overlapping: Another file that may be of the same GPUs at the same time, or of others.
     """
 
@@ -62,6 +65,8 @@ class Damage(Struct):
     unassigned: int = 0
     first_unassigned: int | None = None
     unread: tuple[str, ...] = ()
+    again: int = 0
+    first_again: int | None = None
     overlapping: Path | None = None
 
     def __bool__(self) -> bool:
@@ -72,7 +77,7 @@ class Damage(Struct):
     def is_in_lines(self) -> bool:
         """Whether there is more than a flaw: who reads a part of the file finds a part of it."""
         counts = (self.lines, self.repeated, self.impossible, self.messages, self.unassigned)
-        return any((*counts, self.unread, self.refusal, self.overlapping))
+        return any((*counts, self.again, self.unread, self.refusal, self.overlapping))
 
 
 def samples(
@@ -184,6 +189,7 @@ def rows_of(
         for run, time in zip(chunk.runs, times, strict=True):
             if time > last:
                 return
+            seen.see(run.first)
             if skipped:
                 skipped -= 1
                 continue
@@ -202,6 +208,20 @@ class _Seen:
         self._damage = damage
         self._processes = processes
         self._chunk: Chunk | None = None
+        # Only in a file that goes back in time may a sample come again.
+        goes_back = sheet.set_back > STEADY and not processes
+        self._samples: set[int] | None = set() if goes_back else None
+
+    def see(self, place: int) -> None:
+        """Note a sample that stands further above too, as where a file was appended to itself."""
+        if self._samples is None or self._chunk is None:
+            return
+        key = hash(self._chunk.lines[place])
+        if key in self._samples:
+            self._damage.again += 1
+            if self._damage.first_again is None:
+                self._damage.first_again = self._line_number(place)
+        self._samples.add(key)
 
     def begin(self, chunk: Chunk) -> None:
         """Move to a chunk."""

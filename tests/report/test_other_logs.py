@@ -739,6 +739,44 @@ def test_a_clock_that_is_set_back_in_that_hour_is_no_change_of_the_hour(tmp_path
     assert not line["gaps"]
 
 
+WRONG: dict[str, Callable[[int, int], float]] = {
+    "a row 8 h late": lambda at, _: 8 * 3600 if at == 30 else 0,
+    "a row 8 h early": lambda at, _: -8 * 3600 if at == 30 else 0,
+    "a row 80 years late": lambda at, _: 80 * 365 * 86400 if at == 30 else 0,
+    "ten rows 2 h late": lambda at, _: 7200 if 30 <= at < 40 else 0,
+    "the second row of a sample 5 min late": lambda at, gpu: 300 if at == 30 and gpu else 0,
+    "the second row of the last sample": lambda at, gpu: 300 if at == 59 and gpu else 0,
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_clock_that_is_wrong_for_a_while_moves_no_other_times(
+    tmp_path: Path, wrong: Callable[[int, int], float]
+) -> None:
+    lines = [row(at + 0.001 * gpu + wrong(at, gpu), gpu) for at in range(60) for gpu in range(2)]
+    path = log_of(tmp_path, lines)
+    for line in gpus_of(path).values():
+        assert seconds(line["covered_hours"]) == pytest.approx(59, abs=0.01)
+        assert not line["gaps"]
+        assert line["first"].startswith("2026-05-21T10:00:00")
+        assert line["last"].startswith("2026-05-21T10:00:59")
+    expected = [BEGIN.timestamp() + at for at in range(60)]
+    assert [sample.time for sample in replayed(path)] == pytest.approx(expected, rel=0, abs=0.01)
+
+
+def test_two_gaps_are_no_wrong_clock(tmp_path: Path) -> None:
+    times = [*range(100), *range(200, 700), *range(800, 900)]
+    line = gpus_of(log_of(tmp_path, [row(at, 0) for at in times]))[0]
+    assert line["gaps"] == 2
+    assert seconds(line["gap_hours"]) == pytest.approx(200, abs=10)
+
+
+def test_a_clock_that_was_set_forward_and_back_between_runs_loses_no_time(tmp_path: Path) -> None:
+    times = [*range(100), *range(7200, 7300), *range(101, 200)]
+    line = gpus_of(log_of(tmp_path, [row(at, 0) for at in times]))[0]
+    assert seconds(line["covered_hours"]) == pytest.approx(99 + 99 + 98, abs=3)
+
+
 # Headings and cells
 
 

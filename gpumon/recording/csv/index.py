@@ -29,6 +29,7 @@ from gpumon.recording.csv.clocks import (
     held_below,
     onward_step,
     spread,
+    without_wrong,
 )
 from gpumon.recording.csv.file_lines import PIECE, FileLines
 from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, first_header
@@ -504,6 +505,7 @@ class CsvFile:
             for number in range(1, len(walls)):
                 walls[number] = in_hour(walls[number], walls[number - 1])
         if header.other is not None:
+            walls = without_wrong(walls)
             walls = spread(walls, following, header.other.times.precision)
             found = [(first, wall) for (first, _), wall in zip(found, walls, strict=True)]
         is_quiet = is_quiet and walls[-1] - walls[0] < limit - onward

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -186,7 +187,7 @@ def rows_of(
         times = [run.onward - set_back for run in chunk.runs]
         table = plan.table(chunk, times)
         rows = None if table is None else list(map(make, *table))
-        for run, time in zip(chunk.runs, times, strict=True):
+        for run, time, step in zip(chunk.runs, times, _steps(times), strict=True):
             if time > last:
                 return
             seen.see(run.first)
@@ -195,9 +196,15 @@ def rows_of(
                 continue
             if rows is not None:
                 yield rows[run.first : run.stop]
-            elif found := [make(*row) for row in plan.rows(chunk, run, time)]:
+            elif found := [make(*row) for row in plan.rows(chunk, run, time, step)]:
                 yield found
         chunk = sheet.after(chunk)
+
+
+def _steps(times: Sequence[float]) -> list[float]:
+    """Seconds from each sample to the next; of the last one, those before it."""
+    steps = [after - before for before, after in pairwise(times)]
+    return [*steps, steps[-1] if steps else math.inf]
 
 
 class _Seen:
@@ -358,8 +365,10 @@ class _Plan:
                 return None
         return table
 
-    def rows(self, chunk: Chunk, run: SampleSpan, time: float) -> Iterator[tuple[object, ...]]:
-        """The rows of a sample."""
+    def rows(
+        self, chunk: Chunk, run: SampleSpan, time: float, step: float
+    ) -> Iterator[tuple[object, ...]]:
+        """The rows of a sample, which all are less than a step after its time."""
         lines = chunk.lines[run.first : run.stop]
         if self.header.other is not None:
             for row in self.header.other.rows(lines):
@@ -367,7 +376,8 @@ class _Plan:
                     self._seen.skip(row.line, run.first + row.number)
                 if row.cells is not None:
                     # Each of nvidia-smi's rows of one sample has its own time.
-                    at = time + max(0.0, row.wall - run.wall)
+                    late = row.wall - run.wall
+                    at = time + (late if 0 <= late < step else 0.0)
                     place = row.line, run.first + row.number
                     yield self._row(row.cells, at, place, is_whole=row.is_whole)
                 elif row.is_unassigned:

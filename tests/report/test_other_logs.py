@@ -659,6 +659,10 @@ REFUSED: dict[str, tuple[Callable[[datetime], str], str]] = {
         lambda at: f"{46163 + (at.hour * 3600 + at.minute * 60 + at.second) / 86400}",
         "a spreadsheet's numbers",
     ),
+    "a spreadsheet's minutes": (
+        lambda at: f"{at:%M:%S}.0",
+        "times without date and hour, such as '00:00.0', as a spreadsheet saves them",
+    ),
     "only a date": (lambda at: f"{at:%Y-%m-%d}", "dates without a time of day"),
     "rounded seconds": (lambda at: f"{at.timestamp():e}", "rounded to 1000"),
     "rounded milliseconds": (lambda at: f"{1e3 * at.timestamp():.6e}", "rounded to 1e+06"),

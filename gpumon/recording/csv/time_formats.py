@@ -51,6 +51,8 @@ _SLASHES = re.compile(
     rf"(?P<first>\d{{1,2}})[/-](?P<other>\d{{1,2}})[/-](?P<year>\d{{4}}),?\s+{_CLOCK}{_HALF}{_ZONE}"
 )
 _HAS_ZONE = r"(?i)([+-]\d\d(:?\d\d)?|(?<![a-z])(?![ap]m\b)[a-z]{1,5}(\s+\d{4})?)$"
+_CUT_BY_SPREADSHEET = r"\d\d:\d\d[.,]\d"
+"""What Excel shows, and saves, of ``2026/05/31 10:00:00.000``."""
 _ONLY_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 _SCIENTIFIC = r"\d(\.\d+)?[eE]\+?\d{1,2}"
 _EPOCH_UNITS = (1.0, 1e3, 1e6, 1e9)
@@ -310,6 +312,11 @@ def _unreadable(texts: Sequence[str]) -> str:
         )
     if _fits(lambda text: 0.0 if re.fullmatch(rf"\s*{_CLOCK}{_HALF}\s*", text) else None, texts):
         return f"has times of day without a date, such as {_shown(texts)}: {expected}"
+    if _fits(lambda text: 0.0 if re.fullmatch(_CUT_BY_SPREADSHEET, text.strip()) else None, texts):
+        return (
+            f"has times without date and hour, such as {_shown(texts)}, as a spreadsheet saves"
+            " them: take the file as it was before, or format that column as yyyy-mm-dd hh:mm:ss"
+        )
     return f"has no time that can be read, only texts such as {_shown(texts)}: {expected}"
 
 

@@ -83,11 +83,15 @@ class GpuSample(Struct, frozen=True, gc=False):
     age: float | None
     host_name: str | None
     elapsed: float | None
+    serial: str | None
 
     @property
     def gpu(self) -> str:
         """The key of the GPU on its host."""
-        return self.uuid or self.pci_bus_id or f"index {self.index}"
+        known = self.uuid or self.pci_bus_id
+        if known is None and self.index is None and self.serial is not None:
+            return f"serial {self.serial}"
+        return known or f"index {self.index}"
 
 
 class ListedUse(Struct, frozen=True, gc=False):

@@ -43,6 +43,8 @@ class GpuTotals(Struct):
     Attributes:
         index: Its index, as last seen.
         uuid: Its UUID.
+        pci_bus_id: Its bus id, as the log has it.
+        serial: Its serial number, which only nvidia-smi's logs have.
         name: The product's name.
         earlier_names: The names that were under the same index or bus id before.
         memory_total: Bytes.
@@ -63,6 +65,8 @@ class GpuTotals(Struct):
 
     index: int | None = None
     uuid: str | None = None
+    pci_bus_id: str | None = None
+    serial: str | None = None
     name: str | None = None
     earlier_names: tuple[str, ...] = ()
     memory_total: float | None = None
@@ -82,6 +86,7 @@ class GpuTotals(Struct):
     def join(self, later: GpuTotals) -> None:
         """Add what was counted of it later, after ``HostTotals.close``."""
         self.index, self.uuid = later.index, later.uuid
+        self.pci_bus_id, self.serial = later.pci_bus_id, later.serial
         for name in (*later.earlier_names, later.name):
             self.rename(name)
         self.memory_total = later.memory_total or self.memory_total
@@ -232,6 +237,7 @@ class HostTotals:
 
     def _begin(self, gpu: GpuTotals, sample: GpuSample, reach: float) -> None:
         gpu.index, gpu.uuid = sample.index, sample.uuid
+        gpu.pci_bus_id, gpu.serial = sample.pci_bus_id, sample.serial
         gpu.rename(sample.name)
         gpu.memory_total = sample.memory_total or gpu.memory_total
         if self._window.holds(sample.time):

@@ -862,6 +862,30 @@ def test_gpus_with_a_word_before_their_index_are_told_apart(
     assert [gpu.index for gpu in replayed(path)[-1].gpus] == list(range(12))
 
 
+@pytest.mark.parametrize("key", ["uuid", "pci.bus_id", "serial"])
+def test_gpus_without_an_index_have_lines_of_their_own_with_what_identifies_them(
+    tmp_path: Path, key: str
+) -> None:
+    ids = {
+        "uuid": [f"GPU-{gpu}" for gpu in range(3)],
+        "pci.bus_id": [f"00000000:0{gpu}:00.0" for gpu in range(3)],
+        "serial": [f"132052{gpu}" for gpu in range(3)],
+    }[key]
+    lines = [
+        f"{stamp(at + 0.001 * gpu)}, {name}, {30 * gpu} %, 300.00 W"
+        for at in range(9)
+        for gpu, name in enumerate(ids)
+    ]
+    path = log_of(tmp_path, lines, f"timestamp, {key}, utilization.gpu [%], power.draw [W]")
+    found = report(path)["lines"]
+    assert [line[key.replace(".", "_")] for line in found] == ids
+    assert [line["utilization_mean_percent"] for line in found] == [0, 30, 60]
+    assert all(seconds(line["covered_hours"]) == pytest.approx(8, abs=0.01) for line in found)
+    out = io.StringIO()
+    assert print_report([str(path)], out=out, width=100) == 0
+    assert all(name in out.getvalue() for name in ids)
+
+
 def test_a_column_gpu_with_the_utilisation_is_no_index(tmp_path: Path) -> None:
     lines = [f"{stamp(at)},{(97, 99, 45, 0, 12, 88)[at % 6]},45" for at in range(60)]
     path = log_of(tmp_path, lines, "time,GPU,temp")

@@ -79,7 +79,13 @@ def make_report(tally: UsageTotals) -> UsageReport:
         seen = [gpu for gpu in host.gpus.values() if gpu.sums.has_any]
         if not has_samples:
             continue
-        seen.sort(key=lambda gpu: (gpu.index is None, gpu.index, gpu.uuid or ""))
+        seen.sort(
+            key=lambda gpu: (
+                gpu.index is None,
+                gpu.index,
+                gpu.uuid or gpu.pci_bus_id or gpu.serial or "",
+            )
+        )
         for gpu in seen:
             gpus.join(gpu.sums)
             alone += gpu.alone.joules
@@ -262,6 +268,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("xids", BY, lambda line: xids(line.sums), "XID errors of the GPU, or of a subject's GPUs while it used them: number and count; in CSV `79:1 31:2`.", "ERRORS"),
     Figure("ecc_uncorrected", BY, lambda line: line.sums.faults.ecc, "New uncorrected memory errors, of the same GPUs as `xids`.", "ERRORS", adds_up=_GPUS),
     Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.answered), "Hours times GPUs that were lost or required a reset.", "ERRORS", adds_up=_GPUS),
+    Figure("pci_bus_id", _GPU, _gpu(lambda gpu: gpu.pci_bus_id), "Bus id of the GPU, if the log has it.", "GPU"),
+    Figure("serial", _GPU, _gpu(lambda gpu: gpu.serial), "Serial number of the GPU, which only logs of nvidia-smi may have.", "GPU"),
 )
 # fmt: on
 

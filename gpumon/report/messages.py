@@ -67,8 +67,9 @@ def length(seconds: float) -> str:
 
 
 def gpu_name(line: ReportRow) -> str:
-    """The index of a row's GPU, or its UUID without one; safe to print."""
-    if line.gpu is None:
+    """The index of a row's GPU, or what else the log identifies it by; safe to print."""
+    gpu = line.gpu
+    if gpu is None:
         return ""
-    index = line.gpu.index
-    return printable(line.gpu.uuid or UNKNOWN) if index is None else str(index)
+    other = gpu.uuid or gpu.pci_bus_id or gpu.serial or UNKNOWN
+    return printable(other) if gpu.index is None else str(gpu.index)

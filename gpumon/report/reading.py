@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 PATIENCE = 2.5
 """Number of usual intervals for which a sample counts at most; a longer interval has a gap."""
 
+_LIKE_MEMORY = 0.9
+"""Share of the size of a GPU's memory from which on another size may be of the same GPU."""
 _WARM_UP, _SAMPLES_BEFORE = 300.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read before the start time."""
 _READ_ON, _SAMPLES_AFTER = 60.0, 2 * INTERVALS_AROUND + 2
@@ -81,11 +83,15 @@ class GpuSample(Struct, frozen=True, gc=False):
     age: float | None
     host_name: str | None
     elapsed: float | None
+    serial: str | None
 
     @property
     def gpu(self) -> str:
         """The key of the GPU on its host."""
-        return self.uuid or self.pci_bus_id or f"index {self.index}"
+        known = self.uuid or self.pci_bus_id
+        if known is None and self.index is None and self.serial is not None:
+            return f"serial {self.serial}"
+        return known or f"index {self.index}"
 
 
 class ListedUse(Struct, frozen=True, gc=False):
@@ -271,9 +277,62 @@ def merged_samples(
         window = TimeWindow(-math.inf, window.last)
     each = [paced(_of_log(number, log, window, depth)) for number, log in enumerate(logs)]
     ordered = [_never_back(log) for log in _with_hosts(each)]
+    identities = _Identities(logs)
     for _, _, sample in heapq.merge(*ordered, key=lambda one: one[:2]):
+        if sample.host is None and len(logs) > 1:
+            identities.see(sample)
         if hosts.takes(sample.host):
             yield sample
+
+
+class _Identities:
+    """Notices where logs that name neither host nor UUID have different GPUs under one index.
+
+    Args:
+        logs: The logs.
+    """
+
+    def __init__(self, logs: Sequence[Log]) -> None:
+        self._logs = logs
+        self._known: dict[str, GpuSample] = {}
+        self._log_of: dict[str, list[int]] = {}
+
+    def see(self, sample: MergedSample) -> None:
+        """Look at the GPUs of a sample.
+
+        Raises:
+            RecordingError: One of them is certainly not the GPU that another log has.
+        """
+        for key, row in sample.gpus.items():
+            if row.uuid:
+                continue
+            order = self._log_of.setdefault(key, [sample.log])
+            before = self._known.get(key)
+            self._known[key] = row
+            if order[-1] == sample.log:
+                continue
+            if before is not None and _are_different(before, row):
+                raise RecordingError(
+                    f"{self._logs[order[-1]].path} and {self._logs[sample.log].path} have different"
+                    f" GPUs ({before.name}, {row.name}) under one {_key_name(row)}: report them one"
+                    " by one, or add uuid to the query."
+                )
+            if sample.log in order:
+                first, other = (self._logs[log].parts[-1].gpus for log in sorted(order[-2:]))
+                self._logs[sample.log].damage_of(other).overlapping = first
+            order[:] = [*(log for log in order if log != sample.log), sample.log]
+
+
+def _are_different(one: GpuSample, other: GpuSample) -> bool:
+    """Whether two rows cannot be of one GPU, whatever driver wrote them."""
+    names = {row.name.removeprefix("NVIDIA ") for row in (one, other) if row.name}
+    sizes = [row.memory_total for row in (one, other) if row.memory_total]
+    # Newer drivers count the memory that they reserve.
+    return len(names) > 1 or (len(sizes) > 1 and min(sizes) < _LIKE_MEMORY * max(sizes))
+
+
+def _key_name(row: GpuSample) -> str:
+    return "bus id" if row.pci_bus_id else "index"
 
 
 def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iterator[MergedSample]:

@@ -43,7 +43,10 @@ class GpuTotals(Struct):
     Attributes:
         index: Its index, as last seen.
         uuid: Its UUID.
+        pci_bus_id: Its bus id, as the log has it.
+        serial: Its serial number, which only nvidia-smi's logs have.
         name: The product's name.
+        earlier_names: The names that were under the same index or bus id before.
         memory_total: Bytes.
         sums: Of the GPU.
         alone: Energy used without a process on it.
@@ -62,7 +65,10 @@ class GpuTotals(Struct):
 
     index: int | None = None
     uuid: str | None = None
+    pci_bus_id: str | None = None
+    serial: str | None = None
     name: str | None = None
+    earlier_names: tuple[str, ...] = ()
     memory_total: float | None = None
     sums: Sums = field(default_factory=Sums)
     alone: Energy = field(default_factory=Energy)
@@ -79,11 +85,24 @@ class GpuTotals(Struct):
 
     def join(self, later: GpuTotals) -> None:
         """Add what was counted of it later, after ``HostTotals.close``."""
-        self.index, self.uuid, self.name = later.index, later.uuid, later.name or self.name
+        self.index, self.uuid = later.index, later.uuid
+        self.pci_bus_id, self.serial = later.pci_bus_id, later.serial
+        for name in (*later.earlier_names, later.name):
+            self.rename(name)
         self.memory_total = later.memory_total or self.memory_total
         self.sums.join(later.sums)
         self.alone.add(later.alone)
         self.xids |= later.xids
+
+    def rename(self, name: str | None) -> None:
+        """Take a name, if it is known."""
+        known = self.name
+        if name is None or name == known:
+            return
+        # Newer drivers begin it with the maker.
+        if known is not None and known.removeprefix("NVIDIA ") != name.removeprefix("NVIDIA "):
+            self.earlier_names = (*(one for one in self.earlier_names if one != known), known)
+        self.name = name
 
     def is_fresh(self, sample: GpuSample) -> bool:
         """Whether a sample has current values; a hung GPU repeats its last values."""
@@ -202,6 +221,7 @@ class HostTotals:
         for gpu in self.gpus.values():
             if gpu.sample is not None and self._window.holds(gpu.sample.time):
                 self._count_gpu(gpu, gpu.sample, 0.0, is_fresh=gpu.is_fresh(gpu.sample))
+                gpu.sums.faults.ended_lost = gpu.sample.status in _LOST
             gpu.meter.end()
             _correct_energy(gpu)
             _end_period(gpu, gpu.list)
@@ -217,7 +237,8 @@ class HostTotals:
 
     def _begin(self, gpu: GpuTotals, sample: GpuSample, reach: float) -> None:
         gpu.index, gpu.uuid = sample.index, sample.uuid
-        gpu.name = sample.name or gpu.name
+        gpu.pci_bus_id, gpu.serial = sample.pci_bus_id, sample.serial
+        gpu.rename(sample.name)
         gpu.memory_total = sample.memory_total or gpu.memory_total
         if self._window.holds(sample.time):
             gpu.sums.see(sample.time)

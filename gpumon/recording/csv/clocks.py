@@ -19,6 +19,12 @@ STEADY = 0.5
 """Seconds by which two clocks may differ although neither was set."""
 
 
+_WRONG_SECONDS, _WRONG_STEPS = 60.0, 20
+"""Seconds, and usual steps, by which a clock must jump to be wrong."""
+_UNEVEN = 2.5
+"""How much longer or shorter than usual the steps are on average while it is wrong."""
+
+
 class Clocks(NamedTuple):
     """The readings of two clocks at a sample.
 
@@ -63,6 +69,29 @@ def held_below(times: list[float], clocks: list[Clocks], limit: float) -> list[f
             break
         limit = times[place] = limit - APART
     return times
+
+
+def without_wrong(walls: Sequence[float]) -> list[float]:
+    """Times, those in order that a clock had which was wrong for a while and then right again.
+
+    Without a monotonic clock, all times before or after it would be moved else.
+    """
+    found = list(walls)
+    steps = sorted(after - before for before, after in pairwise(found) if after > before)
+    if not steps:
+        return found
+    usual = steps[len(steps) // 2]
+    least = max(_WRONG_SECONDS, _WRONG_STEPS * usual)
+    jumps = [at for at in range(1, len(found)) if abs(walls[at] - walls[at - 1]) > least]
+    for at, back in pairwise(jumps):
+        passed, count = walls[back] - found[at - 1], back - at + 1
+        # Two gaps are no jump forth and back.
+        if (walls[at] > walls[at - 1]) is (walls[back] > walls[back - 1]):
+            continue
+        if count * usual / _UNEVEN <= passed <= _UNEVEN * count * usual:
+            before = found[at - 1]
+            found[at:back] = [before + number * passed / count for number in range(1, count)]
+    return found
 
 
 def spread(walls: list[float], following: float, precision: float) -> list[float]:

@@ -117,6 +117,17 @@ def _sentences(path: Path, damage: Damage) -> Iterator[str]:
             f"{path}: gpumon does not know {columns} {', '.join(damage.unread)}; it reads the names"
             " of nvidia-smi --query-gpu."
         )
+    if damage.again:
+        rows = counted(damage.again, "sample")
+        yield (
+            f"{path} has {rows} that it has further above too, the first in line"
+            f" {damage.first_again}; they count twice, so remove them if it was appended to itself."
+        )
+    if damage.overlapping is not None:
+        yield (
+            f"{path} and {damage.overlapping} are of the same time and have no UUIDs, so GPUs of"
+            " one index count as one GPU: report files of different hosts one by one."
+        )
     if damage.first_message is not None:
         number, text = damage.first_message
         messages = counted(damage.messages, "message")

@@ -29,10 +29,12 @@ from gpumon.recording.csv.clocks import (
     held_below,
     onward_step,
     spread,
+    without_wrong,
 )
 from gpumon.recording.csv.file_lines import PIECE, FileLines
 from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, first_header
 from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues, leads
+from gpumon.recording.csv.time_formats import in_hour, second_reading
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
@@ -245,12 +247,18 @@ class CsvFile:
         return self.chunk(number)
 
     def before_first(self) -> Chunk:
-        """The lines between header and first sample, or all lines while there is no sample."""
-        place = self._header_places[0]
-        place += self._file.read(place, min(self._end, place + LONGEST_LINE)).find(b"\n") + 1
+        """The lines before the first sample, or all lines while there is no sample."""
+        header = self._header_places[0]
+        before = self._file.read(0, header).split(b"\n")[:-1]
+        place = (
+            header + self._file.read(header, min(self._end, header + LONGEST_LINE)).find(b"\n") + 1
+        )
         stop = self._starts[0] if self._starts else self._end
         lines, passed = self._file.all_lines(place, stop, self._end)
-        return Chunk(place, self._headers[0], lines, [], passed)
+        # An empty line in place of the header.
+        shift = len(before) + 1
+        passed = {number + shift: more for number, more in passed.items()}
+        return Chunk(0, self._headers[0], [*before, b"", *lines], [], passed)
 
     def line_number(self, place: int) -> int:
         """The 1-based line number of the line at an offset."""
@@ -335,6 +343,7 @@ class CsvFile:
         onward = self._placed(entry.clocks, -math.inf)
         if self._starts:
             before = _Entry(self._starts[-1], self._clocks[-1])
+            entry = self._with_hour(before, self._onward[-1], entry)
             onward = self._following(before, self._onward[-1], entry)
         self._starts.append(entry.start)
         self._onward.append(onward)
@@ -352,7 +361,7 @@ class CsvFile:
         for place in range(start + CHUNK, stop - CHUNK // 2, CHUNK):
             found = self._first_sample(place, min(stop, place + CHUNK))
             if found is not None and found[0].start < stop:
-                entry = found[0]
+                entry = self._with_hour(before, onward, found[0])
                 onward = self._following(before, onward, entry)
                 entries.append(entry)
                 times.append(onward)
@@ -426,6 +435,20 @@ class CsvFile:
         last = clocks_at(run.wall, chunk.lines[run.first], chunk.header)
         return run.onward + onward_step(last, after.clocks)
 
+    def _with_hour(self, before: _Entry, onward: float, after: _Entry) -> _Entry:
+        """A chunk's start, with the second of two times that local clocks show alike if it is that.
+
+        The samples since the chunk before show it, and only they.
+        """
+        wall = after.clocks.wall
+        if (
+            not _are_local(self._headers[self._header_number(after.start)])
+            or second_reading(wall) == wall
+        ):
+            return after
+        last = self._make_chunk(before, onward, after.start).runs[-1]
+        return after._replace(clocks=after.clocks._replace(wall=in_hour(wall, last.wall)))
+
     # Chunks
 
     def _read_chunk(self, number: int) -> Chunk:
@@ -477,7 +500,12 @@ class CsvFile:
         lines = lines or [b""]
         found = self._finder.samples(lines, header) or [(0, entry.clocks.wall)]
         walls = [wall for _, wall in found]
+        if _are_local(header):
+            walls[0] = entry.clocks.wall
+            for number in range(1, len(walls)):
+                walls[number] = in_hour(walls[number], walls[number - 1])
         if header.other is not None:
+            walls = without_wrong(walls)
             walls = spread(walls, following, header.other.times.precision)
             found = [(first, wall) for (first, _), wall in zip(found, walls, strict=True)]
         is_quiet = is_quiet and walls[-1] - walls[0] < limit - onward
@@ -520,6 +548,11 @@ def _begins_apart(before: Row, row: Row, header: Header) -> bool:
     Those with the same time are spread together, so they stay in one chunk.
     """
     return begins(before, row, header) and (header.other is None or row.wall != before.wall)
+
+
+def _are_local(header: Header) -> bool:
+    """Whether an hour of its times comes twice when summer time ends."""
+    return header.other is not None and header.other.times.are_local
 
 
 def _learn(header: Header, block: bytes) -> None:

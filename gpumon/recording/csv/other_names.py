@@ -49,10 +49,12 @@ class Heading(NamedTuple):
     Attributes:
         name: The name of the column; ``None`` if it has no meaning for gpumon.
         factor: What to multiply the numbers of its cells with.
+        has_unit: Whether it names the unit.
     """
 
     name: str | None
     factor: float = 1.0
+    has_unit: bool = False
 
 
 def _words(text: str) -> str:
@@ -90,6 +92,6 @@ def heading_of(text: str) -> Heading:
         return Heading(full)
     of_column = readable_column(full, processes=False).unit
     if unit == of_column.csv.lower():
-        return Heading(full)
+        return Heading(full, has_unit=True)
     factor = _UNITS.get(of_column, {}).get(unit)
-    return Heading(None) if factor is None else Heading(full, factor)
+    return Heading(None) if factor is None else Heading(full, factor, has_unit=True)

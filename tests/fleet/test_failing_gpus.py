@@ -26,6 +26,7 @@ FIELDS = (
     *("clocks.current.sm [MHz]", "pstate"),
 )
 HEADING = ", ".join(FIELDS)
+_UUID = "GPU-00000000-1111-2222-3333-444444444444"
 UNREADABLE = "Unable to determine the device handle for GPU"
 LOST, OK = GpuStatus.LOST, GpuStatus.OK
 
@@ -227,6 +228,16 @@ def test_a_gpu_that_fails_keeps_its_identity(name: str) -> None:
         [HEADING, f"WARNING: persistence mode is off{row(0)}", row(1)],
         [HEADING, f"{row(0)[:30]}{row(0)}", row(1)],
         [HEADING, row(0, name='NVIDIA A40, "rev. 2", custom'), row(1)],
+        [HEADING, row(0), row(1, words={"index": "[Unknown Error]"})],
+        [HEADING, *(row(index, words={"index": "[N/A]"}) for index in range(2))],
+        [HEADING, *(row(0, at=number) for number in range(2))],
+        [HEADING, *(row(number, words={"uuid": "GPU-0"}) for number in range(2))],
+        [HEADING, row(0), row(1, words={"index": ""})],
+        [HEADING, row(0), row(1, words={"index": "-1"})],
+        [HEADING, row(0), row(1, words={"index": "4294967295"})],
+        [HEADING, row(0, words={"power.draw": "25,02"}), row(1, words={"power.draw": "25,02"})],
+        [HEADING, *(row(index, words={"timestamp": "Fr 27. Nov 2026"}) for index in range(2))],
+        [HEADING, row(0), row(1, words={"timestamp": "26.11.2026 18:00:00,123"})],
     ],
 )
 def test_odd_lines_change_no_gpu(lines: list[str]) -> None:
@@ -268,6 +279,20 @@ def test_the_error_is_told_and_not_the_greeting() -> None:
     trouble = feed(SmiReader("box"), Case(lines, {})).trouble
     assert trouble is not None
     assert trouble.sentence == lines[1]
+
+
+def test_a_row_that_cannot_be_read_is_no_lost_gpu() -> None:
+    lines = [HEADING.replace(", ", ";"), row(0, words={"uuid": _UUID}).replace(", ", ";")]
+    snapshot = feed(SmiReader("box"), Case(lines, {}))
+    assert snapshot.gpus == ()
+    assert snapshot.trouble is not None
+
+
+def test_a_row_of_values_without_a_name_is_a_gpu() -> None:
+    names = dict.fromkeys(("index", "uuid", "pci.bus_id"), "[N/A]")
+    (gpu,) = feed(SmiReader("box"), Case([HEADING, row(0, words=names)], {})).gpus
+    assert (gpu.index, gpu.status) == (0, OK)
+    assert is_whole(gpu)
 
 
 def test_a_gpu_that_is_no_longer_listed_does_not_answer() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from gpumon.fleet.nvidia_smi import SmiReader
+from gpumon.fleet.nvidia_smi import SmiReader, query_loop
 from gpumon.fleet.ssh import SshClient
-from gpumon.model.snapshot import GpuStatus
+from gpumon.model.snapshot import GpuStatus, Unknown
 from tests.driver import GIB, owners
 from tests.fleet.conftest import reading, state, wait_for
 
@@ -168,10 +170,11 @@ CASES = {
 }
 
 
-def feed(reader: SmiReader, case: Case, processes: str = "") -> Snapshot:
+def feed(reader: SmiReader, case: Case, processes: str = "", status: int = 0) -> Snapshot:
     """The snapshot of what nvidia-smi wrote."""
     gpus = "\r\n".join(("", *case.lines, ""))
-    sections = f"#gpus\n{gpus}\n#errors\n{case.errors}\n#processes\n{processes}\n#owners\n#end\n"
+    listed = f"#processes\n{processes}\n#status {status}\n#owners\n#end\n"
+    sections = f"#gpus\n{gpus}\n#errors\n{case.errors}\n{listed}"
     fields = f"#fields {','.join(field.partition(' ')[0] for field in FIELDS)}\n"
     (snapshot,) = reader.feed((fields + sections).encode())
     return snapshot
@@ -329,6 +332,64 @@ def test_odd_lines_lose_no_process_of_others() -> None:
         8: ((0,), None),
         9: ((1,), None),
     }
+
+
+@pytest.mark.parametrize(
+    ("processes", "status", "reasons"),
+    [
+        ("", 0, (None, None)),
+        ("", 14, (None, None)),
+        ("No running processes found", 0, (None, None)),
+        ("GPU-0, 7, 512, python", 255, (None, None)),
+        ("", 255, (Unknown.NO_ANSWER, Unknown.NO_ANSWER)),
+        ("", 139, (Unknown.NO_ANSWER, Unknown.NO_ANSWER)),
+        ("Failed to initialize NVML: Unknown Error", 0, (Unknown.NO_ANSWER, Unknown.NO_ANSWER)),
+        ("[Not Supported]", 0, (Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)),
+        (
+            "GPU-0, 7, 512, python\nGPU-1, [Insufficient Permissions], [N/A], [N/A]",
+            0,
+            (None, Unknown.NO_PERMISSION),
+        ),
+    ],
+)
+def test_processes_that_are_not_listed_are_unknown(
+    processes: str, status: int, reasons: tuple[Unknown | None, ...]
+) -> None:
+    case = Case([HEADING, row(0), row(1)], {})
+    snapshot = feed(SmiReader("box"), case, processes, status)
+    assert tuple(gpu.unknown.get("processes") for gpu in snapshot.gpus) == reasons
+
+
+def test_the_processes_are_unknown_if_the_query_fails(tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-smi"
+    rows = f"{HEADING}\n{row(0)}\n"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *apps*) exit 9;; esac\ncat <<END\n{rows}END\n', "utf-8"
+    )
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    reader = SmiReader("box")
+    with subprocess.Popen(
+        ["sh", "-c", query_loop(3600)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as loop:
+        try:
+            assert loop.stdout is not None
+            snapshots: list[Snapshot] = []
+            while not snapshots:
+                snapshots = reader.feed(loop.stdout.readline())
+        finally:
+            os.killpg(loop.pid, signal.SIGKILL)  # Also its sleep.
+    assert [gpu.unknown.get("processes") for gpu in snapshots[0].gpus] == [Unknown.NO_ANSWER]
+
+
+def test_a_process_that_is_listed_twice_counts_once_and_garbage_is_no_process() -> None:
+    lines = ["GPU-0, 7, 512, python", "GPU-1, 7, 128, python"] * 2
+    case = Case([HEADING, row(0), row(1)], {})
+    snapshot = feed(SmiReader("box"), case, "\n".join((*lines, "GPU-0, 4294967295, 9, [N/A]")))
+    assert [(one.id.pid, one.memory_used) for one in snapshot.processes] == [(7, 640 * 2**20)]
 
 
 SSH = """#!/bin/sh

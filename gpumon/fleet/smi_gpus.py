@@ -155,7 +155,9 @@ class SmiGpus:
         if gpus or failures:
             gpus += self._absent(gpus, failures, now)
         message = min(messages, key=lambda text: _ERROR.search(text) is None, default="")
-        return tuple(sorted(gpus, key=lambda gpu: gpu.index)), message
+        # A row that was merged with another line can name a GPU that also has a row of its own.
+        by_uuid = {gpu.uuid: gpu for gpu in reversed(gpus)}
+        return tuple(sorted(by_uuid.values(), key=lambda gpu: gpu.index)), message
 
     def _set_header(self, header: Header) -> None:
         """Read the following rows below this heading."""

@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpumon.fleet.nvidia_smi import SmiReader, query_loop
 from gpumon.fleet.ssh import SshClient
@@ -258,6 +260,24 @@ def test_a_pid_of_wsl_is_that_of_the_named_process_or_nobodys(
     gpus = f"#gpus\n{HEADING}\n{row(0)}\n#processes\nGPU-0, 7, 5, /Xwayland\n"
     (snapshot,) = reader.feed(f"{gpus}#owners\n7 1000 ann 60 R bash -l\n#end\n".encode())
     assert [process.user for process in snapshot.processes] == [user]
+
+
+ROWS = st.dictionaries(
+    st.sampled_from(("timestamp", "index", "uuid", "pci.bus_id", "memory.used")),
+    st.sampled_from(("[Unknown Error]", "[N/A]", "", "-1", "0", "1", "999", "GPU-1", "25,02", '"')),
+    max_size=3,
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4), st.integers(0, 200))
+def test_each_gpu_is_listed_once_with_a_number_of_its_own(
+    words: list[dict[str, str]], cut: int
+) -> None:
+    first, *others = (row(index, words=cells) for index, cells in enumerate(words))
+    reader = SmiReader("box")
+    for lines in ([first[:cut], *others], [*others, first]):
+        gpus = feed(reader, Case([HEADING, *lines], {})).gpus
+        assert len({gpu.index for gpu in gpus}) == len({gpu.uuid for gpu in gpus}) == len(gpus)
 
 
 def test_text_behind_a_row_costs_its_last_value_only() -> None:

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.metrics import GPU_METRICS, Tier
+from gpumon.fleet.absent import STATIC_FIELDS, without_values
+from gpumon.model.metrics import Tier
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.csv.cells import read_moment
 from gpumon.recording.csv.columns import readable_columns
 from gpumon.recording.csv.gpus import GpuReader
 from gpumon.recording.csv.headings import as_header
 from gpumon.recording.csv.nvidia_smi import unknown_word
-from gpumon.sources.backend_gpu import REASON_OF_STATUS
 from gpumon.text.csv_cells import csv_text
 
 if TYPE_CHECKING:
@@ -68,10 +68,6 @@ _STATUS_OF_REASON = {
     Unknown.NO_PERMISSION: GpuStatus.NO_PERMISSION,
 }
 """The status of a GPU of which most values are unknown for this reason."""
-_FIELDS = tuple(one.field for one in GPU_METRICS if one.field not in {"index", "uuid"})
-_STATIC = tuple(
-    one.field for one in GPU_METRICS if one.tier is Tier.STATIC and one.field in _FIELDS
-)
 _MOVING_COLUMNS = frozenset(
     column.name
     for column in readable_columns(processes=False)
@@ -233,7 +229,7 @@ class SmiGpus:
         values["index"] = row.index
         if known is not None:
             values["uuid"] = known.uuid
-            for field in _STATIC:
+            for field in STATIC_FIELDS:
                 if values.get(field) is None:
                     values[field] = getattr(known, field)
         if values["status"] is GpuStatus.OK:
@@ -259,7 +255,7 @@ class SmiGpus:
         """The status of a GPU by the words that stand in place of its values."""
         assert self._header is not None  # noqa: S101 - rows follow a heading
         columns = len(self._header.places.keys() & _MOVING_COLUMNS)
-        reasons = [reason for field, reason in parsed.missing[1] if field not in _STATIC]
+        reasons = [reason for field, reason in parsed.missing[1] if field not in STATIC_FIELDS]
         for reason, status in _STATUS_OF_REASON.items():
             if 2 * reasons.count(reason) > columns:
                 return status
@@ -433,18 +429,11 @@ def _without_values(failure: _Failure, known: Gpu | None) -> Gpu:
     """A GPU with what never changes of it."""
     assert failure.index is not None  # noqa: S101 - all were numbered
     bus = None if failure.bus is None else "{:08X}:{:02X}:{:02X}.{:X}".format(*failure.bus)
-    kept = {} if known is None else {field: getattr(known, field) for field in _STATIC}
-    kept["pci_bus_id"] = kept.get("pci_bus_id") or bus
-    reason = REASON_OF_STATUS[failure.status]
-    missing = [field for field in (*_FIELDS, "fan_speeds") if kept.get(field) is None]
-    return Gpu(
-        failure.index,
-        bus or f"GPU {failure.index}" if known is None else known.uuid,
-        failure.status,
-        sampled_at=None if known is None else known.sampled_at,
-        unknown=dict.fromkeys((*missing, "processes"), reason),
-        **kept,
-    )
+    if known is None:
+        gpu = Gpu(failure.index, bus or f"GPU {failure.index}", pci_bus_id=bus)
+    else:
+        gpu = replace(known, index=failure.index, pci_bus_id=known.pci_bus_id or bus)
+    return without_values(gpu, failure.status)
 
 
 def _bus(text: str) -> _BusId | None:

@@ -13,7 +13,7 @@ from gpumon.fleet.fleet import HostOrigin, HostStatus, Owner
 from gpumon.fleet.summary import HostJudge
 from gpumon.host.process_host import Refused, Target
 from gpumon.model.processes import ProcessId
-from gpumon.model.snapshot import Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.prometheus import fleet as polled_fleet
 from gpumon.prometheus import past as past_reader
 from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page, uuid
@@ -353,6 +353,33 @@ def test_of_several_series_of_a_gpu_the_gravest_counts_on_its_page_too(site: Sit
     xids = {gpu.uuid: gpu.xid for gpu in sample.gpus}
     assert xids == {uuid("a", 0): 79, uuid("a", 1): None, "GPU-other": None}
     assert [gpu.index for gpu in sample.gpus] == [0, 1, 2]
+
+
+def test_a_gpu_that_its_exporter_leaves_out_does_not_answer(site: Site) -> None:
+    site.pages = {"a": page("a", gpus=3)}
+    site.scrape(a="dcgm")
+    fleet = site.open()
+    wait_for_host(fleet, "a", is_live, "live")
+    lines = page("a", gpus=3).splitlines(keepends=True)
+    site.pages["a"] = "".join(line for line in lines if 'gpu="1"' not in line)
+    host = wait_for_host(fleet, "a", lambda now: 1 not in _answering(now), "a GPU without metrics")
+    assert host.snapshot is not None
+    assert [(gpu.uuid, gpu.status) for gpu in host.snapshot.gpus] == [
+        (uuid("a", 0), GpuStatus.OK),
+        (uuid("a", 1), GpuStatus.NO_ANSWER),
+        (uuid("a", 2), GpuStatus.OK),
+    ]
+    gpu = host.snapshot.gpus[1]
+    assert (gpu.name, gpu.memory_used) == ("NVIDIA H100 80GB HBM3", None)
+    assert gpu.unknown["memory_used"] is Unknown.NO_ANSWER
+    assert gpu.status_since is not None
+    site.pages["a"] = page("a", gpus=3)
+    wait_for_host(fleet, "a", lambda now: _answering(now) == {0, 1, 2}, "its metrics again")
+
+
+def _answering(host: HostState) -> set[int]:
+    gpus = () if host.snapshot is None else host.snapshot.gpus
+    return {gpu.index for gpu in gpus if gpu.status is GpuStatus.OK}
 
 
 def test_mig_instances(site: Site) -> None:

@@ -235,6 +235,9 @@ class SmiGpus:
         if values["status"] is GpuStatus.OK:
             values["status"] = self._status_of(parsed)
         gpu = reader.gpu(parsed, listed=values["status"] is GpuStatus.OK)
+        if len(row.cells) < header.width:
+            # Its values were in the part that was cut off.
+            gpu = replace(gpu, unknown=dict.fromkeys(gpu.unknown, Unknown.NO_ANSWER))
         if row.uuid is not None:
             self._known.pop(gpu.uuid, None)
             self._known[gpu.uuid] = gpu

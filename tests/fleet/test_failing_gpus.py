@@ -203,7 +203,7 @@ def test_a_failing_gpu_is_listed_and_the_others_keep_their_values(name: str) -> 
             assert is_whole(gpu)
         else:
             assert (gpu.memory_used, gpu.power_draw) == (None, None)
-            assert gpu.unknown["power_draw"]
+            assert gpu.unknown["power_draw"] is not Unknown.NOT_SUPPORTED
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "not counted"])

@@ -293,6 +293,17 @@ def test_who_has_the_gpus(site: Site) -> None:
     }
 
 
+def test_an_exporter_has_no_gpu_whatever_the_name_of_its_pod(site: Site) -> None:
+    """Unless told otherwise, Prometheus renames the label of the workload, and adds its own."""
+    used, other = page("a", gpus=1, more=_pod("train-0")), page("a", gpus=2)
+    site.pages = {"a": used + "".join(x for x in other.splitlines(True) if 'gpu="1"' in x)}
+    target = {"__metrics_path__": "/a/metrics", "instance": "a:9400", "job": "metrics"}
+    own = {"pod": "agent-x7", "namespace": "monitoring", "container": "agent"}
+    site.prometheus.scrape([(f"127.0.0.1:{site.exporters.port}", {**target, **own})])
+    host = wait_for_host(site.open(), "a", is_live, "live")
+    assert host.owners == (Owner("ml/train-0", 1, 41000 * MIB),)
+
+
 def _pod(name: str) -> str:
     return f',pod="{name}",namespace="ml",container="main"'
 

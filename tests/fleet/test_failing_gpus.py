@@ -470,3 +470,23 @@ def test_the_whole_way_over_ssh(tmp_path: Path) -> None:
     users = {one.id.pid: one.uid for one in snapshot.processes}
     # The driver's PID 1 is not the process that has this number here.
     assert users == {first.pid: os.getuid(), second.pid: os.getuid(), 1: None}
+
+
+def test_a_bug_in_reading_one_host_loses_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("ssh", SSH), ("nvidia-smi", NVIDIA_SMI)):
+        (tmp_path / name).write_text(text.format(folder=tmp_path))
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "processes").touch()
+    read = SmiReader.feed
+
+    def fail_for_one(reader: SmiReader, data: bytes) -> list[Snapshot]:
+        if reader._host.name == "one":
+            raise ValueError("a [bug]")
+        return read(reader, data)
+
+    monkeypatch.setattr(SmiReader, "feed", fail_for_one)
+    with reading(SshClient((str(tmp_path / "ssh"),)), "one", "two") as fleet:
+        wait_for(fleet, lambda now: now.hosts[1].snapshot is not None)
+        wait_for(fleet, lambda now: "(ValueError: a [bug])" in now.hosts[0].sentence)

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.fleet.absent import without_values
 from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.prometheus.gpus import snapshot, states
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.prometheus.readings import HostReading
 
 Target = tuple[str, str]
@@ -52,6 +55,7 @@ class KnownHost:
         self._taken_at: float | None = None
         self.is_whole = False
         self._periods: list[float] = []
+        self._gpus: dict[str, Gpu] = {}
 
     @property
     def texts(self) -> Collection[str]:
@@ -94,13 +98,37 @@ class KnownHost:
             self._taken_at, self.is_whole = sampled_at, whole
             state = replace(
                 state,
-                snapshot=snapshot(self.name, reading, sampled_at + shift, whole=whole),
+                snapshot=self._with_absent(
+                    snapshot(self.name, reading, sampled_at + shift, whole=whole)
+                ),
                 received_at=time.time(),
                 states=states(reading),
                 owners=reading.owners(),
             )
         # In one step: others read the state at any time.
         self.state = self._judged(state, up, shift, "")
+
+    def _with_absent(self, found: Snapshot) -> Snapshot:
+        """The snapshot with the GPUs that had values before: an exporter leaves out one that fails.
+
+        Another GPU with the same index takes its place.
+        """
+        if not found.gpus:
+            return found
+        listed = {gpu.uuid: gpu for gpu in found.gpus}
+        indices = {gpu.index for gpu in found.gpus}
+        absent = {
+            uuid: gpu
+            for uuid, gpu in self._gpus.items()
+            if uuid not in listed and gpu.index not in indices
+        }
+        self._gpus = listed | absent
+        failing = [
+            replace(without_values(gpu, GpuStatus.NO_ANSWER), status_since=gpu.sampled_at)
+            for gpu in absent.values()
+        ]
+        gpus = sorted((*found.gpus, *failing), key=lambda gpu: gpu.index)
+        return replace(found, gpus=tuple(gpus))
 
     def judge(self, up: Mapping[Target, bool], shift: float, trouble: str) -> None:
         """Judge whether its values are current.

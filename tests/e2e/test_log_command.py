@@ -230,9 +230,9 @@ def test_it_ends_by_itself_after_the_time_it_was_given(driver: Driver, tmp_path:
 def test_what_is_ignored_stays_ignored(driver: Driver, tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     # Where its output is a terminal, nohup leaves a file in the working directory.
-    started = ["sh", "-c", f'cd "{tmp_path}" && exec "$@"', "sh", "nohup", *LOG, str(path)]
+    started = ["nohup", *LOG, str(path)]
     environment = {**driver.env(), "PYTHONPATH": str(Path.cwd())}
-    with Screen([*started, "-n", "0.1"], environment) as screen:
+    with Screen([*started, "-n", "0.1"], environment, cwd=tmp_path) as screen:
         found = wait_for_samples(path, 2)
         screen.hang_up()
         wait_for_samples(path, len(found) + 3)

@@ -308,12 +308,12 @@ def test_odd_lines_lose_no_process_of_others() -> None:
 
 SSH = """#!/bin/sh
 for last; do :; done
-PATH={folder}:/usr/bin:/bin exec sh -c "$last"
+PATH="{folder}:/usr/bin:/bin" exec sh -c "$last"
 """
 NVIDIA_SMI = """#!/bin/sh
 case "$*" in
 *mig.mode.current*) echo 'Field "mig.mode.current" is not a valid field to query.'; exit 2;;
-*compute-apps*) cat {folder}/processes; exit 1;;
+*compute-apps*) cat "{folder}/processes"; exit 1;;
 esac
 fields=$(printf '%s' "$*" | sed 's/.*--query-gpu=//;s/ .*//')
 row() {{

@@ -191,14 +191,14 @@ def replay_one_of_two_hosts(path: Path) -> None:
         screen.wait_for("gpu-01")
         screen.wait_for(r"H100[\s\S]*90%")
         screen.wait_for("train.py")
-        assert "4090" not in screen.text()
+        assert "RTX 4090" not in screen.text()
         screen.type("\x1b[F")
         screen.wait_for("train.py")
         screen.type("q")
         assert screen.wait_end() == 0
     with Screen([*replay, "--host", "gpu-02"], dict(os.environ), 160, 40) as screen:
         screen.wait_for("gpu-02")
-        screen.wait_for(r"4090[\s\S]*30%")
+        screen.wait_for(r"RTX 4090[\s\S]*30%")
         assert "H100" not in screen.text()
         assert "train.py" not in screen.text()
         screen.type("q")

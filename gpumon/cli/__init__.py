@@ -159,11 +159,7 @@ def _open_standard_streams() -> None:
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     from gpumon.cli.parser import parse
     from gpumon.system.startup_imports import replaced
-    from gpumon.text.charset import ASCII, codeset_of, environment, take_stream
 
-    # What is wrong with the command line is quoted.
-    is_ascii = "--ascii" in arguments[: [*arguments, "--"].index("--")]
-    take_stream(sys.stderr, ASCII if is_ascii else codeset_of(environment()))
     # Reading a size, and saying what is wrong, imports msgspec: see `import_msgspec`.
     with replaced("typing_extensions", None):
         return parse(arguments)

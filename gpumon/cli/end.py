@@ -61,7 +61,7 @@ def add_options(command: MakeParser) -> None:
         type=_signal,
         default=signal.SIGTERM,
         dest="number",
-        help="the signal: TERM, INT, KILL, HUP, … (default: TERM)",
+        help="the signal: TERM, INT, KILL, HUP, ... (default: TERM)",
     )
     end.add_argument(
         "--children", action="store_true", help="their children and children's children, too"

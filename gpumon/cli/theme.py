@@ -41,7 +41,7 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List, show or check; the exit status."""
-    take_output(options, "toml")
+    take_output(options, "toml" if options.action == "show" else "table")
     if options.action == "list":
         _list()
         return 0

@@ -215,17 +215,17 @@ def test_it_ends_at_once_where_no_reply_is_outstanding(
     assert min(took) < 0.5
 
 
-def test_mouse_reports_on_their_way_are_not_left_either(machine: dict[str, str]) -> None:
-    left: list[str] = []
-    # On a busy machine this terminal may once be slower than one that is waited for.
-    while len(left) < 3 and left[-1:] != [""]:
-        with LateTerminal([*GPUMON, "-n", "60"], 0.05, machine) as screen:
-            screen.wait_for(READY)
-            screen.wait(has_all_replies, "waiting for all replies")
-            screen.reports_mouse = True
-            screen.send(b"q")
-            left.append(screen.left_for_the_shell())
-    assert left[-1] == ""
+@pytest.mark.parametrize("delay", [0.05, 0.5])
+@pytest.mark.parametrize("reported", [b"\x1b[<35;9;9M", b"\x1b[48;24;100;480;1000t", b"\x1b[I"])
+def test_mouse_reports_on_their_way_are_not_left_either(
+    delay: float, reported: bytes, machine: dict[str, str]
+) -> None:
+    with LateTerminal([*GPUMON, "-n", "60"], delay, machine) as screen:
+        screen.wait_for(READY)
+        screen.wait(has_all_replies, "waiting for all replies")
+        screen.reports_mouse = True
+        screen.send(reported + b"q")
+        assert screen.left_for_the_shell() == ""
 
 
 @pytest.mark.parametrize("end", [control_c, terminate, q])

@@ -414,12 +414,12 @@ def test_a_process_that_is_listed_twice_counts_once_and_garbage_is_no_process() 
 
 SSH = """#!/bin/sh
 for last; do :; done
-PATH={folder}:/usr/bin:/bin exec sh -c "$last"
+PATH="{folder}:/usr/bin:/bin" exec sh -c "$last"
 """
 NVIDIA_SMI = """#!/bin/sh
 case "$*" in
 *mig.mode.current*) echo 'Field "mig.mode.current" is not a valid field to query.'; exit 2;;
-*compute-apps*) cat {folder}/processes; exit 1;;
+*compute-apps*) cat "{folder}/processes"; exit 1;;
 esac
 fields=$(printf '%s' "$*" | sed 's/.*--query-gpu=//;s/ .*//')
 row() {{

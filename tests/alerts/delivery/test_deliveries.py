@@ -52,7 +52,7 @@ def test_a_way_that_hangs_delays_neither_who_tells_nor_another_way(tmp_path: Pat
     terminal, mine = Terminal(), tmp_path / "mine"
     said: list[str] = []
     telling = Deliveries(terminal, said.append)
-    hang = shell(f"echo $$ > {mine}; sleep 1000")
+    hang = shell(f"echo $$ > '{mine}'; sleep 1000")
     with answering(drip(b"", b"")) as server:
         dead = Webhook(f"http://127.0.0.1:{server.port}/")
         for _ in range(20):
@@ -131,7 +131,7 @@ def test_a_command_is_run_once_for_each_notice_in_order(tmp_path: Path) -> None:
     told = tmp_path / "told"
     said: list[str] = []
     telling = Deliveries(None, said.append, pauses=(0.01,))
-    command = shell(f'echo "$GPUMON_TITLE" >> {told}; test "$GPUMON_TITLE" != 1')
+    command = shell(f'echo "$GPUMON_TITLE" >> "{told}"; test "$GPUMON_TITLE" != 1')
     for number in range(4):
         telling.tell(alert_with(command), replace(NOTICE, title=str(number)))
     telling.close(PATIENCE)
@@ -189,7 +189,7 @@ def test_what_waited_too_long_is_not_told_any_more(monkeypatch: pytest.MonkeyPat
 def test_what_waits_is_told_before_the_end(tmp_path: Path) -> None:
     told = tmp_path / "told"
     telling = Deliveries(None, lambda _: None)
-    slow = shell(f"sleep 0.05; echo >> {told}")
+    slow = shell(f"sleep 0.05; echo >> '{told}'")
     for _ in range(5):
         telling.tell(alert_with(slow), NOTICE)
     telling.close(PATIENCE)

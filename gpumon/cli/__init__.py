@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from types import FrameType
     from typing import TextIO
 
     from gpumon.system.standard_output import OutputError
@@ -57,8 +58,20 @@ def _interrupt_again(dropped: sys.UnraisableHookArgs) -> None:
         return
     import signal
 
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.signal(signal.SIGALRM, _raise_again)
     signal.setitimer(signal.ITIMER_REAL, _RAISED_AGAIN_AFTER)
+
+
+def _raise_again(_: int, frame: FrameType | None) -> None:
+    import signal
+
+    # On a busy machine the hook may not have returned yet.
+    while frame is not None:
+        if frame.f_code is _interrupt_again.__code__:
+            signal.setitimer(signal.ITIMER_REAL, _RAISED_AGAIN_AFTER)
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _status(arguments: Sequence[str]) -> int:

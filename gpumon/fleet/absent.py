@@ -15,11 +15,11 @@ _FIELDS = tuple(one.field for one in GPU_METRICS if one.field not in {"index", "
 STATIC_FIELDS = tuple(
     one.field for one in GPU_METRICS if one.tier is Tier.STATIC and one.field in _FIELDS
 )
-"""What never changes of a GPU, besides its index and UUID."""
+"""Values that never change, besides index and UUID."""
 
 
 def without_values(gpu: Gpu, status: GpuStatus) -> Gpu:
-    """The GPU with what never changes of it."""
+    """The GPU with its static values only."""
     kept = {field: getattr(gpu, field) for field in STATIC_FIELDS}
     missing = [field for field in (*_FIELDS, "fan_speeds") if kept.get(field) is None]
     return Gpu(

@@ -196,8 +196,8 @@ def _with_unlisted(gpus: tuple[Gpu, ...], lines: Sequence[bytes], status: str) -
             found = word
         elif _ERROR.search(text) is not None:
             found = Unknown.NO_ANSWER
-    # A GPU that fails is reason enough for an error: the others are in the list.
-    if has_rows or any(gpu.status is not GpuStatus.OK for gpu in gpus):
+    # With an error for a GPU that fails, the processes of the others are listed.
+    if has_rows:
         found = None
     return tuple(
         gpu

@@ -24,6 +24,8 @@ Target = tuple[str, str]
 _LATE_PERIODS, _LATE_SECONDS = 3, 90.0
 """dcgm-exporter collects every 30 s by default, and charts scrape every 15 s to 60 s."""
 _PERIODS_KEPT = 8
+_ABSENT_SECONDS = 3600.0
+"""A GPU without values for so long was taken out, rather than fails."""
 _DOWN = "Prometheus does not reach its exporter (up is 0)"
 _GONE = "Prometheus no longer scrapes it: the target is gone"
 _OLD = "Prometheus has no newer values of it"
@@ -111,16 +113,19 @@ class KnownHost:
     def _with_absent(self, found: Snapshot) -> Snapshot:
         """The snapshot with the GPUs that had values before: an exporter leaves out one that fails.
 
-        Another GPU with the same index takes its place.
+        Another GPU with the same index takes its place. If all GPUs are others, so is the machine.
         """
         if not found.gpus:
             return found
         listed = {gpu.uuid: gpu for gpu in found.gpus}
         indices = {gpu.index for gpu in found.gpus}
+        before = self._gpus if self._gpus.keys() & listed.keys() else {}
         absent = {
             uuid: gpu
-            for uuid, gpu in self._gpus.items()
-            if uuid not in listed and gpu.index not in indices
+            for uuid, gpu in before.items()
+            if uuid not in listed
+            and gpu.index not in indices
+            and found.time - (gpu.sampled_at or found.time) < _ABSENT_SECONDS
         }
         self._gpus = listed | absent
         failing = [

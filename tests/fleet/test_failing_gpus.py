@@ -380,6 +380,13 @@ def test_processes_that_are_not_listed_are_unknown(
     assert tuple(gpu.unknown.get("processes") for gpu in snapshot.gpus) == reasons
 
 
+def test_a_failing_gpu_does_not_prove_that_nobody_is_on_the_others() -> None:
+    case = Case([HEADING, row(0), f"{UNREADABLE} 0000:02:00.0: Unknown Error"], {})
+    for status, reason in ((0, None), (255, Unknown.NO_ANSWER)):
+        healthy = feed(SmiReader("box"), case, "", status).gpus[0]
+        assert healthy.unknown.get("processes") is reason
+
+
 def test_the_processes_are_unknown_if_the_query_fails(tmp_path: Path) -> None:
     program = tmp_path / "nvidia-smi"
     rows = f"{HEADING}\n{row(0)}\n"

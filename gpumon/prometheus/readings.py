@@ -64,7 +64,7 @@ class GpuReading:
         self.xids: dict[int, float] = {}
 
     def put(self, field: str, value: float | bool | None, time: float) -> None:
-        """Keep a value, if it is the newest: of those of one time the largest or the gravest."""
+        """Keep a value if it is the newest; of several at one time the largest or gravest counts."""
         known = self.values.get(field)
         if (
             known is None

@@ -64,7 +64,7 @@ class GpuReading:
         self.xids: dict[int, float] = {}
 
     def put(self, field: str, value: float | bool | None, time: float) -> None:
-        """Keep a value if it is the newest; of several at one time the largest or gravest counts."""
+        """Keep the newest value; of several at one time, the largest or gravest."""
         known = self.values.get(field)
         if (
             known is None

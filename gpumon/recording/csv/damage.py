@@ -125,8 +125,9 @@ def _sentences(path: Path, damage: Damage) -> Iterator[str]:
         )
     if damage.overlapping is not None:
         yield (
-            f"{path} and {damage.overlapping} are of the same time and have no UUIDs, so GPUs of"
-            " one index count as one GPU: report files of different hosts one by one."
+            f"{path} and {damage.overlapping} overlap in time and have no UUIDs, so GPUs of one"
+            " index count as one GPU: if the files are of one host, this is right; report files of"
+            " different hosts one by one."
         )
     if damage.first_message is not None:
         number, text = damage.first_message

@@ -49,7 +49,7 @@ PATIENCE = 2.5
 
 _LIKE_MEMORY = 0.9
 """Share of the size of a GPU's memory from which on another size may be of the same GPU."""
-_WARM_UP, _SAMPLES_BEFORE = 300.0, 2 * INTERVALS_AROUND + 2
+WARM_UP, _SAMPLES_BEFORE = 300.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read before the start time."""
 _READ_ON, _SAMPLES_AFTER = 60.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read after the end time."""
@@ -413,7 +413,7 @@ class _Bounds:
         Raises:
             PastNeededError: A GPU was not in the samples before the time range.
         """
-        if sample.time < self._window.first - _WARM_UP:
+        if sample.time < self._window.first - WARM_UP:
             if self._before and self._before[-1][0].time == sample.time:
                 self._before[-1].append(sample)
             else:
@@ -473,7 +473,7 @@ def _of_part(
             gpus,
             columns,
             GpuSample,
-            first=window.first - _WARM_UP,
+            first=window.first - WARM_UP,
             before=_SAMPLES_BEFORE,
             damage=damage,
         ):

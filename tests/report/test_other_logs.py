@@ -1359,17 +1359,52 @@ def test_logs_of_one_time_that_may_be_of_several_hosts_are_named(tmp_path: Path)
     assert "report files of different hosts one by one" in note
 
 
-def test_a_file_that_was_appended_to_itself_is_noticed(tmp_path: Path) -> None:
-    lines = [row(at, gpu) for at in range(30) for gpu in range(2)]
-    notes = report(log_of(tmp_path, [*lines, HEADINGS, *lines]))["notes"]
+def varying(seconds: float, gpu: int) -> str:
+    """A row with values that do not repeat soon."""
+    at = int(seconds)
+    return row(seconds, gpu, VALUES.replace("50 %", f"{at * 37 % 101} %"))
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("form", ["milliseconds", "whole seconds"])
+def test_a_file_that_was_appended_to_itself_is_noticed(tmp_path: Path, form: str) -> None:
+    lines = [varying(at, gpu) for at in range(30) for gpu in range(2)]
+    if form == "whole seconds":
+        lines = whole_seconds(lines)
+    path = log_of(tmp_path, [*lines, HEADINGS, *lines])
+    notes = report(path)["notes"]
     assert any(
-        "has 30 samples that it has further above too, the first in line 63" in note
-        for note in notes
+        note.startswith(f"{path} repeats 30 earlier samples from line 63 on.") for note in notes
     )
-    # The clock was set back.
-    later = [row(at + 10.5, gpu) for at in range(30) for gpu in range(2)]
-    notes = report(log_of(tmp_path, [*lines, *later]))["notes"]
-    assert not any("further above" in note for note in notes)
+
+
+@pytest.mark.usefixtures("_chunks")
+def test_the_end_of_a_file_that_was_appended_to_it_is_noticed(tmp_path: Path) -> None:
+    lines = [varying(at, gpu) for at in range(60) for gpu in range(2)]
+    more = [varying(at, gpu) for at in range(60, 90) for gpu in range(2)]
+    path = log_of(tmp_path, [*lines, *lines[80:], *more])
+    assert any("repeats 20 earlier samples from line 122 on" in it for it in report(path)["notes"])
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("back", [2, 10.5, 50])
+def test_samples_after_a_clock_was_set_back_are_no_copies(tmp_path: Path, back: float) -> None:
+    # An idle GPU, twice a second: its rows are often the same, and some are those of a second
+    # that came before.
+    values = [
+        VALUES.replace("50 %", "0 %").replace("300", f"{at // 7 % 2 + 20}") for at in range(400)
+    ]
+    lines = [row(at / 2 - back * (at > 200), 0, values[at]) for at in range(400)]
+    notes = report(log_of(tmp_path, whole_seconds(lines)))["notes"]
+    assert not any("repeats" in note for note in notes)
+    # Samples that vary.
+    lines = [
+        varying(at - back * (at > 100), gpu) if at <= 100 else row(at - back, gpu)
+        for at in range(200)
+        for gpu in range(2)
+    ]
+    notes = report(log_of(tmp_path, lines))["notes"]
+    assert not any("repeats" in note for note in notes)
 
 
 def test_another_gpu_under_the_same_index_is_named(tmp_path: Path) -> None:

@@ -118,10 +118,10 @@ def _sentences(path: Path, damage: Damage) -> Iterator[str]:
             " of nvidia-smi --query-gpu."
         )
     if damage.again:
-        rows = counted(damage.again, "sample")
+        rows = counted(damage.again, "earlier sample")
         yield (
-            f"{path} has {rows} that it has further above too, the first in line"
-            f" {damage.first_again}; they count twice, so remove them if it was appended to itself."
+            f"{path} repeats {rows} from line {damage.first_again} on. They count twice: remove"
+            " them if the file was appended to itself."
         )
     if damage.overlapping is not None:
         yield (

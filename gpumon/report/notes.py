@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.report.figures import ReportRow, UsageReport, energy_source, share
 from gpumon.report.messages import KNOWN, PARTLY, energy_unit, gpu_name, length
 from gpumon.report.owners import BY_PROCESSES
+from gpumon.report.tally import EARLIER_NAMES
 from gpumon.sources.maker_words import error_code, short_name
 from gpumon.text.formatting import printable
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.report.sums import Sums
+    from gpumon.report.tally import GpuTotals
 
 
 def notes(
@@ -52,8 +54,8 @@ def _coverage(report: UsageReport) -> list[str]:
             " count as no time."
         )
     found += [
-        f"GPU {gpu_name(line)} was {', then '.join(map(short_name, gpu.earlier_names))}, then"
-        f" {short_name(gpu.name or '')}: the log has no UUIDs, so they count as one GPU."
+        f"GPU {gpu_name(line)} was {', then '.join(_names(gpu))}: there are no UUIDs, so they count"
+        " as one GPU."
         for line in report.lines
         if (gpu := line.gpu) is not None and gpu.earlier_names and gpu.uuid is None
     ]
@@ -62,6 +64,13 @@ def _coverage(report: UsageReport) -> list[str]:
             f"{PARTLY} is known for part of the time only; --format json says for how much."
         )
     return found
+
+
+def _names(gpu: GpuTotals) -> list[str]:
+    """The names that a GPU had, in order; not all if there were many."""
+    names = [short_name(name) for name in gpu.earlier_names[:EARLIER_NAMES]]
+    others = ["others"] if len(gpu.earlier_names) > EARLIER_NAMES else []
+    return [*names, *others, short_name(gpu.name or "")]
 
 
 def _is_partly_known(sums: Sums) -> bool:

@@ -1282,8 +1282,53 @@ def test_logs_with_different_gpus_under_one_index_are_refused(
     )
     assert print_report(logs, out=io.StringIO()) == 1
     said = capsys.readouterr().err
-    assert "have different GPUs (NVIDIA RTX A6000, NVIDIA H100) under one index" in said
+    assert "have different GPUs (NVIDIA RTX A6000 with 48.0G, NVIDIA H100 with 79.6G)" in said
+    assert "under one index at the same time" in said
     assert "add uuid to the query" in said
+
+
+def notes_of(logs: list[str]) -> list[str]:
+    out = io.StringIO()
+    assert print_report(logs, form="json", out=out) == 0
+    notes: list[str] = json.loads(out.getvalue())["notes"]
+    return notes
+
+
+H100 = "NVIDIA H100, 10 %, 20000 MiB, 81559 MiB, 600.00 W, 60"
+
+
+def test_a_later_log_may_have_another_gpu_under_an_index(tmp_path: Path) -> None:
+    logs = several(
+        tmp_path,
+        one=[row(at, 0) for at in range(9)],
+        two=[row(at + 9000, 0, H100) for at in range(9)],
+    )
+    notes = notes_of(logs)
+    assert any(note.startswith("GPU 0 was RTX A6000, then H100: ") for note in notes)
+    assert not any("overlap" in note for note in notes)
+
+
+def test_a_damaged_name_makes_no_other_gpu(tmp_path: Path) -> None:
+    damaged = VALUES.replace("A6000", "A\0\0\0\0")
+    logs = several(
+        tmp_path,
+        one=[row(at, 0, damaged if at == 4 else VALUES) for at in range(9)],
+        two=[row(at + 0.4, 0, damaged if at == 6 else VALUES) for at in range(9)],
+    )
+    assert not any("GPU 0 was" in note for note in notes_of(logs[:1]))
+    assert not any("GPU 0 was" in note for note in notes_of(logs))
+
+
+def test_only_the_logs_that_overlap_are_named(tmp_path: Path) -> None:
+    logs = several(
+        tmp_path,
+        one=[row(at, 0) for at in range(9)],
+        two=[row(at + 0.4, 0) for at in range(5)],
+        three=[row(at + 9, 0) for at in range(5)],
+    )
+    [note] = [note for note in notes_of(logs) if "overlap" in note]
+    assert logs[0] in note
+    assert logs[1] in note
 
 
 def test_a_gpu_whose_name_another_driver_wrote_is_the_same(tmp_path: Path) -> None:
@@ -1310,20 +1355,56 @@ def test_logs_of_one_time_that_may_be_of_several_hosts_are_named(tmp_path: Path)
     assert print_report(logs, form="json", out=out) == 0
     [note] = [note for note in json.loads(out.getvalue())["notes"] if "no UUIDs" in note]
     assert all(log in note for log in logs)
+    assert "if the files are of one host, this is right" in note
     assert "report files of different hosts one by one" in note
 
 
-def test_a_file_that_was_appended_to_itself_is_noticed(tmp_path: Path) -> None:
-    lines = [row(at, gpu) for at in range(30) for gpu in range(2)]
-    notes = report(log_of(tmp_path, [*lines, HEADINGS, *lines]))["notes"]
+def varying(seconds: float, gpu: int) -> str:
+    """A row with values that do not repeat soon."""
+    at = int(seconds)
+    return row(seconds, gpu, VALUES.replace("50 %", f"{at * 37 % 101} %"))
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("form", ["milliseconds", "whole seconds"])
+def test_a_file_that_was_appended_to_itself_is_noticed(tmp_path: Path, form: str) -> None:
+    lines = [varying(at, gpu) for at in range(30) for gpu in range(2)]
+    if form == "whole seconds":
+        lines = whole_seconds(lines)
+    path = log_of(tmp_path, [*lines, HEADINGS, *lines])
+    notes = report(path)["notes"]
     assert any(
-        "has 30 samples that it has further above too, the first in line 63" in note
-        for note in notes
+        note.startswith(f"{path} repeats 30 earlier samples from line 63 on.") for note in notes
     )
-    # The clock was set back.
-    later = [row(at + 10.5, gpu) for at in range(30) for gpu in range(2)]
-    notes = report(log_of(tmp_path, [*lines, *later]))["notes"]
-    assert not any("further above" in note for note in notes)
+
+
+@pytest.mark.usefixtures("_chunks")
+def test_the_end_of_a_file_that_was_appended_to_it_is_noticed(tmp_path: Path) -> None:
+    lines = [varying(at, gpu) for at in range(60) for gpu in range(2)]
+    more = [varying(at, gpu) for at in range(60, 90) for gpu in range(2)]
+    path = log_of(tmp_path, [*lines, *lines[80:], *more])
+    assert any("repeats 20 earlier samples from line 122 on" in it for it in report(path)["notes"])
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("back", [2, 10.5, 50])
+def test_samples_after_a_clock_was_set_back_are_no_copies(tmp_path: Path, back: float) -> None:
+    # An idle GPU, twice a second: its rows are often the same, and some are those of a second
+    # that came before.
+    values = [
+        VALUES.replace("50 %", "0 %").replace("300", f"{at // 7 % 2 + 20}") for at in range(400)
+    ]
+    lines = [row(at / 2 - back * (at > 200), 0, values[at]) for at in range(400)]
+    notes = report(log_of(tmp_path, whole_seconds(lines)))["notes"]
+    assert not any("repeats" in note for note in notes)
+    # Samples that vary.
+    lines = [
+        varying(at - back * (at > 100), gpu) if at <= 100 else row(at - back, gpu)
+        for at in range(200)
+        for gpu in range(2)
+    ]
+    notes = report(log_of(tmp_path, lines))["notes"]
+    assert not any("repeats" in note for note in notes)
 
 
 def test_another_gpu_under_the_same_index_is_named(tmp_path: Path) -> None:
@@ -1331,7 +1412,17 @@ def test_another_gpu_under_the_same_index_is_named(tmp_path: Path) -> None:
     lines = [row(at, 0, VALUES if at < 5 else other) for at in range(9)]
     notes = report(log_of(tmp_path, lines))["notes"]
     assert any(
-        note.startswith("GPU 0 was RTX A6000, then H100: the log has no UUIDs") for note in notes
+        note.startswith("GPU 0 was RTX A6000, then H100: there are no UUIDs") for note in notes
     )
     same = [row(at, 0, VALUES if at < 5 else VALUES.removeprefix("NVIDIA ")) for at in range(9)]
     assert not any("GPU 0 was" in note for note in report(log_of(tmp_path, same))["notes"])
+
+
+def test_of_many_names_of_a_gpu_the_first_are_listed(tmp_path: Path) -> None:
+    lines = [row(at, 0, VALUES.replace("A6000", f"{at // 2}")) for at in range(60)]
+    [note] = [note for note in report(log_of(tmp_path, lines))["notes"] if "GPU 0 was" in note]
+    names = "RTX 0, then RTX 1, then RTX 2, then RTX 3, then others, then RTX 29"
+    assert note.startswith(f"GPU 0 was {names}: ")
+    # Each name is in one sample only.
+    lines = [row(at, 0, VALUES.replace("A6000", f"{at}")) for at in range(60)]
+    assert not any("GPU 0 was" in note for note in report(log_of(tmp_path, lines))["notes"])

@@ -118,15 +118,16 @@ def _sentences(path: Path, damage: Damage) -> Iterator[str]:
             " of nvidia-smi --query-gpu."
         )
     if damage.again:
-        rows = counted(damage.again, "sample")
+        rows = counted(damage.again, "earlier sample")
         yield (
-            f"{path} has {rows} that it has further above too, the first in line"
-            f" {damage.first_again}; they count twice, so remove them if it was appended to itself."
+            f"{path} repeats {rows} from line {damage.first_again} on. They count twice: remove"
+            " them if the file was appended to itself."
         )
     if damage.overlapping is not None:
         yield (
-            f"{path} and {damage.overlapping} are of the same time and have no UUIDs, so GPUs of"
-            " one index count as one GPU: report files of different hosts one by one."
+            f"{path} and {damage.overlapping} overlap in time and have no UUIDs, so GPUs of one"
+            " index count as one GPU: if the files are of one host, this is right; report files of"
+            " different hosts one by one."
         )
     if damage.first_message is not None:
         number, text = damage.first_message

@@ -16,6 +16,7 @@ from gpumon.recording.csv.compression import open_file
 from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
 from gpumon.recording.csv.index import CsvFile
 from gpumon.recording.csv.nvidia_smi import is_lost_gpu, is_message
+from gpumon.recording.csv.repeats import Repeats
 from gpumon.text.time_parsing import day_and_time
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Damage(Struct):
         unassigned: Number of rows whose GPU is not known.
         first_unassigned: 1-based line number of the first one.
         unread: Headings of columns that have no meaning for gpumon although it lacks values.
-        again: Number of samples that stand further above too, after the clock was set back.
+        again: Number of samples that repeat earlier ones.
         first_again: 1-based line number of the first one.
         overlapping: Another file that may be of the same GPUs at the same time, or of others.
     """
@@ -190,7 +191,7 @@ def rows_of(
         for run, time, step in zip(chunk.runs, times, _steps(times), strict=True):
             if time > last:
                 return
-            seen.see(run.first)
+            seen.see(run)
             if skipped:
                 skipped -= 1
                 continue
@@ -215,20 +216,17 @@ class _Seen:
         self._damage = damage
         self._processes = processes
         self._chunk: Chunk | None = None
-        # Only in a file that goes back in time may a sample come again.
         goes_back = sheet.set_back > STEADY and not processes
-        self._samples: set[int] | None = set() if goes_back else None
+        self._repeats = Repeats(sheet.set_back) if goes_back else None
 
-    def see(self, place: int) -> None:
-        """Note a sample that stands further above too, as where a file was appended to itself."""
-        if self._samples is None or self._chunk is None:
+    def see(self, run: SampleSpan) -> None:
+        """Note a sample that repeats an earlier one, as where a file was appended to itself."""
+        if self._repeats is None or self._chunk is None:
             return
-        key = hash(self._chunk.lines[place])
-        if key in self._samples:
-            self._damage.again += 1
-            if self._damage.first_again is None:
-                self._damage.first_again = self._line_number(place)
-        self._samples.add(key)
+        count = self._repeats.see(self._chunk, run)
+        self._damage.again += count
+        if count and self._damage.first_again is None and self._repeats.start is not None:
+            self._damage.first_again = self._line_number_in(*self._repeats.start)
 
     def begin(self, chunk: Chunk) -> None:
         """Move to a chunk."""
@@ -282,9 +280,9 @@ class _Seen:
             self._damage.first_unassigned = self._line_number(place)
 
     def _line_number(self, place: int) -> int:
-        chunk = self._chunk
-        if chunk is None:
-            return 0
+        return 0 if self._chunk is None else self._line_number_in(self._chunk, place)
+
+    def _line_number_in(self, chunk: Chunk, place: int) -> int:
         passed = sum(count for at, count in chunk.passed.items() if at < place)
         return self._sheet.line_number(chunk.start) + place + passed
 

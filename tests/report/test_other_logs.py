@@ -768,6 +768,55 @@ def test_a_clock_that_is_wrong_for_a_while_moves_no_other_times(
     assert [sample.time for sample in replayed(path)] == pytest.approx(expected, rel=0, abs=0.01)
 
 
+def of_one_row_a_second(tmp_path: Path, wrong: Callable[[int], float]) -> list[float]:
+    """The times of a log of 60 seconds, since its beginning, of which some are wrong."""
+    path = log_of(tmp_path, [row(at + wrong(at), 0) for at in range(60)])
+    return [sample.time - BEGIN.timestamp() for sample in replayed(path)]
+
+
+@pytest.mark.parametrize("place", range(1, 59))
+@pytest.mark.parametrize("late", [3600, -3600])
+@pytest.mark.usefixtures("_chunks")
+def test_a_clock_may_be_wrong_in_any_row_but_the_first_and_last(
+    tmp_path: Path, place: int, late: int
+) -> None:
+    times = of_one_row_a_second(tmp_path, lambda at: late if at == place else 0)
+    assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
+
+
+@pytest.mark.parametrize("place", range(1, 49))
+def test_a_clock_may_be_wrong_in_ten_rows_anywhere(
+    tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "CHUNK", 3000)
+    times = of_one_row_a_second(tmp_path, lambda at: 3600 if place <= at < place + 10 else 0)
+    assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
+
+
+@pytest.mark.usefixtures("_chunks")
+def test_the_time_between_two_rows_with_a_wrong_clock_is_right(tmp_path: Path) -> None:
+    times = of_one_row_a_second(tmp_path, lambda at: 3600 if at in (20, 25) else 0)
+    assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
+
+
+def test_no_time_is_invented_between_two_rows_with_a_wrong_clock(tmp_path: Path) -> None:
+    wrong = {30: 3600, 72: 3600}
+    path = log_of(tmp_path, [row(60 * at + wrong.get(at, 0), 0) for at in range(200)])
+    line = gpus_of(path)[0]
+    assert seconds(line["covered_hours"]) == pytest.approx(60 * 199, abs=0.01)
+    assert line["first"].startswith("2026-05-21T10:00:00")
+
+
+@pytest.mark.parametrize("place", range(1, 49))
+def test_a_setback_in_a_log_of_many_rows_keeps_all_of_them(
+    tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "CHUNK", 1500)
+    times = of_one_row_a_second(tmp_path, lambda at: -3600 if at >= place else 0)
+    assert len(times) == 60
+    assert times[-1] - times[0] == pytest.approx(58, abs=0.1)
+
+
 def test_two_gaps_are_no_wrong_clock(tmp_path: Path) -> None:
     times = [*range(100), *range(200, 700), *range(800, 900)]
     line = gpus_of(log_of(tmp_path, [row(at, 0) for at in times]))[0]

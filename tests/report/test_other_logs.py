@@ -18,6 +18,7 @@ import pytest
 from gpumon.model.snapshot import Unknown
 from gpumon.recording.csv import file_lines, index
 from gpumon.recording.csv.recording import open_log
+from gpumon.recording.csv.time_formats import time_format
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import RecordingError
 from gpumon.report.output import print_report
@@ -727,6 +728,50 @@ def test_an_hour_that_comes_twice_or_never_is_neither_lost_nor_a_gap(
     assert not line["gaps"]
     ends = [datetime.fromisoformat(line[key]).timestamp() for key in ("first", "last")]
     assert ends == [times[0], times[-1]]
+    assert [sample.time for sample in replayed(path)] == pytest.approx(list(times), rel=0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "are_local"),
+    [
+        ("Sun May 31 12:00:00 2026", True),
+        ("Sun May 31 12:00:00 PM 2026", True),
+        ("Sun May 31 12:00:00 +0200 2026", False),
+        ("Sun May 31 12:00:00 PM UTC 2026", False),
+        ("31-05-2026 12:00:00", True),
+        ("20260531_120000", True),
+        ("20260531_120000+0200", False),
+        ("2026-05-31T12:00:00,5-02:00", False),
+    ],
+)
+def test_a_zone_is_what_follows_the_time_of_day(text: str, *, are_local: bool) -> None:
+    assert time_format([text]).are_local is are_local
+
+
+@pytest.mark.parametrize("step", [1500, 1800, 2400, 3600, 5400])
+@pytest.mark.parametrize("shift", [0, 600, 1200])
+@pytest.mark.usefixtures("_berlin", "_chunks")
+def test_samples_far_apart_show_which_of_two_hours_it_is(
+    tmp_path: Path, step: int, shift: int
+) -> None:
+    times = [SUMMER_ENDS + shift + step * number for number in range(-25, 25)]
+    lines = [
+        f"{time.strftime('%Y/%m/%d %H:%M:%S.000', time.localtime(at))},0,97,20480,49140,300.12"
+        for at in times
+    ]
+    path = log_of(tmp_path, lines, SIMPLE)
+    assert [sample.time for sample in replayed(path)] == pytest.approx(times, rel=0, abs=0.01)
+
+
+@pytest.mark.usefixtures("_berlin")
+def test_local_times_of_two_forms_have_that_hour_twice(tmp_path: Path) -> None:
+    times = range(SUMMER_ENDS - 5400, SUMMER_ENDS + 5401, 60)
+    forms = ["%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+    lines = [
+        f"{time.strftime(forms[number > 10], time.localtime(at))},0,97,20480,49140,300.12"
+        for number, at in enumerate(times)
+    ]
+    path = log_of(tmp_path, lines, SIMPLE)
     assert [sample.time for sample in replayed(path)] == pytest.approx(list(times), rel=0, abs=0.01)
 
 

@@ -74,11 +74,12 @@ def held_below(times: list[float], clocks: list[Clocks], limit: float) -> list[f
 
 def jumps(walls: Sequence[float]) -> list[int]:
     """The numbers of the times that are much later or earlier than the time before."""
-    least = max(_WRONG_SECONDS, _WRONG_STEPS * _usual_step(walls))
+    least = max(_WRONG_SECONDS, _WRONG_STEPS * usual_step(walls))
     return [at for at in range(1, len(walls)) if abs(walls[at] - walls[at - 1]) > least]
 
 
-def _usual_step(walls: Sequence[float]) -> float:
+def usual_step(walls: Sequence[float]) -> float:
+    """The median of the seconds from a time to a later one after it; 0 if there is none."""
     steps = sorted(after - before for before, after in pairwise(walls) if after > before)
     return steps[len(steps) // 2] if steps else 0.0
 
@@ -89,7 +90,7 @@ def without_wrong(walls: Sequence[float]) -> list[float]:
     Without a monotonic clock, the jump back would move all times before it.
     """
     found = list(walls)
-    usual, places = _usual_step(walls), jumps(walls)
+    usual, places = usual_step(walls), jumps(walls)
     number = 0
     while number + 1 < len(places):
         at, back = places[number : number + 2]

@@ -31,6 +31,7 @@ from gpumon.recording.csv.clocks import (
     jumps,
     onward_step,
     spread,
+    usual_step,
     without_wrong,
 )
 from gpumon.recording.csv.file_lines import PIECE, FileLines
@@ -399,6 +400,8 @@ class CsvFile:
             # No row of the host comes before the first one.
             fresh = fresh or not self._starts
         left: int | None = None
+        # No chunk has the samples before the first one of the file, or of a header.
+        takes_first = fresh or header.other is None or not self._starts
         samples: list[tuple[_Entry, int]] = []
         for at, line in lines:
             if at == place:
@@ -410,8 +413,8 @@ class CsvFile:
                 if fresh if before is None else _begins_apart(before, row, header):
                     entry = _Entry(at if left is None else left, clocks_at(row.wall, line, header))
                     samples.append((entry, len(header.split(line))))
-                    if fresh or header.other is None:
-                        break
+                    if takes_first:
+                        return samples[0]
                     if len(samples) == _FEW and _longest_steady(samples)[1] == _FEW:
                         break
                     if len(samples) == _MOST_FEW:
@@ -423,7 +426,7 @@ class CsvFile:
             return None
         first, count = _longest_steady(samples)
         # The one before it ends the chunk before: it shows that the clock is right again.
-        return samples[first + 1 if count > 1 and not fresh else first]
+        return samples[first + 1 if count > 1 else first]
 
     def _placed(self, clocks: Clocks, before: float) -> float:
         """The onward time of a list on the timeline, or of the first sample of a file.
@@ -465,8 +468,9 @@ class CsvFile:
             or second_reading(wall) == wall
         ):
             return after
-        last = self._make_chunk(before, onward, after.start).runs[-1]
-        return after._replace(clocks=after.clocks._replace(wall=in_hour(wall, last.wall)))
+        walls = [run.wall for run in self._make_chunk(before, onward, after.start).runs]
+        wall = in_hour(wall, walls[-1], usual_step(walls))
+        return after._replace(clocks=after.clocks._replace(wall=wall))
 
     # Chunks
 
@@ -521,8 +525,9 @@ class CsvFile:
         walls = [wall for _, wall in found]
         if _are_local(header):
             walls[0] = entry.clocks.wall
+            usual = usual_step(walls)
             for number in range(1, len(walls)):
-                walls[number] = in_hour(walls[number], walls[number - 1])
+                walls[number] = in_hour(walls[number], walls[number - 1], usual)
         if header.other is not None:
             walls = without_wrong(walls)
             walls = spread(walls, following, header.other.times.precision)

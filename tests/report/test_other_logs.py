@@ -18,6 +18,7 @@ import pytest
 from gpumon.model.snapshot import Unknown
 from gpumon.recording.csv import file_lines, index
 from gpumon.recording.csv.recording import open_log
+from gpumon.recording.csv.time_formats import time_format
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import RecordingError
 from gpumon.report.output import print_report
@@ -730,6 +731,50 @@ def test_an_hour_that_comes_twice_or_never_is_neither_lost_nor_a_gap(
     assert [sample.time for sample in replayed(path)] == pytest.approx(list(times), rel=0, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("text", "are_local"),
+    [
+        ("Sun May 31 12:00:00 2026", True),
+        ("Sun May 31 12:00:00 PM 2026", True),
+        ("Sun May 31 12:00:00 +0200 2026", False),
+        ("Sun May 31 12:00:00 PM UTC 2026", False),
+        ("31-05-2026 12:00:00", True),
+        ("20260531_120000", True),
+        ("20260531_120000+0200", False),
+        ("2026-05-31T12:00:00,5-02:00", False),
+    ],
+)
+def test_a_zone_is_what_follows_the_time_of_day(text: str, *, are_local: bool) -> None:
+    assert time_format([text]).are_local is are_local
+
+
+@pytest.mark.parametrize("step", [1500, 1800, 2400, 3600, 5400])
+@pytest.mark.parametrize("shift", [0, 600, 1200])
+@pytest.mark.usefixtures("_berlin", "_chunks")
+def test_samples_far_apart_show_which_of_two_hours_it_is(
+    tmp_path: Path, step: int, shift: int
+) -> None:
+    times = [SUMMER_ENDS + shift + step * number for number in range(-25, 25)]
+    lines = [
+        f"{time.strftime('%Y/%m/%d %H:%M:%S.000', time.localtime(at))},0,97,20480,49140,300.12"
+        for at in times
+    ]
+    path = log_of(tmp_path, lines, SIMPLE)
+    assert [sample.time for sample in replayed(path)] == pytest.approx(times, rel=0, abs=0.01)
+
+
+@pytest.mark.usefixtures("_berlin")
+def test_local_times_of_two_forms_have_that_hour_twice(tmp_path: Path) -> None:
+    times = range(SUMMER_ENDS - 5400, SUMMER_ENDS + 5401, 60)
+    forms = ["%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+    lines = [
+        f"{time.strftime(forms[number > 10], time.localtime(at))},0,97,20480,49140,300.12"
+        for number, at in enumerate(times)
+    ]
+    path = log_of(tmp_path, lines, SIMPLE)
+    assert [sample.time for sample in replayed(path)] == pytest.approx(list(times), rel=0, abs=0.01)
+
+
 @pytest.mark.usefixtures("_berlin")
 def test_a_clock_that_is_set_back_in_that_hour_is_no_change_of_the_hour(tmp_path: Path) -> None:
     begin = SUMMER_ENDS - 1800
@@ -766,6 +811,55 @@ def test_a_clock_that_is_wrong_for_a_while_moves_no_other_times(
         assert line["last"].startswith("2026-05-21T10:00:59")
     expected = [BEGIN.timestamp() + at for at in range(60)]
     assert [sample.time for sample in replayed(path)] == pytest.approx(expected, rel=0, abs=0.01)
+
+
+def of_one_row_a_second(tmp_path: Path, wrong: Callable[[int], float]) -> list[float]:
+    """The times of a log of 60 seconds, since its beginning, of which some are wrong."""
+    path = log_of(tmp_path, [row(at + wrong(at), 0) for at in range(60)])
+    return [sample.time - BEGIN.timestamp() for sample in replayed(path)]
+
+
+@pytest.mark.parametrize("place", range(1, 59))
+@pytest.mark.parametrize("late", [3600, -3600])
+@pytest.mark.usefixtures("_chunks")
+def test_a_clock_may_be_wrong_in_any_row_but_the_first_and_last(
+    tmp_path: Path, place: int, late: int
+) -> None:
+    times = of_one_row_a_second(tmp_path, lambda at: late if at == place else 0)
+    assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
+
+
+@pytest.mark.parametrize("place", range(1, 49))
+def test_a_clock_may_be_wrong_in_ten_rows_anywhere(
+    tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "CHUNK", 3000)
+    times = of_one_row_a_second(tmp_path, lambda at: 3600 if place <= at < place + 10 else 0)
+    assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
+
+
+@pytest.mark.usefixtures("_chunks")
+def test_the_time_between_two_rows_with_a_wrong_clock_is_right(tmp_path: Path) -> None:
+    times = of_one_row_a_second(tmp_path, lambda at: 3600 if at in (20, 25) else 0)
+    assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
+
+
+def test_no_time_is_invented_between_two_rows_with_a_wrong_clock(tmp_path: Path) -> None:
+    wrong = {30: 3600, 72: 3600}
+    path = log_of(tmp_path, [row(60 * at + wrong.get(at, 0), 0) for at in range(200)])
+    line = gpus_of(path)[0]
+    assert seconds(line["covered_hours"]) == pytest.approx(60 * 199, abs=0.01)
+    assert line["first"].startswith("2026-05-21T10:00:00")
+
+
+@pytest.mark.parametrize("place", range(1, 49))
+def test_a_setback_in_a_log_of_many_rows_keeps_all_of_them(
+    tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "CHUNK", 1500)
+    times = of_one_row_a_second(tmp_path, lambda at: -3600 if at >= place else 0)
+    assert len(times) == 60
+    assert times[-1] - times[0] == pytest.approx(58, abs=0.1)
 
 
 def test_two_gaps_are_no_wrong_clock(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ APART = 0.001
 STEADY = 0.5
 """Seconds by which two clocks may differ although neither was set."""
 
-
+LONGEST_WRONG = 10
+"""Samples in a row that may have a wrong clock and are mended."""
 _WRONG_SECONDS, _WRONG_STEPS = 60.0, 20
 """Seconds, and usual steps, by which a clock must jump to be wrong."""
 _UNEVEN = 2.5
@@ -71,26 +72,39 @@ def held_below(times: list[float], clocks: list[Clocks], limit: float) -> list[f
     return times
 
 
-def without_wrong(walls: Sequence[float]) -> list[float]:
-    """Times, those in order that a clock had which was wrong for a while and then right again.
+def jumps(walls: Sequence[float]) -> list[int]:
+    """The numbers of the times that are much later or earlier than the time before."""
+    least = max(_WRONG_SECONDS, _WRONG_STEPS * usual_step(walls))
+    return [at for at in range(1, len(walls)) if abs(walls[at] - walls[at - 1]) > least]
 
-    Without a monotonic clock, all times before or after it would be moved else.
+
+def usual_step(walls: Sequence[float]) -> float:
+    """The median of the seconds from a time to a later one after it; 0 if there is none."""
+    steps = sorted(after - before for before, after in pairwise(walls) if after > before)
+    return steps[len(steps) // 2] if steps else 0.0
+
+
+def without_wrong(walls: Sequence[float]) -> list[float]:
+    """Times in which those of a clock that was wrong in a few samples are interpolated.
+
+    Without a monotonic clock, the jump back would move all times before it.
     """
     found = list(walls)
-    steps = sorted(after - before for before, after in pairwise(found) if after > before)
-    if not steps:
-        return found
-    usual = steps[len(steps) // 2]
-    least = max(_WRONG_SECONDS, _WRONG_STEPS * usual)
-    jumps = [at for at in range(1, len(found)) if abs(walls[at] - walls[at - 1]) > least]
-    for at, back in pairwise(jumps):
-        passed, count = walls[back] - found[at - 1], back - at + 1
+    usual, places = usual_step(walls), jumps(walls)
+    number = 0
+    while number + 1 < len(places):
+        at, back = places[number : number + 2]
+        number += 1
+        before, count = found[at - 1], back - at + 1
+        passed = walls[back] - before
         # Two gaps are no jump forth and back.
-        if (walls[at] > walls[at - 1]) is (walls[back] > walls[back - 1]):
+        is_forth = walls[at] > walls[at - 1]
+        if count - 1 > LONGEST_WRONG or is_forth is (walls[back] > walls[back - 1]):
             continue
         if count * usual / _UNEVEN <= passed <= _UNEVEN * count * usual:
-            before = found[at - 1]
-            found[at:back] = [before + number * passed / count for number in range(1, count)]
+            found[at:back] = [before + step * passed / count for step in range(1, count)]
+            # From here on the clock is right: the next jump is no jump back from here.
+            number += 1
     return found
 
 

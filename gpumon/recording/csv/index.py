@@ -23,12 +23,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.csv.clocks import (
     APART,
+    LONGEST_WRONG,
     STEADY,
     Clocks,
     clocks_at,
     held_below,
+    jumps,
     onward_step,
     spread,
+    usual_step,
     without_wrong,
 )
 from gpumon.recording.csv.file_lines import PIECE, FileLines
@@ -54,6 +57,8 @@ where the number of columns changes, as it does between versions of gpumon."""
 _MOST_SET_BACK = 100 * 365.25 * 86400
 """Seconds; what was before is told as so much earlier, and there are no times for any number."""
 _DIGIT = re.compile(rb"\d")
+_FEW, _MOST_FEW = LONGEST_WRONG + 2, 3 * (LONGEST_WRONG + 2)
+"""Samples at the start of a part that show whether its clock jumps, and if it does."""
 _CHUNKS_KEPT = 16
 _HEADINGS_KEPT = 1000
 
@@ -378,6 +383,8 @@ class CsvFile:
     def _first_sample(self, place: int, stop: int) -> tuple[_Entry, int] | None:
         """The first sample that begins in a part of the file, and the width of its first row.
 
+        In a log of another program, a later one if the clock may be wrong at the first.
+
         If the part begins with a header, that is the first row. Otherwise it begins within a line,
         and the first row only shows whether the next one begins a sample.
         """
@@ -393,18 +400,33 @@ class CsvFile:
             # No row of the host comes before the first one.
             fresh = fresh or not self._starts
         left: int | None = None
+        # No chunk has the samples before the first one of the file, or of a header.
+        takes_first = fresh or header.other is None or not self._starts
+        samples: list[tuple[_Entry, int]] = []
         for at, line in lines:
             if at == place:
                 continue
+            if samples and at - samples[0][0].start > CHUNK:
+                break
             row = None if continues(before, line, header) else self._finder.row(line, header)
             if row is not None:
                 if fresh if before is None else _begins_apart(before, row, header):
                     entry = _Entry(at if left is None else left, clocks_at(row.wall, line, header))
-                    return entry, len(header.split(line))
+                    samples.append((entry, len(header.split(line))))
+                    if takes_first:
+                        return samples[0]
+                    if len(samples) == _FEW and _longest_steady(samples)[1] == _FEW:
+                        break
+                    if len(samples) == _MOST_FEW:
+                        break
                 before, left = row, None
             elif left is None and leads(before, line, header, fresh=fresh):
                 left = at
-        return None
+        if not samples:
+            return None
+        first, count = _longest_steady(samples)
+        # The one before it ends the chunk before: it shows that the clock is right again.
+        return samples[first + 1 if count > 1 else first]
 
     def _placed(self, clocks: Clocks, before: float) -> float:
         """The onward time of a list on the timeline, or of the first sample of a file.
@@ -436,9 +458,9 @@ class CsvFile:
         return run.onward + onward_step(last, after.clocks)
 
     def _with_hour(self, before: _Entry, onward: float, after: _Entry) -> _Entry:
-        """A chunk's start, with the second of two times that local clocks show alike if it is that.
+        """A chunk's start; in an hour that the clock shows twice, which of the two it is.
 
-        The samples since the chunk before show it, and only they.
+        Only the samples since the chunk before show that.
         """
         wall = after.clocks.wall
         if (
@@ -446,8 +468,9 @@ class CsvFile:
             or second_reading(wall) == wall
         ):
             return after
-        last = self._make_chunk(before, onward, after.start).runs[-1]
-        return after._replace(clocks=after.clocks._replace(wall=in_hour(wall, last.wall)))
+        walls = [run.wall for run in self._make_chunk(before, onward, after.start).runs]
+        wall = in_hour(wall, walls[-1], usual_step(walls))
+        return after._replace(clocks=after.clocks._replace(wall=wall))
 
     # Chunks
 
@@ -502,8 +525,9 @@ class CsvFile:
         walls = [wall for _, wall in found]
         if _are_local(header):
             walls[0] = entry.clocks.wall
+            usual = usual_step(walls)
             for number in range(1, len(walls)):
-                walls[number] = in_hour(walls[number], walls[number - 1])
+                walls[number] = in_hour(walls[number], walls[number - 1], usual)
         if header.other is not None:
             walls = without_wrong(walls)
             walls = spread(walls, following, header.other.times.precision)
@@ -548,6 +572,13 @@ def _begins_apart(before: Row, row: Row, header: Header) -> bool:
     Those with the same time are spread together, so they stay in one chunk.
     """
     return begins(before, row, header) and (header.other is None or row.wall != before.wall)
+
+
+def _longest_steady(samples: Sequence[tuple[_Entry, int]]) -> tuple[int, int]:
+    """The first of the most samples in a row whose clock does not jump, and their number."""
+    edges = [0, *jumps([entry.clocks.wall for entry, _ in samples]), len(samples)]
+    first, stop = max(pairwise(edges), key=lambda edge: edge[1] - edge[0])
+    return first, stop - first
 
 
 def _are_local(header: Header) -> bool:

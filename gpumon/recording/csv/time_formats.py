@@ -50,11 +50,17 @@ _NAMED = (
 _SLASHES = re.compile(
     rf"(?P<first>\d{{1,2}})[/-](?P<other>\d{{1,2}})[/-](?P<year>\d{{4}}),?\s+{_CLOCK}{_HALF}{_ZONE}"
 )
-_HAS_ZONE = r"(?i)([+-]\d\d(:?\d\d)?|(?<![a-z])(?![ap]m\b)[a-z]{1,5}(\s+\d{4})?)$"
+_HAS_ZONE = (
+    r"(?i)(:\d\d|\d{6})([.,]\d+)?(\s*[ap]\.?m\b\.?)?\s*"
+    r"([+-]\d\d(:?\d\d)?|(?![ap]m\b)[a-z]{1,5})(\s+\d{4})?$"
+)
+"""A zone follows the time of day; ``-2026`` after a month does not."""
 _CUT_BY_SPREADSHEET = r"\d\d:\d\d[.,]\d"
 """What Excel shows, and saves, of ``2026/05/31 10:00:00.000``."""
 _ONLY_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 _SCIENTIFIC = r"\d(\.\d+)?[eE]\+?\d{1,2}"
+_LEAST_CHANGE = 1800.0
+"""Seconds by which clocks change at least when summer time ends."""
 _EPOCH_UNITS = (1.0, 1e3, 1e6, 1e9)
 _EPOCH_FROM, _EPOCH_TO = 5e8, LATEST
 """Seconds since the epoch in the years from 1985: less is a duration, or a spreadsheet's number."""
@@ -109,7 +115,9 @@ def time_format(texts: Sequence[str]) -> TimeFormat:
             return TimeFormat(read, _precision(texts, read), is_usual, are_local)
     if _fits(_certain, texts):
         # Two programs wrote them, or one that was changed.
-        return TimeFormat(_certain, _precision(texts, _certain), is_usual=False)
+        are_local = not any(_zoned(text) or _number(text) for text in texts)
+        precision = _precision(texts, _certain)
+        return TimeFormat(_certain, precision, is_usual=False, are_local=are_local)
     if _fits(lambda text: _slashed(text, day_first=True) or _slashed(text, day_first=False), texts):
         read = _by_slashes(texts)
         are_local = not _fits(_zoned, texts)
@@ -125,21 +133,23 @@ def second_reading(wall: float) -> float:
     return datetime.fromtimestamp(wall).replace(fold=1).timestamp()
 
 
-def in_hour(wall: float, before: float) -> float:
-    """A local time, in the second of two hours that look alike if that is nearer to the one before.
+def in_hour(wall: float, before: float, usual: float) -> float:
+    """A local time, in the second of two hours that look alike if it is expected in that.
 
     Args:
         wall: The time, taken for the first one.
         before: The time of the sample before it.
+        usual: The usual seconds between two samples.
     """
-    if wall >= before:
+    expected = before + usual
+    if wall > expected - _LEAST_CHANGE / 2:
         return wall
     second = second_reading(wall)
-    return second if abs(second - before) < before - wall else wall
+    return second if abs(second - expected) < expected - wall else wall
 
 
 def _zoned(text: str) -> float | None:
-    return None if re.search(_HAS_ZONE, text.strip()) is None else 0.0
+    return None if re.search(_HAS_ZONE, text.strip()) is None else 1.0
 
 
 def _certain(text: str) -> float | None:

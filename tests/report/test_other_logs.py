@@ -896,6 +896,42 @@ def test_a_column_gpu_with_the_utilisation_is_no_index(tmp_path: Path) -> None:
     assert any("does not know the column GPU;" in note for note in found["notes"])
 
 
+@pytest.mark.parametrize("heading", ["gpu", "device", "gpu_id", "GPU Index", "gpu_number"])
+@pytest.mark.parametrize("are_busy", [True, False], ids=["busy", "of one job"])
+@pytest.mark.parametrize("form", ["{}", "{:02}", "{}.0", "GPU-000000{}"])
+def test_gpus_that_are_logged_only_at_times_have_lines_of_their_own(
+    tmp_path: Path, heading: str, are_busy: bool, form: str
+) -> None:
+    lines = [
+        f"{stamp(at)},{form.format(gpu)},{10 * gpu}"
+        for at in range(240)
+        for gpu in range(6)
+        if ((gpu < 2 or at >= 200) if are_busy else at // 20 % 6 == gpu * 5 % 6)
+    ]
+    path = log_of(tmp_path, lines, f"timestamp,{heading},gpu_util")
+    found = report(path)["lines"]
+    key = "uuid" if form.startswith("GPU") else "index"
+    names = [form.format(gpu) if key == "uuid" else gpu for gpu in range(6)]
+    assert [line[key] for line in found] == names
+    assert [line["utilization_mean_percent"] for line in found] == [10 * gpu for gpu in range(6)]
+
+
+def test_small_values_under_a_heading_gpu_are_no_index(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},{at * 7919 % 1009 % 60},45" for at in range(300)]
+    [line] = report(log_of(tmp_path, lines, "time,GPU,temp"))["lines"]
+    assert line["index"] == 0
+    assert seconds(line["covered_hours"]) == pytest.approx(299, abs=0.01)
+
+
+def test_gpus_whose_heading_has_only_names_are_never_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("NVIDIA A100", "NVIDIA H100")
+    lines = [f"{stamp(at)},{names[at // 50 % 2]},45" for at in range(300)]
+    path = log_of(tmp_path, lines, "time,gpu,temp")
+    assert "has rows of several GPUs and no column" in refusal(path, capsys)
+
+
 @pytest.mark.parametrize(
     ("headings", "cells", "names"),
     [

@@ -1181,6 +1181,41 @@ def test_a_file_of_another_kind_is_named(
     assert says in refusal(path, capsys)
 
 
+PROCESS_HEADINGS = "timestamp,pid,gpu,power.draw [W],memory.used [MiB]"
+
+
+@pytest.mark.parametrize(
+    "headings", [PROCESS_HEADINGS, "timestamp,pid,index,utilization.gpu [%],memory.used [MiB]"]
+)
+@pytest.mark.parametrize("pids", [("4711",), ("4711", "4712"), ("4711", "")])
+def test_a_log_of_gpus_with_the_pid_of_its_program_or_of_their_job_is_read(
+    tmp_path: Path, headings: str, pids: Sequence[str]
+) -> None:
+    lines = [
+        f"{stamp(at)},{pids[at * len(pids) // 60]},{gpu},{30 + gpu},300"
+        for at in range(60)
+        for gpu in range(2)
+    ]
+    gpus = gpus_of(log_of(tmp_path, lines, headings))
+    assert {index: round(seconds(line["covered_hours"])) for index, line in gpus.items()} == {
+        0: 59,
+        1: 59,
+    }
+
+
+@pytest.mark.parametrize("apart", [0, 0.02, 0.5])
+def test_rows_of_several_processes_with_values_of_their_gpu_are_refused(
+    tmp_path: Path, apart: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        f"{stamp(at + apart * pid)},{4711 + pid},0,300,{1000 * pid}"
+        for at in range(60)
+        for pid in range(2)
+    ]
+    said = refusal(log_of(tmp_path, lines, PROCESS_HEADINGS), capsys)
+    assert "has processes and no GPUs" in said
+
+
 # Several GPUs, hosts or programs in one file
 
 

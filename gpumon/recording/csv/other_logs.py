@@ -572,14 +572,15 @@ class OtherLog(Struct):
 
     def _with_lost_words(self, cells: list[str]) -> list[str]:
         """The cells, with nvidia-smi's usual word where all measurements are another word."""
-        lost = next((one for at in self._measured if _is_lost_word(one := cells[at])), None)
+        words = {cells[place].strip() for place in self._measured}
+        # Most cells are numbers, which need no search.
+        lost = next((one for one in words if not one[:1].isdigit() and _is_lost_word(one)), None)
         if lost is not None:
             # It writes 0 MiB for the memory of a GPU that it cannot read.
             used = {self.header.places.get(name) for name in _MEMORY[1:]}
             cells = [
                 lost if at in used and _number(cell) == 0 else cell for at, cell in enumerate(cells)
             ]
-        words = {cells[place].strip() for place in self._measured}
         if len(words) != 1 or not (word := words.pop()).startswith("["):
             return cells
         about_gpu = re.search(r"(?i)\b(gpu|reset|lost)\b", word) is not None

@@ -937,6 +937,8 @@ def test_gpus_whose_heading_has_only_names_are_never_one(
     [
         ("memory_used,memory_total", "19.5,48", "memory_total (unit unknown), memory_used (unit"),
         ("utilization,memory_used", "0.97,20000", "utilization (unit unknown)"),
+        ("memory_used,fan", "42.4,30", "memory_used (unit unknown)"),
+        ("memory_free,fan", "42.4,30", "memory_free (unit unknown)"),
     ],
 )
 def test_numbers_that_cannot_have_the_usual_unit_are_unknown(
@@ -946,8 +948,21 @@ def test_numbers_that_cannot_have_the_usual_unit_are_unknown(
     found = report(log_of(tmp_path, lines, f"timestamp,index,{headings}"))
     [line] = found["lines"]
     assert line["utilization_mean_percent"] is None
-    assert (line["memory_peak_bytes"] is None) == ("memory_total" in headings)
+    assert (line["memory_peak_bytes"] is None) == ("memory" in names)
     assert any("does not know the column" in note and names in note for note in found["notes"])
+
+
+def test_a_utilisation_up_to_1_is_unknown_after_a_long_idle_time_too(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},0,{'0.0' if at < 2300 else 0.97}" for at in range(2400)]
+    found = report(log_of(tmp_path, lines, "timestamp,index,utilization"))
+    assert found["lines"][0]["utilization_mean_percent"] is None
+    assert any("column utilization (unit unknown)" in note for note in found["notes"])
+
+
+def test_a_utilisation_of_an_idle_gpu_with_decimals_is_0(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},0,0.0" for at in range(60)]
+    [line] = report(log_of(tmp_path, lines, "timestamp,index,utilization"))["lines"]
+    assert line["utilization_mean_percent"] == 0
 
 
 def test_a_size_of_the_memory_that_is_0_now_and_then_is_of_the_same_gpu(tmp_path: Path) -> None:

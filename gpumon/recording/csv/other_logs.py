@@ -195,7 +195,7 @@ class OtherLog(Struct):
             ValueError: The rows cannot be read; the message continues a sentence that begins with
                 the name of the file.
         """
-        header, at = self.header, self.header.time
+        header, at, lines = self.header, self.header.time, list(lines)
         rows = self._first_rows(lines)
         split = [row for row in rows if len(row) > header.width and _is_split(*row[at : at + 2])]
         if 2 * len(split) > len(rows):
@@ -209,7 +209,7 @@ class OtherLog(Struct):
             return
         self._find_host(rows)
         self._check_index(rows)
-        self._check_units(rows)
+        self._check_units(rows, lines)
         self._find_key(rows)
         whole = [row for row in rows if not self._is_lost_row(row)]
         self.times = time_format([row[at] for row in whole])
@@ -280,10 +280,10 @@ class OtherLog(Struct):
             self._labels = place
             self._derive([_Derived("index", lambda row: _number_of_label(row[place]))])
 
-    def _check_units(self, rows: Sequence[Sequence[str]]) -> None:
+    def _check_units(self, rows: Sequence[Sequence[str]], lines: Sequence[bytes]) -> None:
         """Forget columns without a unit whose numbers show that theirs is another one."""
 
-        def numbers(name: str) -> list[float]:
+        def numbers(name: str, rows: Sequence[Sequence[str]] = rows) -> list[float]:
             place = self.header.places.get(name, self.header.width)
             if place >= self.header.width or self.headings[place].has_unit:
                 return []
@@ -297,9 +297,21 @@ class OtherLog(Struct):
             for name in _MEMORY:
                 if numbers(name):
                     self._forget_column(name, _UNIT_UNKNOWN)
+        if "memory.total [MiB]" not in self.header.places:
+            for name in _MEMORY[1:]:
+                # MiB are whole numbers, unless a script divides bytes.
+                found = numbers(name)
+                if max(found, default=math.inf) < _LEAST_MEMORY and _have_decimals(found):
+                    self._forget_column(name, _UNIT_UNKNOWN)
         for name in ("utilization.gpu [%]", "utilization.memory [%]"):
             found = numbers(name)
-            if max(found, default=math.inf) <= 1 and not all(map(float.is_integer, found)):
+            if not any(found) and any(
+                "." in row[self.header.places[name]] for row in rows if found
+            ):
+                # The GPUs were idle so far.
+                further = self._first_rows(lines, len(lines))
+                found = numbers(name, [row for row in further if len(row) == self.header.width])
+            if max(found, default=math.inf) <= 1 and _have_decimals(found):
                 self._forget_column(name, _UNIT_UNKNOWN)
 
     def _forget_column(self, name: str, why: str = "") -> None:
@@ -348,7 +360,7 @@ class OtherLog(Struct):
         ranks = Ranks()
         return [ranks.of(key.encode(), self.header) for key in keys]
 
-    def _first_rows(self, lines: Iterable[bytes]) -> list[list[str]]:
+    def _first_rows(self, lines: Iterable[bytes], most: int = _ROWS_LEARNT) -> list[list[str]]:
         """The cells of the first lines that may be rows, also of those for a lost GPU."""
         rows: list[list[str]] = []
         for line in lines:
@@ -357,7 +369,7 @@ class OtherLog(Struct):
             if line.strip() and not is_said and not self.header.is_same(cells):
                 is_longer = any(cells[self.header.width :])
                 rows.append(cells if is_longer else cells[: self.header.width])
-                if len(rows) == _ROWS_LEARNT:
+                if len(rows) == most:
                     break
         return rows
 
@@ -701,6 +713,10 @@ def _are_values(cells: Sequence[str], times: Sequence[str]) -> bool:
     # GPUs come again and again, whether in order or not.
     are_gpus = sum(len(set(group)) for group in groups) >= _FEWEST_GPUS * count * len(groups)
     return count > _MOST_GPUS and not are_gpus
+
+
+def _have_decimals(numbers: Iterable[float]) -> bool:
+    return not all(map(float.is_integer, numbers))
 
 
 def _may_be_index(number: float) -> bool:

@@ -1009,8 +1009,21 @@ def test_other_lines_before_the_headings_are_counted(tmp_path: Path, before: str
     path = write(tmp_path / "gpu.csv", [before, HEADINGS, *(row(at, 0) for at in range(9))])
     found = report(path)
     assert seconds(found["lines"][0]["covered_hours"]) == pytest.approx(8, abs=0.01)
-    assert any("has 1 damaged line, line 1;" in note for note in found["notes"])
+    assert any("has 1 line before the headings, which" in note for note in found["notes"])
+    assert not any("damaged" in note for note in found["notes"])
     assert len(replayed(path)) == 9
+
+
+@pytest.mark.parametrize("headings", [HEADINGS, HEADINGS.replace("timestamp", "time")])
+@pytest.mark.parametrize("count", [1, 60])
+@pytest.mark.parametrize("form", ["%Y/%m/%d %H:%M:%S.%f", "%s", "%a %b %d %H:%M:%S UTC %Y"])
+def test_rows_before_the_headings_are_refused(
+    tmp_path: Path, headings: str, count: int, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = [BEGIN + timedelta(seconds=at) for at in range(2 * count)]
+    lines = [f"{time:{form}}, 0, {VALUES}" for time in times]
+    path = write(tmp_path / "gpu.csv", [*lines[:count], headings, *lines[count:]])
+    assert "has rows and no headings" in refusal(path, capsys)
 
 
 def test_a_gpu_that_a_message_before_the_headings_names_is_not_said_to_be_well(

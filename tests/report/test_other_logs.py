@@ -990,11 +990,49 @@ def test_a_column_gpu_with_the_utilisation_is_no_index(tmp_path: Path) -> None:
     assert any("does not know the column GPU;" in note for note in found["notes"])
 
 
+@pytest.mark.parametrize("heading", ["gpu", "device", "gpu_id", "GPU Index", "gpu_number"])
+@pytest.mark.parametrize("are_busy", [True, False], ids=["busy", "of one job"])
+@pytest.mark.parametrize("form", ["{}", "{:02}", "{}.0", "GPU-000000{}"])
+def test_gpus_that_are_logged_only_at_times_have_lines_of_their_own(
+    tmp_path: Path, heading: str, are_busy: bool, form: str
+) -> None:
+    lines = [
+        f"{stamp(at)},{form.format(gpu)},{10 * gpu}"
+        for at in range(240)
+        for gpu in range(6)
+        if ((gpu < 2 or at >= 200) if are_busy else at // 20 % 6 == gpu * 5 % 6)
+    ]
+    path = log_of(tmp_path, lines, f"timestamp,{heading},gpu_util")
+    found = report(path)["lines"]
+    key = "uuid" if form.startswith("GPU") else "index"
+    names = [form.format(gpu) if key == "uuid" else gpu for gpu in range(6)]
+    assert [line[key] for line in found] == names
+    assert [line["utilization_mean_percent"] for line in found] == [10 * gpu for gpu in range(6)]
+
+
+def test_small_values_under_a_heading_gpu_are_no_index(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},{at * 7919 % 1009 % 60},45" for at in range(300)]
+    [line] = report(log_of(tmp_path, lines, "time,GPU,temp"))["lines"]
+    assert line["index"] == 0
+    assert seconds(line["covered_hours"]) == pytest.approx(299, abs=0.01)
+
+
+def test_gpus_whose_heading_has_only_names_are_never_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("NVIDIA A100", "NVIDIA H100")
+    lines = [f"{stamp(at)},{names[at // 50 % 2]},45" for at in range(300)]
+    path = log_of(tmp_path, lines, "time,gpu,temp")
+    assert "has rows of several GPUs and no column" in refusal(path, capsys)
+
+
 @pytest.mark.parametrize(
     ("headings", "cells", "names"),
     [
         ("memory_used,memory_total", "19.5,48", "memory_total (unit unknown), memory_used (unit"),
         ("utilization,memory_used", "0.97,20000", "utilization (unit unknown)"),
+        ("memory_used,fan", "42.4,30", "memory_used (unit unknown)"),
+        ("memory_free,fan", "42.4,30", "memory_free (unit unknown)"),
     ],
 )
 def test_numbers_that_cannot_have_the_usual_unit_are_unknown(
@@ -1004,8 +1042,21 @@ def test_numbers_that_cannot_have_the_usual_unit_are_unknown(
     found = report(log_of(tmp_path, lines, f"timestamp,index,{headings}"))
     [line] = found["lines"]
     assert line["utilization_mean_percent"] is None
-    assert (line["memory_peak_bytes"] is None) == ("memory_total" in headings)
+    assert (line["memory_peak_bytes"] is None) == ("memory" in names)
     assert any("does not know the column" in note and names in note for note in found["notes"])
+
+
+def test_a_utilisation_up_to_1_is_unknown_after_a_long_idle_time_too(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},0,{'0.0' if at < 2300 else 0.97}" for at in range(2400)]
+    found = report(log_of(tmp_path, lines, "timestamp,index,utilization"))
+    assert found["lines"][0]["utilization_mean_percent"] is None
+    assert any("column utilization (unit unknown)" in note for note in found["notes"])
+
+
+def test_a_utilisation_of_an_idle_gpu_with_decimals_is_0(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},0,0.0" for at in range(60)]
+    [line] = report(log_of(tmp_path, lines, "timestamp,index,utilization"))["lines"]
+    assert line["utilization_mean_percent"] == 0
 
 
 def test_a_size_of_the_memory_that_is_0_now_and_then_is_of_the_same_gpu(tmp_path: Path) -> None:
@@ -1052,8 +1103,21 @@ def test_other_lines_before_the_headings_are_counted(tmp_path: Path, before: str
     path = write(tmp_path / "gpu.csv", [before, HEADINGS, *(row(at, 0) for at in range(9))])
     found = report(path)
     assert seconds(found["lines"][0]["covered_hours"]) == pytest.approx(8, abs=0.01)
-    assert any("has 1 damaged line, line 1;" in note for note in found["notes"])
+    assert any("has 1 line before the headings, which" in note for note in found["notes"])
+    assert not any("damaged" in note for note in found["notes"])
     assert len(replayed(path)) == 9
+
+
+@pytest.mark.parametrize("headings", [HEADINGS, HEADINGS.replace("timestamp", "time")])
+@pytest.mark.parametrize("count", [1, 60])
+@pytest.mark.parametrize("form", ["%Y/%m/%d %H:%M:%S.%f", "%s", "%a %b %d %H:%M:%S UTC %Y"])
+def test_rows_before_the_headings_are_refused(
+    tmp_path: Path, headings: str, count: int, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = [BEGIN + timedelta(seconds=at) for at in range(2 * count)]
+    lines = [f"{time:{form}}, 0, {VALUES}" for time in times]
+    path = write(tmp_path / "gpu.csv", [*lines[:count], headings, *lines[count:]])
+    assert "has rows and no headings" in refusal(path, capsys)
 
 
 def test_a_gpu_that_a_message_before_the_headings_names_is_not_said_to_be_well(
@@ -1237,6 +1301,41 @@ def test_a_file_of_another_kind_is_named(
     path = tmp_path / "gpu.csv"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     assert says in refusal(path, capsys)
+
+
+PROCESS_HEADINGS = "timestamp,pid,gpu,power.draw [W],memory.used [MiB]"
+
+
+@pytest.mark.parametrize(
+    "headings", [PROCESS_HEADINGS, "timestamp,pid,index,utilization.gpu [%],memory.used [MiB]"]
+)
+@pytest.mark.parametrize("pids", [("4711",), ("4711", "4712"), ("4711", "")])
+def test_a_log_of_gpus_with_the_pid_of_its_program_or_of_their_job_is_read(
+    tmp_path: Path, headings: str, pids: Sequence[str]
+) -> None:
+    lines = [
+        f"{stamp(at)},{pids[at * len(pids) // 60]},{gpu},{30 + gpu},300"
+        for at in range(60)
+        for gpu in range(2)
+    ]
+    gpus = gpus_of(log_of(tmp_path, lines, headings))
+    assert {index: round(seconds(line["covered_hours"])) for index, line in gpus.items()} == {
+        0: 59,
+        1: 59,
+    }
+
+
+@pytest.mark.parametrize("apart", [0, 0.02, 0.5])
+def test_rows_of_several_processes_with_values_of_their_gpu_are_refused(
+    tmp_path: Path, apart: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        f"{stamp(at + apart * pid)},{4711 + pid},0,300,{1000 * pid}"
+        for at in range(60)
+        for pid in range(2)
+    ]
+    said = refusal(log_of(tmp_path, lines, PROCESS_HEADINGS), capsys)
+    assert "has processes and no GPUs" in said
 
 
 # Several GPUs, hosts or programs in one file

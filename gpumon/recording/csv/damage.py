@@ -90,6 +90,9 @@ def _sentences(path: Path, damage: Damage) -> Iterator[str]:
         yield f"{damage.refusal.rstrip('.')}; what it has is left out."
     if damage.flaw:
         yield f"{path} {damage.flaw}."
+    if damage.before:
+        lines = counted(damage.before, "line")
+        yield f"{path} has {lines} before the headings, which gpumon skips."
     if damage.lines:
         lines = counted(damage.lines, "damaged line")
         first = "" if damage.lines == 1 else "the first is "

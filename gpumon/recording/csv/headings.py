@@ -177,6 +177,7 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
         RecordingError: The file does not begin with a header, or its rows cannot be read.
     """
     place, header, trouble = 0, None, None
+    before: list[bytes] = []
     for number, line in enumerate(block.split(b"\n")[:_LINES_BEFORE], 1):
         if line.strip(_MARK + b" \r\0"):
             trouble = trouble or (number, line)
@@ -184,11 +185,15 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
             header = as_header(line, processes=processes)
             if header is not None:
                 break
+            before.append(line)
         place += len(line) + 1
     if trouble is None:
         raise RecordingError(
             f"{name} is empty: expected headings such as {_expected(processes)} in line 1."
         )
+    if header is not None and any(_is_row(line, header) for line in before):
+        # Rows of another program, which may have written other columns.
+        header = None
     if header is None or header.other is not None:
         from gpumon.recording.csv.other_kinds import other_kind
 
@@ -208,6 +213,19 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
         except ValueError as error:
             raise RecordingError(f"{name} {error}.") from None
     return place, header
+
+
+def _is_row(line: bytes, header: Header) -> bool:
+    """Whether a line before a header has as many cells, and a time."""
+    from gpumon.recording.csv.time_formats import time_format
+
+    cells = header.split(line)
+    if len(cells) != header.width:
+        return False
+    try:
+        return time_format([cells[header.time]]).read(cells[header.time]) is not None
+    except ValueError:
+        return False
 
 
 def _expected(processes: bool) -> str:

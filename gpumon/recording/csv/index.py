@@ -265,6 +265,11 @@ class CsvFile:
         passed = {number + shift: more for number, more in passed.items()}
         return Chunk(0, self._headers[0], [*before, b"", *lines], [], passed)
 
+    @property
+    def lines_before(self) -> int:
+        """The number of lines before the first header."""
+        return self._file.read(0, self._header_places[0]).count(b"\n")
+
     def line_number(self, place: int) -> int:
         """The 1-based line number of the line at an offset."""
         return self._file.line_number(place)

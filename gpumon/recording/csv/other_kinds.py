@@ -10,7 +10,7 @@ from gpumon.recording.csv.nvidia_smi import is_message
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from gpumon.recording.csv.headings import Header
 
@@ -123,6 +123,10 @@ _MOST_SHOWN = 3
 _PROCESS_COLUMNS = frozenset(("pid", "process_name", "used_gpu_memory [MiB]", "used_memory [MiB]"))
 _PROCESS_KEYS = frozenset(("pid", "processid", "processname", "gpuprocessid"))
 """Headings, without the marks between words, of what identifies a process."""
+_OF_GPU = ("temperature.", "power.", "clocks.", "memory.total")
+"""How columns begin that only a GPU has."""
+_UTILIZATION = "utilization.gpu"
+"""Only nvidia-smi's own name of it is never a process's."""
 _ONLY_PROCESSES = (
     "has processes and no GPUs, as nvidia-smi --query-compute-apps and --query-accounted-apps write"
     f" it: {LOG_INSTEAD}"
@@ -147,13 +151,13 @@ def other_kind(block: bytes, header: Header | None, *, processes: bool) -> str |
         return found
     begin = block[:_LOOKED_AT].removeprefix(_MARK)
     if header is not None and not begin.lstrip().startswith(b"#"):
-        return _of_headings(header.texts)
+        return _of_headings(header, block)
     bare = _bare(begin)
     for kind in _KINDS:
         if kind.pattern.search(begin) or kind.pattern.search(bare):
             return kind.sentence.format(log=LOG_INSTEAD, gpumon=_GPUMON)
     if header is not None:
-        return _of_headings(header.texts)
+        return _of_headings(header, block)
     lines = [line for line in begin.decode("utf-8", "replace").splitlines() if line.strip()]
     return _of_lines(lines)
 
@@ -184,11 +188,40 @@ def _encoding(block: bytes) -> str | None:
     return None
 
 
-def _of_headings(texts: Iterable[str]) -> str | None:
+def _of_headings(header: Header, block: bytes) -> str | None:
     """Of a file with headings, that its rows are not of GPUs."""
-    words = ("".join(filter(str.isalnum, text.lower().partition("[")[0])) for text in texts)
-    # The memory and the utilisation beside a process are its own, whatever they are called.
-    return _ONLY_PROCESSES if _PROCESS_KEYS.intersection(words) else None
+    words = ["".join(filter(str.isalnum, text.lower().partition("[")[0])) for text in header.texts]
+    places = [place for place, word in enumerate(words) if word in _PROCESS_KEYS]
+    if not places:
+        return None
+    is_of_gpu = any(text.startswith(_UTILIZATION) for text in header.texts) or any(
+        name.startswith(_OF_GPU) for name in header.places
+    )
+    # Otherwise the memory and the utilisation are the process's own, whatever they are called.
+    if header.key is None or not is_of_gpu or _are_of_processes(header, block, header.key, places):
+        return _ONLY_PROCESSES
+    return None
+
+
+def _are_of_processes(header: Header, block: bytes, key: int, places: Sequence[int]) -> bool:
+    """Whether a GPU has rows of several processes, and not those of its job or of its logger."""
+    last: dict[str, tuple[str, tuple[str, ...]]] = {}
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    for line in block.split(b"\n")[:-1]:
+        cells = header.split(line)
+        if len(cells) != header.width or header.is_same(cells):
+            continue
+        gpu, at = cells[key].strip(), cells[header.time]
+        process = tuple(cells[place].strip() for place in places)
+        before, other = last.get(gpu, ("", process))
+        if not any(process):
+            # The GPU had none.
+            continue
+        if process != other and (at == before or (gpu, process) in seen):
+            return True
+        last[gpu] = at, process
+        seen.add((gpu, process))
+    return False
 
 
 def _of_lines(lines: list[str]) -> str | None:

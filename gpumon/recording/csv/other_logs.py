@@ -33,6 +33,7 @@ from gpumon.recording.csv.nvidia_smi import (
     lost_cell,
     unknown_word,
 )
+from gpumon.recording.csv.other_names import heading_words
 from gpumon.recording.csv.sample_finder import Ranks
 from gpumon.recording.csv.shared_keys import host_place, is_shared, several_hosts
 from gpumon.recording.csv.time_formats import TimeFormat, read_any, time_format
@@ -60,8 +61,15 @@ _MEASURED = tuple(
 _COMPARED = (*_MEASURED, "memory.used [MiB]", "memory.free [MiB]")
 _IMPORTANT = ("utilization.gpu [%]", "memory.used [MiB]", "power.draw [W]")
 _MOST_NAMED = 8
-_LABEL = re.compile(r"(?P<word>(?:[A-Za-z/#][^\d.]{0,11})?)(?P<number>\d|[1-5]\d|6[0-3])")
-"""The index of a GPU, perhaps after a word."""
+_LABEL = re.compile(
+    r"(?P<word>(?:[A-Za-z/#][^\d.]{0,11})?)0?(?P<number>\d|[1-5]\d|6[0-3])(?P<zeros>(?:\.0+)?)"
+)
+"""The index of a GPU, perhaps after a word, or with the zeros of a column of decimals."""
+_HIGHEST_INDEX = 63
+_RARE = 0.01
+"""Share of the rows whose index may be damaged."""
+_MOST_GPUS = 16
+"""GPUs of a host; of more numbers, one at a time, not each is a GPU."""
 _DAMAGED = 10
 """One of so many rows may be damaged."""
 _FEWEST_GPUS = 0.65
@@ -187,7 +195,7 @@ class OtherLog(Struct):
             ValueError: The rows cannot be read; the message continues a sentence that begins with
                 the name of the file.
         """
-        header, at = self.header, self.header.time
+        header, at, lines = self.header, self.header.time, list(lines)
         rows = self._first_rows(lines)
         split = [row for row in rows if len(row) > header.width and _is_split(*row[at : at + 2])]
         if 2 * len(split) > len(rows):
@@ -201,7 +209,7 @@ class OtherLog(Struct):
             return
         self._find_host(rows)
         self._check_index(rows)
-        self._check_units(rows)
+        self._check_units(rows, lines)
         self._find_key(rows)
         whole = [row for row in rows if not self._is_lost_row(row)]
         self.times = time_format([row[at] for row in whole])
@@ -245,30 +253,37 @@ class OtherLog(Struct):
         """Take the column of the index for what its cells are.
 
         A heading such as ``GPU`` or ``device`` may stand above an index, above words such as
-        ``GPU0`` or ``cuda:0``, and above a value such as the utilisation.
+        ``GPU0`` or ``cuda:0``, above names, and above a value such as the utilisation. Scripts may
+        log only the GPUs that are busy, so an index need not come again and again.
         """
-        place = self.header.places.get("index")
-        if place is None or place >= self.header.width:
+        header, place = self.header, self.header.places.get("index")
+        if place is None or place >= header.width:
             return
-        cells = [cell for row in rows if _is_known(cell := row[place].strip())]
-        if not cells:
+        known = [row for row in rows if _is_known(row[place])]
+        if not known:
             return
-        numbers = [found for cell in cells if (found := _LABEL.fullmatch(cell)) is not None]
+        cells = [row[place].strip() for row in known]
+        labels = [found for cell in cells if (found := _LABEL.fullmatch(cell)) is not None]
         least = (1 - 1 / _DAMAGED) * len(cells)
-        are_labels = len(numbers) >= least and len({found["word"] for found in numbers}) == 1
-        # That is the name of nvidia-smi.
-        is_certain = self.header.texts[place].strip().lower() == "index"
-        if not is_certain and (not are_labels or _are_values(cells)):
+        are_labels = len(labels) >= least and len({found["word"] for found in labels}) == 1
+        heading = heading_words(header.texts[place])
+        are_numbers = 2 * sum(_number(cell) is not None for cell in cells) > len(cells)
+        if not are_labels and not are_numbers and heading != "index":
+            are_ids = all(cell.startswith("GPU-") for cell in cells) or "name" in header.places
+            self._rename_column("index", "uuid" if are_ids else "name")
+        elif heading in ("gpu", "device") and _are_values(
+            cells, [row[header.time] for row in known]
+        ):
             self._forget_column("index")
-        elif are_labels and numbers[0]["word"]:
+        elif are_labels and (labels[0]["word"] or any(found["zeros"] for found in labels)):
             # The cell stays the key, and gives the index.
             self._labels = place
             self._derive([_Derived("index", lambda row: _number_of_label(row[place]))])
 
-    def _check_units(self, rows: Sequence[Sequence[str]]) -> None:
+    def _check_units(self, rows: Sequence[Sequence[str]], lines: Sequence[bytes]) -> None:
         """Forget columns without a unit whose numbers show that theirs is another one."""
 
-        def numbers(name: str) -> list[float]:
+        def numbers(name: str, rows: Sequence[Sequence[str]] = rows) -> list[float]:
             place = self.header.places.get(name, self.header.width)
             if place >= self.header.width or self.headings[place].has_unit:
                 return []
@@ -282,9 +297,21 @@ class OtherLog(Struct):
             for name in _MEMORY:
                 if numbers(name):
                     self._forget_column(name, _UNIT_UNKNOWN)
+        if "memory.total [MiB]" not in self.header.places:
+            for name in _MEMORY[1:]:
+                # MiB are whole numbers, unless a script divides bytes.
+                found = numbers(name)
+                if max(found, default=math.inf) < _LEAST_MEMORY and _have_decimals(found):
+                    self._forget_column(name, _UNIT_UNKNOWN)
         for name in ("utilization.gpu [%]", "utilization.memory [%]"):
             found = numbers(name)
-            if max(found, default=math.inf) <= 1 and not all(map(float.is_integer, found)):
+            if not any(found) and any(
+                "." in row[self.header.places[name]] for row in rows if found
+            ):
+                # The GPUs were idle so far.
+                further = self._first_rows(lines, len(lines))
+                found = numbers(name, [row for row in further if len(row) == self.header.width])
+            if max(found, default=math.inf) <= 1 and _have_decimals(found):
                 self._forget_column(name, _UNIT_UNKNOWN)
 
     def _forget_column(self, name: str, why: str = "") -> None:
@@ -292,6 +319,15 @@ class OtherLog(Struct):
         self.header.names[place] = None
         self._unclear = [*self._unclear, self.header.texts[place] + why]
         self._measured = [self.header.places[one] for one in _MEASURED if one in self.header.places]
+
+    def _rename_column(self, name: str, new: str) -> None:
+        """Take a column for another one; forget it if there is that one already."""
+        if new in self.header.places:
+            self._forget_column(name)
+            return
+        place = self.header.places.pop(name)
+        self.header.places[new] = place
+        self.header.names[place] = new
 
     def _place(self, name: str) -> int:
         """The place of a column that identifies the GPU in the cells of the file."""
@@ -324,7 +360,7 @@ class OtherLog(Struct):
         ranks = Ranks()
         return [ranks.of(key.encode(), self.header) for key in keys]
 
-    def _first_rows(self, lines: Iterable[bytes]) -> list[list[str]]:
+    def _first_rows(self, lines: Iterable[bytes], most: int = _ROWS_LEARNT) -> list[list[str]]:
         """The cells of the first lines that may be rows, also of those for a lost GPU."""
         rows: list[list[str]] = []
         for line in lines:
@@ -333,7 +369,7 @@ class OtherLog(Struct):
             if line.strip() and not is_said and not self.header.is_same(cells):
                 is_longer = any(cells[self.header.width :])
                 rows.append(cells if is_longer else cells[: self.header.width])
-                if len(rows) == _ROWS_LEARNT:
+                if len(rows) == most:
                     break
         return rows
 
@@ -548,14 +584,15 @@ class OtherLog(Struct):
 
     def _with_lost_words(self, cells: list[str]) -> list[str]:
         """The cells, with nvidia-smi's usual word where all measurements are another word."""
-        lost = next((one for at in self._measured if _is_lost_word(one := cells[at])), None)
+        words = {cells[place].strip() for place in self._measured}
+        # Most cells are numbers, which need no search.
+        lost = next((one for one in words if not one[:1].isdigit() and _is_lost_word(one)), None)
         if lost is not None:
             # It writes 0 MiB for the memory of a GPU that it cannot read.
             used = {self.header.places.get(name) for name in _MEMORY[1:]}
             cells = [
                 lost if at in used and _number(cell) == 0 else cell for at, cell in enumerate(cells)
             ]
-        words = {cells[place].strip() for place in self._measured}
         if len(words) != 1 or not (word := words.pop()).startswith("["):
             return cells
         about_gpu = re.search(r"(?i)\b(gpu|reset|lost)\b", word) is not None
@@ -661,13 +698,29 @@ class OtherLog(Struct):
 _ACTIVE, _NOT_ACTIVE = ("active", "yes", "1", "true"), ("not active", "no", "0", "false")
 
 
-def _are_values(cells: Sequence[str]) -> bool:
-    """Whether small numbers are measured, as GPUs come again and again, and values do not."""
+def _are_values(cells: Sequence[str], times: Sequence[str]) -> bool:
+    """Whether numbers are measured on one GPU, and are not the indices of several."""
+    known = [number for cell in cells if (number := _number(cell)) is not None]
+    if sum(not _may_be_index(number) for number in known) > max(1, _RARE * len(cells)):
+        return True
+    # The indices of several GPUs stand beside the same time.
+    if len(set(times)) < (1 - 1 / _DAMAGED) * len(times):
+        return False
     count = len(set(cells))
     # A row may be written twice.
     cells = [cell for cell, _ in groupby(cells)]
     groups = [cells[at : at + count] for at in range(0, len(cells) - count + 1, count)]
-    return sum(len(set(group)) for group in groups) < _FEWEST_GPUS * count * len(groups)
+    # GPUs come again and again, whether in order or not.
+    are_gpus = sum(len(set(group)) for group in groups) >= _FEWEST_GPUS * count * len(groups)
+    return count > _MOST_GPUS and not are_gpus
+
+
+def _have_decimals(numbers: Iterable[float]) -> bool:
+    return not all(map(float.is_integer, numbers))
+
+
+def _may_be_index(number: float) -> bool:
+    return number.is_integer() and 0 <= number <= _HIGHEST_INDEX
 
 
 def _is_lost_word(cell: str) -> bool:

@@ -52,6 +52,7 @@ class Damage(Struct):
         again: Number of samples that repeat earlier ones.
         first_again: 1-based line number of the first one.
         overlapping: Another file that may be of the same GPUs at the same time, or of others.
+        before: Number of lines before the headings.
     """
 
     lines: int = 0
@@ -70,6 +71,7 @@ class Damage(Struct):
     again: int = 0
     first_again: int | None = None
     overlapping: Path | None = None
+    before: int = 0
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
@@ -79,7 +81,7 @@ class Damage(Struct):
     def is_in_lines(self) -> bool:
         """Whether there is more than a flaw: who reads a part of the file finds a part of it."""
         counts = (self.lines, self.repeated, self.impossible, self.messages, self.unassigned)
-        return any((*counts, self.again, self.unread, self.refusal, self.overlapping))
+        return any((*counts, self.before, self.again, self.unread, self.refusal, self.overlapping))
 
 
 def samples(
@@ -234,10 +236,11 @@ class _Seen:
         if chunk.header.other is not None:
             self._damage.unread = chunk.header.other.unread
         if not chunk.runs:
+            before = self._sheet.lines_before
             for place, line in enumerate(chunk.lines):
-                self.skip(line, place)
+                self.skip(line, place, is_before=place < before)
 
-    def skip(self, line: bytes, place: int) -> None:
+    def skip(self, line: bytes, place: int, *, is_before: bool = False) -> None:
         """Note a line without a row: it is damage unless it is empty or a header."""
         if not line.strip():
             return
@@ -251,7 +254,10 @@ class _Seen:
             if damage.first_message is None:
                 damage.first_message = self._line_number(place), text.strip()
             return
-        self.add(line, place)
+        if is_before:
+            self._damage.before += 1
+        else:
+            self.add(line, place)
 
     def _is_header(self, line: bytes, header: Header) -> bool:
         if header.other is not None and header.is_same(header.split(line)):

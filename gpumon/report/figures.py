@@ -79,13 +79,7 @@ def make_report(tally: UsageTotals) -> UsageReport:
         seen = [gpu for gpu in host.gpus.values() if gpu.sums.has_any]
         if not has_samples:
             continue
-        seen.sort(
-            key=lambda gpu: (
-                gpu.index is None,
-                gpu.index,
-                gpu.uuid or gpu.pci_bus_id or gpu.serial or "",
-            )
-        )
+        seen.sort(key=lambda gpu: (gpu.index is None, gpu.index, gpu.hardware_id or ""))
         for gpu in seen:
             gpus.join(gpu.sums)
             alone += gpu.alone.joules

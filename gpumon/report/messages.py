@@ -71,5 +71,4 @@ def gpu_name(line: ReportRow) -> str:
     gpu = line.gpu
     if gpu is None:
         return ""
-    other = gpu.uuid or gpu.pci_bus_id or gpu.serial or UNKNOWN
-    return printable(other) if gpu.index is None else str(gpu.index)
+    return printable(gpu.hardware_id or UNKNOWN) if gpu.index is None else str(gpu.index)

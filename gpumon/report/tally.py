@@ -102,6 +102,11 @@ class GpuTotals(Struct):
         self.alone.add(later.alone)
         self.xids |= later.xids
 
+    @property
+    def hardware_id(self) -> str | None:
+        """What identifies it besides its index; ``None`` if the log has none of these."""
+        return self.uuid or self.pci_bus_id or self.serial
+
     def see_name(self, name: str | None) -> None:
         """Take the name of the next sample, if it is known and the sample before has it too."""
         known = self.name

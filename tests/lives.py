@@ -171,9 +171,10 @@ def target(pid: int, **changes: object) -> Target:
 def look(pid: int) -> RelatedProcess | None:
     """What ``/proc`` says of a process, in a test's own few words."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        # Other processes of the machine may have any bytes in their names.
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         uid = Path(f"/proc/{pid}").stat().st_uid
-        command = Path(f"/proc/{pid}/cmdline").read_text()
+        command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat[stat.rindex(")") + 2 :].split()

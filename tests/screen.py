@@ -23,6 +23,7 @@ from pyte.screens import Char, wcwidth
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
     from types import TracebackType
 
     from typing_extensions import Self
@@ -101,6 +102,7 @@ class Screen:
         lines: Height in cells.
         term: Value of ``TERM``.
         colorterm: Value of ``COLORTERM``; ``None`` is without it.
+        cwd: The folder in which it runs; ``None`` is that of the test.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Screen:
         lines: int = 24,
         term: str = "xterm-256color",
         colorterm: str | None = "truecolor",
+        cwd: Path | None = None,
     ) -> None:
         self.columns, self.lines = columns, lines
         self.output = bytearray()
@@ -139,6 +142,7 @@ class Screen:
             stdout=slave,
             stderr=slave,
             env=environment,
+            cwd=cwd,
         )
         self._reader = threading.Thread(target=self._read, name="pty-reader", daemon=True)
         self._reader.start()

@@ -15,10 +15,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from types import FrameType
     from typing import TextIO
 
     from gpumon.system.standard_output import OutputError
 
+_RAISED_AGAIN_AFTER = 0.001
+"""Seconds. A callback takes less."""
 _WITH_TIMES = ("report", "replay", "run")
 
 
@@ -32,14 +35,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Imported modules stay: searching them for garbage takes a tenth of the time until the first
     # picture.
     gc.disable()
-    stdout = sys.stdout
+    stdout, hook = sys.stdout, sys.unraisablehook
+    sys.unraisablehook = _interrupt_again
     try:
         return _flushed(_status(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         return _INTERRUPTED
     finally:
+        sys.unraisablehook = hook
         sys.stdout = stdout
         gc.enable()
+
+
+def _interrupt_again(dropped: sys.UnraisableHookArgs) -> None:
+    """Raise ``KeyboardInterrupt`` again where Python has dropped it.
+
+    Python drops an exception that a signal handler raises during a callback, such as the one that
+    an import ends with. Raised here, it would be dropped too.
+    """
+    if not issubclass(dropped.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(dropped)
+        return
+    import signal
+
+    signal.signal(signal.SIGALRM, _raise_again)
+    signal.setitimer(signal.ITIMER_REAL, _RAISED_AGAIN_AFTER)
+
+
+def _raise_again(_: int, frame: FrameType | None) -> None:
+    import signal
+
+    # On a busy machine the hook may not have returned yet.
+    while frame is not None:
+        if frame.f_code is _interrupt_again.__code__:
+            signal.setitimer(signal.ITIMER_REAL, _RAISED_AGAIN_AFTER)
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _status(arguments: Sequence[str]) -> int:

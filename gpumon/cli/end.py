@@ -69,7 +69,7 @@ class EndCommand(Command):
             metavar="NAME",
             type=_signal,
             dest="number",
-            help="the signal: TERM, INT, KILL, HUP, … (default: TERM)",
+            help="the signal: TERM, INT, KILL, HUP, ... (default: TERM)",
         ),
         Option(
             "--children", action="store_true", help="their children and children's children, too"

@@ -92,6 +92,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with that sentence; see ``argparse.ArgumentParser.error``."""
+        from gpumon.text.charset import ASCII, codeset_of, environment, take_stream
+
+        # It quotes what was typed. The options are not known yet.
+        is_ascii = "--ascii" in sys.argv
+        take_stream(sys.stderr, ASCII if is_ascii else codeset_of(environment()))
         raise SystemExit(fail(f"{message}; see {self.prog} --help", EXIT_USAGE))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -41,7 +41,7 @@ class ThemeCommand(Command):
         check.add_argument("file", metavar="FILE")
 
     def run(self, options: argparse.Namespace) -> int:
-        configure_output(options, "toml")
+        configure_output(options, "toml" if options.action == "show" else "table")
         if options.action == "list":
             _list()
             return 0

@@ -25,6 +25,7 @@ from gpumon.exporter.web_config import (
     WebConfigError,
     read_web_config,
 )
+from gpumon.system.files import is_special
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -180,6 +181,9 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
         ) from None
     if not tls.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    for name in (tls.cert_file, tls.key_file, tls.client_ca_file):
+        if name is not None and is_special(name):
+            raise WebConfigError(f"{name} is not a regular file")
     try:
         # Without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(tls.cert_file, tls.key_file, password="")

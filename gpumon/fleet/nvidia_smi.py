@@ -9,6 +9,7 @@ A small shell loop there writes one block of lines for each sample::
     #errors
     #processes
     GPU-…, 4711, 1018, /usr/bin/python3
+    #status 0
     #owners
     4711 1000 ann 360 R python3 train.py
     #end
@@ -27,13 +28,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gpumon.fleet.smi_gpus import SmiGpus
-from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import Host, Snapshot, Trouble
+from gpumon.model.processes import LARGEST_PID, GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import GpuStatus, Host, Snapshot, Trouble, Unknown
+from gpumon.recording.csv.nvidia_smi import unknown_word
 from gpumon.stream import StreamError
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from gpumon.model.snapshot import Gpu
 
 LEAST_INTERVAL = 2
 """Seconds between samples: each one runs two programs there, which open the driver."""
@@ -54,6 +58,10 @@ _NAME_CHARACTERS = 256
 _INIT = 1
 _SECTIONS = (b"#gpus", b"#errors", b"#processes", b"#owners")
 _FIELDS_MARK = b"#fields "
+_STATUS_MARK = b"#status "
+_HAS_LIST = ("0", "14")
+"""The exit statuses of a query of processes that has its answer: 14 is a corrupted infoROM."""
+_ERROR = re.compile(r"failed|error|unable|could ?n.t", re.IGNORECASE)
 _TROUBLE_CHARACTERS = 200
 _ADVICE = "nvidia-smi on that machine says so; gpumon doctor there may say why."
 
@@ -82,7 +90,7 @@ def query_loop(interval: float) -> str:
         'N=$(echo ",$F," | sed "s/,$B,/,/;s/^,//;s/,$//"); [ "$N" = "$F" ] || { F=$N; continue; }; '
         "echo \"#fields $F\"; echo '#gpus'; printf '%s\\n' \"$G\"; "
         f"P=$(nvidia-smi --query-compute-apps={apps} --format=csv,noheader,nounits 2>/dev/null); "
-        "echo '#processes'; printf '%s\\n' \"$P\"; echo '#owners'; "
+        "S=$?; echo '#processes'; printf '%s\\n' \"$P\"; echo \"#status $S\"; echo '#owners'; "
         f"L=$(printf '%s\\n' \"$P\" | {pids} | sort -un | tr '\\n' ','); "
         f'L=${{L#,}}; [ -z "$L" ] || {ps} -p "${{L%,}}" 2>/dev/null; '
         f'echo "#end"; sleep {seconds}; done;'
@@ -109,6 +117,7 @@ class SmiReader:
         self._rest = b""
         self._fields = b""
         self._in_wsl = False
+        self._status = "0"
         self._gpus = SmiGpus()
 
     def feed(self, data: bytes) -> list[Snapshot]:
@@ -135,6 +144,7 @@ class SmiReader:
             trouble = Trouble(said or none, _ADVICE)
             return Snapshot(now, self._host, source="nvidia-smi", trouble=trouble)
         self._host = replace(self._host, driver_version=self._gpus.driver_version)
+        gpus = _with_unlisted(gpus, process_lines, self._status)
         indices = {gpu.uuid: gpu.index for gpu in gpus}
         owners = _owners(owner_lines, now)
         processes = _processes(process_lines, owners, indices, in_wsl=self._in_wsl)
@@ -154,9 +164,47 @@ class SmiReader:
                 self._in_wsl = b"microsoft" in line.lower()
             elif line.startswith(_FIELDS_MARK):
                 self._fields = line.removeprefix(_FIELDS_MARK)
+            elif line.startswith(_STATUS_MARK):
+                self._status = line.removeprefix(_STATUS_MARK).decode("ascii", "replace")
             elif place is not None and line.strip():
                 found[place].append(line)
         return found
+
+
+def _with_unlisted(gpus: tuple[Gpu, ...], lines: Sequence[bytes], status: str) -> tuple[Gpu, ...]:
+    """The GPUs, with the reason where their processes are unknown.
+
+    An empty list is one of nobody only if the query had its answer.
+
+    Args:
+        gpus: The GPUs.
+        lines: What nvidia-smi wrote when it was asked for the processes.
+        status: Its exit status.
+    """
+    found: Unknown | None = None if status in _HAS_LIST else Unknown.NO_ANSWER
+    of_gpu: dict[str, Unknown] = {}
+    has_rows = False
+    for line in lines:
+        text = line.decode("utf-8", "replace").strip()
+        uuid, _, rest = text.partition(",")
+        pid = rest.split(",", 1)[0]
+        if _number(pid) is not None:
+            has_rows = True
+        elif (word := unknown_word(pid)) is not None:
+            of_gpu[uuid.strip()] = word
+        elif (word := unknown_word(text)) is not None:
+            found = word
+        elif _ERROR.search(text) is not None:
+            found = Unknown.NO_ANSWER
+    # With an error for a GPU that fails, the processes of the others are listed.
+    if has_rows:
+        found = None
+    return tuple(
+        gpu
+        if (reason := of_gpu.get(gpu.uuid, found)) is None or gpu.status is not GpuStatus.OK
+        else replace(gpu, unknown={**gpu.unknown, "processes": reason})
+        for gpu in gpus
+    )
 
 
 def _owners(lines: Sequence[bytes], now: float) -> dict[int, _Owner]:
@@ -179,16 +227,21 @@ def _owners(lines: Sequence[bytes], now: float) -> dict[int, _Owner]:
 def _processes(
     lines: Sequence[bytes], owners: dict[int, _Owner], indices: dict[str, int], *, in_wsl: bool
 ) -> tuple[GpuProcess, ...]:
-    uses: dict[int, list[GpuUse]] = {}
+    uses: dict[int, dict[str, GpuUse]] = {}
     names: dict[int, str] = {}
     for pid, use, name in _uses(lines[:_MOST_PROCESSES], indices):
-        uses.setdefault(pid, []).append(use)
+        of_it = uses.setdefault(pid, {})
+        # A row that was written twice counts once.
+        known = of_it.get(use.gpu_uuid)
+        if known is None or (use.memory_used or 0) >= (known.memory_used or 0):
+            of_it[use.gpu_uuid] = use
         names[pid] = name
     for pid, owner in list(owners.items()):
         if (in_wsl or pid == _INIT) and not _is_same_process(names.get(pid, ""), owner):
             del owners[pid]
     return tuple(
-        _process(pid, tuple(of_it), names[pid], owners.get(pid)) for pid, of_it in uses.items()
+        _process(pid, tuple(of_it.values()), names[pid], owners.get(pid))
+        for pid, of_it in uses.items()
     )
 
 
@@ -198,7 +251,7 @@ def _uses(lines: Sequence[bytes], indices: dict[str, int]) -> Iterator[tuple[int
         # The last cell of a line that was cut may lack its end.
         pid = _number(cells[1]) if len(cells) > 2 else None
         uuid = cells[0].strip()
-        if not pid or uuid not in indices:
+        if not pid or pid > LARGEST_PID or uuid not in indices:
             continue
         size = _number(cells[2]) if len(cells) == 4 else None
         memory = None if size is None else size * 2**20

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.metrics import GPU_METRICS, Tier
+from gpumon.fleet.absent import STATIC_FIELDS, without_values
+from gpumon.model.metrics import Tier
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.csv.cells import read_moment
 from gpumon.recording.csv.columns import readable_columns
 from gpumon.recording.csv.gpus import GpuReader
 from gpumon.recording.csv.headings import as_header
 from gpumon.recording.csv.nvidia_smi import unknown_word
-from gpumon.sources.backend_gpu import REASON_OF_STATUS
 from gpumon.text.csv_cells import csv_text
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from gpumon.recording.csv.gpus import ParsedGpu
     from gpumon.recording.csv.headings import Header
@@ -40,7 +40,15 @@ _ANY_TIME = "2000-01-01"
 """Stands for the timestamp of a row: a sample has the time of its arrival."""
 _INNER_STAMP = re.compile(r"(?<=.)(?=\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d)", re.ASCII)
 """Where a row begins behind other text in the same line."""
-_BUS = re.compile(r"([0-9A-F]{1,8}):([0-9A-F]{2}):([0-9A-F]{2})\.([0-7])", re.ASCII | re.IGNORECASE)
+_BUS = re.compile(
+    # The lookahead leaves out a time of day with milliseconds.
+    r"([0-9A-F]{1,8}):([0-9A-F]{2}):([01][0-9A-F])\.([0-7])(?![0-9A-F])",
+    re.ASCII | re.IGNORECASE,
+)
+_UUID = re.compile(r"GPU-[0-9a-f]{8}-", re.ASCII | re.IGNORECASE)
+_SEPARATOR = re.compile(r",(?: |$)")
+"""What nvidia-smi writes between cells. A comma without a space is part of one, as in ``25,02``."""
+_DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]+)", re.ASCII)
 _NUMBER_IN_MESSAGE = re.compile(
     # Not the domain of a bus id, as in GPU0000:02:00.0.
     r"\bGPU\s*#?([0-9]{1,2})(?=:(?![0-9A-F]{2}:[0-9A-F]{2}\.)|\s+(?:is|has|fell|needs|requires)\b)",
@@ -60,10 +68,6 @@ _STATUS_OF_REASON = {
     Unknown.NO_PERMISSION: GpuStatus.NO_PERMISSION,
 }
 """The status of a GPU of which most values are unknown for this reason."""
-_FIELDS = tuple(one.field for one in GPU_METRICS if one.field not in {"index", "uuid"})
-_STATIC = tuple(
-    one.field for one in GPU_METRICS if one.tier is Tier.STATIC and one.field in _FIELDS
-)
 _MOVING_COLUMNS = frozenset(
     column.name
     for column in readable_columns(processes=False)
@@ -80,6 +84,7 @@ class _Row(Struct):
     index: int | None = None
     uuid: str | None = None
     bus: _BusId | None = None
+    has_values: bool = False
 
 
 class _Failure(Struct):
@@ -129,7 +134,7 @@ class SmiGpus:
                     self._set_header(heading)
                     has_heading = True
             elif has_heading and (row := self._row(text)) is not None:
-                if row.index is None and row.uuid is None and row.bus is None:
+                if (row.index, row.uuid, row.bus) == (None, None, None) and not row.has_values:
                     words = " ".join(row.cells[1:])
                     nameless.append(_status(words) if words else GpuStatus.NO_ANSWER)
                 else:
@@ -140,14 +145,15 @@ class SmiGpus:
                     named.append(failure)
                 elif _DEVICE_HANDLE.search(text):
                     unnamed.append(_status(text))
-        found = {gpu.uuid: gpu for gpu in (self._gpu(row, now) for row in _without_parts(rows))}
-        gpus = list(found.values())[:_MOST_GPUS]
+        gpus = [self._gpu(row, now) for row in self._identified(rows)]
         # A GPU without a name may have both, a message and a row of words.
         failures = self._failures(gpus, named, nameless + unnamed[len(nameless) :])
         if gpus or failures:
             gpus += self._absent(gpus, failures, now)
         message = min(messages, key=lambda text: _ERROR.search(text) is None, default="")
-        return tuple(sorted(gpus, key=lambda gpu: gpu.index)), message
+        # A row that was merged with another line can name a GPU that also has a row of its own.
+        by_uuid = {gpu.uuid: gpu for gpu in reversed(gpus)}
+        return tuple(sorted(by_uuid.values(), key=lambda gpu: gpu.index)), message
 
     def _set_header(self, header: Header) -> None:
         """Read the following rows below this heading."""
@@ -158,15 +164,16 @@ class SmiGpus:
         """The row in a line; ``None`` if the line is no row."""
         header = self._header
         assert header is not None  # noqa: S101 - rows follow a heading
-        cells = _fitted([cell.strip() for cell in text.split(",")], header)
+        cells = _fitted(_cells(text), header)
         is_whole = len(cells) == header.width
         stamp = cells[header.time] if header.time < len(cells) else ""
-        if read_moment(stamp) is None and not (is_whole and unknown_word(stamp) is not None):
+        if read_moment(stamp) is None and not (is_whole and self._is_row(cells)):
             return None
         if not is_whole:
             # The line was cut: its last cell may lack its end.
             cells = cells[:-1]
-        row = _Row(cells)
+        values = [cell for place, cell in enumerate(cells) if place != header.time]
+        row = _Row(cells, has_values=is_whole and not all(map(_is_word, values)))
         for column in ("index", "uuid", "pci.bus_id"):
             place = header.places.get(column)
             if place is None or place >= len(cells) or unknown_word(cells[place]) is not None:
@@ -179,24 +186,58 @@ class SmiGpus:
                 row.bus = _bus(cells[place])
         return row
 
+    def _is_row(self, cells: list[str]) -> bool:
+        """Whether these are the cells of a GPU, although the time among them cannot be read."""
+        header = self._header
+        assert header is not None  # noqa: S101 - rows follow a heading
+        if unknown_word(cells[header.time]) is not None:
+            return True
+        uuid, bus = (header.places.get(name) for name in ("uuid", "pci.bus_id"))
+        return (uuid is not None and _UUID.match(cells[uuid]) is not None) or (
+            bus is not None and _BUS.fullmatch(cells[bus]) is not None
+        )
+
+    def _identified(self, rows: list[_Row]) -> list[_Row]:
+        """The last row of each GPU, each with an index that no other one has."""
+        last: dict[object, _Row] = {}
+        for row in _without_parts(rows):
+            same = last.get(row.uuid)
+            if row.uuid is not None and same is not None and same.bus != row.bus:
+                # Of two GPUs with the same UUID the driver's list of processes means neither.
+                row.uuid = None
+            key = row.uuid or row.bus or row.index
+            last[id(row) if key is None else key] = row
+        found = list(last.values())[:_MOST_GPUS]
+        for row in found:
+            if row.index is None and (known := self._remembered(row.uuid, row.bus, None)):
+                row.index = known.index
+        _number(found, {})
+        return found
+
     def _gpu(self, row: _Row, now: float) -> Gpu:
         header, reader = self._header, self._reader
         assert header is not None  # noqa: S101 - rows follow a heading
         assert reader is not None  # noqa: S101 - as above
         cells = [*row.cells, *[""] * (header.width - len(row.cells))]
         cells[header.time] = _ANY_TIME
+        for name, identity in (("index", str(row.index)), ("uuid", row.uuid or "")):
+            if (place := header.places.get(name)) is not None:
+                cells[place] = identity
         (parsed,), host = reader.read([csv_text([cells]).rstrip("\n").encode()], now, now)
         self.driver_version = host.driver_version or self.driver_version
         values, known = parsed.values, self._remembered(row.uuid, row.bus, row.index)
+        values["index"] = row.index
         if known is not None:
             values["uuid"] = known.uuid
-            values["index"] = known.index if row.index is None else row.index
-            for field in _STATIC:
+            for field in STATIC_FIELDS:
                 if values.get(field) is None:
                     values[field] = getattr(known, field)
         if values["status"] is GpuStatus.OK:
             values["status"] = self._status_of(parsed)
         gpu = reader.gpu(parsed, listed=values["status"] is GpuStatus.OK)
+        if len(row.cells) < header.width:
+            # Its values were in the part that was cut off.
+            gpu = replace(gpu, unknown=dict.fromkeys(gpu.unknown, Unknown.NO_ANSWER))
         if row.uuid is not None:
             self._known.pop(gpu.uuid, None)
             self._known[gpu.uuid] = gpu
@@ -217,7 +258,7 @@ class SmiGpus:
         """The status of a GPU by the words that stand in place of its values."""
         assert self._header is not None  # noqa: S101 - rows follow a heading
         columns = len(self._header.places.keys() & _MOVING_COLUMNS)
-        reasons = [reason for field, reason in parsed.missing[1] if field not in _STATIC]
+        reasons = [reason for field, reason in parsed.missing[1] if field not in STATIC_FIELDS]
         for reason, status in _STATUS_OF_REASON.items():
             if 2 * reasons.count(reason) > columns:
                 return status
@@ -305,6 +346,21 @@ def _is_cut(heading: Header, whole: Header) -> bool:
     return heading.width < whole.width and heading.names[:before] == whole.names[:before]
 
 
+def _cells(text: str) -> list[str]:
+    """The cells of a row, with numbers as the C locale writes them."""
+    is_spaced = 2 * text.count(", ") > text.count(",")
+    cells = _SEPARATOR.split(text) if is_spaced else text.split(",")
+    return [
+        cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell
+        for cell in map(str.strip, cells)
+    ]
+
+
+def _is_word(cell: str) -> bool:
+    """Whether a cell has no value, but a word in its place."""
+    return not cell or cell.startswith("[") or unknown_word(cell) is not None
+
+
 def _fitted(cells: list[str], header: Header) -> list[str]:
     """The cells of a row, of which there may be too many."""
     surplus = len(cells) - header.width
@@ -322,6 +378,9 @@ def _fitted(cells: list[str], header: Header) -> list[str]:
 
 def _failure(text: str) -> _Failure | None:
     """The GPU that a message names; ``None`` if it names none."""
+    if _UUID.search(text) is not None:
+        # A row that cannot be read, not a message.
+        return None
     index = _NUMBER_IN_MESSAGE.search(text)
     bus = _bus(text) if _IS_ABOUT_GPU.search(text) else None
     if index is None and bus is None:
@@ -338,12 +397,12 @@ def _status(text: str) -> GpuStatus:
 
 
 def _number(
-    failures: list[_Failure], indices: dict[int, _BusId | None]
+    gpus: Sequence[_Row | _Failure], indices: dict[int, _BusId | None]
 ) -> dict[int, _BusId | None]:
-    """Give each failure an index that no other GPU has: indices are in the order of the bus.
+    """Give each GPU an index that no other one has: indices are in the order of the bus.
 
     Args:
-        failures: The GPUs without an index of their own.
+        gpus: The GPUs without an index of their own.
         indices: The bus ids of the others, by index.
 
     Returns:
@@ -351,17 +410,17 @@ def _number(
     """
     taken = dict(indices)
     unnumbered = []
-    for failure in failures:
-        if failure.index is None or failure.index in taken:
-            unnumbered.append(failure)
+    for gpu in gpus:
+        if gpu.index is None or gpu.index in taken:
+            unnumbered.append(gpu)
         else:
-            taken[failure.index] = failure.bus
+            taken[gpu.index] = gpu.bus
     # Those without a bus id last.
-    for failure in sorted(unnumbered, key=lambda one: (one.bus is None, one.bus or ())):
-        bus = failure.bus
+    for gpu in sorted(unnumbered, key=lambda gpu: (gpu.bus is None, gpu.bus or ())):
+        bus = gpu.bus
         before = [i for i, other in taken.items() if bus and other is not None and other < bus]
-        failure.index = _free(taken, max(before, default=-1) + 1)
-        taken[failure.index] = bus
+        gpu.index = _free(taken, max(before, default=-1) + 1)
+        taken[gpu.index] = bus
     return taken
 
 
@@ -373,18 +432,11 @@ def _without_values(failure: _Failure, known: Gpu | None) -> Gpu:
     """A GPU with what never changes of it."""
     assert failure.index is not None  # noqa: S101 - all were numbered
     bus = None if failure.bus is None else "{:08X}:{:02X}:{:02X}.{:X}".format(*failure.bus)
-    kept = {} if known is None else {field: getattr(known, field) for field in _STATIC}
-    kept["pci_bus_id"] = kept.get("pci_bus_id") or bus
-    reason = REASON_OF_STATUS[failure.status]
-    missing = [field for field in (*_FIELDS, "fan_speeds") if kept.get(field) is None]
-    return Gpu(
-        failure.index,
-        bus or f"GPU {failure.index}" if known is None else known.uuid,
-        failure.status,
-        sampled_at=None if known is None else known.sampled_at,
-        unknown=dict.fromkeys((*missing, "processes"), reason),
-        **kept,
-    )
+    if known is None:
+        gpu = Gpu(failure.index, bus or f"GPU {failure.index}", pci_bus_id=bus)
+    else:
+        gpu = replace(known, index=failure.index, pci_bus_id=known.pci_bus_id or bus)
+    return without_values(gpu, failure.status)
 
 
 def _bus(text: str) -> _BusId | None:

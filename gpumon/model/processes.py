@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 
+LARGEST_PID = 2**22
+"""``PID_MAX_LIMIT`` of Linux. Some drivers list garbage such as 4294967295."""
+
+
 class ProcessId(Struct, frozen=True, gc=False, order=True):
     """The identity of a process: PID and start time together, because PIDs are reused.
 

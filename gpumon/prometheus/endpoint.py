@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gpumon.fleet.fleet import FleetError
 from gpumon.http.listening import authority
-from gpumon.system.files import FileFault, read_secret, read_secret_line
+from gpumon.system.files import FileFault, is_special, read_secret, read_secret_line
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -155,10 +155,11 @@ def _check_secrets(settings: Prometheus) -> None:
 def _context(url: SplitResult, settings: Prometheus) -> ssl.SSLContext | None:
     if url.scheme == "http":
         return None
+    path = os.path.expanduser(settings.ca_file)  # noqa: PTH111 - the file functions here take texts
+    if is_special(path):
+        raise FleetError(f"ca_file {printable(settings.ca_file)} is not a regular file")
     try:
-        return ssl.create_default_context(
-            cafile=os.path.expanduser(settings.ca_file) if settings.ca_file else None  # noqa: PTH111 - the file functions here take texts
-        )
+        return ssl.create_default_context(cafile=path or None)
     except ssl.SSLError:
         raise FleetError(
             f"ca_file {printable(settings.ca_file)} has no certificates in PEM"

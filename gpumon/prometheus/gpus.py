@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from gpumon.findings import RULES, FindingKind
@@ -75,14 +76,23 @@ def states(reading: HostReading) -> tuple[GpuState, ...]:
 
 
 def _order(reading: HostReading) -> list[tuple[int, str, GpuReading]]:
-    """The GPUs with their indices, ascending; one whose index nobody tells gets its position."""
+    """The GPUs with their indices, ascending.
+
+    One whose index is unknown, or that of another GPU, gets the next free one.
+    """
     known = sorted(
         [(_index(gpu), uuid, gpu) for uuid, gpu in reading.gpus.items()], key=lambda one: one[:2]
     )
-    return [
-        (place if index is _NO_INDEX else int(index), uuid, gpu)
-        for place, (index, uuid, gpu) in enumerate(known)
-    ]
+    ordered: dict[int, tuple[str, GpuReading]] = {}
+    unnumbered = []
+    for index, uuid, gpu in known:
+        if index is _NO_INDEX or index in ordered:
+            unnumbered.append((uuid, gpu))
+        else:
+            ordered[int(index)] = uuid, gpu
+    free = (index for index in count() if index not in ordered)
+    ordered |= dict(zip(free, unnumbered, strict=False))
+    return [(index, *ordered[index]) for index in sorted(ordered)]
 
 
 def _index(gpu: GpuReading) -> float:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.fleet.absent import without_values
 from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.prometheus.gpus import snapshot, states
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.prometheus.readings import HostReading
 
 Target = tuple[str, str]
@@ -21,6 +24,8 @@ Target = tuple[str, str]
 _LATE_PERIODS, _LATE_SECONDS = 3, 90.0
 """dcgm-exporter collects every 30 s by default, and charts scrape every 15 s to 60 s."""
 _PERIODS_KEPT = 8
+_ABSENT_SECONDS = 3600.0
+"""A GPU without values for so long was taken out, rather than fails."""
 _DOWN = "Prometheus does not reach its exporter (up is 0)"
 _GONE = "Prometheus no longer scrapes it: the target is gone"
 _OLD = "Prometheus has no newer values of it"
@@ -52,6 +57,7 @@ class KnownHost:
         self._taken_at: float | None = None
         self.is_whole = False
         self._periods: list[float] = []
+        self._gpus: dict[str, Gpu] = {}
 
     @property
     def texts(self) -> Collection[str]:
@@ -94,13 +100,40 @@ class KnownHost:
             self._taken_at, self.is_whole = sampled_at, whole
             state = replace(
                 state,
-                snapshot=snapshot(self.name, reading, sampled_at + shift, whole=whole),
+                snapshot=self._with_absent(
+                    snapshot(self.name, reading, sampled_at + shift, whole=whole)
+                ),
                 received_at=time.time(),
                 states=states(reading),
                 owners=reading.owners(),
             )
         # In one step: others read the state at any time.
         self.state = self._judged(state, up, shift, "")
+
+    def _with_absent(self, found: Snapshot) -> Snapshot:
+        """The snapshot with the GPUs that had values before: an exporter leaves out one that fails.
+
+        Another GPU with the same index takes its place. If all GPUs are others, so is the machine.
+        """
+        if not found.gpus:
+            return found
+        listed = {gpu.uuid: gpu for gpu in found.gpus}
+        indices = {gpu.index for gpu in found.gpus}
+        before = self._gpus if self._gpus.keys() & listed.keys() else {}
+        absent = {
+            uuid: gpu
+            for uuid, gpu in before.items()
+            if uuid not in listed
+            and gpu.index not in indices
+            and found.time - (gpu.sampled_at or found.time) < _ABSENT_SECONDS
+        }
+        self._gpus = listed | absent
+        failing = [
+            replace(without_values(gpu, GpuStatus.NO_ANSWER), status_since=gpu.sampled_at)
+            for gpu in absent.values()
+        ]
+        gpus = sorted((*found.gpus, *failing), key=lambda gpu: gpu.index)
+        return replace(found, gpus=tuple(gpus))
 
     def judge(self, up: Mapping[Target, bool], shift: float, trouble: str) -> None:
         """Judge whether its values are current.

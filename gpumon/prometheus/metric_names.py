@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 SMI_INFO = "nvidia_smi_gpu_info"
 USER_GPUS, USER_MEMORY, USER_IDLE_MEMORY = USER_METRICS
-ALL_NAMES = "DCGM_FI_.+|nvidia_smi_.+|gpumon_.+"
+XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
+"""How often dcgm-exporter has seen the XID of the label ``xid`` within its window."""
+ALL_NAMES = f"DCGM_FI_.+|{XID_COUNT}|nvidia_smi_.+|gpumon_.+"
 """A pattern for the names of every exporter."""
 
 _SMI_SUFFIXES: dict[Unit, tuple[str, Callable[[float], float]]] = {

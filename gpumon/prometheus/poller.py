@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.fleet.remote_clock import RemoteClock
 from gpumon.prometheus.hosts import KnownHost, Target
-from gpumon.prometheus.readings import MOST_HOSTS, Readings, complete, host_name
+from gpumon.prometheus.readings import MOST_HOSTS, Readings, complete, holder, host_name
 from gpumon.prometheus.series import Labels
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class PrometheusPoller:
         self._client = client
         self._queries = queries
         self._up: dict[Target, bool] = {}
+        self._own_pods: dict[Target, str] = {}
         self._searched: set[Target] = set()
         self._rare: dict[str, HostReading] = {}
         self._rare_due = 0.0
@@ -89,6 +90,7 @@ class PrometheusPoller:
         for name, reading in readings.hosts.items():
             at = times.get(name, reading.newest)
             if at and reading.has_gpus:
+                self._leave_out_own(reading)
                 host = _of(hosts, name, reading)
                 # One that is open has every metric, and soon the next ones.
                 if not (name in opened and host.is_whole):
@@ -143,6 +145,7 @@ class PrometheusPoller:
         readings.add(one for one in found if one.values and one.values[-1][0] > stale)
         reading = readings.hosts.get(name)
         if reading is not None and reading.has_gpus:
+            self._leave_out_own(reading)
             at = reading.newest or max(ends)
             host.take(reading, at, self.clock.shift, self._up, whole=True)
 
@@ -192,6 +195,19 @@ class PrometheusPoller:
             (one.metric.job, one.metric.instance): one.value[1] != "0"
             for one in found[: 2 * MOST_HOSTS]
         }
+        # Prometheus writes the labels of a target to each of its series, and to this one.
+        self._own_pods = {
+            (one.metric.job, one.metric.instance): pod
+            for one in found[: 2 * MOST_HOSTS]
+            if (pod := holder(one.metric))
+        }
+
+    def _leave_out_own(self, reading: HostReading) -> None:
+        """The pods of the exporters have no GPU, whatever their names are."""
+        own = {self._own_pods.get(target) for target in reading.targets}
+        for gpu in reading.gpus.values():
+            for part in (gpu, *gpu.mig.values()):
+                part.holders -= own
 
     def _find_down(self, hosts: dict[str, KnownHost]) -> None:
         """Add the hosts of targets that do not answer: their last values tell the names."""
@@ -206,6 +222,7 @@ class PrometheusPoller:
         readings.add(found)
         for name, reading in readings.hosts.items():
             if name not in hosts and reading.gpus:
+                self._leave_out_own(reading)
                 host = _of(hosts, name, reading)
                 host.take(reading, reading.newest, self.clock.shift, self._up, whole=False)
                 known |= reading.targets

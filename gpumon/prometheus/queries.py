@@ -13,6 +13,7 @@ from gpumon.prometheus.metric_names import (
     USER_GPUS,
     USER_IDLE_MEMORY,
     USER_MEMORY,
+    XID_COUNT,
     names_of,
 )
 
@@ -62,7 +63,7 @@ class Queries:
     def fleet(self) -> tuple[str, ...]:
         """What the screen of all hosts shows. Each question takes a fraction of a second."""
         hot = self._select(_TEMPERATURE)
-        faults = self._select(_FAULTS)
+        faults = self._select(f"{_FAULTS}|{XID_COUNT}")
         not_ok = self._select(STATUS, ['status!="ok"'])
         driver_down = self._select(DRIVER_UP)
         return (

@@ -15,9 +15,11 @@ from gpumon.prometheus.metric_names import (
     USER_GPUS,
     USER_IDLE_MEMORY,
     USER_MEMORY,
+    XID_COUNT,
     number,
 )
 from gpumon.prometheus.series import Labels
+from gpumon.sources.maker_words import error_code
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -62,9 +64,13 @@ class GpuReading:
         self.xids: dict[int, float] = {}
 
     def put(self, field: str, value: float | bool | None, time: float) -> None:
-        """Keep a value, if it is the newest."""
+        """Keep the newest value; of several at one time, the largest or gravest."""
         known = self.values.get(field)
-        if known is None or time >= known[1]:
+        if (
+            known is None
+            or time > known[1]
+            or (time == known[1] and _prevails(field, value, known[0]))
+        ):
             self.values[field] = value, time
 
     def value(self, field: str) -> float | bool | None:
@@ -129,6 +135,18 @@ class HostReading:
             Owner(name, len(sizes), None if None in sizes else _whole(sum(map(float, sizes))))  # type: ignore[arg-type]  # none is None here
             for name, sizes in held.items()
         ]
+
+
+def _prevails(field: str, value: float | bool | None, other: float | bool | None) -> bool:
+    """Whether the first of two values of one time counts, as several series of a GPU have them.
+
+    ``Queries`` takes the largest, too.
+    """
+    if value is None or other is None:
+        return value is not None
+    if field == "xid":
+        return not error_code(int(value)).passing
+    return value > other
 
 
 def _used(part: GpuReading) -> float | bool | None:
@@ -252,6 +270,9 @@ def _put_gpu(gpu: GpuReading, labels: Labels, time: float, text: str) -> None:
         seen_at = number(text)
         if seen_at is not None and labels.xid.isdecimal() and len(gpu.xids) < MOST_GPUS:
             gpu.xids[int(labels.xid[:9])] = seen_at
+    elif labels.metric == XID_COUNT:
+        if number(text) and labels.xid.isdecimal():
+            gpu.put("xid", int(labels.xid[:9]), time)
     elif (exported := FIELDS.get(labels.metric)) is not None:
         gpu.put(exported.metric.field, exported.read(text), time)
 
@@ -281,7 +302,7 @@ def _gpu(host: HostReading, labels: Labels) -> GpuReading | None:
     return known
 
 
-_OF_GPUS = frozenset({*FIELDS, STATUS, STATE, XID_LAST_SEEN})
+_OF_GPUS = frozenset({*FIELDS, STATUS, STATE, XID_COUNT, XID_LAST_SEEN})
 
 
 @lru_cache(maxsize=2 * MOST_HOSTS)

@@ -94,11 +94,11 @@ class ReportRow(Struct, frozen=True):
 
     @property
     def gpu_name(self) -> str:
-        """The index of its GPU, or the UUID of one without an index; safe to print."""
-        if self.gpu is None:
+        """The index of its GPU, or what else the log identifies it by; safe to print."""
+        gpu = self.gpu
+        if gpu is None:
             return ""
-        index = self.gpu.index
-        return printable(self.gpu.uuid or UNKNOWN) if index is None else str(index)
+        return printable(gpu.hardware_id or UNKNOWN) if gpu.index is None else str(gpu.index)
 
 
 class UsageReport(Struct, frozen=True):
@@ -139,7 +139,7 @@ def make_report(tally: UsageTotals) -> UsageReport:
         seen = [gpu for gpu in host.gpus.values() if gpu.sums.has_any]
         if not has_samples:
             continue
-        seen.sort(key=lambda gpu: (gpu.index is None, gpu.index, gpu.uuid or ""))
+        seen.sort(key=lambda gpu: (gpu.index is None, gpu.index, gpu.hardware_id or ""))
         for gpu in seen:
             gpus.join(gpu.sums)
             alone += gpu.alone.joules
@@ -322,6 +322,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("xids", BY, lambda line: xids(line.sums), "XID errors of the GPU, or of a subject's GPUs while it used them: number and count; in CSV `79:1 31:2`.", "ERRORS"),
     Figure("ecc_uncorrected", BY, lambda line: line.sums.faults.ecc, "New uncorrected memory errors, of the same GPUs as `xids`.", "ERRORS", adds_up=_GPUS),
     Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.answered), "Hours times GPUs that were lost or required a reset.", "ERRORS", adds_up=_GPUS),
+    Figure("pci_bus_id", _GPU, _gpu(lambda gpu: gpu.pci_bus_id), "Bus id of the GPU, if the log has it.", "GPU"),
+    Figure("serial", _GPU, _gpu(lambda gpu: gpu.serial), "Serial number of the GPU, which only logs of nvidia-smi may have.", "GPU"),
 )
 # fmt: on
 

@@ -15,24 +15,33 @@ from gpumon.report.figures import (
     share,
 )
 from gpumon.report.owners import BY_PROCESSES
-from gpumon.sources.maker_words import error_code
+from gpumon.report.tally import EARLIER_NAMES
+from gpumon.sources.maker_words import error_code, short_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.report.sums import Sums
+    from gpumon.report.tally import GpuTotals
 
 
-def notes(report: UsageReport, without_processes: Sequence[str]) -> list[str]:
+def notes(
+    report: UsageReport, without_processes: Sequence[str], *, has_lost_message: bool = False
+) -> list[str]:
     """The notes below a table.
 
     Args:
         report: The report.
         without_processes: The logs without processes, if processes were requested.
+        has_lost_message: Whether a log has a message of nvidia-smi on a GPU that it cannot open.
     """
     if report.gpus.seconds:
-        found = [*_coverage(report), *_sources(report), *_health(report)]
+        found = [
+            *_coverage(report),
+            *_sources(report),
+            *_health(report, has_lost_message=has_lost_message),
+        ]
     else:
         found = ["There is a single sample of each GPU, so durations are unknown."]
     if without_processes:
@@ -51,11 +60,24 @@ def _coverage(report: UsageReport) -> list[str]:
             f"The samples have {gaps}, together at most {length(report.missing)} per GPU, which"
             " count as no time."
         )
+    found += [
+        f"GPU {line.gpu_name} was {', then '.join(_names(gpu))}: there are no UUIDs, so they count"
+        " as one GPU."
+        for line in report.lines
+        if (gpu := line.gpu) is not None and gpu.earlier_names and gpu.uuid is None
+    ]
     if any(_is_partly_known(sums) for sums in (report.total, *(one.sums for one in report.lines))):
         found.append(
             f"{PARTLY} is known for part of the time only; --format json says for how much."
         )
     return found
+
+
+def _names(gpu: GpuTotals) -> list[str]:
+    """The names that a GPU had, in order; not all if there were many."""
+    names = [short_name(name) for name in gpu.earlier_names[:EARLIER_NAMES]]
+    others = ["others"] if len(gpu.earlier_names) > EARLIER_NAMES else []
+    return [*names, *others, short_name(gpu.name or "")]
 
 
 def _is_partly_known(sums: Sums) -> bool:
@@ -111,8 +133,9 @@ def _short(seconds: float) -> str:
     return length(seconds) if seconds >= 1 else f"{seconds:.2g}s"
 
 
-def _health(report: UsageReport) -> list[str]:
+def _health(report: UsageReport, *, has_lost_message: bool) -> list[str]:
     faults, slowed = report.gpus.faults, report.gpus.slowed
+    was_lost = faults.lost > 0 or faults.ended_lost or has_lost_message
     found = []
     harmful = [slowed.known_of(kind) for kind in ("heat", "brake", "hardware")]
     if not any(harmful):
@@ -124,9 +147,9 @@ def _health(report: UsageReport) -> list[str]:
         found.append("The log has no XIDs and no lost GPUs.")
     elif not faults.watched:
         found.append(
-            "The log has no XIDs." if faults.lost else "The log has no XIDs; no GPU was lost."
+            "The log has no XIDs." if was_lost else "The log has no XIDs; no GPU was lost."
         )
-    elif not (faults.xids or faults.ecc or faults.lost):
+    elif not (faults.xids or faults.ecc or was_lost):
         found.append("No GPU reported an error.")
     if report.by not in BY_PROCESSES:
         found += _troubles(report)
@@ -150,6 +173,13 @@ def _troubles(report: UsageReport) -> list[str]:
         ]
         if where:
             found.append(f"{what}: {', '.join(where)}.")
+    ended = [
+        _named(line, several=several)
+        for line in report.lines
+        if line.sums.faults.ended_lost and not line.sums.faults.lost
+    ]
+    if ended:
+        found.append(f"Lost, or reset required, at the last sample: {', '.join(ended)}.")
     return found
 
 

@@ -106,7 +106,10 @@ def print_report(
     if not report.lines:
         nothing = _no_host(choice) or _nothing(report, by, logs, window)
         return _fail(" ".join([nothing, *damaged]))
-    said = [*damaged, *notes(report, without_processes)]
+    has_lost_message = any(
+        damage.has_lost_message for log in logs for damage in log.damage.values()
+    )
+    said = [*damaged, *notes(report, without_processes, has_lost_message=has_lost_message)]
     if form == "json":
         stream.write(to_json(report, said))
     elif form == "csv":

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.csv.compression import is_packed
 from gpumon.recording.csv.hosts import has_several
+from gpumon.recording.csv.tables import Damage, open_sheet
 from gpumon.recording.recording import RecordingError
 from gpumon.report.reading import (
+    WARM_UP,
     HostChoice,
     Log,
     PastNeededError,
@@ -74,7 +76,7 @@ def tally_parts(
     count = min(
         len(os.sched_getaffinity(0)), _MOST_PARTS, int(_bytes_within(log, window) // part_bytes)
     )
-    cuts = [] if count < 2 else _cuts(log, window, count)
+    cuts = [] if count < 2 or _may_repeat(log) else _cuts(log, window, count)
     if not cuts:
         return None
     times = [window.first, *(time for time, _ in cuts), window.last]
@@ -96,6 +98,21 @@ def tally_parts(
     if untimed or any(there != gpus for _, there in cuts):
         return None
     return whole
+
+
+def _may_repeat(log: Log) -> bool:
+    """Whether a file of the log may have samples twice in different parts of the time."""
+    for part in log.parts:
+        with ExitStack() as ending:
+            try:
+                file = open_sheet(part.gpus, ending, processes=False, damage=Damage())
+            except RecordingError:
+                # The serial reader reports the error.
+                return True
+            # What is read before a part shows repeats that are nearer.
+            if file.set_back > WARM_UP:
+                return True
+    return False
 
 
 class _Work(NamedTuple):

@@ -17,7 +17,7 @@ from collections import deque
 from contextlib import ExitStack, closing, suppress
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,8 @@ from gpumon.recording.recording import RecordingError
 from gpumon.report.lookups import Lookups
 from gpumon.report.pacing import INTERVALS_AROUND, paced
 from gpumon.report.window import TimeWindow
+from gpumon.sources.maker_words import is_same_name
+from gpumon.text.formatting import memory_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -45,7 +47,9 @@ if TYPE_CHECKING:
 PATIENCE = 2.5
 """Number of usual intervals for which a sample counts at most; a longer interval has a gap."""
 
-_WARM_UP, _SAMPLES_BEFORE = 300.0, 2 * INTERVALS_AROUND + 2
+_LIKE_MEMORY = 0.9
+"""Share of the size of a GPU's memory from which on another size may be of the same GPU."""
+WARM_UP, _SAMPLES_BEFORE = 300.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read before the start time."""
 _READ_ON, _SAMPLES_AFTER = 60.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read after the end time."""
@@ -81,11 +85,15 @@ class GpuSample(Struct, frozen=True, gc=False):
     age: float | None
     host_name: str | None
     elapsed: float | None
+    serial: str | None
 
     @property
     def gpu(self) -> str:
         """The key of the GPU on its host."""
-        return self.uuid or self.pci_bus_id or f"index {self.index}"
+        known = self.uuid or self.pci_bus_id
+        if known is None and self.index is None and self.serial is not None:
+            return f"serial {self.serial}"
+        return known or f"index {self.index}"
 
 
 class ListedUse(Struct, frozen=True, gc=False):
@@ -271,9 +279,93 @@ def merged_samples(
         window = TimeWindow(-math.inf, window.last)
     each = [paced(_of_log(number, log, window, depth)) for number, log in enumerate(logs)]
     ordered = [_never_back(log) for log in _with_hosts(each)]
+    identities = _Identities(logs)
     for _, _, sample in heapq.merge(*ordered, key=lambda one: one[:2]):
+        if sample.host is None and len(logs) > 1:
+            identities.see(sample)
         if hosts.takes(sample.host):
             yield sample
+
+
+class _Model(NamedTuple):
+    """What a row says of the model of its GPU."""
+
+    name: str | None
+    memory_total: float | None
+
+
+class _Identities:
+    """Notices where logs that name neither host nor UUID overlap in time.
+
+    Args:
+        logs: The logs.
+    """
+
+    def __init__(self, logs: Sequence[Log]) -> None:
+        self._logs = logs
+        self._log_of: dict[str, list[int]] = {}
+        # That of the newest row; and the last one that two rows in a row have, as one row may be
+        # damaged.
+        self._newest: dict[tuple[str, int], _Model] = {}
+        self._certain: dict[tuple[str, int], _Model] = {}
+
+    def see(self, sample: MergedSample) -> None:
+        """Look at the GPUs of a sample.
+
+        Raises:
+            RecordingError: One of them is certainly not the GPU that another log has.
+        """
+        here = sample.log
+        for key, row in sample.gpus.items():
+            if row.uuid:
+                continue
+            model = _Model(row.name, row.memory_total)
+            if self._newest.get((key, here)) == model:
+                self._certain[key, here] = model
+            self._newest[key, here] = model
+            order = self._log_of.setdefault(key, [here])
+            other = order[-1]
+            if other == here:
+                continue
+            # The other log has rows between two of this one.
+            if here in order:
+                self._note_overlap(key, row, other, here)
+            order[:] = [*(log for log in order if log != here), here]
+
+    def _note_overlap(self, key: str, row: GpuSample, other: int, here: int) -> None:
+        """Note that two logs have a GPU at one time.
+
+        Raises:
+            RecordingError: See ``see``.
+        """
+        numbers = sorted((other, here))
+        first, second = (self._logs[log] for log in numbers)
+        models = [self._certain[key, log] for log in numbers if (key, log) in self._certain]
+        if len(models) == len(numbers) and _are_different(*models):
+            raise RecordingError(
+                f"{first.path} and {second.path} have different GPUs"
+                f" ({', '.join(map(_model_name, models))}) under one {_key_name(row)} at the same"
+                " time: report them one by one, or add uuid to the query."
+            )
+        second.damage_of(second.parts[-1].gpus).overlapping = first.parts[-1].gpus
+
+
+def _are_different(one: _Model, other: _Model) -> bool:
+    """Whether two rows cannot be of one GPU, whatever driver wrote them."""
+    if one.name and other.name and not is_same_name(one.name, other.name):
+        return True
+    sizes = [model.memory_total for model in (one, other) if model.memory_total]
+    # Newer drivers count the memory that they reserve.
+    return len(sizes) > 1 and min(sizes) < _LIKE_MEMORY * max(sizes)
+
+
+def _model_name(model: _Model) -> str:
+    size = "" if model.memory_total is None else memory_size(round(model.memory_total))
+    return f"{model.name or 'a GPU'} {size and f'with {size}'}".strip()
+
+
+def _key_name(row: GpuSample) -> str:
+    return "bus id" if row.pci_bus_id else "index"
 
 
 def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iterator[MergedSample]:
@@ -321,7 +413,7 @@ class _Bounds:
         Raises:
             PastNeededError: A GPU was not in the samples before the time range.
         """
-        if sample.time < self._window.first - _WARM_UP:
+        if sample.time < self._window.first - WARM_UP:
             if self._before and self._before[-1][0].time == sample.time:
                 self._before[-1].append(sample)
             else:
@@ -381,7 +473,7 @@ def _of_part(
             gpus,
             columns,
             GpuSample,
-            first=window.first - _WARM_UP,
+            first=window.first - WARM_UP,
             before=_SAMPLES_BEFORE,
             damage=damage,
         ):

@@ -271,6 +271,7 @@ class Faults(Struct):
         watched: Seconds for which the GPU's XIDs were known.
         answered: Seconds for which its status was known.
         lost: Seconds for which a GPU was lost or needed a reset.
+        ended_lost: Whether it was, or did, at its last sample, which counts for no time.
     """
 
     xids: Counter[int] = field(default_factory=Counter)
@@ -278,6 +279,7 @@ class Faults(Struct):
     watched: float = 0.0
     answered: float = 0.0
     lost: float = 0.0
+    ended_lost: bool = False
 
     def add_ecc(self, errors: int) -> None:
         """Add a number of errors, which may be 0."""
@@ -291,6 +293,7 @@ class Faults(Struct):
         self.watched += other.watched
         self.answered += other.answered
         self.lost += other.lost
+        self.ended_lost = self.ended_lost or other.ended_lost
 
 
 class Sums(Struct):

@@ -22,11 +22,14 @@ from gpumon.report.lists import GpuProcessList, SubjectShare, WrittenList, by_gp
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
 from gpumon.report.sums import Energy, Period, Sums, WastedTime, slows
+from gpumon.sources.maker_words import is_same_name
 
 if TYPE_CHECKING:
     from gpumon.report.reading import GpuSample, ListedUse, MergedSample
     from gpumon.report.window import TimeWindow
 
+EARLIER_NAMES = 4
+"""Earlier names of a GPU that are listed."""
 _LOST = frozenset(("lost", "reset required"))
 _FRESH = 5.0
 """Values up to this many seconds old are current, also if the sampling interval is shorter."""
@@ -40,7 +43,13 @@ class GpuTotals(Struct):
     Attributes:
         index: Its index, as last seen.
         uuid: Its UUID.
+        pci_bus_id: Its bus id, as the log has it.
+        serial: Its serial number, which only nvidia-smi's logs have.
         name: The product's name.
+        new_name: A name that only the newest sample has. It may be damaged, so two samples in a
+            row must have it.
+        earlier_names: The names that were under the same index or bus id before, at most one more
+            than ``EARLIER_NAMES``.
         memory_total: Bytes.
         sums: Of the GPU.
         alone: Energy used without a process on it.
@@ -59,7 +68,11 @@ class GpuTotals(Struct):
 
     index: int | None = None
     uuid: str | None = None
+    pci_bus_id: str | None = None
+    serial: str | None = None
     name: str | None = None
+    new_name: str | None = None
+    earlier_names: tuple[str, ...] = ()
     memory_total: float | None = None
     sums: Sums = field(default_factory=Sums)
     alone: Energy = field(default_factory=Energy)
@@ -76,11 +89,40 @@ class GpuTotals(Struct):
 
     def join(self, later: GpuTotals) -> None:
         """Add what was counted of it later, after ``HostTotals.close``."""
-        self.index, self.uuid, self.name = later.index, later.uuid, later.name or self.name
+        self.index, self.uuid = later.index, later.uuid
+        self.pci_bus_id, self.serial = later.pci_bus_id, later.serial
+        for name in (*later.earlier_names, later.name):
+            if name is not None:
+                self._rename(name)
         self.memory_total = later.memory_total or self.memory_total
         self.sums.join(later.sums)
         self.alone.add(later.alone)
         self.xids |= later.xids
+
+    @property
+    def hardware_id(self) -> str | None:
+        """What identifies it besides its index; ``None`` if the log has none of these."""
+        return self.uuid or self.pci_bus_id or self.serial
+
+    def see_name(self, name: str | None) -> None:
+        """Take the name of the next sample, if it is known and the sample before has it too."""
+        known = self.name
+        if name is None:
+            return
+        if name == known:
+            self.new_name = None
+        elif known is None or known == self.new_name:
+            self.name = self.new_name = name
+        elif name == self.new_name or is_same_name(name, known):
+            self._rename(name)
+        else:
+            self.new_name = name
+
+    def _rename(self, name: str) -> None:
+        known, names = self.name, self.earlier_names
+        if known is not None and not is_same_name(name, known) and len(names) <= EARLIER_NAMES:
+            self.earlier_names = (*(one for one in names if one != known), known)
+        self.name, self.new_name = name, None
 
     def is_fresh(self, sample: GpuSample) -> bool:
         """Whether a sample has current values; a hung GPU repeats its last values."""
@@ -199,6 +241,7 @@ class HostTotals:
         for gpu in self.gpus.values():
             if gpu.sample is not None and self._window.holds(gpu.sample.time):
                 self._count_gpu(gpu, gpu.sample, 0.0, is_fresh=gpu.is_fresh(gpu.sample))
+                gpu.sums.faults.ended_lost = gpu.sample.status in _LOST
             gpu.meter.end()
             _correct_energy(gpu)
             _end_period(gpu, gpu.list)
@@ -214,7 +257,8 @@ class HostTotals:
 
     def _begin(self, gpu: GpuTotals, sample: GpuSample, reach: float) -> None:
         gpu.index, gpu.uuid = sample.index, sample.uuid
-        gpu.name = sample.name or gpu.name
+        gpu.pci_bus_id, gpu.serial = sample.pci_bus_id, sample.serial
+        gpu.see_name(sample.name)
         gpu.memory_total = sample.memory_total or gpu.memory_total
         if self._window.holds(sample.time):
             gpu.sums.see(sample.time)

@@ -36,6 +36,11 @@ def short_name(name: str) -> str:
     return name.strip()
 
 
+def is_same_name(name: str, other: str) -> bool:
+    """Whether two names are of one model: newer drivers of NVIDIA put the maker in front."""
+    return name == other or name.removeprefix("NVIDIA ") == other.removeprefix("NVIDIA ")
+
+
 class MakerWords(NamedTuple):
     """What a maker's users call things.
 

@@ -113,6 +113,14 @@ def read_secret_line(path: str) -> str:
     return text
 
 
+def is_special(path: str) -> bool:
+    """Whether this is a pipe, a device or a folder: a library that opens a pipe would wait."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 - the path is a text
+    except (OSError, ValueError):
+        return False
+
+
 def replace_file(path: Folder, data: bytes) -> None:
     """Write a file that only this user may read; who reads it sees the old one or all of the new.
 

@@ -14,7 +14,7 @@ from threading import Lock
 REPLY_SECONDS = 1.5
 """How long a reply may take. Without one after that, none is expected any more."""
 _FENCE_SECONDS = 0.2
-"""The slowest terminal that is queried only to know that everything before has arrived."""
+"""The slowest terminal that is always queried once more, to know that all reports have arrived."""
 _FORGOTTEN_SECONDS = 10.0
 """After these seconds a reply that did not come no longer counts: a later one is another's."""
 
@@ -28,6 +28,8 @@ _QUERIES = {
     "\x1b[?2048h": "size",
 }
 """Everything on the screen that a terminal replies to: Textual queries, too."""
+_REPORT = re.compile(r"\x1b\[(?:<[\d;-]+[Mm]|[IO])")
+"""A report of the mouse or of the focus."""
 _REPLY = re.compile(r"\x1b\[(?:\?(?P<mode>\d+);\d+\$y|48;[\d;:]*t)")
 _LONGEST = 64
 """Characters of a reply, which may arrive in parts."""
@@ -41,6 +43,7 @@ class TerminalReplies:
         self._sent: list[tuple[str, float]] = []
         self._first_sent: float | None = None
         self._seconds: float | None = None
+        self._reported_at: float | None = None
         self._last = ""
         # One thread writes, another reads.
         self._lock = Lock()
@@ -61,25 +64,38 @@ class TerminalReplies:
 
     def read(self, text: str) -> None:
         """Note the replies in this input."""
+        known = len(self._last)
         text = self._last + text
         end = 0
         for reply in _REPLY.finditer(text):
             end = reply.end()
-            self._take(reply["mode"] or "size")
+            kind = reply["mode"] or "size"
+            if not self._take(kind) and kind == "size":
+                self._reported_at = time.monotonic()
+        if any(report.end() > known for report in _REPORT.finditer(text)):
+            self._reported_at = time.monotonic()
         self._last = text[max(end, len(text) - _LONGEST) :]
 
-    def _take(self, kind: str) -> None:
+    def _take(self, kind: str) -> bool:
+        """Whether this reply was outstanding."""
         with self._lock:
             for index, (sent, at) in enumerate(self._sent):
                 if sent == kind:
                     del self._sent[index]
                     self._seconds = time.monotonic() - at
-                    return
+                    return True
+        return False
 
     @property
-    def quick(self) -> bool:
-        """Whether the terminal is known to reply at once."""
-        return self._seconds is not None and self._seconds < _FENCE_SECONDS
+    def reports_may_follow(self) -> bool:
+        """Whether to wait for one more reply, so that no report arrives after it.
+
+        A slow terminal is waited for only while it reports: a mouse that moves sends many.
+        """
+        if self._seconds is None:
+            return False
+        now, at = time.monotonic(), self._reported_at
+        return self._seconds < _FENCE_SECONDS or (at is not None and now - at < REPLY_SECONDS)
 
     def _left(self) -> float:
         """Seconds for which an outstanding reply may still arrive; 0 if there is none."""

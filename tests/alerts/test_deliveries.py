@@ -54,7 +54,7 @@ def test_a_channel_that_hangs_delays_neither_the_caller_nor_another_channel(tmp_
     terminal, mine = Terminal(), tmp_path / "mine"
     reports: list[str] = []
     sender = Deliveries(terminal, reports.append)
-    hang = shell(f"echo $$ > {mine}; sleep 1000")
+    hang = shell(f"echo $$ > '{mine}'; sleep 1000")
     with answering(drip(b"", b"")) as server:
         dead = Webhook(f"http://127.0.0.1:{server.port}/")
         for _ in range(20):
@@ -135,7 +135,7 @@ def test_a_command_is_run_once_for_each_notice_in_order(tmp_path: Path) -> None:
     output = tmp_path / "output"
     reports: list[str] = []
     sender = Deliveries(None, reports.append, pauses=(0.01,))
-    command = shell(f'echo "$GPUMON_TITLE" >> {output}; test "$GPUMON_TITLE" != 1')
+    command = shell(f'echo "$GPUMON_TITLE" >> "{output}"; test "$GPUMON_TITLE" != 1')
     for number in range(4):
         sender.send(alert_with(command), replace(NOTICE, title=str(number)))
     sender.close(PATIENCE)
@@ -193,7 +193,7 @@ def test_what_waited_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_waits_is_sent_before_the_end(tmp_path: Path) -> None:
     output = tmp_path / "output"
     sender = Deliveries(None, lambda _: None)
-    slow = shell(f"sleep 0.05; echo >> {output}")
+    slow = shell(f"sleep 0.05; echo >> '{output}'")
     for _ in range(5):
         sender.send(alert_with(slow), NOTICE)
     sender.close(PATIENCE)

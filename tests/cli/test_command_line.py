@@ -175,6 +175,27 @@ def test_help_is_a_command_too(command: str) -> None:
     assert done.stdout.startswith(f"usage: {' '.join(['gpumon', *words])} [")
 
 
+def test_help_and_completion_are_ascii_in_any_locale() -> None:
+    for words in (*(("help", command) for command in COMMANDS), ("help",)):
+        assert run_here(*words).stdout.isascii(), words
+    for shell in ("bash", "zsh", "fish"):
+        assert run_here("completion", shell).stdout.isascii(), shell
+
+
+@pytest.mark.parametrize("variables", [{"LANG": "C"}, {"GPUMON_ASCII": "1"}])
+def test_what_is_wrong_and_the_names_of_themes_are_ascii_in_such_a_locale(
+    variables: Mapping[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "gpumon" / "themes").mkdir(parents=True)
+    (tmp_path / "gpumon" / "themes" / "é.toml").write_text('base = "nord"\n')
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables}
+    wrong, themes = gpumon("config", "é", env=env), gpumon("theme", "list", env=env)
+    assert (wrong.returncode, themes.returncode) == (2, 0)
+    assert "invalid choice: '?' " in wrong.stderr
+    assert themes.stdout.startswith("? ")
+    assert (wrong.stderr + themes.stdout).isascii()
+
+
 # Flags
 
 
@@ -428,8 +449,8 @@ def test_control_c_ends_a_snapshot_that_hangs(driver: Driver) -> None:
 
 
 INTERRUPTED = """
-import signal, sys
-module, in_a_class = sys.argv[1:]
+import signal, sys, time, weakref
+module, where = sys.argv[1:]
 class Interrupts:
     def __set_name__(self, owner, name):
         signal.raise_signal(signal.SIGINT)
@@ -437,33 +458,44 @@ class Finder:
     def find_spec(self, name, path=None, target=None):
         if name != module:
             return
-        if in_a_class == "True":
+        if where == "a class":
             class Owner:
                 attribute = Interrupts()
+        if where == "a callback":
+            signal.setitimer = slow_setitimer
+            self.last = weakref.ref(Finder(), lambda _: signal.raise_signal(signal.SIGINT))
+            time.sleep(3600)
         signal.raise_signal(signal.SIGINT)
+setitimer = signal.setitimer
+def slow_setitimer(*given):
+    # As on a busy machine: time is up before its caller returns.
+    signal.setitimer = setitimer
+    setitimer(*given)
+    time.sleep(0.05)
 sys.meta_path.insert(0, Finder())
 from gpumon.cli import main
 sys.exit(main(["--demo"]))
 """
-"""Control C while a module is imported, perhaps while that makes a class."""
+"""Control C while a module is imported, perhaps while that makes a class or runs a callback."""
 
 
 @pytest.mark.parametrize(
-    ("module", "in_a_class"),
+    ("module", "where"),
     [
-        ("gpumon.system.resource_errors", False),
+        ("gpumon.system.resource_errors", "a function"),
+        ("gpumon.system.resource_errors", "a callback"),
         *itertools.product(
-            ("gpumon.cli.output", "gpumon.cli.parser", "gpumon.sources.demo"), (False, True)
+            ("gpumon.cli.output", "gpumon.cli.parser", "gpumon.sources.demo"),
+            ("a function", "a class", "a callback"),
         ),
     ],
 )
-def test_control_c_in_the_first_instant_ends_it_without_a_word(
-    module: str, *, in_a_class: bool
-) -> None:
+def test_control_c_in_the_first_instant_ends_it_without_a_word(module: str, where: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, module, str(in_a_class)],
+        [sys.executable, "-c", INTERRUPTED, module, where],
         capture_output=True,
         text=True,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

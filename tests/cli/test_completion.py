@@ -192,9 +192,11 @@ def test_what_bash_offers_is_taken(folder: Path) -> None:
 
 @needs("zsh")
 def test_zsh_offers_what_the_command_takes(folder: Path) -> None:
-    with Screen(["zsh", "-f", "-i"], {**os.environ, "PS1": "ready> "}) as screen:
+    with Screen(
+        ["zsh", "-f", "-i"], {**os.environ, "PS1": "ready> "}, cwd=folder / "here"
+    ) as screen:
         screen.wait_for("ready>")
-        setup = f'cd {folder / "here"}; autoload -Uz compinit; compinit -u -D; eval "$(<../zsh)"'
+        setup = 'autoload -Uz compinit; compinit -u -D; eval "$(<../zsh)"'
         screen.send(f"{setup}; echo set''up\r".encode())
         screen.wait_for(r"(?m)^setup\nready>")
         for typed, completed in (

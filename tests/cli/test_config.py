@@ -28,6 +28,7 @@ def gpumon(*arguments: str, home: Path, **variables: str) -> subprocess.Complete
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        encoding=variables.get("PYTHONIOENCODING"),
         timeout=PATIENCE,
         check=False,
         umask=0o022,

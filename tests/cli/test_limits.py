@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -62,7 +63,7 @@ def client(folder: Path, body: str) -> str:
     path = folder / "client"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
-    return str(path)
+    return shlex.quote(str(path))
 
 
 @pytest.mark.parametrize("silence", CLIENTS)
@@ -90,7 +91,7 @@ def test_a_host_that_does_not_answer_is_waited_for_until_the_timeout(
 
 SAMPLES = 6
 HALF_SILENT = """
-PATH={folder}:$PATH
+PATH="{folder}:$PATH"
 for last; do :; done
 exec sh -c "$last"
 """
@@ -110,7 +111,7 @@ def test_a_host_whose_processes_do_not_answer_is_waited_for_until_the_timeout(
     there = tmp_path / "gpumon"
     there.write_text(
         '#!/bin/sh\n[ "$1" = remote ] && exec sleep 3600\n'
-        f"for each in {tmp_path}/sample*; do cat $each; sleep 0.1; done\nexec sleep 3600\n"
+        f'for each in "{tmp_path}"/sample*; do cat "$each"; sleep 0.1; done\nexec sleep 3600\n'
     )
     there.chmod(0o755)
     pid = take_one(DemoSource()).processes[0].id.pid

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -300,7 +301,7 @@ def test_hosts_are_reached_over_ssh(
     client = tmp_path / "client"
     client.write_text('#!/bin/sh\necho "$@" >> reached\nexit 255\n')
     client.chmod(0o755)
-    named = ["--hosts", "box", "--ssh", str(client)]
+    named = ["--hosts", "box", "--ssh", shlex.quote(str(client))]
     words = READING[command]
     done = run(driver, tmp_path, *([*named, *words] if before else [*words, *named]))
     assert done.returncode == 1

@@ -141,7 +141,7 @@ def test_the_error_of_another_file_is_not_said_to_be_that_of_standard_output(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "alerts.toml").write_text('[[alerts]]\nwhen = "hot"\n', encoding="utf-8")
-    line = arguments.format(tmp_path / "alerts.toml").split()
+    line = [word.format(tmp_path / "alerts.toml") for word in arguments.split()]
 
     def fail(*_: object, **__: object) -> NoReturn:
         raise error
@@ -171,7 +171,7 @@ def test_a_path_that_cannot_be_read_is_a_sentence(
     arguments: str, make: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     path = make(tmp_path)
-    done = gpumon(*arguments.format(path).split())
+    done = gpumon(*(word.format(path) for word in arguments.split()))
     assert done.returncode in {1, 2, 126, 127}
     assert str(path) in done.stderr
     assert all(line.startswith("gpumon: ") for line in done.stderr.splitlines())

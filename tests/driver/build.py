@@ -69,7 +69,8 @@ def _compile(target: str, flags: Iterable[str], files: dict[str, str]) -> Path:
         done = subprocess.run(
             [sys.executable, "-m", "ziglang", "cc", *options, "-o", target, *sources, "-lm"],
             cwd=work,
-            env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_COMPILER_CACHE)},
+            # In TMPDIR the compiler takes a percent sign for a digit to choose.
+            env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_COMPILER_CACHE), "TMPDIR": "."},
             check=False,
             capture_output=True,
             text=True,

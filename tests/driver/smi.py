@@ -534,9 +534,10 @@ def _app_memory(app: Any) -> Value:
 
 def _command(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode() or "[Not Found]"
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
     except OSError:
-        return "[Not Found]"
+        words = [""]
+    return words[0] or "[Not Found]"
 
 
 def _query_apps(names: Sequence[str], form: _Format) -> None:

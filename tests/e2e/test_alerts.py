@@ -250,7 +250,7 @@ def test_a_command_gets_the_notice_and_a_failing_one_is_reported_once(
     config = f"""
 [[alerts]]
 when = "hot"
-do = [{{ command = ["sh", "-c", "cat > {got}"] }}, {{ command = ["false"] }}]
+do = [{{ command = ["sh", "-c", "cat > '{got}'"] }}, {{ command = ["false"] }}]
 """
     with screen_with(tmp_path, config, driver) as screen:
         screen.wait_for(r"○ free[\s\S]*\n q quit")
@@ -273,7 +273,9 @@ def test_of_two_dashboards_one_runs_the_commands_and_both_list(
     driver: Driver, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
-    config = f'[[alerts]]\nwhen = "hot"\ndo = [{{ command = ["sh", "-c", "echo x >> {ran}"] }}]\n'
+    config = (
+        f'[[alerts]]\nwhen = "hot"\ndo = [{{ command = ["sh", "-c", "echo x >> \'{ran}\'"] }}]\n'
+    )
     state = {**driver.env(), "XDG_STATE_HOME": str(tmp_path / "state")}
     path = tmp_path / "gpumon" / "config.toml"
     path.parent.mkdir()

@@ -183,10 +183,9 @@ def test_on_a_terminal_it_refuses_what_is_for_one_machine(option: list[str]) -> 
 
 
 def test_a_log_of_one_of_many_hosts_leaves_out_command_lines_too(tmp_path: Path) -> None:
-    named = "--demo --hosts a,b --no-commands -n 1"
-    command = ["sh", "-c", f"cd {tmp_path} && exec {sys.executable} -m gpumon {named}"]
+    options = ["--demo", "--hosts", "a,b", "--no-commands", "-n", "1"]
     env = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109 - as text
-    with Screen(command, env) as screen:
+    with Screen([sys.executable, "-m", "gpumon", *options], env, cwd=tmp_path) as screen:
         screen.wait_for(r"hosts 2 [\s\S]*\n q quit")
         screen.type("\x1b[B")
         screen.wait_for(r"\n▸a ")

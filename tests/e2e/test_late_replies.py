@@ -42,7 +42,7 @@ while True:
     os.killpg(job.pid, signal.SIGCONT)
 """
 """Shows what a shell reads after a program has ended or was stopped."""
-QUERY = re.compile(rb"\x1b\[\?(\d+)\$p|(\x1b\[c)|(\x1b\[\?2048h)")
+QUERY = re.compile(rb"\x1b\[\?(\d+)\$p|(\x1b\[c)|(\x1b\[\?2048h)|(\x1b\[\?1003l)")
 ENTER = b"\x1b[?1049h"
 AT_START = 3
 """Queries of Textual."""
@@ -66,15 +66,17 @@ class LateTerminal(Screen):
     def _look(self) -> None:
         for query in list(QUERY.finditer(self.output))[self._queries :]:
             self._queries += 1
+            if query[4] is not None:
+                # The terminal has read that only now: until then the mouse moved.
+                if self.reports_mouse:
+                    self.reports_mouse = False
+                    self._answer_later(b"\x1b[<35;10;10M")
+                continue
             if query[1] is not None:
                 answer = b"\x1b[?%s;2$y" % query[1]
             else:
                 answer = b"\x1b[?62;22c" if query[2] else b"\x1b[48;24;100;480;1000t"
             self._answer_later(answer)
-        if self.reports_mouse and b"\x1b[?1003l" in self.output:
-            # The terminal has read that only now: until then the mouse moved.
-            self.reports_mouse = False
-            self._answer_later(b"\x1b[<35;10;10M")
         if not self.ended_at and b"<prompt>" in self.output:
             self.ended_at = time.monotonic()
         super()._look()
@@ -215,12 +217,16 @@ def test_it_ends_at_once_where_no_reply_is_outstanding(
     assert min(took) < 0.5
 
 
-def test_mouse_reports_on_their_way_are_not_left_either(machine: dict[str, str]) -> None:
-    with LateTerminal([*GPUMON, "-n", "60"], 0.05, machine) as screen:
+@pytest.mark.parametrize("delay", [0.05, 0.5])
+@pytest.mark.parametrize("reported", [b"\x1b[<35;9;9M", b"\x1b[48;24;100;480;1000t", b"\x1b[I"])
+def test_mouse_reports_on_their_way_are_not_left_either(
+    delay: float, reported: bytes, machine: dict[str, str]
+) -> None:
+    with LateTerminal([*GPUMON, "-n", "60"], delay, machine) as screen:
         screen.wait_for(READY)
         screen.wait(has_all_replies, "waiting for all replies")
         screen.reports_mouse = True
-        screen.send(b"q")
+        screen.send(reported + b"q")
         assert screen.left_for_the_shell() == ""
 
 

@@ -99,8 +99,8 @@ def test_what_the_dashboard_does_not_show_is_asked_for_at_every_sample_by_a_log_
         screen.wait(lambda _: calls("nvmlDeviceGetPowerUsage") >= enough, "twenty samples more")
         return (calls("nvmlDeviceGetFieldValues") - fields) / (enough - samples)
 
-    command = ["sh", "-c", f"cd {tmp_path} && exec {sys.executable} -m gpumon -n 0.1"]
-    with Screen(command, {**driver.env(), "PYTHONPATH": str(Path.cwd())}, 120, 30) as screen:
+    env = {**driver.env(), "PYTHONPATH": str(Path.cwd())}
+    with Screen([*GPUMON, "-n", "0.1"], env, 120, 30, cwd=tmp_path) as screen:
         wait_for_line(screen, 7, r"73%")
         assert share(screen) < 0.8
         screen.type("L")

@@ -188,8 +188,7 @@ def test_a_replay_shows_what_the_screen_showed_then(
 
 def test_a_log_of_the_demo_is_named_after_the_demos_machine(tmp_path: Path) -> None:
     checkout = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109 - as text
-    command = ["sh", "-c", f"cd {tmp_path} && exec {sys.executable} -m gpumon --demo"]
-    with Screen(command, checkout) as screen:
+    with Screen([*GPUMON, "--demo"], checkout, cwd=tmp_path) as screen:
         screen.wait_for(" q quit")
         screen.type("L")
         screen.wait_for(r"logging to gpumon-ada-07-\d{8}-\d{6}\.csv; L stops")
@@ -203,9 +202,8 @@ def test_a_log_of_the_demo_is_named_after_the_demos_machine(tmp_path: Path) -> N
 
 def test_one_key_makes_a_log_that_is_replayed(tmp_path: Path) -> None:
     with machine() as (driver, _):
-        command = ["sh", "-c", f"cd {tmp_path} && exec {sys.executable} -m gpumon -n 0.1"]
         environment = {**driver.env(), "PYTHONPATH": os.getcwd()}  # noqa: PTH109 - as text
-        with Screen(command, environment, 120, 30) as screen:
+        with Screen([*GPUMON, "-n", "0.1"], environment, 120, 30, cwd=tmp_path) as screen:
             screen.wait_for("train.py")
             screen.type("L")
             screen.wait_for(r"logging to gpumon-\S+\.csv; L stops")

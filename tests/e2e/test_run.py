@@ -104,7 +104,7 @@ def wait_for_file(path: Path) -> str:
 def test_ten_at_once_share_no_card_and_all_have_their_turn(locks: Path, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     job = "; sleep 0.3; ".join(
-        f'echo "{sign} $CUDA_VISIBLE_DEVICES" >> {diary}' for sign in ("+", "-")
+        f'echo "{sign} $CUDA_VISIBLE_DEVICES" >> "{diary}"' for sign in ("+", "-")
     )
     with Driver([h100() for _ in range(4)]) as driver:
         started = [start(driver, "--wait", *script(job)) for _ in range(10)]
@@ -128,13 +128,13 @@ def test_those_who_wait_are_served_in_the_order_of_coming(
     driver: Driver, locks: Path, tmp_path: Path
 ) -> None:
     diary, go = tmp_path / "diary", tmp_path / "go"
-    first = start(driver, "-n", "2", *script(f"while [ ! -e {go} ]; do sleep 0.05; done"))
+    first = start(driver, "-n", "2", *script(f"while [ ! -e '{go}' ]; do sleep 0.05; done"))
     waiting = []
     with ended(first):
         wait_until(lambda: len(holders(driver, locks)) == 2, "both GPUs reserved")
         try:
             for n in range(3):
-                job = script(f"echo {n} >> {diary}")
+                job = script(f"echo {n} >> '{diary}'")
                 waiting.append(start(driver, "--wait", "--gpus", "0", *job))
                 wait_for_places(locks, n + 1)
             go.touch()
@@ -166,7 +166,7 @@ def test_kill_9_frees_the_cards_and_what_the_job_still_holds_is_seen(
     driver: Driver, locks: Path, tmp_path: Path
 ) -> None:
     pid_file = tmp_path / "pid"
-    with ended(start(driver, *script(f"echo $$ > {pid_file}", "exec sleep 60"))) as process:
+    with ended(start(driver, *script(f"echo $$ > '{pid_file}'", "exec sleep 60"))) as process:
         job = int(wait_for_file(pid_file))
         try:
             driver.cards[0].processes = [Owner(job, memory=9 * GIB)]
@@ -255,8 +255,8 @@ def test_no_lock_and_nothing_of_ours_is_left_open_or_ignored_in_the_command(
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
 def test_a_signal_reaches_the_command(driver: Driver, tmp_path: Path, name: str) -> None:
     ready, got = tmp_path / "ready", tmp_path / "got"
-    trap = f"trap 'echo {name} > {got}; exit 5' {name.removeprefix('SIG')}"
-    wait = f"echo $$ > {ready}; while :; do sleep 0.05; done"
+    trap = f"trap 'echo {name} > \"{got}\"; exit 5' {name.removeprefix('SIG')}"
+    wait = f"echo $$ > '{ready}'; while :; do sleep 0.05; done"
     with ended(start(driver, *script(trap, wait))) as process:
         wait_for_file(ready)
         process.send_signal(signal.Signals[name])
@@ -337,7 +337,7 @@ def echoes(screen: Screen) -> bool:
 def test_control_c_ends_the_job_and_the_loop_around_it(driver: Driver, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     with shell(driver) as screen:
-        job = f"echo up > {ready}; exec sleep 60"
+        job = f"echo up > '{ready}'; exec sleep 60"
         screen.type(f"for i in 1 2; do run -- sh -c '{job}'; done\n")
         wait_for_file(ready)
         screen.type("\x03")
@@ -369,7 +369,7 @@ def pressed(screen: Screen, keys: str, pattern: str) -> bool:
 def test_in_a_pipeline_the_terminal_is_everybody_s(driver: Driver, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     with shell(driver) as screen:
-        job = f"echo up > {ready}; exec sleep 60"
+        job = f"echo up > '{ready}'; exec sleep 60"
         screen.type(f"run -- sh -c '{job}' | cat\n")
         wait_for_file(ready)
         screen.type("\x1a")
@@ -409,7 +409,7 @@ def job_on(
     """A job that ends once it is told to: itself, its number, and the file that tells it to."""
     pid_file, go = tmp_path / "pid", tmp_path / "go"
     lines = script(
-        f"echo $$ > {pid_file}", f"while [ ! -e {go} ]; do sleep 0.05; done", f"exit {status}"
+        f"echo $$ > '{pid_file}'", f"while [ ! -e '{go}' ]; do sleep 0.05; done", f"exit {status}"
     )
     with ended(start(driver, *options, *lines)) as process:
         yield process, int(wait_for_file(pid_file)), go

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import ssl
 import subprocess
 import sys
@@ -369,6 +370,8 @@ REFUSED = {
     "tls_server_config: {cert_file: a, key_file: b, prefer_server_cipher_suites: 3}": "true or",
     "tls_server_config: {cert_file: missing, key_file: b}": "No such file or directory",
     "tls_server_config: {cert_file: web.yml, key_file: web.yml}": "OpenSSL",
+    "tls_server_config: {cert_file: pipe, key_file: web.yml}": "is not a regular file",
+    "tls_server_config: {cert_file: web.yml, key_file: pipe}": "is not a regular file",
     "http_server_config: {http2: true}": "http2 is not available",
     "http_server_config: {headers: {Server: x}}": "unknown key 'Server'",
     "http_server_config: {headers: {X-Frame-Options: allow}}": "neither deny nor sameorigin",
@@ -387,6 +390,7 @@ REFUSED = {
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:60])
 def test_what_cannot_be_honoured_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, text)
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(WebConfigError) as refused:
         Rules(read_web_config(str(path)))
     sentence = str(refused.value)

@@ -7,6 +7,7 @@ commands that it runs, such as that of a simulated driver.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -69,8 +70,8 @@ class Sshd:
             *options,
             f"Port {self.place.port}",
             f"ListenAddress {self.place.host}",
-            f"HostKey {folder}/host_key",
-            f"AuthorizedKeysFile {folder.parent}/authorized_keys",
+            f'HostKey "{folder}/host_key"',
+            f"AuthorizedKeysFile {_word(folder.parent / 'authorized_keys')}",
             "PidFile none",
             "StrictModes no",
             "UsePAM no",
@@ -135,6 +136,11 @@ class Sshd:
                 process.kill()
 
 
+def _word(path: Path) -> str:
+    """A path in a configuration of ssh, where a percent sign begins a name to replace."""
+    return f'"{str(path).replace("%", "%%")}"'
+
+
 class Lab:
     """Hosts and a client that reaches them by their names."""
 
@@ -145,8 +151,8 @@ class Lab:
         (folder / "authorized_keys").write_text((folder / "key.pub").read_text())
         self.config = folder / "ssh_config"
         self.config.write_text(
-            f"IdentityFile {folder}/key\nIdentitiesOnly yes\nIdentityAgent none\n"
-            f"UserKnownHostsFile {folder}/known_hosts\nGlobalKnownHostsFile none\n"
+            f"IdentityFile {_word(folder / 'key')}\nIdentitiesOnly yes\nIdentityAgent none\n"
+            f"UserKnownHostsFile {_word(folder / 'known_hosts')}\nGlobalKnownHostsFile none\n"
             "StrictHostKeyChecking yes\n"
         )
         (folder / "known_hosts").write_text("")
@@ -156,6 +162,11 @@ class Lab:
     def client(self) -> SshClient:
         """A client that knows all hosts."""
         return SshClient(("ssh", "-F", str(self.config)))
+
+    @property
+    def ssh(self) -> str:
+        """The same client as a command for a shell."""
+        return shlex.join(["ssh", "-F", str(self.config)])
 
     def host(
         self,

@@ -92,7 +92,7 @@ fleet.close()
 @pytest.mark.parametrize("hard", [64, 1024])
 def test_the_limit_of_open_files_is_raised_or_told(tmp_path: Path, hard: int) -> None:
     client = tmp_path / "client"
-    client.write_text(f"#!/bin/sh\necho x >> {tmp_path}/started\nexec sleep 3600\n")
+    client.write_text(f'#!/bin/sh\necho x >> "{tmp_path}/started"\nexec sleep 3600\n')
     client.chmod(0o755)
     with subprocess.Popen(
         [sys.executable, "-c", _MANY_HOSTS, str(client), str(hard)],
@@ -130,7 +130,7 @@ def test_twelve_hosts_behind_one_sshd_are_live_and_leave_no_process(lab: Lab) ->
 
 def test_hosts_that_never_answer_keep_no_host_from_its_turn(tmp_path: Path) -> None:
     client = tmp_path / "client"
-    client.write_text(f"#!/bin/sh\necho x >> {tmp_path}/started\nexec sleep 3600\n")
+    client.write_text(f'#!/bin/sh\necho x >> "{tmp_path}/started"\nexec sleep 3600\n')
     client.chmod(0o755)
     with reading(SshClient((str(client),)), *(f"gpu-{number}" for number in range(30))):
         wait_until((tmp_path / "started").exists)

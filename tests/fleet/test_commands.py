@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -58,7 +59,7 @@ class Site:
         self, hosts: str, *arguments: str, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on hosts; the time limit is no matter of the test."""
-        ssh = f"ssh -F {self.lab.config}"
+        ssh = self.lab.ssh
         more = ("--hosts", hosts, "--ssh", ssh, "--timeout", f"{PATIENCE}s")
         return self.run(*arguments, *more, env=env)
 
@@ -201,7 +202,7 @@ def test_the_configuration_has_groups_a_client_and_commands(site: Site, tmp_path
     (folder / "config.toml").write_text(
         f"""
 [hosts]
-ssh = "ssh -F {site.lab.config}"
+ssh = "{site.lab.ssh}"
 [hosts.groups]
 lab = "gpu-[01-02]"
 [hosts.commands]
@@ -248,9 +249,10 @@ def test_a_host_without_answer_is_not_waited_for_longer_than_the_limit(tmp_path:
     client = tmp_path / "client"
     client.write_text("#!/bin/sh\nexec sleep 3600\n")
     client.chmod(0o755)
+    ssh = shlex.quote(str(client))
     for command in ("snapshot", "select"):
         done = subprocess.run(
-            [*GPUMON, command, "--hosts", "gpu-01", "--ssh", str(client), "--timeout", "0.3s"],
+            [*GPUMON, command, "--hosts", "gpu-01", "--ssh", ssh, "--timeout", "0.3s"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gpumon.fleet.nvidia_smi import SmiReader
+from gpumon.fleet.nvidia_smi import SmiReader, query_loop
 from gpumon.fleet.ssh import SshClient
-from gpumon.model.snapshot import GpuStatus
+from gpumon.model.snapshot import GpuStatus, Unknown
 from tests.driver import GIB, owners
 from tests.fleet.conftest import reading, state, wait_for
 
@@ -26,6 +30,7 @@ FIELDS = (
     *("clocks.current.sm [MHz]", "pstate"),
 )
 HEADING = ", ".join(FIELDS)
+_UUID = "GPU-00000000-1111-2222-3333-444444444444"
 UNREADABLE = "Unable to determine the device handle for GPU"
 LOST, OK = GpuStatus.LOST, GpuStatus.OK
 
@@ -167,10 +172,11 @@ CASES = {
 }
 
 
-def feed(reader: SmiReader, case: Case, processes: str = "") -> Snapshot:
+def feed(reader: SmiReader, case: Case, processes: str = "", status: int = 0) -> Snapshot:
     """The snapshot of what nvidia-smi wrote."""
     gpus = "\r\n".join(("", *case.lines, ""))
-    sections = f"#gpus\n{gpus}\n#errors\n{case.errors}\n#processes\n{processes}\n#owners\n#end\n"
+    listed = f"#processes\n{processes}\n#status {status}\n#owners\n#end\n"
+    sections = f"#gpus\n{gpus}\n#errors\n{case.errors}\n{listed}"
     fields = f"#fields {','.join(field.partition(' ')[0] for field in FIELDS)}\n"
     (snapshot,) = reader.feed((fields + sections).encode())
     return snapshot
@@ -197,7 +203,7 @@ def test_a_failing_gpu_is_listed_and_the_others_keep_their_values(name: str) -> 
             assert is_whole(gpu)
         else:
             assert (gpu.memory_used, gpu.power_draw) == (None, None)
-            assert gpu.unknown["power_draw"]
+            assert gpu.unknown["power_draw"] is not Unknown.NOT_SUPPORTED
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "not counted"])
@@ -227,6 +233,16 @@ def test_a_gpu_that_fails_keeps_its_identity(name: str) -> None:
         [HEADING, f"WARNING: persistence mode is off{row(0)}", row(1)],
         [HEADING, f"{row(0)[:30]}{row(0)}", row(1)],
         [HEADING, row(0, name='NVIDIA A40, "rev. 2", custom'), row(1)],
+        [HEADING, row(0), row(1, words={"index": "[Unknown Error]"})],
+        [HEADING, *(row(index, words={"index": "[N/A]"}) for index in range(2))],
+        [HEADING, *(row(0, at=number) for number in range(2))],
+        [HEADING, *(row(number, words={"uuid": "GPU-0"}) for number in range(2))],
+        [HEADING, row(0), row(1, words={"index": ""})],
+        [HEADING, row(0), row(1, words={"index": "-1"})],
+        [HEADING, row(0), row(1, words={"index": "4294967295"})],
+        [HEADING, row(0, words={"power.draw": "25,02"}), row(1, words={"power.draw": "25,02"})],
+        [HEADING, *(row(index, words={"timestamp": "Fr 27. Nov 2026"}) for index in range(2))],
+        [HEADING, row(0), row(1, words={"timestamp": "26.11.2026 18:00:00,123"})],
     ],
 )
 def test_odd_lines_change_no_gpu(lines: list[str]) -> None:
@@ -244,6 +260,24 @@ def test_a_pid_of_wsl_is_that_of_the_named_process_or_nobodys(
     gpus = f"#gpus\n{HEADING}\n{row(0)}\n#processes\nGPU-0, 7, 5, /Xwayland\n"
     (snapshot,) = reader.feed(f"{gpus}#owners\n7 1000 ann 60 R bash -l\n#end\n".encode())
     assert [process.user for process in snapshot.processes] == [user]
+
+
+ROWS = st.dictionaries(
+    st.sampled_from(("timestamp", "index", "uuid", "pci.bus_id", "memory.used")),
+    st.sampled_from(("[Unknown Error]", "[N/A]", "", "-1", "0", "1", "999", "GPU-1", "25,02", '"')),
+    max_size=3,
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4), st.integers(0, 200))
+def test_each_gpu_is_listed_once_with_a_number_of_its_own(
+    words: list[dict[str, str]], cut: int
+) -> None:
+    first, *others = (row(index, words=cells) for index, cells in enumerate(words))
+    reader = SmiReader("box")
+    for lines in ([first[:cut], *others], [*others, first]):
+        gpus = feed(reader, Case([HEADING, *lines], {})).gpus
+        assert len({gpu.index for gpu in gpus}) == len({gpu.uuid for gpu in gpus}) == len(gpus)
 
 
 def test_text_behind_a_row_costs_its_last_value_only() -> None:
@@ -268,6 +302,20 @@ def test_the_error_is_told_and_not_the_greeting() -> None:
     trouble = feed(SmiReader("box"), Case(lines, {})).trouble
     assert trouble is not None
     assert trouble.sentence == lines[1]
+
+
+def test_a_row_that_cannot_be_read_is_no_lost_gpu() -> None:
+    lines = [HEADING.replace(", ", ";"), row(0, words={"uuid": _UUID}).replace(", ", ";")]
+    snapshot = feed(SmiReader("box"), Case(lines, {}))
+    assert snapshot.gpus == ()
+    assert snapshot.trouble is not None
+
+
+def test_a_row_of_values_without_a_name_is_a_gpu() -> None:
+    names = dict.fromkeys(("index", "uuid", "pci.bus_id"), "[N/A]")
+    (gpu,) = feed(SmiReader("box"), Case([HEADING, row(0, words=names)], {})).gpus
+    assert (gpu.index, gpu.status) == (0, OK)
+    assert is_whole(gpu)
 
 
 def test_a_gpu_that_is_no_longer_listed_does_not_answer() -> None:
@@ -306,14 +354,79 @@ def test_odd_lines_lose_no_process_of_others() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("processes", "status", "reasons"),
+    [
+        ("", 0, (None, None)),
+        ("", 14, (None, None)),
+        ("No running processes found", 0, (None, None)),
+        ("GPU-0, 7, 512, python", 255, (None, None)),
+        ("", 255, (Unknown.NO_ANSWER, Unknown.NO_ANSWER)),
+        ("", 139, (Unknown.NO_ANSWER, Unknown.NO_ANSWER)),
+        ("Failed to initialize NVML: Unknown Error", 0, (Unknown.NO_ANSWER, Unknown.NO_ANSWER)),
+        ("[Not Supported]", 0, (Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)),
+        (
+            "GPU-0, 7, 512, python\nGPU-1, [Insufficient Permissions], [N/A], [N/A]",
+            0,
+            (None, Unknown.NO_PERMISSION),
+        ),
+    ],
+)
+def test_processes_that_are_not_listed_are_unknown(
+    processes: str, status: int, reasons: tuple[Unknown | None, ...]
+) -> None:
+    case = Case([HEADING, row(0), row(1)], {})
+    snapshot = feed(SmiReader("box"), case, processes, status)
+    assert tuple(gpu.unknown.get("processes") for gpu in snapshot.gpus) == reasons
+
+
+def test_a_failing_gpu_does_not_prove_that_nobody_is_on_the_others() -> None:
+    case = Case([HEADING, row(0), f"{UNREADABLE} 0000:02:00.0: Unknown Error"], {})
+    for status, reason in ((0, None), (255, Unknown.NO_ANSWER)):
+        healthy = feed(SmiReader("box"), case, "", status).gpus[0]
+        assert healthy.unknown.get("processes") is reason
+
+
+def test_the_processes_are_unknown_if_the_query_fails(tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-smi"
+    rows = f"{HEADING}\n{row(0)}\n"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *apps*) exit 9;; esac\ncat <<END\n{rows}END\n', "utf-8"
+    )
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    reader = SmiReader("box")
+    with subprocess.Popen(
+        ["sh", "-c", query_loop(3600)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as loop:
+        try:
+            assert loop.stdout is not None
+            snapshots: list[Snapshot] = []
+            while not snapshots:
+                snapshots = reader.feed(loop.stdout.readline())
+        finally:
+            os.killpg(loop.pid, signal.SIGKILL)  # Also its sleep.
+    assert [gpu.unknown.get("processes") for gpu in snapshots[0].gpus] == [Unknown.NO_ANSWER]
+
+
+def test_a_process_that_is_listed_twice_counts_once_and_garbage_is_no_process() -> None:
+    lines = ["GPU-0, 7, 512, python", "GPU-1, 7, 128, python"] * 2
+    case = Case([HEADING, row(0), row(1)], {})
+    snapshot = feed(SmiReader("box"), case, "\n".join((*lines, "GPU-0, 4294967295, 9, [N/A]")))
+    assert [(one.id.pid, one.memory_used) for one in snapshot.processes] == [(7, 640 * 2**20)]
+
+
 SSH = """#!/bin/sh
 for last; do :; done
-PATH={folder}:/usr/bin:/bin exec sh -c "$last"
+PATH="{folder}:/usr/bin:/bin" exec sh -c "$last"
 """
 NVIDIA_SMI = """#!/bin/sh
 case "$*" in
 *mig.mode.current*) echo 'Field "mig.mode.current" is not a valid field to query.'; exit 2;;
-*compute-apps*) cat {folder}/processes; exit 1;;
+*compute-apps*) cat "{folder}/processes"; exit 1;;
 esac
 fields=$(printf '%s' "$*" | sed 's/.*--query-gpu=//;s/ .*//')
 row() {{
@@ -364,3 +477,23 @@ def test_the_whole_way_over_ssh(tmp_path: Path) -> None:
     users = {one.id.pid: one.uid for one in snapshot.processes}
     # The driver's PID 1 is not the process that has this number here.
     assert users == {first.pid: os.getuid(), second.pid: os.getuid(), 1: None}
+
+
+def test_a_bug_in_reading_one_host_loses_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("ssh", SSH), ("nvidia-smi", NVIDIA_SMI)):
+        (tmp_path / name).write_text(text.format(folder=tmp_path))
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "processes").touch()
+    read = SmiReader.feed
+
+    def fail_for_one(reader: SmiReader, data: bytes) -> list[Snapshot]:
+        if reader._host.name == "one":
+            raise ValueError("a [bug]")
+        return read(reader, data)
+
+    monkeypatch.setattr(SmiReader, "feed", fail_for_one)
+    with reading(SshClient((str(tmp_path / "ssh"),)), "one", "two") as fleet:
+        wait_for(fleet, lambda now: now.hosts[1].snapshot is not None)
+        wait_for(fleet, lambda now: "(ValueError: a [bug])" in now.hosts[0].sentence)

@@ -34,7 +34,7 @@ ROWS = (
 def read(tmp_path: Path, program: str, text: str) -> Snapshot:
     """The first snapshot of a host that has only one program."""
     (tmp_path / "ssh").write_text(
-        f'#!/bin/sh\nfor last; do :; done\nPATH={tmp_path}:/usr/bin:/bin exec sh -c "$last"\n'
+        f'#!/bin/sh\nfor last; do :; done\nPATH="{tmp_path}:/usr/bin:/bin" exec sh -c "$last"\n'
     )
     (tmp_path / program).write_text(text)
     for name in ("ssh", program):
@@ -49,8 +49,8 @@ def read(tmp_path: Path, program: str, text: str) -> Snapshot:
 def test_nvidia_smi(tmp_path: Path) -> None:
     (tmp_path / "gpus").write_text("\n".join((HEADING, *ROWS, "")))
     (tmp_path / "processes").write_text(f"GPU-0, 7, {2**40}, python\nGPU-1, 8, 6, python\n")
-    script = '#!/bin/sh\ncase "$*" in *compute-apps*) cat {0}/processes;; *) cat {0}/gpus;; esac\n'
-    found = read(tmp_path, "nvidia-smi", script.format(tmp_path))
+    shown = f'*compute-apps*) cat "{tmp_path}/processes";; *) cat "{tmp_path}/gpus";;'
+    found = read(tmp_path, "nvidia-smi", f'#!/bin/sh\ncase "$*" in {shown} esac\n')
     first, second = found.gpus
     for field in ("memory_used", "utilization_gpu", "temperature_gpu", "power_draw"):
         assert getattr(first, field) is None
@@ -75,7 +75,7 @@ def test_the_stream_of_another_gpumon(tmp_path: Path) -> None:
         assert before in line
         line = line.replace(before, after)
     (tmp_path / "line").write_text(line)
-    found = read(tmp_path, "gpumon", f"#!/bin/sh\ncat {tmp_path}/line\nexec sleep 600\n")
+    found = read(tmp_path, "gpumon", f'#!/bin/sh\ncat "{tmp_path}/line"\nexec sleep 600\n')
     (only,) = found.gpus
     for field in ("memory_used", "utilization_gpu", "temperature_gpu", "power_draw"):
         assert getattr(only, field) is None

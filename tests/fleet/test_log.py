@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 import signal
 import sys
 from collections import defaultdict
@@ -43,7 +44,7 @@ class Site:
     @property
     def options(self) -> list[str]:
         """What ``gpumon log`` gets, for both hosts."""
-        return ["--hosts", "gpu-[01-02]", "--ssh", f"ssh -F {self.lab.config}", "-n", "0.2"]
+        return ["--hosts", "gpu-[01-02]", "--ssh", self.lab.ssh, "-n", "0.2"]
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_the_rows_of_both_hosts_stand_together_by_time_and_one_is_replayed(
             wait_for(log, path, host, 10)
         wait_for(log, lists, "gpu-01", 3)
         assert log.end() == 0
-        assert f"gpumon replay {path} --host NAME" in log.said
+        assert f"gpumon replay {shlex.quote(str(path))} --host NAME" in log.said
         assert "was never logged" not in log.said
     for file in (path, lists):
         assert file.stat().st_mode & 0o777 == 0o600
@@ -190,14 +191,14 @@ def replay_one_of_two_hosts(path: Path) -> None:
         screen.wait_for("gpu-01")
         screen.wait_for(r"H100[\s\S]*90%")
         screen.wait_for("train.py")
-        assert "4090" not in screen.text()
+        assert "RTX 4090" not in screen.text()
         screen.type("\x1b[F")
         screen.wait_for("train.py")
         screen.type("q")
         assert screen.wait_end() == 0
     with Screen([*replay, "--host", "gpu-02"], dict(os.environ), 160, 40) as screen:
         screen.wait_for("gpu-02")
-        screen.wait_for(r"4090[\s\S]*30%")
+        screen.wait_for(r"RTX 4090[\s\S]*30%")
         assert "H100" not in screen.text()
         assert "train.py" not in screen.text()
         screen.type("q")
@@ -211,7 +212,7 @@ def test_a_host_that_never_answers_is_told_at_the_end(lab: Lab, tmp_path: Path) 
     path = tmp_path / "run.csv"
     lab.host("gpu-01", environment(), running=False)
     lab.host("gpu-02", {"STREAMER_FAULT": ""} | environment())
-    options = ["--hosts", "gpu-01,gpu-02", "--ssh", f"ssh -F {lab.config}", "-n", "0.2"]
+    options = ["--hosts", "gpu-01,gpu-02", "--ssh", lab.ssh, "-n", "0.2"]
     streams = tmp_path / "gpumon" / "config.toml"
     streams.parent.mkdir()
     streams.write_text(f'[hosts]\ncommand = "{STREAMER}"\n')

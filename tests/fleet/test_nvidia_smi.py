@@ -36,8 +36,8 @@ LOST = "2026/11/23 08:30:00.125, 1, GPU-b, NVIDIA H100 80GB HBM3, 570.1" + ", [G
 NVIDIA_SMI = """#!/bin/sh
 case "$*" in
 *mig.mode.current*) echo 'Field "mig.mode.current" is not a valid field to query.'; exit 2;;
-*compute-apps*) cat {folder}/processes;;
-*) cat {folder}/gpus;;
+*compute-apps*) cat "{folder}/processes";;
+*) cat "{folder}/gpus";;
 esac
 """
 

@@ -77,9 +77,9 @@ def all_taken(screen: Screen) -> bool:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_comes_from_the_terminal_it_ends_well(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
-    shell = f'cd "{tmp_path}"; exec {sys.executable} -m gpumon --demo -n 0.1'
+    command = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
     env = {**os.environ, "PYTHONPATH": str(Path.cwd()), "XDG_STATE_HOME": str(tmp_path / "state")}
-    with Screen(["sh", "-c", shell], env) as screen:
+    with Screen(command, env, cwd=tmp_path) as screen:
         # The first of them come before it has taken the terminal, or while it does.
         screen.wait(lambda it: b"\x1b[?1049h" in it.output, "waiting for the alternate screen")
         typed = 0

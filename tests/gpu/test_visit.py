@@ -201,8 +201,14 @@ def test_a_visit_that_is_ended_ends_its_steps(tmp_path: Path) -> None:
     waiting = (
         "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
     )
+    # The step is at work for a while before the visit knows of it.
     visiting = (
-        "import signal, sys\n"
+        "import signal, subprocess, sys, time\n"
+        "class SlowToReturn(subprocess.Popen):\n"
+        "    def __init__(self, *arguments, **options):\n"
+        "        super().__init__(*arguments, **options)\n"
+        "        time.sleep(1)\n"
+        "subprocess.Popen = SlowToReturn\n"
         "from pathlib import Path\n"
         "from tests.gpu.visit import Stage, Step, Visit\n"
         "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"

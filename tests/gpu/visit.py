@@ -144,6 +144,7 @@ class Visit:
         self._began = time.monotonic()
         self._until = self._began + seconds
         self._lock = threading.Lock()
+        self._starting = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def go(self, plan: Sequence[Stage]) -> bool:
@@ -164,8 +165,10 @@ class Visit:
                 for row in rows:
                     row.join()
         finally:
-            self._until = 0.0
-            for process in tuple(self._running):
+            with self._starting:
+                self._until = 0.0
+                running = tuple(self._running)
+            for process in running:
                 _end_all_of(process)
         wanted = sum(len(row) for stage in plan for row in stage.rows)
         return [one.outcome for one in self.outcomes] == ["done"] * wanted
@@ -192,16 +195,20 @@ class Visit:
         if allowed <= 0:
             return Outcome(step.name, step.file, at, 0.0, "not begun", "no time was left")
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(
-                [sys.executable, *self._arguments(step, allowed)],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
-            )
-            self._running.add(process)
+            # A visit that is ended must know of each process, or none may be started any more.
+            with self._starting:
+                if not self._until:
+                    return Outcome(step.name, step.file, at, 0.0, "not begun", "it was ended")
+                process = subprocess.Popen(
+                    [sys.executable, *self._arguments(step, allowed)],
+                    cwd=ROOT,
+                    env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+                self._running.add(process)
             was_cut = not _ended_within(process, allowed)
             _end_all_of(process)
             self._running.discard(process)

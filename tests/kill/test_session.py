@@ -905,8 +905,9 @@ def test_reclaimed_memory_is_counted(family: Family, bench: Bench) -> None:
 
 
 def test_a_sample_from_before_the_signal_is_ignored(family: Family, bench: Bench) -> None:
+    before = moment(0, 1 * GIB, OTHER)
     ended = Ended(family, bench)
-    ended.case.see(moment(-0.5, 1 * GIB, OTHER))
+    ended.case.see(before)
     seen = bench.changes
     bench.clock.ahead += 2
     lives.until(lambda: bench.changes > seen, "another report")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import socket
 import ssl
 import time
@@ -167,7 +168,12 @@ def test_tls_with_an_authority_of_ones_own(authority: Authority, tmp_path: Path)
         assert "TLS fails" in refusal(f"https://127.0.0.1:{server.port}", trusted)
     empty = tmp_path / "empty.pem"
     empty.write_text("")
-    for name, expected in ((str(empty), "no certificates"), (ABSENT, "No such file")):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for name, expected in (
+        (str(empty), "no certificates"),
+        (ABSENT, "No such file"),
+        (str(pipe), "is not a regular file"),
+    ):
         with pytest.raises(FleetError, match=expected):
             read_endpoint("https://localhost", Prometheus(ca_file=name))
 

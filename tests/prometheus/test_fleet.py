@@ -13,7 +13,7 @@ from gpumon.fleet.fleet import HostOrigin, HostStatus, Owner
 from gpumon.fleet.summary import HostJudge
 from gpumon.host.process_host import Refused, Target
 from gpumon.model.processes import ProcessId
-from gpumon.model.snapshot import Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.prometheus import fleet as polled_fleet
 from gpumon.prometheus import past as past_reader
 from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page, uuid
@@ -293,8 +293,23 @@ def test_who_has_the_gpus(site: Site) -> None:
     }
 
 
+def test_an_exporter_has_no_gpu_whatever_the_name_of_its_pod(site: Site) -> None:
+    """Unless told otherwise, Prometheus renames the label of the workload, and adds its own."""
+    used, other = page("a", gpus=1, more=_pod("train-0")), page("a", gpus=2)
+    site.pages = {"a": used + "".join(x for x in other.splitlines(True) if 'gpu="1"' in x)}
+    target = {"__metrics_path__": "/a/metrics", "instance": "a:9400", "job": "metrics"}
+    own = {"pod": "agent-x7", "namespace": "monitoring", "container": "agent"}
+    site.prometheus.scrape([(f"127.0.0.1:{site.exporters.port}", {**target, **own})])
+    host = wait_for_host(site.open(), "a", is_live, "live")
+    assert host.owners == (Owner("ml/train-0", 1, 41000 * MIB),)
+
+
 def _pod(name: str) -> str:
     return f',pod="{name}",namespace="ml",container="main"'
+
+
+def _labels(gpu: int) -> str:
+    return f'gpu="{gpu}",UUID="{uuid("a", gpu)}",modelName="H100",Hostname="a"'
 
 
 _UNSOUND = (48, 62, 79, 94, 95, 109, 119, 154, 999)
@@ -305,19 +320,21 @@ def test_a_gpu_that_needs_a_reset_is_not_handed_out(site: Site) -> None:
     """Metrics have the last XID until the GPU is reset, and do not have its time."""
     empty = {"DCGM_FI_DEV_GPU_UTIL": 0.0, "DCGM_FI_DEV_FB_USED": 4.0, "DCGM_FI_DEV_FB_FREE": 8e4}
     xids = (*_UNSOUND, *_SOUND)
-    series = page("a", empty, gpus=len(xids) + 1)
+    series = page("a", empty, gpus=len(xids) + 4)
     for gpu, xid in enumerate(xids):
-        labels = f'gpu="{gpu}",UUID="{uuid("a", gpu)}",modelName="H100",Hostname="a"'
-        series += f"DCGM_FI_DEV_XID_ERRORS{{{labels}}} {xid}\n"
+        series += f"DCGM_FI_DEV_XID_ERRORS{{{_labels(gpu)}}} {xid}\n"
     # In MIG mode the series is that of an instance.
-    labels = f'gpu="{len(xids)}",UUID="{uuid("a", len(xids))}",modelName="H100",Hostname="a"'
+    labels = _labels(len(xids))
     series += f'DCGM_FI_DEV_XID_ERRORS{{{labels},GPU_I_ID="7"}} 79\n'
+    # Some sites have only the counts of dcgm-exporter, by XID.
+    for gpu, (xid, seen) in enumerate(((79, 1), (79, 0), (31, 1)), len(xids) + 1):
+        series += f'DCGM_EXP_XID_ERRORS_COUNT{{{_labels(gpu)},xid="{xid}"}} {seen}\n'
     site.pages = {"a": series}
     site.scrape(a="dcgm")
     fleet = site.open()
     host = wait_for_host(fleet, "a", is_live, "live")
     free = {gpu.index for gpu in HostJudge(0).judge(host).gpus if gpu.free}
-    sound = set(range(len(_UNSOUND), len(xids)))
+    sound = {*range(len(_UNSOUND), len(xids)), len(xids) + 2, len(xids) + 3}
     assert free == sound
     selecting = [sys.executable, "-m", "gpumon", "select", "--prometheus", site.prometheus.url]
     for more in ([], ["--free", "1G"]):
@@ -325,6 +342,55 @@ def test_a_gpu_that_needs_a_reset_is_not_handed_out(site: Site) -> None:
         told = subprocess.run(arguments, capture_output=True, text=True, check=False).stderr
         assert "XID 79, when is not known: the GPU fell off the bus" in told
         assert f"only {len(sound)} GPUs fit" in told
+
+
+def test_of_several_series_of_a_gpu_the_gravest_counts_on_its_page_too(site: Site) -> None:
+    """Another GPU with the same number gets one of its own."""
+    idle = {"DCGM_FI_DEV_FB_USED": 4.0, "DCGM_FI_DEV_FB_FREE": 8e4, "DCGM_FI_DEV_POWER_USAGE": 15.0}
+    series = page("a", idle, gpus=2)
+    series += page("a", idle, gpus=1).replace(uuid("a", 0), "GPU-other")
+    for pod, xid in (("a", 0), ("b", 79), ("c", 31), ("d", 0)):
+        series += f"DCGM_FI_DEV_XID_ERRORS{{{_labels(0)}{_pod(pod)}}} {xid}\n"
+    site.pages = {"a": series}
+    site.scrape(a="dcgm")
+    fleet = site.open()
+    wait_for_host(fleet, "a", is_live, "live")
+    source = fleet.source("a")
+    source.open()
+    deadline = time.monotonic() + 60
+    while (sample := source.sample()).gpus[0].power_draw is None:
+        assert time.monotonic() < deadline, "every metric"
+    source.close()
+    xids = {gpu.uuid: gpu.xid for gpu in sample.gpus}
+    assert xids == {uuid("a", 0): 79, uuid("a", 1): None, "GPU-other": None}
+    assert [gpu.index for gpu in sample.gpus] == [0, 1, 2]
+
+
+def test_a_gpu_that_its_exporter_leaves_out_does_not_answer(site: Site) -> None:
+    site.pages = {"a": page("a", gpus=3)}
+    site.scrape(a="dcgm")
+    fleet = site.open()
+    wait_for_host(fleet, "a", is_live, "live")
+    lines = page("a", gpus=3).splitlines(keepends=True)
+    site.pages["a"] = "".join(line for line in lines if 'gpu="1"' not in line)
+    host = wait_for_host(fleet, "a", lambda now: 1 not in _answering(now), "a GPU without metrics")
+    assert host.snapshot is not None
+    assert [(gpu.uuid, gpu.status) for gpu in host.snapshot.gpus] == [
+        (uuid("a", 0), GpuStatus.OK),
+        (uuid("a", 1), GpuStatus.NO_ANSWER),
+        (uuid("a", 2), GpuStatus.OK),
+    ]
+    gpu = host.snapshot.gpus[1]
+    assert (gpu.name, gpu.memory_used) == ("NVIDIA H100 80GB HBM3", None)
+    assert gpu.unknown["memory_used"] is Unknown.NO_ANSWER
+    assert gpu.status_since is not None
+    site.pages["a"] = page("a", gpus=3)
+    wait_for_host(fleet, "a", lambda now: _answering(now) == {0, 1, 2}, "its metrics again")
+
+
+def _answering(host: HostState) -> set[int]:
+    gpus = () if host.snapshot is None else host.snapshot.gpus
+    return {gpu.index for gpu in gpus if gpu.status is GpuStatus.OK}
 
 
 def test_mig_instances(site: Site) -> None:

@@ -104,7 +104,7 @@ def training(lab: Lab) -> Iterator[tuple[int, list[str], dict[str, str]]]:
         card.memory_used = 30 * GIB + GIB // 4
         lab.host("gpu-04", environment(driver))
         env = {**os.environ, "XDG_STATE_HOME": str(lab.folder / "here")}
-        command = [*END, "--hosts", "gpu-04", "--ssh", f"ssh -F {lab.config}", str(process.pid)]
+        command = [*END, "--hosts", "gpu-04", "--ssh", lab.ssh, str(process.pid)]
         yield process.pid, command, env
 
 
@@ -145,7 +145,7 @@ def test_the_question_names_the_machine(lab: Lab) -> None:
 
 def test_pids_are_of_one_machine(lab: Lab) -> None:
     done = subprocess.run(
-        [*END, "--hosts", "gpu-[04-05]", "--ssh", f"ssh -F {lab.config}", "4711", "--yes"],
+        [*END, "--hosts", "gpu-[04-05]", "--ssh", lab.ssh, "4711", "--yes"],
         capture_output=True,
         text=True,
         check=False,

@@ -18,6 +18,7 @@ import pytest
 from gpumon.model.snapshot import Unknown
 from gpumon.recording.csv import file_lines, index
 from gpumon.recording.csv.recording import open_log
+from gpumon.recording.csv.time_formats import time_format
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import RecordingError
 from gpumon.report.output import print_report
@@ -246,6 +247,33 @@ def test_date_and_time_in_two_columns_are_joined(tmp_path: Path, headings: str) 
         [59, 59], abs=0.01
     )
     assert len(replayed(path)) == 60
+
+
+def test_a_message_with_an_index_before_the_bus_id_names_that_gpu(tmp_path: Path) -> None:
+    lost = "Unable to determine the device handle for GPU2: 0000:03:00.0: Unknown Error"
+    lines = [row(at, gpu) for at in range(5) for gpu in range(4)]
+    lines += [line for at in range(5, 10) for line in (row(at, 0), lost, row(at, 3))]
+    gpus = gpus_of(log_of(tmp_path, lines))
+    assert seconds(gpus[2]["lost_hours"]) == pytest.approx(4, abs=0.01)
+    assert not gpus[1]["lost_hours"]
+
+
+def test_the_memory_of_a_lost_gpu_is_not_0(tmp_path: Path) -> None:
+    lost = "NVIDIA H100, [GPU requires reset], 0 MiB, 81559 MiB" + 2 * ", [GPU requires reset]"
+    lines = [row(at, 0, VALUES if at < 5 else lost) for at in range(11)]
+    path = log_of(tmp_path, lines)
+    line = gpus_of(path)[0]
+    assert line["memory_mean_bytes"] == 20000 * 2**20
+    assert line["memory_known"] == pytest.approx(0.5)
+    assert replayed(path)[-1].gpus[0].memory_used is None
+
+
+@pytest.mark.parametrize("said", [[NO_HANDLE], [NO_HANDLE] * 2])
+def test_a_gpu_that_is_lost_at_its_last_sample_is_named(tmp_path: Path, said: list[str]) -> None:
+    lines = [row(at, gpu) for at in range(5) for gpu in range(2)]
+    notes = report(log_of(tmp_path, [*lines, row(5, 0), *said, row(6, 0)]))["notes"]
+    assert "Lost, or reset required, at the last sample: GPU 1." in notes
+    assert "The log has no XIDs." in notes
 
 
 def test_a_message_with_a_bus_id_names_its_gpu(tmp_path: Path) -> None:
@@ -632,6 +660,10 @@ REFUSED: dict[str, tuple[Callable[[datetime], str], str]] = {
         lambda at: f"{46163 + (at.hour * 3600 + at.minute * 60 + at.second) / 86400}",
         "a spreadsheet's numbers",
     ),
+    "a spreadsheet's minutes": (
+        lambda at: f"{at:%M:%S}.0",
+        "times without date and hour, such as '00:00.0', as a spreadsheet saves them",
+    ),
     "only a date": (lambda at: f"{at:%Y-%m-%d}", "dates without a time of day"),
     "rounded seconds": (lambda at: f"{at.timestamp():e}", "rounded to 1000"),
     "rounded milliseconds": (lambda at: f"{1e3 * at.timestamp():.6e}", "rounded to 1e+06"),
@@ -652,6 +684,195 @@ def test_times_with_no_certain_meaning_are_refused(
     said = refusal(log_of(tmp_path, simple(form), SIMPLE), capsys)
     assert says in said
     assert "2026-05-31 10:00:00" in said or "yyyy-mm-dd" in said
+
+
+@pytest.mark.parametrize("count", [60, 3000])
+def test_times_of_several_forms_in_one_file_are_read(tmp_path: Path, count: int) -> None:
+    def form(at: datetime) -> str:
+        late = at >= BEGIN + timedelta(seconds=30)
+        return f"{at.timestamp():.0f}" if late else at.isoformat()
+
+    at = (BEGIN + timedelta(seconds=second) for second in range(count))
+    path = log_of(tmp_path, [f"{form(one)},0,97,20480,49140,300.12" for one in at], SIMPLE)
+    assert seconds(gpus_of(path)[0]["covered_hours"]) == pytest.approx(count - 1, abs=0.01)
+    assert len(replayed(path)) == count
+
+
+@pytest.fixture
+def _berlin(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A rule in place of a name needs no files of time zones.
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+
+
+LOCAL_TIMES: dict[str, str] = {
+    "nvidia-smi": "%Y/%m/%d %H:%M:%S.000",
+    "whole seconds": "%Y-%m-%d %H:%M:%S",
+    "date": "%a %b %e %H:%M:%S %Z %Y",
+    "German": "%d.%m.%Y %H:%M:%S",
+}
+SUMMER_BEGINS, SUMMER_ENDS = 1_774_746_000, 1_792_890_000
+
+
+@pytest.mark.parametrize("form", LOCAL_TIMES.values(), ids=LOCAL_TIMES)
+@pytest.mark.parametrize("change", [SUMMER_BEGINS, SUMMER_ENDS])
+@pytest.mark.usefixtures("_berlin", "_chunks")
+def test_an_hour_that_comes_twice_or_never_is_neither_lost_nor_a_gap(
+    tmp_path: Path, form: str, change: int
+) -> None:
+    times = range(change - 5400, change + 5401, 60)
+    lines = [f"{time.strftime(form, time.localtime(at))},0,97,20480,49140,300.12" for at in times]
+    path = log_of(tmp_path, lines, SIMPLE)
+    line = gpus_of(path)[0]
+    assert line["covered_hours"] == pytest.approx(3, abs=1e-4)
+    assert not line["gaps"]
+    ends = [datetime.fromisoformat(line[key]).timestamp() for key in ("first", "last")]
+    assert ends == [times[0], times[-1]]
+    assert [sample.time for sample in replayed(path)] == pytest.approx(list(times), rel=0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "are_local"),
+    [
+        ("Sun May 31 12:00:00 2026", True),
+        ("Sun May 31 12:00:00 PM 2026", True),
+        ("Sun May 31 12:00:00 +0200 2026", False),
+        ("Sun May 31 12:00:00 PM UTC 2026", False),
+        ("31-05-2026 12:00:00", True),
+        ("20260531_120000", True),
+        ("20260531_120000+0200", False),
+        ("2026-05-31T12:00:00,5-02:00", False),
+    ],
+)
+def test_a_zone_is_what_follows_the_time_of_day(text: str, *, are_local: bool) -> None:
+    assert time_format([text]).are_local is are_local
+
+
+@pytest.mark.parametrize("step", [1500, 1800, 2400, 3600, 5400])
+@pytest.mark.parametrize("shift", [0, 600, 1200])
+@pytest.mark.usefixtures("_berlin", "_chunks")
+def test_samples_far_apart_show_which_of_two_hours_it_is(
+    tmp_path: Path, step: int, shift: int
+) -> None:
+    times = [SUMMER_ENDS + shift + step * number for number in range(-25, 25)]
+    lines = [
+        f"{time.strftime('%Y/%m/%d %H:%M:%S.000', time.localtime(at))},0,97,20480,49140,300.12"
+        for at in times
+    ]
+    path = log_of(tmp_path, lines, SIMPLE)
+    assert [sample.time for sample in replayed(path)] == pytest.approx(times, rel=0, abs=0.01)
+
+
+@pytest.mark.usefixtures("_berlin")
+def test_local_times_of_two_forms_have_that_hour_twice(tmp_path: Path) -> None:
+    times = range(SUMMER_ENDS - 5400, SUMMER_ENDS + 5401, 60)
+    forms = ["%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+    lines = [
+        f"{time.strftime(forms[number > 10], time.localtime(at))},0,97,20480,49140,300.12"
+        for number, at in enumerate(times)
+    ]
+    path = log_of(tmp_path, lines, SIMPLE)
+    assert [sample.time for sample in replayed(path)] == pytest.approx(list(times), rel=0, abs=0.01)
+
+
+@pytest.mark.usefixtures("_berlin")
+def test_a_clock_that_is_set_back_in_that_hour_is_no_change_of_the_hour(tmp_path: Path) -> None:
+    begin = SUMMER_ENDS - 1800
+    times = [*range(begin, begin + 600, 10), *range(begin + 300, begin + 900, 10)]
+    lines = [
+        f"{time.strftime('%Y/%m/%d %H:%M:%S.000', time.localtime(at))},0,97,20480,49140,300.12"
+        for at in times
+    ]
+    line = gpus_of(log_of(tmp_path, lines, SIMPLE))[0]
+    assert seconds(line["covered_hours"]) == pytest.approx(590 + 590, abs=1)
+    assert not line["gaps"]
+
+
+WRONG: dict[str, Callable[[int, int], float]] = {
+    "a row 8 h late": lambda at, _: 8 * 3600 if at == 30 else 0,
+    "a row 8 h early": lambda at, _: -8 * 3600 if at == 30 else 0,
+    "a row 80 years late": lambda at, _: 80 * 365 * 86400 if at == 30 else 0,
+    "ten rows 2 h late": lambda at, _: 7200 if 30 <= at < 40 else 0,
+    "the second row of a sample 5 min late": lambda at, gpu: 300 if at == 30 and gpu else 0,
+    "the second row of the last sample": lambda at, gpu: 300 if at == 59 and gpu else 0,
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_clock_that_is_wrong_for_a_while_moves_no_other_times(
+    tmp_path: Path, wrong: Callable[[int, int], float]
+) -> None:
+    lines = [row(at + 0.001 * gpu + wrong(at, gpu), gpu) for at in range(60) for gpu in range(2)]
+    path = log_of(tmp_path, lines)
+    for line in gpus_of(path).values():
+        assert seconds(line["covered_hours"]) == pytest.approx(59, abs=0.01)
+        assert not line["gaps"]
+        assert line["first"].startswith("2026-05-21T10:00:00")
+        assert line["last"].startswith("2026-05-21T10:00:59")
+    expected = [BEGIN.timestamp() + at for at in range(60)]
+    assert [sample.time for sample in replayed(path)] == pytest.approx(expected, rel=0, abs=0.01)
+
+
+def of_one_row_a_second(tmp_path: Path, wrong: Callable[[int], float]) -> list[float]:
+    """The times of a log of 60 seconds, since its beginning, of which some are wrong."""
+    path = log_of(tmp_path, [row(at + wrong(at), 0) for at in range(60)])
+    return [sample.time - BEGIN.timestamp() for sample in replayed(path)]
+
+
+@pytest.mark.parametrize("place", range(1, 59))
+@pytest.mark.parametrize("late", [3600, -3600])
+@pytest.mark.usefixtures("_chunks")
+def test_a_clock_may_be_wrong_in_any_row_but_the_first_and_last(
+    tmp_path: Path, place: int, late: int
+) -> None:
+    times = of_one_row_a_second(tmp_path, lambda at: late if at == place else 0)
+    assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
+
+
+@pytest.mark.parametrize("place", range(1, 49))
+def test_a_clock_may_be_wrong_in_ten_rows_anywhere(
+    tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "CHUNK", 3000)
+    times = of_one_row_a_second(tmp_path, lambda at: 3600 if place <= at < place + 10 else 0)
+    assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
+
+
+@pytest.mark.usefixtures("_chunks")
+def test_the_time_between_two_rows_with_a_wrong_clock_is_right(tmp_path: Path) -> None:
+    times = of_one_row_a_second(tmp_path, lambda at: 3600 if at in (20, 25) else 0)
+    assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
+
+
+def test_no_time_is_invented_between_two_rows_with_a_wrong_clock(tmp_path: Path) -> None:
+    wrong = {30: 3600, 72: 3600}
+    path = log_of(tmp_path, [row(60 * at + wrong.get(at, 0), 0) for at in range(200)])
+    line = gpus_of(path)[0]
+    assert seconds(line["covered_hours"]) == pytest.approx(60 * 199, abs=0.01)
+    assert line["first"].startswith("2026-05-21T10:00:00")
+
+
+@pytest.mark.parametrize("place", range(1, 49))
+def test_a_setback_in_a_log_of_many_rows_keeps_all_of_them(
+    tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "CHUNK", 1500)
+    times = of_one_row_a_second(tmp_path, lambda at: -3600 if at >= place else 0)
+    assert len(times) == 60
+    assert times[-1] - times[0] == pytest.approx(58, abs=0.1)
+
+
+def test_two_gaps_are_no_wrong_clock(tmp_path: Path) -> None:
+    times = [*range(100), *range(200, 700), *range(800, 900)]
+    line = gpus_of(log_of(tmp_path, [row(at, 0) for at in times]))[0]
+    assert line["gaps"] == 2
+    assert seconds(line["gap_hours"]) == pytest.approx(200, abs=10)
+
+
+def test_a_clock_that_was_set_forward_and_back_between_runs_loses_no_time(tmp_path: Path) -> None:
+    times = [*range(100), *range(7200, 7300), *range(101, 200)]
+    line = gpus_of(log_of(tmp_path, [row(at, 0) for at in times]))[0]
+    assert seconds(line["covered_hours"]) == pytest.approx(99 + 99 + 98, abs=3)
 
 
 # Headings and cells
@@ -709,6 +930,144 @@ def test_units_without_a_space_are_read(tmp_path: Path) -> None:
     assert not any("damaged" in note for note in report(path)["notes"])
 
 
+@pytest.mark.parametrize("heading", ["elapsed", "elapsed [s]", "Elapsed (s)"])
+def test_the_elapsed_time_of_a_script_is_no_clock(tmp_path: Path, heading: str) -> None:
+    headings = f"timestamp,index,{heading},utilization.gpu,power.draw"
+    lines = [f"{stamp(at)},0,{1000 * at},97,300" for at in range(60)]
+    path = log_of(tmp_path, lines, headings)
+    found = report(path)
+    assert seconds(found["lines"][0]["covered_hours"]) == pytest.approx(59, abs=0.01)
+    assert found["lines"][0]["energy_kwh"] == pytest.approx(300 * 59 / 3.6e6, rel=0.001)
+    assert "No GPU reported an error." not in found["notes"]
+
+
+@pytest.mark.parametrize("label", ["GPU{}", "GPU {}", "cuda:{}", "gpu{}"])
+@pytest.mark.parametrize("heading", ["gpu", "index"])
+def test_gpus_with_a_word_before_their_index_are_told_apart(
+    tmp_path: Path, label: str, heading: str
+) -> None:
+    lines = [
+        f"{stamp(at)},{label.format(gpu)},{8 * gpu},300" for at in range(9) for gpu in range(12)
+    ]
+    path = log_of(tmp_path, lines, f"timestamp,{heading},utilization.gpu,power.draw")
+    gpus = gpus_of(path)
+    means = {index: line["utilization_mean_percent"] for index, line in gpus.items()}
+    assert means == {gpu: 8 * gpu for gpu in range(12)}
+    assert [gpu.index for gpu in replayed(path)[-1].gpus] == list(range(12))
+
+
+@pytest.mark.parametrize("key", ["uuid", "pci.bus_id", "serial"])
+def test_gpus_without_an_index_have_lines_of_their_own_with_what_identifies_them(
+    tmp_path: Path, key: str
+) -> None:
+    ids = {
+        "uuid": [f"GPU-{gpu}" for gpu in range(3)],
+        "pci.bus_id": [f"00000000:0{gpu}:00.0" for gpu in range(3)],
+        "serial": [f"132052{gpu}" for gpu in range(3)],
+    }[key]
+    lines = [
+        f"{stamp(at + 0.001 * gpu)}, {name}, {30 * gpu} %, 300.00 W"
+        for at in range(9)
+        for gpu, name in enumerate(ids)
+    ]
+    path = log_of(tmp_path, lines, f"timestamp, {key}, utilization.gpu [%], power.draw [W]")
+    found = report(path)["lines"]
+    assert [line[key.replace(".", "_")] for line in found] == ids
+    assert [line["utilization_mean_percent"] for line in found] == [0, 30, 60]
+    assert all(seconds(line["covered_hours"]) == pytest.approx(8, abs=0.01) for line in found)
+    out = io.StringIO()
+    assert print_report([str(path)], out=out, width=100) == 0
+    assert all(name in out.getvalue() for name in ids)
+
+
+def test_a_column_gpu_with_the_utilisation_is_no_index(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},{(97, 99, 45, 0, 12, 88)[at % 6]},45" for at in range(60)]
+    path = log_of(tmp_path, lines, "time,GPU,temp")
+    found = report(path)
+    [line] = found["lines"]
+    assert line["index"] == 0
+    assert seconds(line["covered_hours"]) == pytest.approx(59, abs=0.01)
+    assert any("does not know the column GPU;" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("heading", ["gpu", "device", "gpu_id", "GPU Index", "gpu_number"])
+@pytest.mark.parametrize("are_busy", [True, False], ids=["busy", "of one job"])
+@pytest.mark.parametrize("form", ["{}", "{:02}", "{}.0", "GPU-000000{}"])
+def test_gpus_that_are_logged_only_at_times_have_lines_of_their_own(
+    tmp_path: Path, heading: str, are_busy: bool, form: str
+) -> None:
+    lines = [
+        f"{stamp(at)},{form.format(gpu)},{10 * gpu}"
+        for at in range(240)
+        for gpu in range(6)
+        if ((gpu < 2 or at >= 200) if are_busy else at // 20 % 6 == gpu * 5 % 6)
+    ]
+    path = log_of(tmp_path, lines, f"timestamp,{heading},gpu_util")
+    found = report(path)["lines"]
+    key = "uuid" if form.startswith("GPU") else "index"
+    names = [form.format(gpu) if key == "uuid" else gpu for gpu in range(6)]
+    assert [line[key] for line in found] == names
+    assert [line["utilization_mean_percent"] for line in found] == [10 * gpu for gpu in range(6)]
+
+
+def test_small_values_under_a_heading_gpu_are_no_index(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},{at * 7919 % 1009 % 60},45" for at in range(300)]
+    [line] = report(log_of(tmp_path, lines, "time,GPU,temp"))["lines"]
+    assert line["index"] == 0
+    assert seconds(line["covered_hours"]) == pytest.approx(299, abs=0.01)
+
+
+def test_gpus_whose_heading_has_only_names_are_never_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("NVIDIA A100", "NVIDIA H100")
+    lines = [f"{stamp(at)},{names[at // 50 % 2]},45" for at in range(300)]
+    path = log_of(tmp_path, lines, "time,gpu,temp")
+    assert "has rows of several GPUs and no column" in refusal(path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("headings", "cells", "names"),
+    [
+        ("memory_used,memory_total", "19.5,48", "memory_total (unit unknown), memory_used (unit"),
+        ("utilization,memory_used", "0.97,20000", "utilization (unit unknown)"),
+        ("memory_used,fan", "42.4,30", "memory_used (unit unknown)"),
+        ("memory_free,fan", "42.4,30", "memory_free (unit unknown)"),
+    ],
+)
+def test_numbers_that_cannot_have_the_usual_unit_are_unknown(
+    tmp_path: Path, headings: str, cells: str, names: str
+) -> None:
+    lines = [f"{stamp(at)},0,{cells}" for at in range(9)]
+    found = report(log_of(tmp_path, lines, f"timestamp,index,{headings}"))
+    [line] = found["lines"]
+    assert line["utilization_mean_percent"] is None
+    assert (line["memory_peak_bytes"] is None) == ("memory" in names)
+    assert any("does not know the column" in note and names in note for note in found["notes"])
+
+
+def test_a_utilisation_up_to_1_is_unknown_after_a_long_idle_time_too(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},0,{'0.0' if at < 2300 else 0.97}" for at in range(2400)]
+    found = report(log_of(tmp_path, lines, "timestamp,index,utilization"))
+    assert found["lines"][0]["utilization_mean_percent"] is None
+    assert any("column utilization (unit unknown)" in note for note in found["notes"])
+
+
+def test_a_utilisation_of_an_idle_gpu_with_decimals_is_0(tmp_path: Path) -> None:
+    lines = [f"{stamp(at)},0,0.0" for at in range(60)]
+    [line] = report(log_of(tmp_path, lines, "timestamp,index,utilization"))["lines"]
+    assert line["utilization_mean_percent"] == 0
+
+
+def test_a_size_of_the_memory_that_is_0_now_and_then_is_of_the_same_gpu(tmp_path: Path) -> None:
+    lines = [
+        row(at, 0, VALUES.replace("49140", "0") if at % 7 == 3 else VALUES) for at in range(60)
+    ]
+    line = gpus_of(log_of(tmp_path, lines))[0]
+    assert seconds(line["covered_hours"]) == pytest.approx(59, abs=0.01)
+    assert line["memory_peak_bytes"] == 20000 * 2**20
+
+
 def test_columns_that_nobody_knows_are_named(tmp_path: Path) -> None:
     headings = "timestamp,index,memory.used [furlong],load,encoder.stats.sessionCount"
     path = log_of(tmp_path, [f"{stamp(at)},0,20,48,0" for at in range(9)], headings)
@@ -733,7 +1092,64 @@ def test_messages_before_the_headings_and_among_the_rows_are_told(tmp_path: Path
     found = report(write(tmp_path / "gpu.csv", lines))
     assert seconds(found["lines"][0]["covered_hours"]) == pytest.approx(9)
     assert not any("damaged" in note for note in found["notes"])
-    assert any(f"in line 12: {warning}" in note for note in found["notes"])
+    assert any("2 messages" in note and f"in line 1: {warning}" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["nohup: ignoring input", "# logged on box", "$ nvidia-smi --query-gpu=timestamp,name"],
+)
+def test_other_lines_before_the_headings_are_counted(tmp_path: Path, before: str) -> None:
+    path = write(tmp_path / "gpu.csv", [before, HEADINGS, *(row(at, 0) for at in range(9))])
+    found = report(path)
+    assert seconds(found["lines"][0]["covered_hours"]) == pytest.approx(8, abs=0.01)
+    assert any("has 1 line before the headings, which" in note for note in found["notes"])
+    assert not any("damaged" in note for note in found["notes"])
+    assert len(replayed(path)) == 9
+
+
+@pytest.mark.parametrize("headings", [HEADINGS, HEADINGS.replace("timestamp", "time")])
+@pytest.mark.parametrize("count", [1, 60])
+@pytest.mark.parametrize("form", ["%Y/%m/%d %H:%M:%S.%f", "%s", "%a %b %d %H:%M:%S UTC %Y"])
+def test_rows_before_the_headings_are_refused(
+    tmp_path: Path, headings: str, count: int, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = [BEGIN + timedelta(seconds=at) for at in range(2 * count)]
+    lines = [f"{time:{form}}, 0, {VALUES}" for time in times]
+    path = write(tmp_path / "gpu.csv", [*lines[:count], headings, *lines[count:]])
+    assert "has rows and no headings" in refusal(path, capsys)
+
+
+def test_a_gpu_that_a_message_before_the_headings_names_is_not_said_to_be_well(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "gpu.csv", [NO_HANDLE, HEADINGS, *(row(at, 0) for at in range(9))])
+    notes = report(path)["notes"]
+    assert any(f"in line 1: {NO_HANDLE}" in note for note in notes)
+    assert "The log has no XIDs." in notes
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ["Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 5.4"],
+        [
+            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
+            "Please also try adding directory that contains libnvidia-ml.so to your system PATH.",
+        ],
+        ["nvidia-smi: error while loading shared libraries: libnvidia-ml.so.1: cannot open"],
+        ["GPU 00000000:02:00.0: Detected Critical Xid Error"],
+    ],
+)
+def test_all_lines_of_a_message_are_messages(
+    tmp_path: Path, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [row(at, 0) for at in range(9)]
+    notes = report(log_of(tmp_path, [*lines[:4], *said, *lines[4:]]))["notes"]
+    assert any(f"has {len(said)} message" in note and said[0] in note for note in notes)
+    assert not any("damaged" in note for note in notes)
+    alone = write(tmp_path / "alone.csv", said)
+    assert "has a message of nvidia-smi and no rows" in refusal(alone, capsys)
 
 
 # Files of another kind
@@ -789,6 +1205,63 @@ KINDS: dict[str, tuple[str, str]] = {
         ),
         "has processes and no GPUs",
     ),
+    "accounted processes": (
+        (
+            "timestamp, gpu_uuid, pid, gpu_utilization [%], max_memory_usage [MiB], time [ms]\n"
+            "2026/05/21 10:00:00.000, GPU-1, 77, 40 %, 300 MiB, 1234 ms\n"
+        ),
+        "has processes and no GPUs",
+    ),
+    "processes of old drivers": (
+        (
+            "timestamp, gpu_uuid, pid, process_name, used_memory [MiB]\n"
+            "2026/05/21 10:00:00.000, GPU-1, 77, python, 300 MiB\n"
+        ),
+        "has processes and no GPUs",
+    ),
+    "processes of a script": (
+        "timestamp,gpu,PID,user,gpu_util,memory_used\n2026-05-21 10:00:00,0,77,ann,40,300\n",
+        "has processes and no GPUs",
+    ),
+    "dmon through ts": (
+        (
+            "May 21 10:00:00 # gpu    pwr  gtemp     sm    mem\n"
+            "May 21 10:00:00 # Idx      W      C      %      %\n"
+        ),
+        "is the output of nvidia-smi dmon",
+    ),
+    "dmon after a warning": (
+        "WARNING: infoROM is corrupted at gpu 0000:01:00.0\n# gpu    pwr  gtemp  sm    mem\n",
+        "is the output of nvidia-smi dmon",
+    ),
+    "dmon without headings": (
+        "    0     61     34      -      0      0   1593    210\n" * 3,
+        "perhaps rows of nvidia-smi dmon",
+    ),
+    "dcgmi with times": (
+        "2026-05-21T10:00:00Z # Entity   GPUTL   POWER\n2026-05-21T10:00:00Z ID      W\n",
+        "dcgmi dmon",
+    ),
+    "-q through grep": ("    Gpu                       : 97 %\n" * 3, "nvidia-smi -q"),
+    "topo": ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-31\n", "nvidia-smi topo"),
+    "rocm-smi": ("device,GPU use (%),GFX Activity\ncard0,97,123\n", "output of rocm-smi"),
+    "amd-smi": ("gpu,gfx_activity,umc_activity\n0,97,3\n", "output of amd-smi"),
+    "tegrastats": ("05-21-2026 10:00:00 RAM 1/6MB EMC_FREQ 0% GR3D_FREQ 0%@0\n", "tegrastats"),
+    "Weights & Biases": (
+        "_runtime,_timestamp,system.gpu.0.gpu,system.gpu.0.memory\n0,1779357600.1,97,40\n",
+        "has columns of single GPUs (system.gpu.0.gpu, system.gpu.0.memory)",
+    ),
+    "nvitop's collector": (
+        "tag,timestamp,cuda:0 (gpu:0)/memory_used (MiB)/mean\ntrain,1779357600.5,2000\n",
+        "has columns of single GPUs (cuda:0 (gpu:0)/memory_used (MiB)/mean)",
+    ),
+    "Grafana": ('"Time","GPU 0","GPU 1"\n"2026-05-21 10:00:00","97","3"\n', "of single GPUs"),
+    "columns of a script": ("timestamp,gpu0_util,gpu1_util\n2026-05-21 10:00:00,9,3\n", "(gpu0"),
+    "no times": ("ID,Name,GPU util.,Memory used\n0,A100,97%,20000MB\n", "no column timestamp"),
+    "srun -l": (
+        "0: timestamp, index, power.draw [W]\n0: 2026/05/21 10:00:00.000, 0, 300.00 W\n",
+        "has '0: ' before the column timestamp in line 1",
+    ),
     "processes without times": ("pid, process_name, used_memory [MiB]\n7, a, 3 MiB\n", "no GPUs"),
     "no headings": ("2026/05/21 10:00:00.000, NVIDIA A100, P0, 44, 80 %, 3 MiB\n", "no headings"),
     "an error": ("NVIDIA-SMI has failed because it could not\n", "has a message of nvidia-smi"),
@@ -807,6 +1280,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "telegraf": ("nvidia_smi,index=0 utilization_gpu=97i 1779357600000000000\n", "telegraf"),
     "HTML": ("<!DOCTYPE html>\n<html>\n", "is a web page"),
     "gzip": ("\x1f\udc8b\x08", "is compressed with gzip"),
+    "gzip with a carriage return": ("\x1f\udc8b\x08\r1", "is compressed with gzip"),
     "xlsx": ("PK\x03\x04", "is a spreadsheet"),
     "a terminal": ("\x1b[H\x1b[2J\x1b[3J", "is a recording of a terminal"),
 }
@@ -827,6 +1301,41 @@ def test_a_file_of_another_kind_is_named(
     path = tmp_path / "gpu.csv"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     assert says in refusal(path, capsys)
+
+
+PROCESS_HEADINGS = "timestamp,pid,gpu,power.draw [W],memory.used [MiB]"
+
+
+@pytest.mark.parametrize(
+    "headings", [PROCESS_HEADINGS, "timestamp,pid,index,utilization.gpu [%],memory.used [MiB]"]
+)
+@pytest.mark.parametrize("pids", [("4711",), ("4711", "4712"), ("4711", "")])
+def test_a_log_of_gpus_with_the_pid_of_its_program_or_of_their_job_is_read(
+    tmp_path: Path, headings: str, pids: Sequence[str]
+) -> None:
+    lines = [
+        f"{stamp(at)},{pids[at * len(pids) // 60]},{gpu},{30 + gpu},300"
+        for at in range(60)
+        for gpu in range(2)
+    ]
+    gpus = gpus_of(log_of(tmp_path, lines, headings))
+    assert {index: round(seconds(line["covered_hours"])) for index, line in gpus.items()} == {
+        0: 59,
+        1: 59,
+    }
+
+
+@pytest.mark.parametrize("apart", [0, 0.02, 0.5])
+def test_rows_of_several_processes_with_values_of_their_gpu_are_refused(
+    tmp_path: Path, apart: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        f"{stamp(at + apart * pid)},{4711 + pid},0,300,{1000 * pid}"
+        for at in range(60)
+        for pid in range(2)
+    ]
+    said = refusal(log_of(tmp_path, lines, PROCESS_HEADINGS), capsys)
+    assert "has processes and no GPUs" in said
 
 
 # Several GPUs, hosts or programs in one file
@@ -947,3 +1456,166 @@ def test_uneven_steps_that_repeat_are_several_gpus_or_programs(
 def test_whole_seconds_of_a_longer_interval_are_one_gpu(tmp_path: Path) -> None:
     lines = whole_seconds(unkeyed(at * 1.5) for at in range(60))
     assert list(gpus_of(log_of(tmp_path, lines, UNKEYED))) == [0]
+
+
+def several(tmp_path: Path, **logs: list[str]) -> list[str]:
+    return [
+        str(write(tmp_path / f"{name}.csv", [HEADINGS, *lines])) for name, lines in logs.items()
+    ]
+
+
+def test_logs_with_different_gpus_under_one_index_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = "NVIDIA H100, 10 %, 20000 MiB, 81559 MiB, 600.00 W, 60"
+    logs = several(
+        tmp_path,
+        one=[row(at, 0) for at in range(9)],
+        two=[row(at + 0.4, 0, other) for at in range(9)],
+    )
+    assert print_report(logs, out=io.StringIO()) == 1
+    said = capsys.readouterr().err
+    assert "have different GPUs (NVIDIA RTX A6000 with 48.0G, NVIDIA H100 with 79.6G)" in said
+    assert "under one index at the same time" in said
+    assert "add uuid to the query" in said
+
+
+def notes_of(logs: list[str]) -> list[str]:
+    out = io.StringIO()
+    assert print_report(logs, form="json", out=out) == 0
+    notes: list[str] = json.loads(out.getvalue())["notes"]
+    return notes
+
+
+H100 = "NVIDIA H100, 10 %, 20000 MiB, 81559 MiB, 600.00 W, 60"
+
+
+def test_a_later_log_may_have_another_gpu_under_an_index(tmp_path: Path) -> None:
+    logs = several(
+        tmp_path,
+        one=[row(at, 0) for at in range(9)],
+        two=[row(at + 9000, 0, H100) for at in range(9)],
+    )
+    notes = notes_of(logs)
+    assert any(note.startswith("GPU 0 was RTX A6000, then H100: ") for note in notes)
+    assert not any("overlap" in note for note in notes)
+
+
+def test_a_damaged_name_makes_no_other_gpu(tmp_path: Path) -> None:
+    damaged = VALUES.replace("A6000", "A\0\0\0\0")
+    logs = several(
+        tmp_path,
+        one=[row(at, 0, damaged if at == 4 else VALUES) for at in range(9)],
+        two=[row(at + 0.4, 0, damaged if at == 6 else VALUES) for at in range(9)],
+    )
+    assert not any("GPU 0 was" in note for note in notes_of(logs[:1]))
+    assert not any("GPU 0 was" in note for note in notes_of(logs))
+
+
+def test_only_the_logs_that_overlap_are_named(tmp_path: Path) -> None:
+    logs = several(
+        tmp_path,
+        one=[row(at, 0) for at in range(9)],
+        two=[row(at + 0.4, 0) for at in range(5)],
+        three=[row(at + 9, 0) for at in range(5)],
+    )
+    [note] = [note for note in notes_of(logs) if "overlap" in note]
+    assert logs[0] in note
+    assert logs[1] in note
+
+
+def test_a_gpu_whose_name_another_driver_wrote_is_the_same(tmp_path: Path) -> None:
+    old = VALUES.removeprefix("NVIDIA ").replace("49140", "48685")
+    logs = several(
+        tmp_path,
+        one=[row(at, 0, old) for at in range(9)],
+        two=[row(at + 9, 0) for at in range(9)],
+    )
+    out = io.StringIO()
+    assert print_report(logs, form="json", out=out) == 0
+    found = json.loads(out.getvalue())
+    assert seconds(found["lines"][0]["covered_hours"]) == pytest.approx(17, abs=0.01)
+    assert not any("no UUIDs" in note for note in found["notes"])
+
+
+def test_logs_of_one_time_that_may_be_of_several_hosts_are_named(tmp_path: Path) -> None:
+    logs = several(
+        tmp_path,
+        one=[row(at, 0) for at in range(9)],
+        two=[row(at + 0.4, 0) for at in range(9)],
+    )
+    out = io.StringIO()
+    assert print_report(logs, form="json", out=out) == 0
+    [note] = [note for note in json.loads(out.getvalue())["notes"] if "no UUIDs" in note]
+    assert all(log in note for log in logs)
+    assert "if the files are of one host, this is right" in note
+    assert "report files of different hosts one by one" in note
+
+
+def varying(seconds: float, gpu: int) -> str:
+    """A row with values that do not repeat soon."""
+    at = int(seconds)
+    return row(seconds, gpu, VALUES.replace("50 %", f"{at * 37 % 101} %"))
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("form", ["milliseconds", "whole seconds"])
+def test_a_file_that_was_appended_to_itself_is_noticed(tmp_path: Path, form: str) -> None:
+    lines = [varying(at, gpu) for at in range(30) for gpu in range(2)]
+    if form == "whole seconds":
+        lines = whole_seconds(lines)
+    path = log_of(tmp_path, [*lines, HEADINGS, *lines])
+    notes = report(path)["notes"]
+    assert any(
+        note.startswith(f"{path} repeats 30 earlier samples from line 63 on.") for note in notes
+    )
+
+
+@pytest.mark.usefixtures("_chunks")
+def test_the_end_of_a_file_that_was_appended_to_it_is_noticed(tmp_path: Path) -> None:
+    lines = [varying(at, gpu) for at in range(60) for gpu in range(2)]
+    more = [varying(at, gpu) for at in range(60, 90) for gpu in range(2)]
+    path = log_of(tmp_path, [*lines, *lines[80:], *more])
+    assert any("repeats 20 earlier samples from line 122 on" in it for it in report(path)["notes"])
+
+
+@pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("back", [2, 10.5, 50])
+def test_samples_after_a_clock_was_set_back_are_no_copies(tmp_path: Path, back: float) -> None:
+    # An idle GPU, twice a second: its rows are often the same, and some are those of a second
+    # that came before.
+    values = [
+        VALUES.replace("50 %", "0 %").replace("300", f"{at // 7 % 2 + 20}") for at in range(400)
+    ]
+    lines = [row(at / 2 - back * (at > 200), 0, values[at]) for at in range(400)]
+    notes = report(log_of(tmp_path, whole_seconds(lines)))["notes"]
+    assert not any("repeats" in note for note in notes)
+    # Samples that vary.
+    lines = [
+        varying(at - back * (at > 100), gpu) if at <= 100 else row(at - back, gpu)
+        for at in range(200)
+        for gpu in range(2)
+    ]
+    notes = report(log_of(tmp_path, lines))["notes"]
+    assert not any("repeats" in note for note in notes)
+
+
+def test_another_gpu_under_the_same_index_is_named(tmp_path: Path) -> None:
+    other = "NVIDIA H100, 10 %, 20000 MiB, 81559 MiB, 600.00 W, 60"
+    lines = [row(at, 0, VALUES if at < 5 else other) for at in range(9)]
+    notes = report(log_of(tmp_path, lines))["notes"]
+    assert any(
+        note.startswith("GPU 0 was RTX A6000, then H100: there are no UUIDs") for note in notes
+    )
+    same = [row(at, 0, VALUES if at < 5 else VALUES.removeprefix("NVIDIA ")) for at in range(9)]
+    assert not any("GPU 0 was" in note for note in report(log_of(tmp_path, same))["notes"])
+
+
+def test_of_many_names_of_a_gpu_the_first_are_listed(tmp_path: Path) -> None:
+    lines = [row(at, 0, VALUES.replace("A6000", f"{at // 2}")) for at in range(60)]
+    [note] = [note for note in report(log_of(tmp_path, lines))["notes"] if "GPU 0 was" in note]
+    names = "RTX 0, then RTX 1, then RTX 2, then RTX 3, then others, then RTX 29"
+    assert note.startswith(f"GPU 0 was {names}: ")
+    # Each name is in one sample only.
+    lines = [row(at, 0, VALUES.replace("A6000", f"{at}")) for at in range(60)]
+    assert not any("GPU 0 was" in note for note in report(log_of(tmp_path, lines))["notes"])

@@ -214,6 +214,18 @@ def test_a_damaged_log_is_read_as_a_whole(
     assert said.startswith(f"{log} has 1 damaged line, line 5001;")
 
 
+def test_a_log_that_was_appended_to_itself_is_read_as_a_whole(
+    day: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "day.csv"
+    log.write_bytes(2 * day.read_bytes())
+    samples = len({line.partition(b",")[0] for line in day.read_bytes().splitlines()[1:]})
+    tallied = watch_parts(monkeypatch)
+    notes = report(log, "gpu", monkeypatch, 1)["notes"]
+    assert tallied == [False]
+    assert any(f"repeats {samples:,} earlier samples" in note for note in notes)
+
+
 def test_a_gpu_that_comes_later_is_not_lost(tmp_path: Path) -> None:
     def some() -> Iterator[Sample]:
         for number, (taken, elapsed) in enumerate(long_day(0)):

@@ -18,6 +18,13 @@ APART = 0.001
 STEADY = 0.5
 """Seconds by which two clocks may differ although neither was set."""
 
+LONGEST_WRONG = 10
+"""Samples in a row that may have a wrong clock and are mended."""
+_WRONG_SECONDS, _WRONG_STEPS = 60.0, 20
+"""Seconds, and usual steps, by which a clock must jump to be wrong."""
+_UNEVEN = 2.5
+"""How much longer or shorter than usual the steps are on average while it is wrong."""
+
 
 class Clocks(NamedTuple):
     """The readings of two clocks at a sample.
@@ -63,6 +70,42 @@ def held_below(times: list[float], clocks: list[Clocks], limit: float) -> list[f
             break
         limit = times[place] = limit - APART
     return times
+
+
+def jumps(walls: Sequence[float]) -> list[int]:
+    """The numbers of the times that are much later or earlier than the time before."""
+    least = max(_WRONG_SECONDS, _WRONG_STEPS * usual_step(walls))
+    return [at for at in range(1, len(walls)) if abs(walls[at] - walls[at - 1]) > least]
+
+
+def usual_step(walls: Sequence[float]) -> float:
+    """The median of the seconds from a time to a later one after it; 0 if there is none."""
+    steps = sorted(after - before for before, after in pairwise(walls) if after > before)
+    return steps[len(steps) // 2] if steps else 0.0
+
+
+def without_wrong(walls: Sequence[float]) -> list[float]:
+    """Times in which those of a clock that was wrong in a few samples are interpolated.
+
+    Without a monotonic clock, the jump back would move all times before it.
+    """
+    found = list(walls)
+    usual, places = usual_step(walls), jumps(walls)
+    number = 0
+    while number + 1 < len(places):
+        at, back = places[number : number + 2]
+        number += 1
+        before, count = found[at - 1], back - at + 1
+        passed = walls[back] - before
+        # Two gaps are no jump forth and back.
+        is_forth = walls[at] > walls[at - 1]
+        if count - 1 > LONGEST_WRONG or is_forth is (walls[back] > walls[back - 1]):
+            continue
+        if count * usual / _UNEVEN <= passed <= _UNEVEN * count * usual:
+            found[at:back] = [before + step * passed / count for step in range(1, count)]
+            # From here on the clock is right: the next jump is no jump back from here.
+            number += 1
+    return found
 
 
 def spread(walls: list[float], following: float, precision: float) -> list[float]:

@@ -90,6 +90,9 @@ def _sentences(path: Path, damage: Damage) -> Iterator[str]:
         yield f"{damage.refusal.rstrip('.')}; what it has is left out."
     if damage.flaw:
         yield f"{path} {damage.flaw}."
+    if damage.before:
+        lines = counted(damage.before, "line")
+        yield f"{path} has {lines} before the headings, which gpumon skips."
     if damage.lines:
         lines = counted(damage.lines, "damaged line")
         first = "" if damage.lines == 1 else "the first is "
@@ -116,6 +119,18 @@ def _sentences(path: Path, damage: Damage) -> Iterator[str]:
         yield (
             f"{path}: gpumon does not know {columns} {', '.join(damage.unread)}; it reads the names"
             " of nvidia-smi --query-gpu."
+        )
+    if damage.again:
+        rows = counted(damage.again, "earlier sample")
+        yield (
+            f"{path} repeats {rows} from line {damage.first_again} on. They count twice: remove"
+            " them if the file was appended to itself."
+        )
+    if damage.overlapping is not None:
+        yield (
+            f"{path} and {damage.overlapping} overlap in time and have no UUIDs, so GPUs of one"
+            " index count as one GPU: if the files are of one host, this is right; report files of"
+            " different hosts one by one."
         )
     if damage.first_message is not None:
         number, text = damage.first_message

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gpumon.recording.csv.cells import read_moment
 from gpumon.recording.csv.columns import HOSTNAME, column_name
-from gpumon.recording.csv.nvidia_smi import is_message
 from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 
@@ -22,11 +21,17 @@ LONGEST_LINE = 2**17
 
 _OWN_COLUMN = "gpumon_log"
 """Stands in every heading of gpumon's."""
+_OWN_CLOCK = "elapsed [s]"
+"""What other programs call so may be any other time, such as that of an epoch of a training."""
 _FOUND_CHARACTERS = 60
 _MARK = b"\xef\xbb\xbf"
 _DELIMITERS = (",", ";", "\t")
 _HEADING_CHARACTERS = 2**14
 """A longer line is no header."""
+_MEASURED = ("utilization", "memory", "temperature", "power", "clocks")
+"""How the names of columns begin that only a log of GPUs has."""
+_LINES_BEFORE = 100
+"""Lines among which the first header is sought."""
 
 
 class Header:
@@ -71,16 +76,16 @@ class Header:
         if HOSTNAME.name in self.places:
             self.places["host"] = self.places[HOSTNAME.name]
         self.time = self.places["timestamp"]
-        self.elapsed = self.places.get("elapsed [s]")
+        self.elapsed = self.places.get(_OWN_CLOCK)
         if headings:
             from gpumon.recording.csv.other_logs import KEYS, OtherLog
 
             self.set_key(next((name for name in KEYS if name in self.places), None))
             self.other = OtherLog(self, delimiter, headings)
 
-    def set_key(self, name: str | None) -> None:
-        """Set the column that identifies the GPU."""
-        self.key = None if name is None else self.places[name]
+    def set_key(self, name: str | None, place: int | None = None) -> None:
+        """Set the column that identifies the GPU, by default where its name is."""
+        self.key = place if name is None or place is not None else self.places[name]
         self.is_ranked = name in ("index", "pci.bus_id")
 
     def stamp(self, line: bytes) -> tuple[bytes, bytes]:
@@ -128,7 +133,7 @@ def _headings(texts: Sequence[str]) -> list[Heading]:
     found, taken = [], {name for name in strict if name is not None}
     for text, name in zip(texts, strict, strict=True):
         heading = heading_of(text)
-        if name is None and heading.name in taken:
+        if heading.name == _OWN_CLOCK or (name is None and heading.name in taken):
             heading = Heading(None)
         elif heading.name is not None:
             taken.add(heading.name)
@@ -172,18 +177,23 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
         RecordingError: The file does not begin with a header, or its rows cannot be read.
     """
     place, header, trouble = 0, None, None
-    for number, line in enumerate(block.split(b"\n"), 1):
+    before: list[bytes] = []
+    for number, line in enumerate(block.split(b"\n")[:_LINES_BEFORE], 1):
         if line.strip(_MARK + b" \r\0"):
             trouble = trouble or (number, line)
+            # A message of nvidia-smi, of a shell or of nohup may stand before the header.
             header = as_header(line, processes=processes)
-            # nvidia-smi writes its warnings before the header.
-            if header is not None or not is_message(line.decode("utf-8", "replace")):
+            if header is not None:
                 break
+            before.append(line)
         place += len(line) + 1
     if trouble is None:
         raise RecordingError(
             f"{name} is empty: expected headings such as {_expected(processes)} in line 1."
         )
+    if header is not None and any(_is_row(line, header) for line in before):
+        # Rows of another program, which may have written other columns.
+        header = None
     if header is None or header.other is not None:
         from gpumon.recording.csv.other_kinds import other_kind
 
@@ -205,18 +215,26 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
     return place, header
 
 
+def _is_row(line: bytes, header: Header) -> bool:
+    """Whether a line before a header has as many cells, and a time."""
+    from gpumon.recording.csv.time_formats import time_format
+
+    cells = header.split(line)
+    if len(cells) != header.width:
+        return False
+    try:
+        return time_format([cells[header.time]]).read(cells[header.time]) is not None
+    except ValueError:
+        return False
+
+
 def _expected(processes: bool) -> str:
     return f"timestamp,index,uuid,{'pid' if processes else 'utilization.gpu [%]'}"
 
 
 def _no_log(line: bytes, number: int, name: str, *, processes: bool) -> str:
-    cells = cells_of(line.removeprefix(_MARK))
-    known = [cell for cell in cells if column_name(cell, processes=False) is not None]
-    if not processes and any("." in cell for cell in known):
-        return (
-            f"{name} has no column timestamp in line {number}, so nobody can tell when its rows"
-            " were taken: add it, as in nvidia-smi --query-gpu=timestamp,index,…"
-        )
+    if not processes and (wrong := _wrong_headings(line.removeprefix(_MARK), number)) is not None:
+        return f"{name} {wrong}"
     found = printable(line[: 4 * _FOUND_CHARACTERS].decode("utf-8", "replace"))
     if len(found) > _FOUND_CHARACTERS:
         found = f"{found[:_FOUND_CHARACTERS]}…"
@@ -225,6 +243,29 @@ def _no_log(line: bytes, number: int, name: str, *, processes: bool) -> str:
         f"{name} {what}: expected headings such as {_expected(processes)} in line {number},"
         f" found {found!r}."
     )
+
+
+def _wrong_headings(line: bytes, number: int) -> str | None:
+    """What is wrong with headings that have no column of times, as the rest of a sentence."""
+    from gpumon.recording.csv.other_names import heading_of
+
+    for delimiter in _DELIMITERS:
+        cells = cells_of(line, delimiter)
+        known = [cell for cell in cells if heading_of(cell).name is not None]
+        before, found, after = cells[0].partition("timestamp") if cells else ("", "", "")
+        if known and found and before.strip() and not after.strip():
+            return (
+                f"has {printable(before[:_FOUND_CHARACTERS])!r} before the column timestamp in line"
+                f" {number}, as srun -l, docker logs or ts write it before each line: remove it"
+                " from all lines."
+            )
+        names = [heading_of(cell).name or "" for cell in known]
+        if any("." in cell for cell in known) or any(name.startswith(_MEASURED) for name in names):
+            return (
+                f"has no column timestamp in line {number}, so nobody can tell when its rows were"
+                " taken: add it, as in nvidia-smi --query-gpu=timestamp,index,…"
+            )
+    return None
 
 
 def cells_of(line: bytes, delimiter: str = ",") -> list[str]:

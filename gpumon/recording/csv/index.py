@@ -23,16 +23,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.csv.clocks import (
     APART,
+    LONGEST_WRONG,
     STEADY,
     Clocks,
     clocks_at,
     held_below,
+    jumps,
     onward_step,
     spread,
+    usual_step,
+    without_wrong,
 )
 from gpumon.recording.csv.file_lines import PIECE, FileLines
 from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, first_header
 from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues, leads
+from gpumon.recording.csv.time_formats import in_hour, second_reading
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
@@ -52,6 +57,8 @@ where the number of columns changes, as it does between versions of gpumon."""
 _MOST_SET_BACK = 100 * 365.25 * 86400
 """Seconds; what was before is told as so much earlier, and there are no times for any number."""
 _DIGIT = re.compile(rb"\d")
+_FEW, _MOST_FEW = LONGEST_WRONG + 2, 3 * (LONGEST_WRONG + 2)
+"""Samples at the start of a part that show whether its clock jumps, and if it does."""
 _CHUNKS_KEPT = 16
 _HEADINGS_KEPT = 1000
 
@@ -245,12 +252,23 @@ class CsvFile:
         return self.chunk(number)
 
     def before_first(self) -> Chunk:
-        """The lines between header and first sample, or all lines while there is no sample."""
-        place = self._header_places[0]
-        place += self._file.read(place, min(self._end, place + LONGEST_LINE)).find(b"\n") + 1
+        """The lines before the first sample, or all lines while there is no sample."""
+        header = self._header_places[0]
+        before = self._file.read(0, header).split(b"\n")[:-1]
+        place = (
+            header + self._file.read(header, min(self._end, header + LONGEST_LINE)).find(b"\n") + 1
+        )
         stop = self._starts[0] if self._starts else self._end
         lines, passed = self._file.all_lines(place, stop, self._end)
-        return Chunk(place, self._headers[0], lines, [], passed)
+        # An empty line in place of the header.
+        shift = len(before) + 1
+        passed = {number + shift: more for number, more in passed.items()}
+        return Chunk(0, self._headers[0], [*before, b"", *lines], [], passed)
+
+    @property
+    def lines_before(self) -> int:
+        """The number of lines before the first header."""
+        return self._file.read(0, self._header_places[0]).count(b"\n")
 
     def line_number(self, place: int) -> int:
         """The 1-based line number of the line at an offset."""
@@ -335,6 +353,7 @@ class CsvFile:
         onward = self._placed(entry.clocks, -math.inf)
         if self._starts:
             before = _Entry(self._starts[-1], self._clocks[-1])
+            entry = self._with_hour(before, self._onward[-1], entry)
             onward = self._following(before, self._onward[-1], entry)
         self._starts.append(entry.start)
         self._onward.append(onward)
@@ -352,7 +371,7 @@ class CsvFile:
         for place in range(start + CHUNK, stop - CHUNK // 2, CHUNK):
             found = self._first_sample(place, min(stop, place + CHUNK))
             if found is not None and found[0].start < stop:
-                entry = found[0]
+                entry = self._with_hour(before, onward, found[0])
                 onward = self._following(before, onward, entry)
                 entries.append(entry)
                 times.append(onward)
@@ -369,6 +388,8 @@ class CsvFile:
     def _first_sample(self, place: int, stop: int) -> tuple[_Entry, int] | None:
         """The first sample that begins in a part of the file, and the width of its first row.
 
+        In a log of another program, a later one if the clock may be wrong at the first.
+
         If the part begins with a header, that is the first row. Otherwise it begins within a line,
         and the first row only shows whether the next one begins a sample.
         """
@@ -384,18 +405,33 @@ class CsvFile:
             # No row of the host comes before the first one.
             fresh = fresh or not self._starts
         left: int | None = None
+        # No chunk has the samples before the first one of the file, or of a header.
+        takes_first = fresh or header.other is None or not self._starts
+        samples: list[tuple[_Entry, int]] = []
         for at, line in lines:
             if at == place:
                 continue
+            if samples and at - samples[0][0].start > CHUNK:
+                break
             row = None if continues(before, line, header) else self._finder.row(line, header)
             if row is not None:
                 if fresh if before is None else _begins_apart(before, row, header):
                     entry = _Entry(at if left is None else left, clocks_at(row.wall, line, header))
-                    return entry, len(header.split(line))
+                    samples.append((entry, len(header.split(line))))
+                    if takes_first:
+                        return samples[0]
+                    if len(samples) == _FEW and _longest_steady(samples)[1] == _FEW:
+                        break
+                    if len(samples) == _MOST_FEW:
+                        break
                 before, left = row, None
             elif left is None and leads(before, line, header, fresh=fresh):
                 left = at
-        return None
+        if not samples:
+            return None
+        first, count = _longest_steady(samples)
+        # The one before it ends the chunk before: it shows that the clock is right again.
+        return samples[first + 1 if count > 1 else first]
 
     def _placed(self, clocks: Clocks, before: float) -> float:
         """The onward time of a list on the timeline, or of the first sample of a file.
@@ -425,6 +461,21 @@ class CsvFile:
         run = chunk.runs[-1]
         last = clocks_at(run.wall, chunk.lines[run.first], chunk.header)
         return run.onward + onward_step(last, after.clocks)
+
+    def _with_hour(self, before: _Entry, onward: float, after: _Entry) -> _Entry:
+        """A chunk's start; in an hour that the clock shows twice, which of the two it is.
+
+        Only the samples since the chunk before show that.
+        """
+        wall = after.clocks.wall
+        if (
+            not _are_local(self._headers[self._header_number(after.start)])
+            or second_reading(wall) == wall
+        ):
+            return after
+        walls = [run.wall for run in self._make_chunk(before, onward, after.start).runs]
+        wall = in_hour(wall, walls[-1], usual_step(walls))
+        return after._replace(clocks=after.clocks._replace(wall=wall))
 
     # Chunks
 
@@ -477,7 +528,13 @@ class CsvFile:
         lines = lines or [b""]
         found = self._finder.samples(lines, header) or [(0, entry.clocks.wall)]
         walls = [wall for _, wall in found]
+        if _are_local(header):
+            walls[0] = entry.clocks.wall
+            usual = usual_step(walls)
+            for number in range(1, len(walls)):
+                walls[number] = in_hour(walls[number], walls[number - 1], usual)
         if header.other is not None:
+            walls = without_wrong(walls)
             walls = spread(walls, following, header.other.times.precision)
             found = [(first, wall) for (first, _), wall in zip(found, walls, strict=True)]
         is_quiet = is_quiet and walls[-1] - walls[0] < limit - onward
@@ -520,6 +577,18 @@ def _begins_apart(before: Row, row: Row, header: Header) -> bool:
     Those with the same time are spread together, so they stay in one chunk.
     """
     return begins(before, row, header) and (header.other is None or row.wall != before.wall)
+
+
+def _longest_steady(samples: Sequence[tuple[_Entry, int]]) -> tuple[int, int]:
+    """The first of the most samples in a row whose clock does not jump, and their number."""
+    edges = [0, *jumps([entry.clocks.wall for entry, _ in samples]), len(samples)]
+    first, stop = max(pairwise(edges), key=lambda edge: edge[1] - edge[0])
+    return first, stop - first
+
+
+def _are_local(header: Header) -> bool:
+    """Whether an hour of its times comes twice when summer time ends."""
+    return header.other is not None and header.other.times.are_local
 
 
 def _learn(header: Header, block: bytes) -> None:

@@ -87,15 +87,17 @@ _LOST_WORDS = ("gpu is lost", "gpu requires re", "reset required")
 # Compiled at the first use: logs of gpumon need none of them.
 _MESSAGES = (
     r"(?i)\s*(unable to determine the device handle|failed to initialize nvml|no devices were found"
-    r"|nvidia-smi has failed|warning: |field \".*\" is not a valid field|gpu is lost"
-    r"|gpu [0-9a-f:.]+:? (is lost|requires re|has fallen off)"
-    r"|.{0,200}nvidia-smi: (command )?not found|driver/library version mismatch)"
+    r"|nvidia-smi (has failed|couldn't)|warning: |field \".*\" is not a valid field|gpu is lost"
+    r"|gpu [0-9a-f:.]+:? (is lost|requires re|has fallen off|detected critical xid)"
+    r"|nvml library version: |(please )?also try adding directory that contains libnvidia-ml"
+    r"|invalid combination of input arguments|unknown error\s*$"
+    r"|.{0,200}nvidia-smi: ((command )?not found|error )|driver/library version mismatch)"
 )
 _HANDLE = (
     r"(?i)\s*(unable to determine the device handle for gpu"
     r"|gpu [0-9a-f:.]+:? (is lost|requires re|has fallen off))"
 )
-_INDEX = r"(?i)\s*gpu (\d{1,3}):? "
+_INDEX = r"(?i)\s*(?:gpu (\d{1,3}):? |unable to determine the device handle for gpu ?(\d{1,3}): )"
 _BUS_ID = r"([0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])"
 
 
@@ -122,7 +124,7 @@ def is_lost_gpu(line: str) -> bool:
 def index_in(message: str) -> str:
     """The index of the GPU in a message such as ``GPU 2 requires reset``; empty without one."""
     found = re.match(_INDEX, message)
-    return "" if found is None else found[1]
+    return "" if found is None else found[1] or found[2]
 
 
 def lost_cell(text: str) -> str:

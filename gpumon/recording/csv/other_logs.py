@@ -6,9 +6,11 @@ which GPU, what a value is where several columns have it, and which GPU is lost.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from functools import lru_cache
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,6 +33,7 @@ from gpumon.recording.csv.nvidia_smi import (
     lost_cell,
     unknown_word,
 )
+from gpumon.recording.csv.other_names import heading_words
 from gpumon.recording.csv.sample_finder import Ranks
 from gpumon.recording.csv.shared_keys import host_place, is_shared, several_hosts
 from gpumon.recording.csv.time_formats import TimeFormat, read_any, time_format
@@ -58,6 +61,23 @@ _MEASURED = tuple(
 _COMPARED = (*_MEASURED, "memory.used [MiB]", "memory.free [MiB]")
 _IMPORTANT = ("utilization.gpu [%]", "memory.used [MiB]", "power.draw [W]")
 _MOST_NAMED = 8
+_LABEL = re.compile(
+    r"(?P<word>(?:[A-Za-z/#][^\d.]{0,11})?)0?(?P<number>\d|[1-5]\d|6[0-3])(?P<zeros>(?:\.0+)?)"
+)
+"""The index of a GPU, perhaps after a word, or with the zeros of a column of decimals."""
+_HIGHEST_INDEX = 63
+_RARE = 0.01
+"""Share of the rows whose index may be damaged."""
+_MOST_GPUS = 16
+"""GPUs of a host; of more numbers, one at a time, not each is a GPU."""
+_DAMAGED = 10
+"""One of so many rows may be damaged."""
+_FEWEST_GPUS = 0.65
+"""Share of the GPUs that as many rows have at least, in whatever order they come."""
+_MEMORY = ("memory.total [MiB]", "memory.used [MiB]", "memory.free [MiB]")
+_LEAST_MEMORY = 256
+"""Less MiB than any GPU has had for many years."""
+_UNIT_UNKNOWN = " (unit unknown)"
 _ROWS_LEARNT = 2000
 _STATUS, _CLOCK_EVENTS = "status", "clocks_event_reasons.active"
 
@@ -116,6 +136,8 @@ class OtherLog(Struct):
     _scaled: Sequence[tuple[int, float]] = ()
     _measured: Sequence[int] = ()
     _host: tuple[int, str] | None = None
+    _labels: int | None = None
+    _unclear: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         places = self.header.places
@@ -151,9 +173,15 @@ class OtherLog(Struct):
         """The columns that have no meaning for gpumon, if important values are missing."""
         if all(name in self.header.places for name in _IMPORTANT):
             return ()
-        texts = zip(self.header.texts, self.header.names, strict=True)
-        unread = [text for text, name in texts if name is None and text and not is_smi_name(text)]
-        return tuple(unread[:_MOST_NAMED])
+        unread = [
+            text
+            for place, (text, name) in enumerate(
+                zip(self.header.texts, self.header.names, strict=True)
+            )
+            if name is None and text not in ("", *self._unclear) and place != self.clock
+            if not is_smi_name(text)
+        ]
+        return (*self._unclear, *unread)[:_MOST_NAMED]
 
     # Learning from the first rows
 
@@ -167,7 +195,7 @@ class OtherLog(Struct):
             ValueError: The rows cannot be read; the message continues a sentence that begins with
                 the name of the file.
         """
-        header, at = self.header, self.header.time
+        header, at, lines = self.header, self.header.time, list(lines)
         rows = self._first_rows(lines)
         split = [row for row in rows if len(row) > header.width and _is_split(*row[at : at + 2])]
         if 2 * len(split) > len(rows):
@@ -180,6 +208,8 @@ class OtherLog(Struct):
         if not rows:
             return
         self._find_host(rows)
+        self._check_index(rows)
+        self._check_units(rows, lines)
         self._find_key(rows)
         whole = [row for row in rows if not self._is_lost_row(row)]
         self.times = time_format([row[at] for row in whole])
@@ -219,6 +249,92 @@ class OtherLog(Struct):
             raise ValueError(several_hosts(self.header.texts[place], place, hosts, self.delimiter))
         self._host = (place, hosts[0]) if hosts else None
 
+    def _check_index(self, rows: Sequence[Sequence[str]]) -> None:
+        """Take the column of the index for what its cells are.
+
+        A heading such as ``GPU`` or ``device`` may stand above an index, above words such as
+        ``GPU0`` or ``cuda:0``, above names, and above a value such as the utilisation. Scripts may
+        log only the GPUs that are busy, so an index need not come again and again.
+        """
+        header, place = self.header, self.header.places.get("index")
+        if place is None or place >= header.width:
+            return
+        known = [row for row in rows if _is_known(row[place])]
+        if not known:
+            return
+        cells = [row[place].strip() for row in known]
+        labels = [found for cell in cells if (found := _LABEL.fullmatch(cell)) is not None]
+        least = (1 - 1 / _DAMAGED) * len(cells)
+        are_labels = len(labels) >= least and len({found["word"] for found in labels}) == 1
+        heading = heading_words(header.texts[place])
+        are_numbers = 2 * sum(_number(cell) is not None for cell in cells) > len(cells)
+        if not are_labels and not are_numbers and heading != "index":
+            are_ids = all(cell.startswith("GPU-") for cell in cells) or "name" in header.places
+            self._rename_column("index", "uuid" if are_ids else "name")
+        elif heading in ("gpu", "device") and _are_values(
+            cells, [row[header.time] for row in known]
+        ):
+            self._forget_column("index")
+        elif are_labels and (labels[0]["word"] or any(found["zeros"] for found in labels)):
+            # The cell stays the key, and gives the index.
+            self._labels = place
+            self._derive([_Derived("index", lambda row: _number_of_label(row[place]))])
+
+    def _check_units(self, rows: Sequence[Sequence[str]], lines: Sequence[bytes]) -> None:
+        """Forget columns without a unit whose numbers show that theirs is another one."""
+
+        def numbers(name: str, rows: Sequence[Sequence[str]] = rows) -> list[float]:
+            place = self.header.places.get(name, self.header.width)
+            if place >= self.header.width or self.headings[place].has_unit:
+                return []
+            cells = [row[place].strip() for row in rows]
+            if any(re.search(r"\d\s*[A-Za-z%]", cell) for cell in cells):
+                return []
+            known = [number for cell in cells if (number := _number(cell)) is not None]
+            return [number for number in known if math.isfinite(number)]
+
+        if 0 < max(numbers("memory.total [MiB]"), default=0) < _LEAST_MEMORY:
+            for name in _MEMORY:
+                if numbers(name):
+                    self._forget_column(name, _UNIT_UNKNOWN)
+        if "memory.total [MiB]" not in self.header.places:
+            for name in _MEMORY[1:]:
+                # MiB are whole numbers, unless a script divides bytes.
+                found = numbers(name)
+                if max(found, default=math.inf) < _LEAST_MEMORY and _have_decimals(found):
+                    self._forget_column(name, _UNIT_UNKNOWN)
+        for name in ("utilization.gpu [%]", "utilization.memory [%]"):
+            found = numbers(name)
+            if not any(found) and any(
+                "." in row[self.header.places[name]] for row in rows if found
+            ):
+                # The GPUs were idle so far.
+                further = self._first_rows(lines, len(lines))
+                found = numbers(name, [row for row in further if len(row) == self.header.width])
+            if max(found, default=math.inf) <= 1 and _have_decimals(found):
+                self._forget_column(name, _UNIT_UNKNOWN)
+
+    def _forget_column(self, name: str, why: str = "") -> None:
+        place = self.header.places.pop(name)
+        self.header.names[place] = None
+        self._unclear = [*self._unclear, self.header.texts[place] + why]
+        self._measured = [self.header.places[one] for one in _MEASURED if one in self.header.places]
+
+    def _rename_column(self, name: str, new: str) -> None:
+        """Take a column for another one; forget it if there is that one already."""
+        if new in self.header.places:
+            self._forget_column(name)
+            return
+        place = self.header.places.pop(name)
+        self.header.places[new] = place
+        self.header.names[place] = new
+
+    def _place(self, name: str) -> int:
+        """The place of a column that identifies the GPU in the cells of the file."""
+        if name == "index" and self._labels is not None:
+            return self._labels
+        return self.header.places[name]
+
     def _is_key_shared(self, timed: Sequence[tuple[Sequence[str], float]]) -> bool:
         """Whether several GPUs have the same key."""
         header, width = self.header, self.header.width
@@ -232,7 +348,7 @@ class OtherLog(Struct):
         return any(
             is_shared(
                 [wall for _, wall in of_key],
-                [tuple(row[at].strip() for at in steady) for row, _ in of_key],
+                [tuple(_identity(row[at]) for at in steady) for row, _ in of_key],
                 [[_number(row[at]) for at in compared] for row, _ in of_key],
                 self.rule.gap,
                 self.times.precision,
@@ -244,7 +360,7 @@ class OtherLog(Struct):
         ranks = Ranks()
         return [ranks.of(key.encode(), self.header) for key in keys]
 
-    def _first_rows(self, lines: Iterable[bytes]) -> list[list[str]]:
+    def _first_rows(self, lines: Iterable[bytes], most: int = _ROWS_LEARNT) -> list[list[str]]:
         """The cells of the first lines that may be rows, also of those for a lost GPU."""
         rows: list[list[str]] = []
         for line in lines:
@@ -253,7 +369,7 @@ class OtherLog(Struct):
             if line.strip() and not is_said and not self.header.is_same(cells):
                 is_longer = any(cells[self.header.width :])
                 rows.append(cells if is_longer else cells[: self.header.width])
-                if len(rows) == _ROWS_LEARNT:
+                if len(rows) == most:
                     break
         return rows
 
@@ -298,19 +414,21 @@ class OtherLog(Struct):
         places = self.header.places
         for name in KEYS:
             if name in places:
-                unknown = sum(unknown_word(row[places[name]]) is not None for row in rows)
+                place = self._place(name)
+                unknown = sum(unknown_word(row[place]) is not None for row in rows)
                 if 2 * unknown < len(rows) and not self._is_same_of_all(name, rows):
-                    self.header.set_key(name)
+                    self.header.set_key(name, place)
                     return
         self.header.set_key(None)
 
     def _is_same_of_all(self, name: str, rows: Sequence[Sequence[str]]) -> bool:
         """Whether a column is the same in all rows, and a later one that identifies GPUs is not."""
         places, later = self.header.places, KEYS[KEYS.index(name) + 1 :]
-        if len({row[places[name]].strip() for row in rows if len(row) > places[name]}) > 1:
+        place = self._place(name)
+        if len({row[place].strip() for row in rows if len(row) > place}) > 1:
             return False
         if name == "serial":
-            return {row[places[name]].strip(" 0") for row in rows} == {""}
+            return {row[place].strip(" 0") for row in rows} == {""}
         return any(
             len({cell for row in rows if _is_known(cell := row[places[other]].strip())}) > 1
             for other in later
@@ -467,6 +585,14 @@ class OtherLog(Struct):
     def _with_lost_words(self, cells: list[str]) -> list[str]:
         """The cells, with nvidia-smi's usual word where all measurements are another word."""
         words = {cells[place].strip() for place in self._measured}
+        # Most cells are numbers, which need no search.
+        lost = next((one for one in words if not one[:1].isdigit() and _is_lost_word(one)), None)
+        if lost is not None:
+            # It writes 0 MiB for the memory of a GPU that it cannot read.
+            used = {self.header.places.get(name) for name in _MEMORY[1:]}
+            cells = [
+                lost if at in used and _number(cell) == 0 else cell for at, cell in enumerate(cells)
+            ]
         if len(words) != 1 or not (word := words.pop()).startswith("["):
             return cells
         about_gpu = re.search(r"(?i)\b(gpu|reset|lost)\b", word) is not None
@@ -536,8 +662,6 @@ class OtherLog(Struct):
         found = {}
         for row, message in zip(places or named, named or places, strict=False):
             gpu = self._named_gpu(message.line, missing)
-            if gpu is None and not index_in(message.line.decode("utf-8", "replace")):
-                gpu = next(iter(missing), None)
             if gpu is not None:
                 missing.remove(gpu)
                 cells = self._lost_cells(self._gpus[gpu], model, message.line)
@@ -548,16 +672,17 @@ class OtherLog(Struct):
         return [found.get(row.number, row) for row in rows]
 
     def _named_gpu(self, message: bytes, missing: Iterable[str]) -> str | None:
-        """The missing GPU whose index or bus id is in a message."""
-        at = self.header.places.get("index")
-        index = index_in(message.decode("utf-8", "replace"))
-        if at is not None and index:
-            return next((gpu for gpu in missing if self._gpus[gpu][at].strip() == index), None)
-        place = self.header.places.get("pci.bus_id")
-        bus_id = bus_id_in(message.decode("utf-8", "replace"))
-        if place is None or not bus_id:
-            return None
-        return next((gpu for gpu in missing if bus_id_in(self._gpus[gpu][place]) == bus_id), None)
+        """The missing GPU of a message: the one that it names, if the log has such a column."""
+        text = message.decode("utf-8", "replace")
+        for column, word in (("index", index_in(text)), ("pci.bus_id", bus_id_in(text))):
+            at = self.header.places.get(column)
+            if word and at is not None:
+                for gpu in missing:
+                    cell = self._derived(self._gpus[gpu][: self.header.width])[at].strip()
+                    if word in (cell, bus_id_in(cell)):
+                        return gpu
+                return None
+        return next(iter(missing), None)
 
     def _lost_cells(self, gpu: Sequence[str], model: OtherRow, line: bytes) -> list[str]:
         """The row of a lost GPU at the time of another row, in whose place a line stands."""
@@ -571,6 +696,40 @@ class OtherLog(Struct):
 
 
 _ACTIVE, _NOT_ACTIVE = ("active", "yes", "1", "true"), ("not active", "no", "0", "false")
+
+
+def _are_values(cells: Sequence[str], times: Sequence[str]) -> bool:
+    """Whether numbers are measured on one GPU, and are not the indices of several."""
+    known = [number for cell in cells if (number := _number(cell)) is not None]
+    if sum(not _may_be_index(number) for number in known) > max(1, _RARE * len(cells)):
+        return True
+    # The indices of several GPUs stand beside the same time.
+    if len(set(times)) < (1 - 1 / _DAMAGED) * len(times):
+        return False
+    count = len(set(cells))
+    # A row may be written twice.
+    cells = [cell for cell, _ in groupby(cells)]
+    groups = [cells[at : at + count] for at in range(0, len(cells) - count + 1, count)]
+    # GPUs come again and again, whether in order or not.
+    are_gpus = sum(len(set(group)) for group in groups) >= _FEWEST_GPUS * count * len(groups)
+    return count > _MOST_GPUS and not are_gpus
+
+
+def _have_decimals(numbers: Iterable[float]) -> bool:
+    return not all(map(float.is_integer, numbers))
+
+
+def _may_be_index(number: float) -> bool:
+    return number.is_integer() and 0 <= number <= _HIGHEST_INDEX
+
+
+def _is_lost_word(cell: str) -> bool:
+    return unknown_word(cell) is Unknown.GPU_LOST
+
+
+def _number_of_label(cell: str) -> str:
+    found = _LABEL.fullmatch(cell.strip())
+    return "" if found is None else found["number"]
 
 
 def _of_width(found: int, width: int) -> str:
@@ -609,6 +768,12 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 def _is_known(cell: str) -> bool:
     text = cell.strip()
     return bool(text) and unknown_word(text) is None and not text.startswith("[")
+
+
+def _identity(cell: str) -> str:
+    """What a cell says of which GPU it is; the size of the memory is 0 while a GPU is lost."""
+    text = cell.strip()
+    return "" if text in ("0", "0 MiB") else text
 
 
 def _number(cell: str) -> float | None:

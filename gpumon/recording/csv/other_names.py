@@ -49,22 +49,25 @@ class Heading(NamedTuple):
     Attributes:
         name: The name of the column; ``None`` if it has no meaning for gpumon.
         factor: What to multiply the numbers of its cells with.
+        has_unit: Whether it names the unit.
     """
 
     name: str | None
     factor: float = 1.0
+    has_unit: bool = False
 
 
-def _words(text: str) -> str:
+def heading_words(text: str) -> str:
+    """The words of a heading, whatever is between them."""
     return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
 
 
 def _known() -> dict[str, str]:
     measured = [one for one in readable_columns(processes=False) if one.metric is not None]
-    found = {_words(one.name.partition(" [")[0]): one.name for one in measured}
-    found |= {_words(other): name for other, name in OTHER_NAMES.items()}
-    found |= {_words(word): name for name, words in _WORDS.items() for word in words}
-    return found | {_words(name.partition(" [")[0]): name for name in _WORDS}
+    found = {heading_words(one.name.partition(" [")[0]): one.name for one in measured}
+    found |= {heading_words(other): name for other, name in OTHER_NAMES.items()}
+    found |= {heading_words(word): name for name, words in _WORDS.items() for word in words}
+    return found | {heading_words(name.partition(" [")[0]): name for name in _WORDS}
 
 
 _KNOWN = _known()
@@ -77,9 +80,9 @@ def heading_of(text: str) -> Heading:
     if not rest:
         bare, _, rest = text.strip().partition("(")
     unit = rest.rstrip(")] ").strip().lower()
-    name = strict or _KNOWN.get(_words(bare))
+    name = strict or _KNOWN.get(heading_words(bare))
     if name is None and not unit:
-        words, _, unit = _words(bare).rpartition(" ")
+        words, _, unit = heading_words(bare).rpartition(" ")
         name = _KNOWN.get(words)
         if name is None:
             return Heading(None)
@@ -90,6 +93,6 @@ def heading_of(text: str) -> Heading:
         return Heading(full)
     of_column = readable_column(full, processes=False).unit
     if unit == of_column.csv.lower():
-        return Heading(full)
+        return Heading(full, has_unit=True)
     factor = _UNITS.get(of_column, {}).get(unit)
-    return Heading(None) if factor is None else Heading(full, factor)
+    return Heading(None) if factor is None else Heading(full, factor, has_unit=True)

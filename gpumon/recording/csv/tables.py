@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
 from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE, Cells, read_moment
+from gpumon.recording.csv.clocks import STEADY
 from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.compression import open_file
 from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
 from gpumon.recording.csv.index import CsvFile
-from gpumon.recording.csv.nvidia_smi import is_message
+from gpumon.recording.csv.nvidia_smi import is_lost_gpu, is_message
+from gpumon.recording.csv.repeats import Repeats
 from gpumon.text.time_parsing import day_and_time
 
 if TYPE_CHECKING:
@@ -42,9 +45,14 @@ class Damage(Struct):
         first_impossible: 1-based number of the first one.
         messages: Number of messages of nvidia-smi between the rows.
         first_message: The first one, with its 1-based line number.
+        has_lost_message: Whether any of them is on a GPU that nvidia-smi cannot open.
         unassigned: Number of rows whose GPU is not known.
         first_unassigned: 1-based line number of the first one.
         unread: Headings of columns that have no meaning for gpumon although it lacks values.
+        again: Number of samples that repeat earlier ones.
+        first_again: 1-based line number of the first one.
+        overlapping: Another file that may be of the same GPUs at the same time, or of others.
+        before: Number of lines before the headings.
     """
 
     lines: int = 0
@@ -56,9 +64,14 @@ class Damage(Struct):
     first_impossible: int | None = None
     messages: int = 0
     first_message: tuple[int, str] | None = None
+    has_lost_message: bool = False
     unassigned: int = 0
     first_unassigned: int | None = None
     unread: tuple[str, ...] = ()
+    again: int = 0
+    first_again: int | None = None
+    overlapping: Path | None = None
+    before: int = 0
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
@@ -68,7 +81,7 @@ class Damage(Struct):
     def is_in_lines(self) -> bool:
         """Whether there is more than a flaw: who reads a part of the file finds a part of it."""
         counts = (self.lines, self.repeated, self.impossible, self.messages, self.unassigned)
-        return any((*counts, self.unread, self.refusal))
+        return any((*counts, self.before, self.again, self.unread, self.refusal, self.overlapping))
 
 
 def samples(
@@ -177,17 +190,24 @@ def rows_of(
         times = [run.onward - set_back for run in chunk.runs]
         table = plan.table(chunk, times)
         rows = None if table is None else list(map(make, *table))
-        for run, time in zip(chunk.runs, times, strict=True):
+        for run, time, step in zip(chunk.runs, times, _steps(times), strict=True):
             if time > last:
                 return
+            seen.see(run)
             if skipped:
                 skipped -= 1
                 continue
             if rows is not None:
                 yield rows[run.first : run.stop]
-            elif found := [make(*row) for row in plan.rows(chunk, run, time)]:
+            elif found := [make(*row) for row in plan.rows(chunk, run, time, step)]:
                 yield found
         chunk = sheet.after(chunk)
+
+
+def _steps(times: Sequence[float]) -> list[float]:
+    """Seconds from each sample to the next; of the last one, those before it."""
+    steps = [after - before for before, after in pairwise(times)]
+    return [*steps, steps[-1] if steps else math.inf]
 
 
 class _Seen:
@@ -198,6 +218,17 @@ class _Seen:
         self._damage = damage
         self._processes = processes
         self._chunk: Chunk | None = None
+        goes_back = sheet.set_back > STEADY and not processes
+        self._repeats = Repeats(sheet.set_back) if goes_back else None
+
+    def see(self, run: SampleSpan) -> None:
+        """Note a sample that repeats an earlier one, as where a file was appended to itself."""
+        if self._repeats is None or self._chunk is None:
+            return
+        count = self._repeats.see(self._chunk, run)
+        self._damage.again += count
+        if count and self._damage.first_again is None and self._repeats.start is not None:
+            self._damage.first_again = self._line_number_in(*self._repeats.start)
 
     def begin(self, chunk: Chunk) -> None:
         """Move to a chunk."""
@@ -205,10 +236,11 @@ class _Seen:
         if chunk.header.other is not None:
             self._damage.unread = chunk.header.other.unread
         if not chunk.runs:
+            before = self._sheet.lines_before
             for place, line in enumerate(chunk.lines):
-                self.skip(line, place)
+                self.skip(line, place, is_before=place < before)
 
-    def skip(self, line: bytes, place: int) -> None:
+    def skip(self, line: bytes, place: int, *, is_before: bool = False) -> None:
         """Note a line without a row: it is damage unless it is empty or a header."""
         if not line.strip():
             return
@@ -218,10 +250,14 @@ class _Seen:
         if not self._processes and is_message(text):
             damage = self._damage
             damage.messages += 1
+            damage.has_lost_message = damage.has_lost_message or is_lost_gpu(text)
             if damage.first_message is None:
                 damage.first_message = self._line_number(place), text.strip()
             return
-        self.add(line, place)
+        if is_before:
+            self._damage.before += 1
+        else:
+            self.add(line, place)
 
     def _is_header(self, line: bytes, header: Header) -> bool:
         if header.other is not None and header.is_same(header.split(line)):
@@ -250,9 +286,9 @@ class _Seen:
             self._damage.first_unassigned = self._line_number(place)
 
     def _line_number(self, place: int) -> int:
-        chunk = self._chunk
-        if chunk is None:
-            return 0
+        return 0 if self._chunk is None else self._line_number_in(self._chunk, place)
+
+    def _line_number_in(self, chunk: Chunk, place: int) -> int:
         passed = sum(count for at, count in chunk.passed.items() if at < place)
         return self._sheet.line_number(chunk.start) + place + passed
 
@@ -333,8 +369,10 @@ class _Plan:
                 return None
         return table
 
-    def rows(self, chunk: Chunk, run: SampleSpan, time: float) -> Iterator[tuple[object, ...]]:
-        """The rows of a sample."""
+    def rows(
+        self, chunk: Chunk, run: SampleSpan, time: float, step: float
+    ) -> Iterator[tuple[object, ...]]:
+        """The rows of a sample, which all are less than a step after its time."""
         lines = chunk.lines[run.first : run.stop]
         if self.header.other is not None:
             for row in self.header.other.rows(lines):
@@ -342,7 +380,8 @@ class _Plan:
                     self._seen.skip(row.line, run.first + row.number)
                 if row.cells is not None:
                     # Each of nvidia-smi's rows of one sample has its own time.
-                    at = time + max(0.0, row.wall - run.wall)
+                    late = row.wall - run.wall
+                    at = time + (late if 0 <= late < step else 0.0)
                     place = row.line, run.first + row.number
                     yield self._row(row.cells, at, place, is_whole=row.is_whole)
                 elif row.is_unassigned:

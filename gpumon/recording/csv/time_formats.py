@@ -50,8 +50,17 @@ _NAMED = (
 _SLASHES = re.compile(
     rf"(?P<first>\d{{1,2}})[/-](?P<other>\d{{1,2}})[/-](?P<year>\d{{4}}),?\s+{_CLOCK}{_HALF}{_ZONE}"
 )
+_HAS_ZONE = (
+    r"(?i)(:\d\d|\d{6})([.,]\d+)?(\s*[ap]\.?m\b\.?)?\s*"
+    r"([+-]\d\d(:?\d\d)?|(?![ap]m\b)[a-z]{1,5})(\s+\d{4})?$"
+)
+"""A zone follows the time of day; ``-2026`` after a month does not."""
+_CUT_BY_SPREADSHEET = r"\d\d:\d\d[.,]\d"
+"""What Excel shows, and saves, of ``2026/05/31 10:00:00.000``."""
 _ONLY_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 _SCIENTIFIC = r"\d(\.\d+)?[eE]\+?\d{1,2}"
+_LEAST_CHANGE = 1800.0
+"""Seconds by which clocks change at least when summer time ends."""
 _EPOCH_UNITS = (1.0, 1e3, 1e6, 1e9)
 _EPOCH_FROM, _EPOCH_TO = 5e8, LATEST
 """Seconds since the epoch in the years from 1985: less is a duration, or a spreadsheet's number."""
@@ -69,11 +78,14 @@ class TimeFormat(Struct, frozen=True):
         read: Seconds since the epoch; ``None`` for a text of another form.
         precision: Seconds to which the times are known.
         is_usual: Whether it is the form of gpumon and nvidia-smi.
+        are_local: Whether they are local times without a zone, of which an hour comes twice when
+            summer time ends. ``read`` takes such a time for the first of the two.
     """
 
     read: Callable[[str], float | None] = read_moment
     precision: float = 0.001
     is_usual: bool = True
+    are_local: bool = False
 
 
 class TimeFormatError(ValueError):
@@ -97,11 +109,55 @@ def time_format(texts: Sequence[str]) -> TimeFormat:
         if _fits(read, texts):
             if (rounded := max(map(_rounded_to, texts))) > _EPOCH_UNITS[max(0, number - 2)]:
                 raise TimeFormatError(_too_rounded(texts, rounded))
-            return TimeFormat(read, _precision(texts, read), is_usual=not number)
+            if any(read(text) is None and _certain(text) is not None for text in texts):
+                break
+            is_usual, are_local = not number, number < 2 and not _fits(_zoned, texts)
+            return TimeFormat(read, _precision(texts, read), is_usual, are_local)
+    if _fits(_certain, texts):
+        # Two programs wrote them, or one that was changed.
+        are_local = not any(_zoned(text) or _number(text) for text in texts)
+        precision = _precision(texts, _certain)
+        return TimeFormat(_certain, precision, is_usual=False, are_local=are_local)
     if _fits(lambda text: _slashed(text, day_first=True) or _slashed(text, day_first=False), texts):
         read = _by_slashes(texts)
-        return TimeFormat(read, _precision(texts, read), is_usual=False)
+        are_local = not _fits(_zoned, texts)
+        return TimeFormat(read, _precision(texts, read), is_usual=False, are_local=are_local)
     raise TimeFormatError(_unreadable(texts))
+
+
+def second_reading(wall: float) -> float:
+    """The time at which local clocks show the same as at another time for the second time.
+
+    The same time if they do not.
+    """
+    return datetime.fromtimestamp(wall).replace(fold=1).timestamp()
+
+
+def in_hour(wall: float, before: float, usual: float) -> float:
+    """A local time, in the second of two hours that look alike if it is expected in that.
+
+    Args:
+        wall: The time, taken for the first one.
+        before: The time of the sample before it.
+        usual: The usual seconds between two samples.
+    """
+    expected = before + usual
+    if wall > expected - _LEAST_CHANGE / 2:
+        return wall
+    second = second_reading(wall)
+    return second if abs(second - expected) < expected - wall else wall
+
+
+def _zoned(text: str) -> float | None:
+    return None if re.search(_HAS_ZONE, text.strip()) is None else 1.0
+
+
+def _certain(text: str) -> float | None:
+    """The time in a text of any form; the ranges of the units of epochs do not overlap."""
+    for read in (read_moment, read_any, *map(_epoch_in, _EPOCH_UNITS)):
+        if (found := read(text)) is not None:
+            return found
+    return None
 
 
 def _fits(read: Callable[[str], float | None], texts: Sequence[str]) -> bool:
@@ -192,8 +248,14 @@ def _moment(found: re.Match[str], month: int | None = None, day: int | None = No
 
 def _in_zone(local: datetime, zone: str | None) -> float | None:
     """Seconds since the epoch; ``None`` for a zone that this machine does not know."""
-    if zone is None or zone in time.tzname:
+    if zone is None:
         return local.timestamp()
+    if zone in time.tzname:
+        # When summer time ends, the zone tells which of two times it is.
+        both = (local.replace(fold=fold).timestamp() for fold in (0, 1))
+        found = [moment for moment in both if time.localtime(moment).tm_zone == zone]
+        west = time.timezone if zone == time.tzname[0] else time.altzone
+        return found[0] if found else local.replace(tzinfo=timezone.utc).timestamp() + west
     if zone.upper() in ("Z", "UTC", "GMT"):
         return local.replace(tzinfo=timezone.utc).timestamp()
     if zone[0] not in "+-":
@@ -260,6 +322,11 @@ def _unreadable(texts: Sequence[str]) -> str:
         )
     if _fits(lambda text: 0.0 if re.fullmatch(rf"\s*{_CLOCK}{_HALF}\s*", text) else None, texts):
         return f"has times of day without a date, such as {_shown(texts)}: {expected}"
+    if _fits(lambda text: 0.0 if re.fullmatch(_CUT_BY_SPREADSHEET, text.strip()) else None, texts):
+        return (
+            f"has times without date and hour, such as {_shown(texts)}, as a spreadsheet saves"
+            " them: take the file as it was before, or format that column as yyyy-mm-dd hh:mm:ss"
+        )
     return f"has no time that can be read, only texts such as {_shown(texts)}: {expected}"
 
 

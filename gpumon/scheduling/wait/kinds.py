@@ -56,5 +56,5 @@ DEFAULT_KIND = "free"
 KINDS = {
     "free": WaitKind("gpumon select would take it", _free, to_use=True),
     "idle": WaitKind("nothing ran on it for a minute, or for --stable", _idle),
-    "cool": WaitKind(f"at most {COOL_CELSIUS:g} °C, or --temp", _cool),
+    "cool": WaitKind(f"at most {COOL_CELSIUS:g} degrees Celsius, or --temp", _cool),
 }

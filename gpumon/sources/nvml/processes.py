@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pynvml
 
-from gpumon.model.processes import GpuUse
+from gpumon.model.processes import LARGEST_PID, GpuUse
 from gpumon.sources.backend import COMPUTE, GRAPHICS, MPS, ListedProcess, joined_type
 from gpumon.sources.nvml.queries import PollRate, Query
 
@@ -43,8 +43,6 @@ _MOST_ROOM = 2**16
 """The driver lists at most 950 processes: a much larger count is an error."""
 _NOT_AVAILABLE = 2**64 - 1
 _NO_INSTANCE = 2**32 - 1
-_PID_MAX = 2**22
-"""``PID_MAX_LIMIT`` of Linux: a larger number is no process."""
 _MOST_PERCENT = 100
 _FIRST_SPAN = 1_000_000
 """Microseconds before the newest sample; older samples of the first call are ignored."""
@@ -149,7 +147,7 @@ class _List:
             if _are_processes(long_rows):
                 self._entries_are_long = True
                 return long_rows
-        return tuple(row for row in rows if row.pid <= _PID_MAX)
+        return tuple(row for row in rows if row.pid <= LARGEST_PID)
 
     def _decode(self, entry: struct.Struct, count: int) -> tuple[NvmlRow, ...]:
         rows = []
@@ -164,7 +162,7 @@ class _List:
 
 def _are_processes(rows: Iterable[NvmlRow]) -> bool:
     """Whether all PIDs are valid. Entries of the wrong length give 0 and 4294967295."""
-    return all(0 < row.pid <= _PID_MAX for row in rows)
+    return all(0 < row.pid <= LARGEST_PID for row in rows)
 
 
 def process_queries(gpu: NvmlGpu) -> Iterable[Query]:

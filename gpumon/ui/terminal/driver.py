@@ -320,7 +320,7 @@ class TerminalDriver(LinuxDriver):
         """
         self.disable_input()
         self.write(RESTORE)
-        if self._replies.quick:
+        if self._replies.reports_may_follow:
             # Mouse and keys may have been reported until now: this reply comes after them.
             self.write(MODE_QUERY)
         if not self._retaking:

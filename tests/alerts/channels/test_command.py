@@ -95,7 +95,7 @@ def test_hostile_texts_reach_a_command_in_bounds_and_safe(tmp_path: Path) -> Non
     hostile = replace(
         NOTICE, host="a\0b\ud800\x1b[31m", sentence="x" * 1_000_000, user="\n\x9b;", pid=7
     )
-    shell(f"env > {output}; cat >> {output}").send(alert_with(), hostile, Attempt())
+    shell(f"env > '{output}'; cat >> '{output}'").send(alert_with(), hostile, Attempt())
     lines = output.read_text().splitlines()
     assert all(line.isprintable() for line in lines)
     assert max(map(len, lines)) < 4000
@@ -150,7 +150,7 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
 
     monkeypatch.setattr(command, "time", Clock())
     monkeypatch.setattr(Command, "seconds", 10.0)
-    script = f"sleep 1000 & echo $! > {child}; echo $$ > {mine}; trap '' TERM; wait"
+    script = f"sleep 1000 & echo $! > '{child}'; echo $$ > '{mine}'; trap '' TERM; wait"
     with pytest.raises(DeliveryError) as failed:
         shell(script).send(alert_with(), NOTICE, Attempt())
     assert failed.value.sentence == "it did not end within 10 s and was killed"
@@ -162,7 +162,7 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
 def test_what_a_command_leaves_behind_ends_with_it_and_delays_nothing(tmp_path: Path) -> None:
     """It also holds the pipe of the output."""
     child = tmp_path / "child"
-    assert failure(shell(f"sleep 1000 & echo $! > {child}")) is None
+    assert failure(shell(f"sleep 1000 & echo $! > '{child}'")) is None
     pid = pid_in(child)
     wait_until(lambda: not is_running(pid), "the end of its child")
 
@@ -179,7 +179,7 @@ def test_huge_output_and_input_that_is_not_read_take_no_memory() -> None:
 
 def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
     output = tmp_path / "output"
-    assert failure(shell(f"exec 1>&- 2>&-; sleep 0.3; echo done > {output}")) is None
+    assert failure(shell(f"exec 1>&- 2>&-; sleep 0.3; echo done > '{output}'")) is None
     assert output.read_text() == "done\n"
 
 

@@ -50,7 +50,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 # Under nohup or in the background of a script some are ignored, and so they would be in all that
 # the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for ignored in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(ignored, signal.SIG_DFL)
 
 # Collecting makes a million objects that all stay, and the garbage collector would look at them at
 # every step of every test: with a screen that was a quarter of the time.

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 class CompletionCommand(Command):
-    about = "print the completion script for a shell"
     description = (
         "Print the completion script for a shell. For bash, in ~/.bashrc: "
         'eval "$(gpumon completion bash)"; for zsh the same with zsh, in ~/.zshrc after compinit; '

@@ -41,7 +41,6 @@ def _signal(text: str) -> int:
 
 
 class EndCommand(Command):
-    about = "end processes that hold a GPU, and report the memory that came back"
     description = (
         "End processes that hold a GPU, and report what became of them and their memory:\n"
         "  gpumon end 4711                    show it, ask, send TERM, wait\n"
@@ -54,7 +53,9 @@ class EndCommand(Command):
     )
     readonly = ReadonlyOption("send no signals, like readonly in the configuration")
     machine = SourceOptions()
-    fleet = FleetOptions(("number", "children", "dry_run", "yes", "wait", "format", "readonly"))
+    fleet = FleetOptions(
+        ("--signal", "--children", "--dry-run", "--yes", "--timeout", "--format", "--readonly")
+    )
     groups = (readonly, machine, ASCII, fleet)
     options = (
         Option(

@@ -35,15 +35,14 @@ def _keep(text: str) -> int:
 
 
 class LogCommand(Command):
-    about = "log to CSV files without a screen, for tmux, nohup, a service or a job script"
     description = (
         "Log to two CSV files, one of GPUs and one of processes, until --for is over, Ctrl+C or "
         "SIGTERM. Standard error shows the progress. docs/log.md describes the files."
     )
-    prints = False
+    needs_stdout = False
     interval = IntervalOption(LOG_INTERVAL)
     machine = SampleOptions(user=True)
-    fleet = FleetOptions(("interval", "seconds", "rotate", "keep", "no_commands", "user"))
+    fleet = FleetOptions(("--interval", "--for", "--rotate", "--keep", "--no-commands", "--user"))
     groups = (interval, machine, ASCII, fleet)
     options = (
         Option(

@@ -193,6 +193,9 @@ class RequirementOptions(SourceOptions):
             return "--from needs --stable, which says how much of the log to read."
         return super().fault(options, given)
 
+    def sampled(self, options: argparse.Namespace) -> None:
+        """All: ``--gpus`` is a requirement, and numbers and links depend on the other GPUs."""
+
     @staticmethod
     def requirements(options: argparse.Namespace) -> Requirements:
         """The requirements that the options state."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import values
 from gpumon.cli.commands import Command
-from gpumon.cli.dashboard import SCREEN, DashboardCommand
+from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.machine_options import FleetOptions, SampleOptions
-from gpumon.cli.option_groups import ASCII, IntervalOption, Option, OptionGroup, ScreenOptions
+from gpumon.cli.option_groups import ASCII, Option, OptionGroup, ScreenOptions, interval_option
 from gpumon.cli.output import EXIT_USAGE, fail
 
 if TYPE_CHECKING:
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 _MOST_VISITORS = 100
 _VISITOR = "--visitor"
 """Not for people: shows the dashboard on the terminal of a visitor."""
-_ON_OTHER_MACHINES = (*SCREEN, "port", "address", "visitors", "visitor")
+_ON_OTHER_MACHINES = (
+    *("--interval", "--columns", "--theme"),
+    *("--port", "--address", "--visitors", _VISITOR),
+)
 
 
 def _port(text: str) -> int:
@@ -36,7 +39,6 @@ def _visitors(text: str) -> int:
 
 
 class ServeCommand(Command):
-    about = "show the dashboard in a browser, read-only"
     description = (
         "Serve the dashboard to browsers, read-only: no key sends a signal or writes a file. "
         "Prints the address, with a random token in it, and serves until Ctrl+C or SIGTERM. "
@@ -71,10 +73,10 @@ class ServeCommand(Command):
         ),
         SampleOptions(user=True, filtered=True),
         ASCII,
-        IntervalOption(None, title=ScreenOptions.TITLE),
+        OptionGroup(interval_option(), title=ScreenOptions.TITLE),
         ScreenOptions(),
         FleetOptions(
-            (*_ON_OTHER_MACHINES, "demo"), _ON_OTHER_MACHINES, reason="is for one machine"
+            (*_ON_OTHER_MACHINES, "--demo"), _ON_OTHER_MACHINES, reason="is for one machine"
         ),
     )
 

@@ -19,7 +19,6 @@ MOST_PIDS = 1024
 
 
 class WaitCommand(Command):
-    about = "wait until GPUs are free, idle or cool, or until processes have ended"
     description = (
         "Wait until gpumon select would succeed, until GPUs are idle or cool, or until processes\n"
         "have ended:\n"
@@ -27,7 +26,7 @@ class WaitCommand(Command):
         "  gpumon wait --pid 4711 && ./next-step\n"
         "Standard error says who holds which GPU, and since when. docs/wait.md."
     )
-    prints = False
+    needs_stdout = False
     machine = RequirementOptions()
     groups = (machine, ASCII)
 

@@ -252,13 +252,7 @@ def _open_host(
     )
     session = builder.build(SessionAlerts(note=_ALERTS_ELSEWHERE), machine=name, demo=demo)
     builder.collector.start()
-
-    def close() -> None:
-        notes.extend(builder.logbook.close())
-        builder.collector.stop()
-        builder.lookup.stop()
-
-    return OpenHost(session, close)
+    return OpenHost(session, lambda: notes.extend(builder.close()))
 
 
 def screen_fault() -> str | None:

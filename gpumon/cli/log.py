@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
@@ -84,18 +85,20 @@ class LogCommand(Command):
 
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.recording.csv.log_session import log
+        from gpumon.recording.csv.naming import log_path
+        from gpumon.recording.csv.recorder import Recorder
 
         interval = self.interval.seconds(options)
-        return log(
-            self._feed(options, interval),
-            options.file,
-            interval,
-            seconds=options.seconds,
+        feed = self._feed(options, interval)
+        recorder = Recorder(
+            log_path(options.file, feed.name, time.time()),
             rotate=options.rotate,
             keep=options.keep,
             commands=not options.no_commands,
             user=options.user,
+            several=feed.several,
         )
+        return log(feed, recorder, interval, seconds=options.seconds, user=options.user)
 
     def _feed(self, options: argparse.Namespace, interval: float) -> LogFeed:
         """What is logged: the hosts of ``--hosts``, or this machine.

@@ -109,6 +109,7 @@ class SessionBuilder:
         self._first: History | None = None
         self._stop_first: Callable[[], None] = lambda: None
         self._early = SnapshotBuffer()
+        self._settling: Timer | None = None
         self.collector.subscribe(self._early.take, closely=False)
 
     def first_history(self) -> History:
@@ -158,9 +159,9 @@ class SessionBuilder:
             if past:
                 # Packing takes as long as the rest of the start.
                 recording.begin_with(past)
-                settling = Timer(_PAST_LATER, recording.settle)
-                settling.daemon = True
-                settling.start()
+                self._settling = Timer(_PAST_LATER, recording.settle)
+                self._settling.daemon = True
+                self._settling.start()
             self._early.hand_to(add)
         else:
             self._early.hand_to(recording.add)
@@ -175,6 +176,15 @@ class SessionBuilder:
             machine=machine,
             alerts=alerts,
         )
+
+    def close(self) -> list[str]:
+        """Stop what runs, which may take a second; a summary of each log, to be printed."""
+        if self._settling is not None:
+            self._settling.cancel()
+        summaries = self.logbook.close()
+        self.collector.stop()
+        self.lookup.stop()
+        return summaries
 
 
 def replay_session(player: Player, recording: CsvRecording) -> Session:

@@ -11,9 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from gpumon.recording.csv import log_messages as words
-from gpumon.recording.csv.naming import log_path
 from gpumon.recording.csv.opening import LogError
-from gpumon.recording.csv.recorder import Recorder
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.log_feed import LogFeed
-    from gpumon.recording.csv.recorder import LogStatus
+    from gpumon.recording.csv.recorder import LogStatus, Recorder
 
 _PACE = 0.5
 """Seconds between two looks at how it goes, and between two status lines."""
@@ -31,27 +29,21 @@ _PACE = 0.5
 
 def log(
     feed: LogFeed,
-    path: str | None,
+    recorder: Recorder,
     interval: float,
     *,
     seconds: float | None = None,
-    rotate: int | None = None,
-    keep: int | None = None,
-    commands: bool = True,
     user: str | None = None,
 ) -> int:
     """Log until the end, with progress on standard error and nothing on standard output.
 
     Args:
         feed: Samples what is logged.
-        path: The log; ``None`` for a generated name in this directory.
+        recorder: Writes it; started and stopped here.
         interval: Seconds between samples.
         seconds: How long to log, from the first sample, or from when none is to be expected any
             more; ``None`` means until a signal.
-        rotate: Size in bytes from which a file is rotated.
-        keep: Number of rotated parts to keep.
-        commands: Whether command lines are written.
-        user: Only this user's processes.
+        user: Whose processes are counted in the progress; ``None`` for all.
 
     Returns:
         The exit status: 0, or 1 when nothing was logged or the last samples were lost.
@@ -62,16 +54,9 @@ def log(
     """
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(news), StatusLine(sys.stderr) as teller:
-        file = log_path(path, feed.name, time.time())
-        recorder = Recorder(
-            file,
-            rotate=rotate,
-            keep=keep,
-            commands=commands,
-            user=user,
-            several=feed.several,
+        reporter = _LogReporter(
+            teller, words.beginning(str(recorder.status.path), interval, seconds)
         )
-        reporter = _LogReporter(teller, words.beginning(file, interval, seconds))
         run = _Run(feed, recorder, reporter, seconds, user, news, teller)
         try:
             with run.going():

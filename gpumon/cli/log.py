@@ -29,12 +29,6 @@ def _rotation(text: str) -> int:
     return int(size)
 
 
-def _keep(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
-        values.refuse(f"{text!r} is not a number of files to keep, 1 or more")
-    return int(text)
-
-
 class LogCommand(Command):
     description = (
         "Log to two CSV files, one of GPUs and one of processes, until --for is over, Ctrl+C or "
@@ -72,7 +66,7 @@ class LogCommand(Command):
         Option(
             "--keep",
             metavar="NUMBER",
-            type=_keep,
+            type=values.number(1, 10**9 - 1, "a number of files to keep, 1 or more"),
             help="with --rotate: keep this many of them and remove the oldest (default: keep all)",
         ),
         NO_COMMANDS,
@@ -84,8 +78,8 @@ class LogCommand(Command):
         return None
 
     def run(self, options: argparse.Namespace) -> int:
+        from gpumon.recording.csv.files import log_path
         from gpumon.recording.csv.log_session import log
-        from gpumon.recording.csv.naming import log_path
         from gpumon.recording.csv.recorder import Recorder
 
         interval = self.interval.seconds(options)

@@ -25,19 +25,6 @@ _ON_OTHER_MACHINES = (
 )
 
 
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
-        values.refuse(f"{text!r} is not a port, a number from 0 to 65535")
-    return int(text)
-
-
-def _visitors(text: str) -> int:
-    known = text.isascii() and text.isdecimal() and len(text) <= 3
-    if not (known and 0 < int(text) <= _MOST_VISITORS):
-        values.refuse(f"{text!r} is not a number from 1 to {_MOST_VISITORS}")
-    return int(text)
-
-
 class ServeCommand(Command):
     description = (
         "Serve the dashboard to browsers, read-only: no key sends a signal or writes a file. "
@@ -49,7 +36,7 @@ class ServeCommand(Command):
             Option(
                 "--port",
                 metavar="NUMBER",
-                type=_port,
+                type=values.number(0, 65535, "a port, a number from 0 to 65535"),
                 default=8000,
                 help="the port; 0 for one that is free (default: %(default)s)",
             ),
@@ -63,7 +50,7 @@ class ServeCommand(Command):
             Option(
                 "--visitors",
                 metavar="NUMBER",
-                type=_visitors,
+                type=values.number(1, _MOST_VISITORS, f"a number from 1 to {_MOST_VISITORS}"),
                 default=10,
                 help="how many pages may be open at a time, each of them a process (default: "
                 "%(default)s)",

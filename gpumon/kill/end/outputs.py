@@ -47,21 +47,13 @@ _LEAST_COMMAND = 16
 
 
 class Plan(NamedTuple):
-    """Whom a signal would reach.
+    """Whom a signal would reach."""
 
-    Attributes:
-        number: The signal.
-        targets: The processes.
-        children: Those that were not named.
-        obstacles: Why some of them would not get it.
-        machine: Their machine, safe to print, if it is another one.
-    """
-
-    number: int
+    number: int  # the signal
     targets: tuple[Target, ...]
-    children: frozenset[ProcessId]
-    obstacles: Mapping[ProcessId, Refused]
-    machine: str | None = None
+    children: frozenset[ProcessId]  # those that were not named
+    obstacles: Mapping[ProcessId, Refused]  # why some of them would not get it
+    machine: str | None = None  # their machine, safe to print, if it is another one
 
 
 def plan_table(plan: Plan, width: int | None) -> str:

@@ -139,9 +139,7 @@ class DashboardCommand(Command):
     def run(self, options: argparse.Namespace, *, visitor: bool = False) -> int:
         """Show the dashboard, or print one sample if standard output is not a terminal.
 
-        Args:
-            options: The command line.
-            visitor: Whether the user only watches, in a browser.
+        A ``visitor`` only watches, in a browser.
         """
         if sys.stdout.isatty():
             fault = screen_fault()

@@ -54,12 +54,7 @@ _SOURCE = (
 
 
 class SourceOptions(OptionGroup):
-    """Which driver to read, or the simulated machine.
-
-    Args:
-        options: Further options.
-        title: The heading.
-    """
+    """Which driver to read, or the simulated machine; and further options."""
 
     def __init__(self, *options: Option, title: str = "") -> None:
         super().__init__(*options, *_SOURCE, title=title)
@@ -77,10 +72,7 @@ class SourceOptions(OptionGroup):
     def open(self, options: argparse.Namespace, *, profiled: bool = True) -> LocalMachine:
         """The machine, of which nothing is open yet.
 
-        Args:
-            options: The command line.
-            profiled: Whether to read ``sm_active`` and the like, for which one sample is not
-                enough.
+        ``profiled`` reads ``sm_active`` and the like, for which one sample is not enough.
         """
         from gpumon.api.local import LocalMachine
 
@@ -104,9 +96,7 @@ class SourceOptions(OptionGroup):
 class SampleOptions(SourceOptions):
     """What is sampled of this machine: ``--gpus``, ``--backend`` and ``--demo``.
 
-    Args:
-        user: Whether there is ``--user``, too.
-        filtered: Whether there is ``--filter``, too.
+    With ``user`` there is ``--user``, too, and with ``filtered`` ``--filter``.
     """
 
     def __init__(self, *, user: bool = False, filtered: bool = False) -> None:
@@ -241,10 +231,7 @@ class FleetOptions(OptionGroup):
     ) -> Fleet:
         """The machines, before gpumon connects to them. Mistakes in the configuration are reported.
 
-        Args:
-            options: The command line.
-            interval: Seconds between samples.
-            patience: Maximum seconds to wait for an answer about a process.
+        ``patience`` is how long to wait for an answer about a process.
 
         Raises:
             FleetError: The hosts, the ssh client, the URL or a file with a secret cannot be read.

@@ -57,12 +57,7 @@ class SharedOption(Option):
 
 
 class OptionGroup:
-    """Options that belong together.
-
-    Args:
-        options: The options.
-        title: Their heading in the help; empty for none.
-    """
+    """Options that belong together; ``title`` is their heading in the help, empty for none."""
 
     def __init__(self, *options: Option, title: str = "") -> None:
         self.options = options
@@ -80,9 +75,7 @@ class OptionGroup:
     ) -> str | None:
         """What is wrong with the options together, in a sentence.
 
-        Args:
-            options: The command line.
-            given: All options on it, those of other groups, too.
+        ``given`` are all on the command line, those of other groups, too.
         """
         return None
 
@@ -129,11 +122,7 @@ def interval_option(about: str = "") -> SharedOption:
 
 
 class IntervalOption(OptionGroup):
-    """How often to sample, whatever the configuration says.
-
-    Args:
-        default: Seconds between samples.
-    """
+    """How often to sample, whatever the configuration says."""
 
     def __init__(self, default: float) -> None:
         super().__init__(interval_option(f" (default: {default:g})"))
@@ -146,12 +135,7 @@ class IntervalOption(OptionGroup):
 
 
 class ReadonlyOption(OptionGroup):
-    """Whether signals are sent.
-
-    Args:
-        about: What is not sent.
-        title: The heading.
-    """
+    """Whether signals are sent; ``about`` is its help."""
 
     def __init__(self, about: str, title: str = "") -> None:
         super().__init__(SharedOption("--readonly", action="store_true", help=about), title=title)
@@ -177,11 +161,7 @@ _THEME = SharedOption(
 
 
 class ScreenOptions(OptionGroup):
-    """What a screen looks like.
-
-    Args:
-        columns: Whether columns may be chosen.
-    """
+    """What a screen looks like; with ``columns`` also which columns it has."""
 
     TITLE = "the dashboard"
 
@@ -203,13 +183,9 @@ class ScreenOptions(OptionGroup):
     def open(
         options: argparse.Namespace, loaded: Loaded, theme: ThemeChoice, *, visitor: bool = False
     ) -> StartupOptions:
-        """The initial state of the screens.
+        """The initial state of the screens: of the command line, then of the configuration.
 
-        Args:
-            options: The command line, which overrides the configuration.
-            loaded: The configuration.
-            theme: The theme.
-            visitor: Whether the user only watches, in a browser.
+        A ``visitor`` only watches, in a browser.
         """
         from gpumon.config.columns import DEFAULT_COLUMNS
         from gpumon.config.key_changes import keys_in_force
@@ -247,10 +223,7 @@ class AlertFileOption(OptionGroup):
     def open(options: argparse.Namespace, settings: Settings, *, terminal: bool) -> Sequence[Alert]:
         """The valid alerts; if there are none, standard error says why, as it reports mistakes.
 
-        Args:
-            options: The command line.
-            settings: The configuration.
-            terminal: See ``read_alerts``.
+        ``terminal`` is that of ``read_alerts``.
         """
         from gpumon.alerts.alert import read_alerts
         from gpumon.config import config_path

@@ -79,13 +79,7 @@ class SnapshotBuffer:
 class SessionBuilder:
     """Opens the session of a machine. Sampling may start long before the session is built.
 
-    Args:
-        source: The source of samples.
-        host: The processes of its machine.
-        interval: Seconds between samples.
-        thresholds: Thresholds of the findings.
-        reservations: See ``Lookup``.
-        log: A log to write; see ``Logbook``, for ``user`` and ``commands``, too.
+    ``reservations`` are for ``Lookup``; ``log``, ``user`` and ``commands`` for ``Logbook``.
     """
 
     def __init__(

@@ -59,9 +59,7 @@ class Plan(NamedTuple):
 def plan_table(plan: Plan, width: int | None) -> str:
     """The processes, the memory that may come back, and why some would get no signal.
 
-    Args:
-        plan: Whom the signal would reach.
-        width: Cells of the terminal; ``None`` without one.
+    ``width`` is that of the terminal in cells; ``None`` without one.
     """
     rows = [("PID:START", "USER", "GPU", gib()), *map(_row, plan.targets)]
     widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
@@ -79,10 +77,7 @@ def plan_table(plan: Plan, width: int | None) -> str:
 def report_lines(report: TerminationReport, kill_hint: str, width: int | None) -> str:
     """What became of the processes and their memory.
 
-    Args:
-        report: The report.
-        kill_hint: How to send KILL to the processes that do not end.
-        width: Cells of the terminal; ``None`` without one.
+    ``kill_hint`` says how to send KILL to the processes that do not end.
     """
     text = report_text(report, kill_hint)
     told = " ".join(text.processes)

@@ -56,13 +56,7 @@ class SelectedTargets(NamedTuple):
 def select(
     named: Sequence[NamedProcess], snapshot: Snapshot, host: ProcessHost, *, children: bool
 ) -> SelectedTargets:
-    """Find the processes.
-
-    Args:
-        named: The processes as the user names them.
-        snapshot: The GPUs and their processes.
-        host: The processes of the machine.
-        children: Whether to select their descendants, too.
+    """Find the processes, and with ``children`` their descendants.
 
     Raises:
         ProcessSelectionError: One of them is not found, or is another process than the named one.

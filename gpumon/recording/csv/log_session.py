@@ -67,12 +67,7 @@ def log(
 
 
 class _LogReporter:
-    """Prints a line when something starts or ends, for output that is not a terminal.
-
-    Args:
-        teller: Writes them.
-        beginning: What to say first.
-    """
+    """Prints a line when something starts or ends, for output that is not a terminal."""
 
     def __init__(self, teller: StatusLine, beginning: str) -> None:
         self._teller = teller
@@ -81,13 +76,7 @@ class _LogReporter:
         self._trouble: str | None = None
 
     def tell(self, status: LogStatus | None, trouble: str | None, changes: Sequence[str]) -> None:
-        """Print what has changed.
-
-        Args:
-            status: The status of the log; ``None`` before it has begun.
-            trouble: The current problem with sampling or writing.
-            changes: What else has changed.
-        """
+        """Print what has changed: the log, the problem with sampling or writing, or the others."""
         if status is not None and not self._begun:
             self._begun = True
             self._teller.say(self._beginning)

@@ -173,10 +173,6 @@ class Child:
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start it; call it within ``signals_passed_on``.
 
-        Args:
-            command: Program and arguments.
-            environment: Its variables.
-
         Raises:
             CommandError: The command cannot be started.
         """

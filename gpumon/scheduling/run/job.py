@@ -48,13 +48,9 @@ for weeks, and start processes all the time."""
 
 
 class JobRunner:
-    """One command on reserved GPUs.
+    """One command on reserved GPUs, whose reservation is kept alive meanwhile.
 
-    Args:
-        sampler: Samples the GPUs.
-        candidates: The reserved GPUs.
-        before: Their state before the job.
-        reservation: The reservation, kept alive meanwhile.
+    ``before`` is their state before the job.
     """
 
     def __init__(
@@ -242,10 +238,7 @@ class JobRunner:
 class Members:
     """The processes of a job. A member stays one, even after its parents have exited.
 
-    Args:
-        root: The job's first process.
-        group: Its process group, if it has its own.
-        proc: Where the process file system is mounted.
+    ``root`` is the job's first process, and ``group`` its process group if it has its own.
     """
 
     def __init__(self, root: int, group: int | None = None, proc: str = "/proc") -> None:

@@ -133,13 +133,8 @@ class JobUsage:
 
     Only one thread may call ``add``; read ``gpus`` after the last call.
 
-    Args:
-        candidates: The job's GPUs.
-        members: The job's processes.
-        before: The GPUs just before it started.
-
-    Attributes:
-        gpus: The results so far.
+    ``members`` returns the job's processes among those of a sample; ``before`` is the sample just
+    before it started.
     """
 
     def __init__(
@@ -154,14 +149,9 @@ class JobUsage:
         self._began = time.time()
 
     def add(self, snapshot: Snapshot, *, over: bool = False) -> tuple[GpuProcess, ...]:
-        """Add the next sample.
+        """Add the next sample; the job's processes in it.
 
-        Args:
-            snapshot: The sample.
-            over: Whether the job has exited: the sample then only closes the time before it.
-
-        Returns:
-            The job's processes in it.
+        Once the job is ``over``, a sample only closes the time before it.
         """
         members = self._members(snapshot.processes)
         before, self._before = self._before, snapshot

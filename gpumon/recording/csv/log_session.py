@@ -52,34 +52,34 @@ def log(
         SourceError: The source cannot be opened.
         LogError: The log cannot be.
     """
-    news: SimpleQueue[BaseException | None] = SimpleQueue()
-    with queue_ending_signals(news), StatusLine(sys.stderr) as teller:
+    stop_queue: SimpleQueue[BaseException | None] = SimpleQueue()
+    with queue_ending_signals(stop_queue), StatusLine(sys.stderr) as status_line:
         reporter = _LogReporter(
-            teller, words.beginning(str(recorder.status.path), interval, seconds)
+            status_line, words.beginning(str(recorder.status.path), interval, seconds)
         )
-        run = _Run(feed, recorder, reporter, seconds, user, news, teller)
+        run = _Run(feed, recorder, reporter, seconds, user, stop_queue, status_line)
         try:
             with run.going():
                 run.stay()
         finally:
-            run.tell_the_end()
+            run.report_the_end()
         return run.exit_status
 
 
 class _LogReporter:
     """Prints a line when something starts or ends, for output that is not a terminal."""
 
-    def __init__(self, teller: StatusLine, beginning: str) -> None:
-        self._teller = teller
+    def __init__(self, status_line: StatusLine, beginning: str) -> None:
+        self._status_line = status_line
         self._beginning = beginning
         self._begun = False
         self._trouble: str | None = None
 
-    def tell(self, status: LogStatus | None, trouble: str | None, changes: Sequence[str]) -> None:
+    def report(self, status: LogStatus | None, trouble: str | None, changes: Sequence[str]) -> None:
         """Print what has changed: the log, the problem with sampling or writing, or the others."""
         if status is not None and not self._begun:
             self._begun = True
-            self._teller.say(self._beginning)
+            self._status_line.say(self._beginning)
         kind = None if trouble is None else words.kind_of(trouble)
         if kind != self._trouble:
             self._say_when("it goes on" if trouble is None else trouble, status)
@@ -89,7 +89,7 @@ class _LogReporter:
 
     def _say_when(self, sentence: str, status: LogStatus | None = None) -> None:
         now = datetime.fromtimestamp(time.time()).astimezone()
-        self._teller.say(f"{now:%Y-%m-%d %H:%M:%S} {words.with_loss(sentence, status)}")
+        self._status_line.say(f"{now:%Y-%m-%d %H:%M:%S} {words.with_loss(sentence, status)}")
 
 
 class _Run:
@@ -102,16 +102,16 @@ class _Run:
         reporter: _LogReporter,
         seconds: float | None,
         user: str | None,
-        news: SimpleQueue[BaseException | None],
-        teller: StatusLine,
+        stop_queue: SimpleQueue[BaseException | None],
+        status_line: StatusLine,
     ) -> None:
         self._feed = feed
         self._recorder = recorder
         self._reporter = reporter
         self._seconds = seconds
         self._user = user
-        self._news = news
-        self._teller = teller
+        self._stop_queue = stop_queue
+        self._status_line = status_line
         self._counted_from: float | None = None
         self._begun = self._refused = False
         self.exit_status = 0
@@ -122,7 +122,7 @@ class _Run:
         with ExitStack() as ending:
             ending.callback(self._recorder.stop)
             ending.callback(self._feed.stop)
-            self._feed.start(self._take, self._news.put)
+            self._feed.start(self._take, self._stop_queue.put)
             yield
 
     def _take(self, snapshots: Mapping[str | None, Snapshot]) -> None:
@@ -139,7 +139,7 @@ class _Run:
             self._recorder.start()
         except LogError as error:
             self._refused = True
-            self._news.put(error)
+            self._stop_queue.put(error)
         else:
             self._begun = True
             self._count()
@@ -157,13 +157,13 @@ class _Run:
         """
         while (left := self._left()) > 0:
             with suppress(Empty):
-                news = self._news.get(timeout=min(_PACE, left))
-                if news is not None:
-                    raise news
+                ended_by = self._stop_queue.get(timeout=min(_PACE, left))
+                if ended_by is not None:
+                    raise ended_by
                 return
-            self._tell()
+            self._report()
         if not self._begun:
-            self._teller.say("no GPU could be read in all that time: nothing was logged")
+            self._status_line.say("no GPU could be read in all that time: nothing was logged")
             self.exit_status = 1
 
     def _left(self) -> float:
@@ -177,15 +177,15 @@ class _Run:
             return _PACE
         return self._counted_from + self._seconds - time.monotonic()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         status = self._recorder.status if self._begun else None
         trouble = self._feed.trouble()
         if status is not None and status.trouble is not None:
             trouble = printable(status.trouble)
-        if self._teller.rewrites:
-            self._teller.show(self._line(status, trouble))
+        if self._status_line.rewrites:
+            self._status_line.show(self._line(status, trouble))
         else:
-            self._reporter.tell(status, trouble, self._feed.changes())
+            self._reporter.report(status, trouble, self._feed.changes())
 
     def _line(self, status: LogStatus | None, trouble: str | None) -> list[str]:
         """The progress line on a terminal, most important parts first."""
@@ -203,14 +203,14 @@ class _Run:
             *parts,
         ]
 
-    def tell_the_end(self) -> None:
+    def report_the_end(self) -> None:
         """Print the summary."""
         for sentence in self._feed.never_sampled():
-            self._teller.say(sentence)
+            self._status_line.say(sentence)
         if not self._begun:
             return
         status = self._recorder.status
         for sentence in words.summary(status, several=self._feed.several):
-            self._teller.say(sentence)
+            self._status_line.say(sentence)
         if status.trouble is not None and status.lost:
             self.exit_status = 1

@@ -17,7 +17,7 @@ import pytest
 from gpumon.host.places import PlaceReader
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.run.members import Members
+from gpumon.scheduling.run.job import Members
 from gpumon.scheduling.stability import StabilityWindow
 from gpumon.system.clock import SystemClock
 from gpumon.text.command_lines import shorten_command

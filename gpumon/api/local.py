@@ -59,7 +59,7 @@ class LocalMachine:
     Args:
         selection: The GPUs to sample; all by default.
         demo: Whether it is the simulated machine.
-        profiled: See ``this_machine``.
+        profiled: Whether to read ``sm_active`` and the like; see ``this_machine``.
         backend: See ``this_machine``.
 
     Attributes:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _RAISED_AGAIN_AFTER = 0.001
 """Seconds. A callback takes less."""
-_WITH_TIMES = ("report", "replay", "run")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,8 +84,7 @@ def _status(arguments: Sequence[str]) -> int:
         mark_output()
         from gpumon.cli.dashboard import DashboardCommand
 
-        given = _bound(arguments)
-        return _run(DashboardCommand().read_plainly(given) or _parsed(given))
+        return _run(DashboardCommand().read_plainly(arguments) or _parsed(arguments))
     except SystemExit as end:
         if not isinstance(end.code, int):
             raise
@@ -178,30 +176,20 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         return parse(arguments)
 
 
-def _bound(arguments: Sequence[str]) -> Sequence[str]:
-    # Arguments after run belong to another command.
-    if next((argument for argument in arguments if argument in _WITH_TIMES), "run") == "run":
-        return arguments
-    from gpumon.text.time_parsing import bind_moments
-
-    return bind_moments(arguments, ("--from", "--to", "--at"))
-
-
 def _run(options: argparse.Namespace) -> int:
     from gpumon.system.startup_imports import import_msgspec
 
     # Before anything else imports it.
     import_msgspec()
     from gpumon.cli.commands import command
-    from gpumon.cli.dashboard import DashboardCommand
     from gpumon.cli.output import codeset, explain, no_standard_output
     from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
-    chosen = DashboardCommand() if options.command is None else command(options.command)
-    if not chosen.short:
+    chosen = command(options.command)
+    if not chosen.without_gc:
         gc.enable()
-    if chosen.prints and sys.stdout is None:
+    if chosen.needs_stdout and sys.stdout is None:
         return no_standard_output()
     try:
         return chosen.run(options)

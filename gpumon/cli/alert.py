@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
 from gpumon.cli.option_groups import AlertFileOption, Option
-from gpumon.cli.output import (
-    EXIT_FAILED,
-    EXIT_USAGE,
-    configure_output,
-    fail,
-    load_settings,
-)
+from gpumon.cli.output import EXIT_FAILED, EXIT_USAGE, configure_output, fail, load_settings
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +17,6 @@ if TYPE_CHECKING:
 
 
 class AlertCommand(Command):
-    about = "list the alerts, or send a test notification"
     description = (
         "List the alerts of the configuration, or send a test notification through each channel of "
         "an alert and print the results; the exit status is 1 if a channel failed. docs/alerts.md "
@@ -39,8 +32,8 @@ class AlertCommand(Command):
     def run(self, options: argparse.Namespace) -> int:
         configure_output(options, "table")
         found = self.alerts.open(options, load_settings(), terminal=True)
-        if isinstance(found, str):
-            return fail(found)
+        if not found:
+            return EXIT_FAILED
         alerts = {alert.name: alert for alert in found}
         if options.what == "list":
             if options.name is not None:

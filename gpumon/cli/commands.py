@@ -1,11 +1,12 @@
 """The commands: a class each, in the file of its name, from which everything else follows.
 
-The help of gpumon and of the command, its man page, the completion scripts, and which options are
-refused with it.
+The help of the command, its man page, the completion scripts, and which options are refused with
+it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from gpumon.cli.option_groups import OptionGroup
@@ -17,39 +18,48 @@ if TYPE_CHECKING:
     from gpumon.cli.option_groups import Option
     from gpumon.cli.parser import Parser
 
-COMMANDS = (
-    *("snapshot", "log", "exporter", "serve", "watch", "alert", "stream", "replay", "report"),
-    *("theme", "config", "completion", "select", "run", "wait", "end", "remote", "doctor"),
-    *("help", "version"),
-)
-"""The names in the order of the help. A command is imported when it runs or is listed."""
+COMMANDS = {
+    "snapshot": "print one sample and exit",
+    "log": "log to CSV files without a screen, for tmux, nohup, a service or a job script",
+    "exporter": "serve metrics of GPUs and users to Prometheus",
+    "serve": "show the dashboard in a browser, read-only",
+    "watch": "send alerts without a screen, for a service",
+    "alert": "list the alerts, or send a test notification",
+    "stream": "write a line of JSON for each sample, for programs on other machines",
+    "replay": "show a log in the dashboard, as it was recorded",
+    "report": "summarize logs by GPU, host, user, process or job",
+    "theme": "list themes, show one, check a theme file",
+    "config": "find, create, check or show the configuration",
+    "completion": "print the completion script for a shell",
+    "select": "print free GPUs, for CUDA_VISIBLE_DEVICES",
+    "run": "run a command on free GPUs and reserve them for it",
+    "wait": "wait until GPUs are free, idle or cool, or until processes have ended",
+    "end": "end processes that hold a GPU, and report the memory that came back",
+    "remote": "serve the dashboard of another machine; gpumon --hosts starts it",
+    "doctor": "check driver, permissions, GPUs and CUDA, and suggest fixes",
+    "help": "print the help of gpumon or of a command",
+    "version": "print the versions of gpumon, Python, Textual and the driver",
+}
+"""Each command with its line in the help. Importing all of them for it takes a fifth longer."""
 
-_DECLARED: dict[str, type[Command]] = {}
-"""By the name of the module."""
 
+class Command(ABC):
+    """A command."""
 
-class Command:
-    """A command.
-
-    Modules of commands import nothing heavy at the top: ``gpumon --help`` imports all of them.
-    """
-
-    about = ""
-    """Its line in the list of commands."""
     description = ""
+    """The text of its help above the options."""
     epilog: str | None = None
+    """The text below them."""
     usage: str | None = None
+    """The first line of its help, if not argparse's."""
     options: Sequence[Option] = ()
     """Those that do not belong to a group."""
     groups: Sequence[OptionGroup] = ()
     """The groups of options that it takes; all others are refused."""
-    prints = True
-    """Whether it needs standard output."""
-    short = False
+    needs_stdout = True
+    """Whether it is refused while standard output is closed."""
+    without_gc = False
     """Whether it runs without garbage collection, or starts garbage collection itself."""
-
-    def __init_subclass__(cls) -> None:
-        _DECLARED[cls.__module__] = cls
 
     def add_options(self, parser: Parser) -> None:
         """Add the options that do not belong to a group."""
@@ -59,13 +69,19 @@ class Command:
         """What is wrong with the options together, in a sentence."""
         return None
 
+    @abstractmethod
     def run(self, options: argparse.Namespace) -> int:
         """Run the command; the exit status."""
-        raise NotImplementedError
 
 
-def command(name: str) -> Command:
-    """The command of a name."""
+def command(name: str | None) -> Command:
+    """The command of a name; the dashboard without one."""
+    if name is None:
+        from gpumon.cli.dashboard import DashboardCommand
+
+        return DashboardCommand()
     from importlib import import_module
 
-    return _DECLARED[import_module(f"gpumon.cli.{name}").__name__]()
+    module = import_module(f"gpumon.cli.{name}")
+    found: Command = getattr(module, f"{name.capitalize()}Command")()
+    return found

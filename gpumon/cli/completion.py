@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 class CompletionCommand(Command):
-    about = "print the completion script for a shell"
     description = (
         "Print the completion script for a shell. For bash, in ~/.bashrc: "
         'eval "$(gpumon completion bash)"; for zsh the same with zsh, in ~/.zshrc after compinit; '
@@ -76,10 +75,7 @@ def _signals() -> Sequence[str]:
 def _function(name: str, values: Sequence[str], after: str = "") -> dict[str, object]:
     """Values of an argument for shtab: a function in each shell, which quotes what needs it.
 
-    Args:
-        name: What they are.
-        values: The values.
-        after: The word that must stand before them.
+    They are offered only behind the word ``after``.
     """
     import shlex
 
@@ -119,12 +115,7 @@ end
 
 
 def _add_values(parser: argparse.ArgumentParser, offered: Mapping[str, object]) -> None:
-    """Add what is offered for arguments.
-
-    Args:
-        parser: The parser, and those of its commands.
-        offered: By the name of the option, or the metavar, or the destination of an operand.
-    """
+    """Add what is offered by the name of an option, its metavar or the name of an operand."""
     import argparse
 
     for action in parser._actions:  # noqa: SLF001 - argparse lists them nowhere else

@@ -26,7 +26,6 @@ _HEAD = """\
 
 
 class ConfigCommand(Command):
-    about = "find, create, check or show the configuration"
     description = (
         "The configuration; docs/config.md describes it. The command line overrides the "
         "environment (GPUMON_INTERVAL, ...), the environment overrides the file, the file "

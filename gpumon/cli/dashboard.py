@@ -17,11 +17,11 @@ from gpumon.cli.machine_options import FleetOptions, SampleOptions
 from gpumon.cli.option_groups import (
     ASCII,
     NO_COMMANDS,
-    IntervalOption,
     OptionGroup,
     ReadonlyOption,
     ScreenOptions,
     SharedOption,
+    interval_option,
 )
 from gpumon.cli.output import explain_source, fail, say
 from gpumon.model.interval import LOG_INTERVAL
@@ -55,7 +55,7 @@ _ALERTS_ELSEWHERE = (
     "The alerts of the configuration are not checked for other machines: run gpumon watch there."
 )
 
-SCREEN = ("interval", "readonly", "no_commands", "columns", "theme")
+_SCREEN = ("--interval", "--readonly", "--no-commands", "--columns", "--theme")
 """The options of a screen, of one machine or several."""
 
 
@@ -63,9 +63,9 @@ class _ShownFleet(FleetOptions):
     """What is shown of other machines: on a terminal their dashboard, otherwise a sample."""
 
     def __init__(self) -> None:
-        super().__init__((*SCREEN, "demo"), SCREEN, reason="is for one machine")
+        super().__init__((*_SCREEN, "--demo"), _SCREEN, reason="is for one machine")
         # Of --log it is said why a sample has none.
-        self._sample = FleetOptions((*SCREEN, "log", "user", "filter"), (*SCREEN, "log"))
+        self._sample = FleetOptions((*_SCREEN, "--log", "--user", "--filter"), (*_SCREEN, "--log"))
 
     def fault(self, options: argparse.Namespace, given: Iterable[argparse.Action]) -> str | None:
         if sys.stdout is not None and sys.stdout.isatty():
@@ -78,11 +78,12 @@ class DashboardCommand(Command):
 
     description = _DESCRIPTION
     usage = "gpumon [options] [COMMAND ...]"
-    short = True
+    without_gc = True
     machine = SampleOptions(user=True, filtered=True)
-    interval = IntervalOption(
-        None,
-        f", as in watch (default: 0.5 or that of the configuration, for a log {LOG_INTERVAL:g})",
+    interval = OptionGroup(
+        interval_option(
+            f", as in watch (default: 0.5 or that of the configuration, for a log {LOG_INTERVAL:g})"
+        ),
         title="how often",
     )
     screen = ScreenOptions()
@@ -138,9 +139,7 @@ class DashboardCommand(Command):
     def run(self, options: argparse.Namespace, *, visitor: bool = False) -> int:
         """Show the dashboard, or print one sample if standard output is not a terminal.
 
-        Args:
-            options: The command line.
-            visitor: Whether the user only watches, in a browser.
+        A ``visitor`` only watches, in a browser.
         """
         if sys.stdout.isatty():
             fault = screen_fault()
@@ -168,7 +167,7 @@ class DashboardCommand(Command):
         theme = self.screen.theme(options, settings)
         machine = self.machine.open(options)
         host = machine.processes(readonly=visitor or self.readonly.holds(options, settings))
-        interval = self.interval.seconds(options, settings.interval)
+        interval = options.interval or settings.interval
         builder = SessionBuilder(
             machine.source,
             host,
@@ -210,7 +209,7 @@ class DashboardCommand(Command):
         loaded = load()
         settings = loaded.settings
         theme = self.screen.theme(options, settings)
-        fleet = self.fleet.open(options, self.interval.seconds(options, _HOST_INTERVAL))
+        fleet = self.fleet.open(options, options.interval or _HOST_INTERVAL)
         readonly = visitor or self.readonly.holds(options, settings)
         chosen = self.screen.open(options, loaded, theme, visitor=visitor)
         demo = bool(options.demo)
@@ -251,13 +250,7 @@ def _open_host(
     )
     session = builder.build(SessionAlerts(note=_ALERTS_ELSEWHERE), machine=name, demo=demo)
     builder.collector.start()
-
-    def close() -> None:
-        notes.extend(builder.logbook.close())
-        builder.collector.stop()
-        builder.lookup.stop()
-
-    return OpenHost(session, close)
+    return OpenHost(session, lambda: notes.extend(builder.close()))
 
 
 def screen_fault() -> str | None:
@@ -295,5 +288,5 @@ def _alerts(
     loaded = replace(loaded, errors=(*loaded.errors, *errors))
     if not demo:
         return loaded, SessionAlerts(alerts, state=memory_path(host))
-    note = "This is a demo: no command, webhook or apprise is used."
+    note = "This is a demo: nothing leaves this terminal."
     return loaded, SessionAlerts(tuple(alert.in_terminal() for alert in alerts), note)

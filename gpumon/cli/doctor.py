@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 class DoctorCommand(Command):
-    about = "check driver, permissions, GPUs and CUDA, and suggest fixes"
     description = (
         "Check drivers, permissions, GPUs, CUDA, ROCm, Python packages and terminal: PASS, WARN or "
         "FAIL, with what to do. Nothing is changed. The exit status is 1 if a check fails. "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.cli import silence, values
@@ -14,9 +13,8 @@ from gpumon.cli.output import configure_output, fail, load_settings, print_text
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
-    from gpumon.kill.end.end import EndResult
+    from gpumon.kill.end.end import EndRequest, EndResult
 
 
 def _process(text: str) -> tuple[int, int | None]:
@@ -41,7 +39,6 @@ def _signal(text: str) -> int:
 
 
 class EndCommand(Command):
-    about = "end processes that hold a GPU, and report the memory that came back"
     description = (
         "End processes that hold a GPU, and report what became of them and their memory:\n"
         "  gpumon end 4711                    show it, ask, send TERM, wait\n"
@@ -54,7 +51,9 @@ class EndCommand(Command):
     )
     readonly = ReadonlyOption("send no signals, like readonly in the configuration")
     machine = SourceOptions()
-    fleet = FleetOptions(("number", "children", "dry_run", "yes", "wait", "format", "readonly"))
+    fleet = FleetOptions(
+        ("--signal", "--children", "--dry-run", "--yes", "--timeout", "--format", "--readonly")
+    )
     groups = (readonly, machine, ASCII, fleet)
     options = (
         Option(
@@ -96,29 +95,29 @@ class EndCommand(Command):
         import signal
 
         from gpumon.kill.audit_log import AuditLog, NoAuditLog
-        from gpumon.kill.end.end import end
+        from gpumon.kill.end.end import EndRequest, end
         from gpumon.kill.end.selection import NamedProcess
 
         readonly = self.readonly.holds(options, load_settings())
         configure_output(options, options.format)
-        end_processes = partial(
-            end,
-            named=tuple(dict.fromkeys(NamedProcess(*process) for process in options.processes)),
+        request = EndRequest(
+            tuple(dict.fromkeys(NamedProcess(*process) for process in options.processes)),
             number=options.number or signal.SIGTERM,
             children=options.children,
             dry_run=options.dry_run,
             yes=options.yes,
-            form=options.format,
+            as_json=options.format == "json",
             timeout=options.wait,
         )
         if self.fleet.asked(options) is not None:
-            return self._end_there(options, end_processes, readonly=readonly)
+            return self._end_there(options, request, readonly=readonly)
         machine = self.machine.open(options, profiled=False)
         log = NoAuditLog() if options.demo else AuditLog()
-        return _printed(end_processes(machine.source, machine.processes(readonly=readonly), log))
+        host = machine.processes(readonly=readonly)
+        return _printed(end(machine.source, host, log, request))
 
     def _end_there(
-        self, options: argparse.Namespace, end: Callable[..., EndResult], *, readonly: bool
+        self, options: argparse.Namespace, request: EndRequest, *, readonly: bool
     ) -> int:
         """End processes of another machine; the exit status.
 
@@ -129,6 +128,7 @@ class EndCommand(Command):
         from gpumon.fleet.answers import answers, missing
         from gpumon.fleet.fleet import FleetError
         from gpumon.kill.audit_log import AuditLog
+        from gpumon.kill.end.end import end
         from gpumon.text.formatting import printable
 
         patience = min(TIMEOUT, options.wait)
@@ -143,7 +143,7 @@ class EndCommand(Command):
             source = fleet.source(host.name)
             processes = fleet.processes(host.name, readonly=readonly)
             log = AuditLog(machine=host.name)
-            return _printed(end(source, processes, log, machine=printable(host.name)))
+            return _printed(end(source, processes, log, request, printable(host.name)))
 
 
 def _printed(result: EndResult) -> int:

@@ -25,13 +25,12 @@ def _address(text: str) -> tuple[str, int]:
 
 
 class ExporterCommand(Command):
-    about = "serve metrics of GPUs and users to Prometheus"
     description = (
         "Serve metrics of GPUs and users to Prometheus over HTTP until Ctrl+C or SIGTERM, with the "
         "names of NVIDIA's dcgm-exporter. docs/exporter.md describes the metrics, TLS and "
         "passwords."
     )
-    prints = False
+    needs_stdout = False
     interval = IntervalOption(5.0)
     machine = SampleOptions()
     groups = (interval, machine, ASCII)

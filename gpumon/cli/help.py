@@ -13,14 +13,13 @@ if TYPE_CHECKING:
 
 
 class HelpCommand(Command):
-    about = "print the help of gpumon or of a command"
     description = "Print the help of gpumon, or of a command, as --help does: gpumon help log"
     options = (
         Option(
             "about",
             metavar="COMMAND",
             nargs="?",
-            choices=COMMANDS,
+            choices=tuple(COMMANDS),
             help="the command (default: gpumon itself)",
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
@@ -28,22 +29,15 @@ def _rotation(text: str) -> int:
     return int(size)
 
 
-def _keep(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
-        values.refuse(f"{text!r} is not a number of files to keep, 1 or more")
-    return int(text)
-
-
 class LogCommand(Command):
-    about = "log to CSV files without a screen, for tmux, nohup, a service or a job script"
     description = (
         "Log to two CSV files, one of GPUs and one of processes, until --for is over, Ctrl+C or "
         "SIGTERM. Standard error shows the progress. docs/log.md describes the files."
     )
-    prints = False
+    needs_stdout = False
     interval = IntervalOption(LOG_INTERVAL)
     machine = SampleOptions(user=True)
-    fleet = FleetOptions(("interval", "seconds", "rotate", "keep", "no_commands", "user"))
+    fleet = FleetOptions(("--interval", "--for", "--rotate", "--keep", "--no-commands", "--user"))
     groups = (interval, machine, ASCII, fleet)
     options = (
         Option(
@@ -72,7 +66,7 @@ class LogCommand(Command):
         Option(
             "--keep",
             metavar="NUMBER",
-            type=_keep,
+            type=values.number(1, 10**9 - 1, "a number of files to keep, 1 or more"),
             help="with --rotate: keep this many of them and remove the oldest (default: keep all)",
         ),
         NO_COMMANDS,
@@ -84,19 +78,21 @@ class LogCommand(Command):
         return None
 
     def run(self, options: argparse.Namespace) -> int:
+        from gpumon.recording.csv.files import log_path
         from gpumon.recording.csv.log_session import log
+        from gpumon.recording.csv.recorder import Recorder
 
         interval = self.interval.seconds(options)
-        return log(
-            self._feed(options, interval),
-            options.file,
-            interval,
-            seconds=options.seconds,
+        feed = self._feed(options, interval)
+        recorder = Recorder(
+            log_path(options.file, feed.name, time.time()),
             rotate=options.rotate,
             keep=options.keep,
             commands=not options.no_commands,
             user=options.user,
+            several=feed.several,
         )
+        return log(feed, recorder, interval, seconds=options.seconds, user=options.user)
 
     def _feed(self, options: argparse.Namespace, interval: float) -> LogFeed:
         """What is logged: the hosts of ``--hosts``, or this machine.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
-from gpumon.cli.option_groups import Option, OptionGroup, SharedOption
+from gpumon.cli.option_groups import ASCII, Option, OptionGroup, SharedOption
 from gpumon.cli.output import say
 from gpumon.model.makers import BACKENDS
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpumon.config import Settings
     from gpumon.fleet.fleet import Fleet
     from gpumon.fleet.ssh_fleet import SshFleet
+    from gpumon.model.selection import GpuSelection
     from gpumon.prometheus import PrometheusFleet
 
 
@@ -53,12 +54,7 @@ _SOURCE = (
 
 
 class SourceOptions(OptionGroup):
-    """Which driver to read, or the simulated machine.
-
-    Args:
-        options: Further options.
-        title: The heading.
-    """
+    """Which driver to read, or the simulated machine; and further options."""
 
     def __init__(self, *options: Option, title: str = "") -> None:
         super().__init__(*options, *_SOURCE, title=title)
@@ -76,10 +72,7 @@ class SourceOptions(OptionGroup):
     def open(self, options: argparse.Namespace, *, profiled: bool = True) -> LocalMachine:
         """The machine, of which nothing is open yet.
 
-        Args:
-            options: The command line.
-            profiled: See ``this_machine``; ``False`` for commands that take one sample, which is
-                not enough.
+        ``profiled`` reads ``sm_active`` and the like, for which one sample is not enough.
         """
         from gpumon.api.local import LocalMachine
 
@@ -88,19 +81,22 @@ class SourceOptions(OptionGroup):
             # A command that forgets other machines fails here instead of acting on this one.
             raise RuntimeError(f"{asked} was given, and this machine would be used")
         return LocalMachine(
-            options.gpus if GPUS in self.options else None,
+            self.sampled(options),
             demo=bool(options.demo),
             profiled=profiled,
             backend=options.backend,
         )
 
+    def sampled(self, options: argparse.Namespace) -> GpuSelection | None:
+        """The GPUs to sample; ``None`` for all."""
+        chosen: GpuSelection | None = options.gpus
+        return chosen
+
 
 class SampleOptions(SourceOptions):
-    """What is sampled of this machine.
+    """What is sampled of this machine: ``--gpus``, ``--backend`` and ``--demo``.
 
-    Args:
-        user: Whether there is ``--user``.
-        filtered: Whether there is ``--filter``.
+    With ``user`` there is ``--user``, too, and with ``filtered`` ``--filter``.
     """
 
     def __init__(self, *, user: bool = False, filtered: bool = False) -> None:
@@ -155,10 +151,13 @@ class FleetOptions(OptionGroup):
     means this machine would have no effect, or act on the wrong machine.
 
     Args:
-        hosts: The names of the options that have an effect with ``--hosts``, as in the namespace.
+        hosts: The options that have an effect with ``--hosts``, as in the help.
         prometheus: The same for ``--prometheus``; ``None`` if the command cannot use it.
         timeout: Whether to add ``--timeout``.
         reason: Why an option is refused with ``--hosts``.
+
+    Attributes:
+        accepted: The options that have an effect, by the option that names the machines.
     """
 
     _ONE_SAMPLE_INTERVAL = 0.25
@@ -171,10 +170,9 @@ class FleetOptions(OptionGroup):
         timeout: bool = False,
         reason: str = "means this machine",
     ) -> None:
-        self._accepted = {"--hosts": frozenset((*hosts, "hosts", "ssh", "timeout", "ascii"))}
+        self.accepted = {"--hosts": hosts}
         if prometheus is not None:
-            with_it = (*prometheus, "prometheus", "match", "timeout", "ascii")
-            self._accepted["--prometheus"] = frozenset(with_it)
+            self.accepted["--prometheus"] = prometheus
         self._reason = reason
         super().__init__(
             *_SSH,
@@ -185,7 +183,7 @@ class FleetOptions(OptionGroup):
 
     def refusal(self, name: str) -> str | None:
         """See ``OptionGroup.refusal``."""
-        if name != "--prometheus" or name in self._accepted:
+        if name != "--prometheus" or name in self.accepted:
             return None
         return f"{name} does not work with {{command}}: use --hosts, which connects by ssh."
 
@@ -202,16 +200,17 @@ class FleetOptions(OptionGroup):
                 return f"--{name} needs {needed}, which names the machines to connect to."
         if asked is None:
             return None
-        accepted = self._accepted[asked]
-        if options.demo and "demo" not in accepted:
+        accepted = self.accepted[asked]
+        if options.demo and "--demo" not in accepted:
             return f"simulated machines are shown on a terminal only: leave out --demo or {asked}."
         if options.demo and options.ssh is not None:
             return "--ssh connects to machines, and --demo simulates them: give one of them."
-        for action in given:
-            if action.dest not in accepted:
-                known = action.dest in self._accepted["--hosts"]
+        own = {option.names[-1] for option in (*self.options, *ASCII.options)}
+        for name in (action.option_strings[-1] for action in given):
+            if name not in accepted and name not in own:
+                known = name in self.accepted["--hosts"]
                 reason = f"has no effect with {asked}" if known else self._reason
-                return f"{action.option_strings[-1]} {reason}: leave out {asked}."
+                return f"{name} {reason}: leave out {asked}."
         return None
 
     @staticmethod
@@ -232,10 +231,7 @@ class FleetOptions(OptionGroup):
     ) -> Fleet:
         """The machines, before gpumon connects to them. Mistakes in the configuration are reported.
 
-        Args:
-            options: The command line.
-            interval: Seconds between samples.
-            patience: Maximum seconds to wait for an answer about a process.
+        ``patience`` is how long to wait for an answer about a process.
 
         Raises:
             FleetError: The hosts, the ssh client, the URL or a file with a secret cannot be read.

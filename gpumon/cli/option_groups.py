@@ -6,7 +6,6 @@ argparse, because plain ``gpumon`` does without it.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from gpumon.cli import values
@@ -31,9 +30,11 @@ class Option:
         self.names = names
         self.words = words
 
-    def add_to(self, group: argparse._ActionsContainer, absent: str) -> None:
-        """Add it to a heading of a parser; ``absent`` is ``argparse.SUPPRESS``."""
-        group.add_argument(*self.names, **{"help": absent, **self.words})
+    def add_to(self, heading: argparse._ActionsContainer) -> None:
+        """Add it to a heading of a parser."""
+        from argparse import SUPPRESS
+
+        heading.add_argument(*self.names, **{"help": SUPPRESS, **self.words})
 
 
 class SharedOption(Option):
@@ -48,18 +49,15 @@ class SharedOption(Option):
         """Its name in the namespace."""
         return self.names[-1].removeprefix("--").replace("-", "_")
 
-    def add_to(self, group: argparse._ActionsContainer, absent: str) -> None:
+    def add_to(self, heading: argparse._ActionsContainer) -> None:
         """See ``Option``."""
-        group.add_argument(*self.names, default=absent, **self.words)
+        from argparse import SUPPRESS
+
+        heading.add_argument(*self.names, default=SUPPRESS, **self.words)
 
 
 class OptionGroup:
-    """Options that belong together.
-
-    Args:
-        options: The options.
-        title: Their heading in the help; empty for none.
-    """
+    """Options that belong together; ``title`` is their heading in the help, empty for none."""
 
     def __init__(self, *options: Option, title: str = "") -> None:
         self.options = options
@@ -68,7 +66,7 @@ class OptionGroup:
     def add_to(self, parser: Parser) -> None:
         """Add the options to the parser of a command."""
         for option in self.options:
-            option.add_to(parser.heading(self.title), parser.SUPPRESS)
+            option.add_to(parser.heading(self.title))
 
     def fault(
         self,
@@ -77,9 +75,7 @@ class OptionGroup:
     ) -> str | None:
         """What is wrong with the options together, in a sentence.
 
-        Args:
-            options: The command line.
-            given: All options on it, those of other groups, too.
+        ``given`` are all on the command line, those of other groups, too.
         """
         return None
 
@@ -114,40 +110,32 @@ def output_format(*formats: str) -> Option:
     )
 
 
+def interval_option(about: str = "") -> SharedOption:
+    """``--interval``; ``about`` is added to its help."""
+    return SharedOption(
+        "-n",
+        "--interval",
+        metavar="SECONDS",
+        type=values.interval,
+        help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}{about}",
+    )
+
+
 class IntervalOption(OptionGroup):
-    """How often to sample.
+    """How often to sample, whatever the configuration says."""
 
-    Args:
-        seconds: The default; ``None`` if the configuration decides.
-        about: Added to the help.
-        title: The heading.
-    """
+    def __init__(self, default: float) -> None:
+        super().__init__(interval_option(f" (default: {default:g})"))
+        self._default = default
 
-    def __init__(self, seconds: float | None, about: str = "", title: str = "") -> None:
-        default = "" if seconds is None else f" (default: {seconds:g})"
-        option = SharedOption(
-            "-n",
-            "--interval",
-            metavar="SECONDS",
-            type=values.interval,
-            help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}{about or default}",
-        )
-        super().__init__(option, title=title)
-        self._default = seconds
-
-    def seconds(self, options: argparse.Namespace, otherwise: float = math.nan) -> float:
-        """Seconds between samples; ``otherwise`` is the default where the configuration decides."""
-        chosen: float = options.interval or self._default or otherwise
+    def seconds(self, options: argparse.Namespace) -> float:
+        """Seconds between samples."""
+        chosen: float = options.interval or self._default
         return chosen
 
 
 class ReadonlyOption(OptionGroup):
-    """Whether signals are sent.
-
-    Args:
-        about: What is not sent.
-        title: The heading.
-    """
+    """Whether signals are sent; ``about`` is its help."""
 
     def __init__(self, about: str, title: str = "") -> None:
         super().__init__(SharedOption("--readonly", action="store_true", help=about), title=title)
@@ -173,11 +161,7 @@ _THEME = SharedOption(
 
 
 class ScreenOptions(OptionGroup):
-    """What a screen looks like.
-
-    Args:
-        columns: Whether columns may be chosen.
-    """
+    """What a screen looks like; with ``columns`` also which columns it has."""
 
     TITLE = "the dashboard"
 
@@ -199,13 +183,9 @@ class ScreenOptions(OptionGroup):
     def open(
         options: argparse.Namespace, loaded: Loaded, theme: ThemeChoice, *, visitor: bool = False
     ) -> StartupOptions:
-        """The initial state of the screens.
+        """The initial state of the screens: of the command line, then of the configuration.
 
-        Args:
-            options: The command line, which overrides the configuration.
-            loaded: The configuration.
-            theme: The theme.
-            visitor: Whether the user only watches, in a browser.
+        A ``visitor`` only watches, in a browser.
         """
         from gpumon.config.columns import DEFAULT_COLUMNS
         from gpumon.config.key_changes import keys_in_force
@@ -240,33 +220,26 @@ class AlertFileOption(OptionGroup):
         )
 
     @staticmethod
-    def open(
-        options: argparse.Namespace, settings: Settings, *, terminal: bool
-    ) -> Sequence[Alert] | str:
-        """The valid alerts, or why there are none. Mistakes are reported on standard error.
+    def open(options: argparse.Namespace, settings: Settings, *, terminal: bool) -> Sequence[Alert]:
+        """The valid alerts; if there are none, standard error says why, as it reports mistakes.
 
-        Args:
-            options: The command line.
-            settings: The configuration.
-            terminal: See ``read_alerts``.
+        ``terminal`` is that of ``read_alerts``.
         """
         from gpumon.alerts.alert import read_alerts
         from gpumon.config import config_path
 
-        tables, path = settings.alerts, config_path()
+        tables, path, errors = settings.alerts, config_path(), []
         if options.alerts is not None:
             from gpumon.config.reading import read_alert_file
 
             path = options.alerts
             loaded = read_alert_file(path)
-            for error in loaded.errors:
-                say(error.sentence)
-            tables = loaded.settings.alerts
+            tables, errors = loaded.settings.alerts, [*loaded.errors]
         found = read_alerts(tables, terminal=terminal)
-        for error in found.errors:
+        for error in (*errors, *found.errors):
             say(error.sentence)
-        if not found.alerts:
-            return (
+        if not (found.alerts or errors):
+            say(
                 f"there is no alert in {path}: write a table [[alerts]] with a line such as "
                 'when = "hot" into it; docs/alerts.md has examples.'
             )

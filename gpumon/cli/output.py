@@ -75,11 +75,8 @@ def codeset(options: argparse.Namespace) -> str:
 def configure_output(options: argparse.Namespace, form: str) -> None:
     """Set up standard output for a format.
 
-    Args:
-        options: The command line.
-        form: A ``table`` gets characters that the terminal can show; in other formats characters
-            that the encoding lacks are replaced. JSON and Prometheus' format are UTF-8 by
-            definition.
+    A ``table`` gets characters that the terminal can show; in other formats characters that the
+    encoding lacks are replaced. JSON and Prometheus' format are UTF-8 by definition.
     """
     if form == "table":
         from gpumon.text.charset import take_stream

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gpumon.cli.commands import COMMANDS, Command, command
 from gpumon.cli.dashboard import DashboardCommand
@@ -17,22 +18,11 @@ if TYPE_CHECKING:
 _USUAL_COLUMNS = 80
 
 
-class _LineOf(str):
-    """The name of a command whose line in the list of commands is read when it is printed."""
-
-    __slots__ = ()
-
-
 class Formatter(argparse.HelpFormatter):
     """Argparse's formatter, with a cheaper width: it is created for every added option."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_columns() - 2)
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        if isinstance(action.help, _LineOf):
-            return command(action.help).about
-        return action.help
 
 
 class RawFormatter(Formatter, argparse.RawDescriptionHelpFormatter):
@@ -44,15 +34,14 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         command: What the command declares; the default has no options.
-        general: The options that may stand before a command: those that the command does not take
-            are refused behind it in the same words.
+        general: The options that may stand before a command.
 
     Attributes:
         commands: The parsers of the commands, by name.
+        taken: The names of the options that it takes, as in the namespace.
     """
 
     commands: dict[str, Parser]
-    SUPPRESS = argparse.SUPPRESS
 
     def __init__(
         self,
@@ -61,22 +50,24 @@ class Parser(argparse.ArgumentParser):
         general: Iterable[argparse.Action] = (),
         **words: Any,
     ) -> None:
-        declared = Command() if command is None else command
-        words.setdefault("usage", declared.usage)
-        words.setdefault("description", declared.description or None)
-        lines = "\n" in (words["description"] or "")
+        if command is not None:
+            words["usage"] = command.usage
+            words["description"] = command.description
+            words["epilog"] = command.epilog
+        lines = "\n" in words.get("description", "")
         super().__init__(
-            allow_abbrev=False,
-            epilog=declared.epilog,
-            formatter_class=RawFormatter if lines else Formatter,
-            **words,
+            allow_abbrev=False, formatter_class=RawFormatter if lines else Formatter, **words
         )
+        # No option begins with a digit: -8h is a time, as -8 is a number.
+        self._negative_number_matcher = re.compile(r"-\d")
         self._headings: dict[str, argparse._ArgumentGroup] = {}
         self._general = general
-        self.command = declared
-        declared.add_options(self)
-        for group in declared.groups:
-            group.add_to(self)
+        self._arguments: Sequence[str] = ()
+        if command is not None:
+            command.add_options(self)
+            for group in command.groups:
+                group.add_to(self)
+        self.taken = {action.dest for action in self.options()}
 
     def heading(self, title: str) -> argparse._ActionsContainer:
         """The group of the help with this title; the options without a heading if it is empty."""
@@ -100,51 +91,43 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(fail(f"{message}; see {self.prog} --help", EXIT_USAGE))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, and refuse general options that the command does not take.
+        """Parse, also general options that the command does not take: ``parse`` refuses them.
 
         See ``argparse.ArgumentParser``.
         """
-        taken = {name for action in self.options() for name in action.option_strings}
+        self._arguments = args
         for action in self._general:
-            names = [name for name in action.option_strings if name not in taken]
+            names = [
+                name for name in action.option_strings if name not in self._option_string_actions
+            ]
             # Adding all of them would take longer than those of the command.
             if any(given.startswith(name) for name in names for given in args):
+                words: dict[str, Any] = {"nargs": "?", "const": ""}
                 self.add_argument(
                     *names,
-                    action=_Refuse,
-                    nargs="?",
-                    dest=argparse.SUPPRESS,
+                    **({"action": "store_true"} if action.nargs == 0 else words),
+                    dest=action.dest,
                     default=argparse.SUPPRESS,
                     help=argparse.SUPPRESS,
                 )
-        return super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            # Argparse leaves them to the parser of gpumon, whose help has other options.
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
 
-    def refusal(self, option: argparse.Action) -> str:
-        """What is said of an option that the command does not take."""
-        name = option.option_strings[-1]
-        for group in self.command.groups:
-            sentence = group.refusal(name)
-            if sentence is not None:
-                return sentence.format(command=self.prog)
-        return f"{name} has no effect on {self.prog}: leave it out."
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Name the nearest command, or the unknown option whose value this is."""
+        if action.metavar != "COMMAND" or action.choices is None or value in COMMANDS:
+            super()._check_value(action, value)
+            return
+        for given in self._arguments[: self._arguments.index(value)]:
+            name = given.partition("=")[0] if given.startswith("--") else given[:2]
+            if name.startswith("-") and name not in self._option_string_actions:
+                self.error(f"unrecognized arguments: {given}")
+        from gpumon.config.suggestions import nearest_or_all
 
-
-class _Unused(Parser):
-    """Stands for the parser of a command that the command line does not name."""
-
-    def __init__(self) -> None:
-        pass
-
-    def _check_help(self, action: argparse.Action) -> None:
-        """Python 3.14 formats the line of each command when that is added, which imports it."""
-
-
-class _Refuse(argparse.Action):
-    """A general option that the command does not take."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        assert isinstance(parser, Parser)  # noqa: S101 - it was added to one
-        raise SystemExit(fail(parser.refusal(self), EXIT_USAGE))
+        self.error(f"there is no command {value!r}; {nearest_or_all(value, COMMANDS)}")
 
 
 class _PrintVersions(argparse.Action):
@@ -174,19 +157,19 @@ def _fault(parser: Parser, options: argparse.Namespace) -> str | None:
 
     A command takes the same options before and after its name: those of its groups.
     """
-    general, name = parser.options(), options.command
-    chosen = parser if name is None else parser.commands[name]
-    own = chosen.options()
-    taken = {action.dest for action in own}
-    for action in _given(general, options):
-        if action.dest not in taken:
-            return chosen.refusal(action)
-    given = _given([*general, *own], options)
-    for group in chosen.command.groups:
-        fault = group.fault(options, given)
-        if fault is not None:
-            return fault
-    return chosen.command.fault(options)
+    declared = command(options.command)
+    chosen = parser if options.command is None else parser.commands[options.command]
+    # Other machines, the last group, come first: an option that they refuse needs no other one.
+    groups = declared.groups[::-1]
+    for action in _given(parser.options(), options):
+        if action.dest not in chosen.taken:
+            name = action.option_strings[-1]
+            said = next(filter(None, (group.refusal(name) for group in groups)), None)
+            said = said or f"{name} has no effect on {{command}}: leave it out."
+            return said.format(command=chosen.prog)
+    given = _given([*parser.options(), *chosen.options()], options)
+    faults = (group.fault(options, given) for group in groups)
+    return next(filter(None, faults), None) or declared.fault(options)
 
 
 def _given(
@@ -210,8 +193,8 @@ def make_parser(arguments: Collection[str] | None = None) -> Parser:
     """The parser of the whole command line.
 
     Args:
-        arguments: The arguments to parse. A command that is not among them gets no parser, as
-            twenty take longer than everything else; ``None`` makes all.
+        arguments: The arguments to parse. A command that is not among them gets no options, as
+            those of twenty take longer than everything else; ``None`` makes all.
     """
     dashboard = DashboardCommand()
     parser = Parser(command=dashboard, prog="gpumon")
@@ -227,22 +210,14 @@ def make_parser(arguments: Collection[str] | None = None) -> Parser:
     defaults = dashboard.defaults()
     parser.set_defaults(**defaults)
     general = [option for option in parser.options() if option.dest in defaults]
-
-    def make(*, prog: str, **words: Any) -> Parser:
-        name = prog.rpartition(" ")[2]
-        if arguments is None or name in arguments:
-            return Parser(command=command(name), general=general, prog=prog, **words)
-        return _Unused()
-
     commands = parser.add_subparsers(
-        title="commands",
-        dest="command",
-        metavar="COMMAND",
-        prog="gpumon",
-        parser_class=cast("type[Parser]", make),  # It is only called.
+        title="commands", dest="command", metavar="COMMAND", prog="gpumon"
     )
-    for name in COMMANDS:
-        commands.add_parser(name, help=command(name).about if arguments is None else _LineOf(name))
+    for name, line in COMMANDS.items():
+        if arguments is None or name in arguments:
+            commands.add_parser(name, help=line, command=command(name), general=general)
+        else:
+            commands.add_parser(name, help=line, add_help=False)
     parser.commands = commands.choices
     return parser
 

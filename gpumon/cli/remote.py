@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 class RemoteCommand(Command):
-    about = "serve the dashboard of another machine; gpumon --hosts starts it"
     description = (
         "Answer another machine's gpumon about the processes of this one, on standard input and "
         "output, until its input ends. gpumon --hosts starts it over ssh; it is "

@@ -27,12 +27,11 @@ def _speed(text: str) -> float:
 
 
 class ReplayCommand(Command):
-    about = "show a log in the dashboard, as it was recorded"
     description = (
         "Show a log as it was recorded: one of gpumon, with its rotated and compressed parts, or "
         "the output of nvidia-smi --query-gpu=timestamp,... --format=csv -l. p plays and pauses."
     )
-    short = True
+    without_gc = True
     screen = ScreenOptions(columns=False)
     groups = (screen, ASCII)
     options = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli.commands import Command
 from gpumon.cli.option_groups import ASCII, Option, output_format
 from gpumon.cli.output import configure_output, load_settings
+from gpumon.text.time_parsing import FORMS
 
 if TYPE_CHECKING:
     import argparse
@@ -32,11 +33,7 @@ A dash is unknown; * means known for a part of the time.
 """
 
 
-_TIMES = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
-
-
 class ReportCommand(Command):
-    about = "summarize logs by GPU, host, user, process or job"
     description = (
         "Summarize logs: memory, utilisation, hours busy and idle, energy, errors.\n"
         "docs/report.md describes the figures."
@@ -61,7 +58,7 @@ class ReportCommand(Command):
             metavar="LIST",
             help="only these hosts, where logs have several: gpu-01,gpu-[04-08]",
         ),
-        Option("--from", metavar="TIME", dest="first", help=f"start time: {_TIMES}"),
+        Option("--from", metavar="TIME", dest="first", help=f"start time: {FORMS}"),
         Option("--to", metavar="TIME", dest="last", help="end time (same formats as --from)"),
         Option("--plot", action="store_true", help="also draw utilisation and memory of the GPUs"),
         output_format("json", "csv"),

@@ -58,13 +58,6 @@ def _celsius(text: str) -> float:
     return float(text)
 
 
-def _number(text: str) -> int:
-    """A number of processes."""
-    if not values.match(r"[0-9]{1,6}", text):
-        values.refuse(f"{text!r} is not a number of processes: write 0, 1 or more")
-    return int(text)
-
-
 def _capability(text: str) -> tuple[int, int]:
     """A CUDA compute capability."""
     found = values.match(r"([0-9]{1,3})(?:\.([0-9]{1,3}))?", text)
@@ -120,7 +113,7 @@ _REQUIREMENTS = OptionGroup(
     Option(
         "--processes",
         metavar="NUMBER",
-        type=_number,
+        type=values.number(0, 999_999, "a number of processes: write 0, 1 or more"),
         help="at most this many compute processes on the GPU",
     ),
     Option(
@@ -192,6 +185,9 @@ class RequirementOptions(SourceOptions):
         if options.past is not None and options.stable is None:
             return "--from needs --stable, which says how much of the log to read."
         return super().fault(options, given)
+
+    def sampled(self, options: argparse.Namespace) -> None:
+        """All: ``--gpus`` is a requirement, and numbers and links depend on the other GPUs."""
 
     @staticmethod
     def requirements(options: argparse.Namespace) -> Requirements:

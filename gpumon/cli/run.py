@@ -21,7 +21,6 @@ EXIT_CANNOT_RUN = 126
 
 
 class RunCommand(Command):
-    about = "run a command on free GPUs and reserve them for it"
     usage = "gpumon run [options] -- COMMAND ..."
     description = (
         "Run a command on free GPUs, with CUDA_VISIBLE_DEVICES set, and reserve them until it "
@@ -30,7 +29,7 @@ class RunCommand(Command):
         "The exit status is that of the command, 128+N if signal N ended it, 1 if no GPU fits,\n"
         "124 if no GPU was free in time. docs/run.md."
     )
-    prints = False
+    needs_stdout = False
     machine = RequirementOptions()
     options = (Option("argv", metavar="COMMAND", nargs="..."),)
     groups = (

@@ -15,20 +15,19 @@ if TYPE_CHECKING:
 
 
 _ON_OTHER_MACHINES = (
-    *("count", "free", "total", "util", "temp", "processes", "model", "arch", "capability"),
-    *("gpus", "never", "mig", "stable", "format", "verbose"),
+    *("--count", "--free", "--total", "--util", "--temp", "--processes", "--model", "--arch"),
+    *("--capability", "--gpus", "--not", "--mig", "--stable", "--format", "--verbose"),
 )
 
 
 class SelectCommand(Command):
-    about = "print free GPUs, for CUDA_VISIBLE_DEVICES"
     description = (
         "Print the UUIDs of free GPUs:\n"
         "  CUDA_VISIBLE_DEVICES=$(gpumon select -n 2 --free 20G) python train.py\n"
         "If not enough GPUs fit, the exit status is 1 and standard error says why, GPU by GPU.\n"
         "docs/select.md."
     )
-    short = True
+    without_gc = True
     machine = RequirementOptions()
     fleet = FleetOptions(_ON_OTHER_MACHINES, _ON_OTHER_MACHINES, timeout=True)
     groups = (machine, ASCII, fleet)

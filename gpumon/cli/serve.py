@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import values
 from gpumon.cli.commands import Command
-from gpumon.cli.dashboard import SCREEN, DashboardCommand
+from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.machine_options import FleetOptions, SampleOptions
-from gpumon.cli.option_groups import ASCII, IntervalOption, Option, OptionGroup, ScreenOptions
+from gpumon.cli.option_groups import ASCII, Option, OptionGroup, ScreenOptions, interval_option
 from gpumon.cli.output import EXIT_USAGE, fail
 
 if TYPE_CHECKING:
@@ -19,24 +19,13 @@ if TYPE_CHECKING:
 _MOST_VISITORS = 100
 _VISITOR = "--visitor"
 """Not for people: shows the dashboard on the terminal of a visitor."""
-_ON_OTHER_MACHINES = (*SCREEN, "port", "address", "visitors", "visitor")
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
-        values.refuse(f"{text!r} is not a port, a number from 0 to 65535")
-    return int(text)
-
-
-def _visitors(text: str) -> int:
-    known = text.isascii() and text.isdecimal() and len(text) <= 3
-    if not (known and 0 < int(text) <= _MOST_VISITORS):
-        values.refuse(f"{text!r} is not a number from 1 to {_MOST_VISITORS}")
-    return int(text)
+_ON_OTHER_MACHINES = (
+    *("--interval", "--columns", "--theme"),
+    *("--port", "--address", "--visitors", _VISITOR),
+)
 
 
 class ServeCommand(Command):
-    about = "show the dashboard in a browser, read-only"
     description = (
         "Serve the dashboard to browsers, read-only: no key sends a signal or writes a file. "
         "Prints the address, with a random token in it, and serves until Ctrl+C or SIGTERM. "
@@ -47,7 +36,7 @@ class ServeCommand(Command):
             Option(
                 "--port",
                 metavar="NUMBER",
-                type=_port,
+                type=values.number(0, 65535, "a port, a number from 0 to 65535"),
                 default=8000,
                 help="the port; 0 for one that is free (default: %(default)s)",
             ),
@@ -61,7 +50,7 @@ class ServeCommand(Command):
             Option(
                 "--visitors",
                 metavar="NUMBER",
-                type=_visitors,
+                type=values.number(1, _MOST_VISITORS, f"a number from 1 to {_MOST_VISITORS}"),
                 default=10,
                 help="how many pages may be open at a time, each of them a process (default: "
                 "%(default)s)",
@@ -71,10 +60,10 @@ class ServeCommand(Command):
         ),
         SampleOptions(user=True, filtered=True),
         ASCII,
-        IntervalOption(None, title=ScreenOptions.TITLE),
+        OptionGroup(interval_option(), title=ScreenOptions.TITLE),
         ScreenOptions(),
         FleetOptions(
-            (*_ON_OTHER_MACHINES, "demo"), _ON_OTHER_MACHINES, reason="is for one machine"
+            (*_ON_OTHER_MACHINES, "--demo"), _ON_OTHER_MACHINES, reason="is for one machine"
         ),
     )
 

@@ -29,13 +29,12 @@ _NOT_WATCHED = (
 
 
 class SnapshotCommand(Command):
-    about = "print one sample and exit"
     description = "Print one sample and exit. docs/snapshot.md describes the formats."
-    short = True
+    without_gc = True
     machine = SampleOptions(user=True, filtered=True)
     fleet = FleetOptions(
-        ("user", "filter", "format", "processes"),
-        ("format",),  # which has no processes
+        ("--user", "--filter", "--format", "--processes"),
+        ("--format",),  # which has no processes
         timeout=True,
     )
     groups = (machine, ASCII, fleet)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 class StreamCommand(Command):
-    about = "write a line of JSON for each sample, for programs on other machines"
     description = (
         "Write a line of JSON for each sample to standard output, until it is closed, Ctrl+C or "
         "SIGTERM: first the whole state of this machine, then what changed. docs/stream.md "

@@ -19,7 +19,6 @@ _NAME_WIDTH = 22
 
 
 class ThemeCommand(Command):
-    about = "list themes, show one, check a theme file"
     description = (
         "Themes: gpumon's own, Textual's, and yours, which are TOML files. docs/themes.md "
         "describes them."

@@ -12,6 +12,7 @@ from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
 
     from gpumon.filters.language import Filter
     from gpumon.model.selection import GpuSelection
@@ -23,6 +24,24 @@ def refuse(sentence: str) -> NoReturn:
     from argparse import ArgumentTypeError
 
     raise ArgumentTypeError(sentence) from None
+
+
+def number(least: int, most: int, what: str) -> Callable[[str], int]:
+    """Reads a whole number.
+
+    Args:
+        least: The smallest valid one.
+        most: The largest.
+        what: What a text that is not valid is not, such as ``a port``.
+    """
+
+    def read(text: str) -> int:
+        known = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+        if not (known and least <= int(text) <= most):
+            refuse(f"{text!r} is not {what}")
+        return int(text)
+
+    return read
 
 
 def match(pattern: str, text: str) -> re.Match[str] | None:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 class VersionCommand(Command):
-    about = "print the versions of gpumon, Python, Textual and the driver"
     description = (
         "Print the versions of gpumon, Python, Textual and the driver, as gpumon --version does."
     )

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from gpumon.cli.commands import Command
 from gpumon.cli.machine_options import SampleOptions
 from gpumon.cli.option_groups import ASCII, AlertFileOption, IntervalOption
-from gpumon.cli.output import EXIT_USAGE, configure_output, fail, load_settings
+from gpumon.cli.output import EXIT_USAGE, configure_output, load_settings
 
 if TYPE_CHECKING:
     import argparse
 
 
 class WatchCommand(Command):
-    about = "send alerts without a screen, for a service"
     description = (
         "Check the alerts of the configuration until Ctrl+C or SIGTERM: send each notification, "
         "and print a line for it on standard output. docs/alerts.md describes alerts, and has a "
@@ -29,8 +28,8 @@ class WatchCommand(Command):
         configure_output(options, "table")
         settings = load_settings()
         alerts = self.alerts.open(options, settings, terminal=False)
-        if isinstance(alerts, str):
-            return fail(alerts, EXIT_USAGE)
+        if not alerts:
+            return EXIT_USAGE
         from gpumon.alerts.memory import memory_path
         from gpumon.alerts.watch import watch
 

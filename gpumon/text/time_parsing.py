@@ -9,10 +9,6 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, time, timedelta
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
 
 FORMS = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
 
@@ -44,17 +40,6 @@ def parse_moment(text: str, now: float) -> float:
     if found is None:
         raise MomentError(f"{text!r} is not a time, such as {FORMS}.")
     return found
-
-
-def bind_moments(arguments: Sequence[str], options: Container[str]) -> list[str]:
-    """Turn ``--from -8h`` into ``--from=-8h``, because argparse takes ``-8h`` for an option."""
-    bound: list[str] = []
-    for argument in arguments:
-        if bound and bound[-1] in options and re.match(r"-\d", argument):
-            bound[-1] += f"={argument}"
-        else:
-            bound.append(argument)
-    return bound
 
 
 def time_of_day(text: str) -> time | None:

@@ -86,7 +86,7 @@ class Logbook:
         """
         if self._collector is None:
             return "this is a log already: nothing to log"
-        from gpumon.recording.csv.naming import log_path
+        from gpumon.recording.csv.files import log_path
         from gpumon.recording.csv.recorder import Recorder
 
         name = log_path(self._path, self._collector.hostname, time.time())

@@ -79,13 +79,7 @@ class SnapshotBuffer:
 class SessionBuilder:
     """Opens the session of a machine. Sampling may start long before the session is built.
 
-    Args:
-        source: The source of samples.
-        host: The processes of its machine.
-        interval: Seconds between samples.
-        thresholds: Thresholds of the findings.
-        reservations: See ``Lookup``.
-        log: A log to write; see ``Logbook``, for ``user`` and ``commands``, too.
+    ``reservations`` are for ``Lookup``; ``log``, ``user`` and ``commands`` for ``Logbook``.
     """
 
     def __init__(
@@ -109,6 +103,7 @@ class SessionBuilder:
         self._first: History | None = None
         self._stop_first: Callable[[], None] = lambda: None
         self._early = SnapshotBuffer()
+        self._settling: Timer | None = None
         self.collector.subscribe(self._early.take, closely=False)
 
     def first_history(self) -> History:
@@ -158,9 +153,9 @@ class SessionBuilder:
             if past:
                 # Packing takes as long as the rest of the start.
                 recording.begin_with(past)
-                settling = Timer(_PAST_LATER, recording.settle)
-                settling.daemon = True
-                settling.start()
+                self._settling = Timer(_PAST_LATER, recording.settle)
+                self._settling.daemon = True
+                self._settling.start()
             self._early.hand_to(add)
         else:
             self._early.hand_to(recording.add)
@@ -175,6 +170,15 @@ class SessionBuilder:
             machine=machine,
             alerts=alerts,
         )
+
+    def close(self) -> list[str]:
+        """Stop what runs, which may take a second; a summary of each log, to be printed."""
+        if self._settling is not None:
+            self._settling.cancel()
+        summaries = self.logbook.close()
+        self.collector.stop()
+        self.lookup.stop()
+        return summaries
 
 
 def replay_session(player: Player, recording: CsvRecording) -> Session:

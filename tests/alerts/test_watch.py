@@ -181,6 +181,13 @@ def test_without_alerts_it_says_how_to_make_one(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("words", [["watch", "--demo"], ["alert", "list"]], ids=" ".join)
+def test_of_a_file_that_cannot_be_read_only_that_is_said(words: list[str], tmp_path: Path) -> None:
+    done = gpumon(*words, "--alerts", "/dev/null", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2 if words[0] == "watch" else 1, "")
+    assert done.stderr == "gpumon: /dev/null: it is not a regular file.\n"
+
+
 def test_bell_and_desktop_are_refused_where_there_is_no_terminal(tmp_path: Path) -> None:
     write_alerts(tmp_path, {**UTIL, "do": ["bell", "desktop"]})
     with Driver([h100()]) as driver, watching(env=driver.env(), folder=tmp_path) as watch:

@@ -175,6 +175,26 @@ def test_help_is_a_command_too(command: str) -> None:
     assert done.stdout.startswith(f"usage: {' '.join(['gpumon', *words])} [")
 
 
+def test_the_help_imports_no_command() -> None:
+    program = (
+        "import sys; from gpumon.cli import main; main(['--help']);"
+        "print(*(name[11:] for name in sys.modules if name.startswith('gpumon.cli.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not set(done.stdout.splitlines()[-1].split()) & set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["report --demo --help", "doctor --gpus 0 --help", "alert --gpus 0 -h", "log --theme x -h"],
+)
+def test_help_is_given_behind_an_option_that_the_command_does_not_take(line: str) -> None:
+    done, asked = run_here(*line.split()), run_here("help", line.partition(" ")[0])
+    assert (done.returncode, done.stdout, done.stderr) == (0, asked.stdout, "")
+
+
 def test_help_and_completion_are_ascii_in_any_locale() -> None:
     for words in (*(("help", command) for command in COMMANDS), ("help",)):
         assert run_here(*words).stdout.isascii(), words
@@ -236,6 +256,33 @@ def test_a_bad_flag_is_one_sentence_that_names_it(arguments: list[str], named: s
     assert done.stdout == ""
     assert re.fullmatch(r"gpumon: [^\n]+\n", done.stderr)
     assert named in done.stderr
+
+
+NO_COMMAND = "there is no command"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("helo", f"{NO_COMMAND} 'helo'; the nearest is 'help'; see gpumon --help"),
+        ("help snapsot", f"{NO_COMMAND} 'snapsot'; the nearest is 'snapshot'; see gpumon help"),
+        ("xyz", f"{NO_COMMAND} 'xyz'; there are snapshot, log, "),
+        ("-n 2 helo --nope", f"{NO_COMMAND} 'helo'; "),
+        ("--config a.toml alert list", "unrecognized arguments: --config; see gpumon --help"),
+        ("--demo -c a.toml alert list", "unrecognized arguments: -c; see gpumon --help"),
+        (
+            "--config=a.toml alert list",
+            "unrecognized arguments: --config=a.toml; see gpumon --help",
+        ),
+        ("version x", "unrecognized arguments: x; see gpumon version --help"),
+        ("theme list x", "unrecognized arguments: x; see gpumon theme list --help"),
+        ("--hosts a select --from a.csv", "--from means this machine: leave out --hosts."),
+    ],
+)
+def test_what_is_wrong_is_what_is_named(line: str, said: str) -> None:
+    done = run_here(*line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"gpumon: {said}")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.cli.commands import COMMANDS
+from gpumon.cli.commands import command as command_of
 from gpumon.cli.dashboard import DashboardCommand
+from gpumon.cli.machine_options import FleetOptions
+from gpumon.cli.option_groups import OptionGroup
 from gpumon.cli.parser import make_parser
 from tests.command import run_here
 from tests.driver import Driver, Owner, h100
@@ -108,6 +111,25 @@ def test_an_option_that_is_not_given_is_none_for_every_command() -> None:
     for command in TAKEN:
         read = vars(parser.parse_args(line(command, [], before=True)))
         assert {name: read[name] for name in shared} == shared
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_a_command_takes_the_groups_that_it_names(name: str | None) -> None:
+    declared = command_of(name)
+    named = [value for value in vars(type(declared)).values() if isinstance(value, OptionGroup)]
+    assert all(group in declared.groups for group in named)
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_what_has_an_effect_on_other_machines_is_an_option_of_the_command(name: str | None) -> None:
+    parser = make_parser()
+    chosen = parser if name is None else parser.commands[name]
+    options = {action.option_strings[-1] for action in chosen.options()}
+    for group in command_of(name).groups:
+        # The dashboard has other rules for a sample.
+        for fleet in (group, *vars(group).values()):
+            if isinstance(fleet, FleetOptions):
+                assert set().union(*fleet.accepted.values()) <= options
 
 
 @pytest.mark.parametrize("option", GENERAL)

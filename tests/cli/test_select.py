@@ -198,6 +198,14 @@ def test_a_bad_option_is_one_sentence(
     assert told.count("\n") == 1
 
 
+def test_cards_that_are_left_out_are_sampled_too(driver: Driver) -> None:
+    assert printed(driver, "--gpus", "2") == f"{driver.cards[2].uuid}\n"
+    done = select(driver, "--gpus", "2", "--free", "900G")
+    assert re.search(
+        r"^  GPU 1 .* it is none of those that --gpus names$", done.stderr, re.MULTILINE
+    )
+
+
 def test_a_card_that_there_is_not_is_named(driver: Driver) -> None:
     done = select(driver, "--gpus", "1,9")
     assert done.returncode == 1

@@ -220,7 +220,7 @@ do = ["bell", {{ command = ["touch", "{ran}"] }}]
         screen.type("\x1b[C\r")
         screen.wait_for(r" ! 2 alerts ")
         screen.type("!")
-        text = screen.wait_for(r"58204[\s\S]*58204[\s\S]*no command, webhook or apprise is used")
+        text = screen.wait_for(r"58204[\s\S]*58204[\s\S]*nothing leaves this terminal")
         assert "somebody ends: ends user:ann → bell" in text
         screen.type("q")
         screen.wait_for(r"\n q quit")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon import __version__
-from gpumon.cli.commands import COMMANDS, command
+from gpumon.cli.commands import COMMANDS
 from gpumon.cli.parser import make_parser
 from gpumon.config.keymap import KEYMAP
 from gpumon.config.settings import VARIABLES
@@ -74,7 +74,7 @@ def _main_page(parser: argparse.ArgumentParser) -> str:
             "COMMANDS",
             ["Every command has a page of its own."],
             *(
-                _entry([f"{_bold(f'gpumon-{name}')}(1)"], _sentence(command(name).about))
+                _entry([f"{_bold(f'gpumon-{name}')}(1)"], _sentence(COMMANDS[name]))
                 for name in COMMANDS
             ),
         ),
@@ -101,7 +101,7 @@ def _main_page(parser: argparse.ArgumentParser) -> str:
 def _command_page(name: str, parser: argparse.ArgumentParser) -> str:
     return _page(
         f"gpumon-{name}",
-        command(name).about,
+        COMMANDS[name],
         _section("SYNOPSIS", [_bold(_synopsis(parser))]),
         _section("DESCRIPTION", _text(parser.description or "")),
         *_options(parser),

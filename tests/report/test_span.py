@@ -6,9 +6,10 @@ from datetime import datetime
 
 import pytest
 
+from gpumon.cli.parser import make_parser
 from gpumon.report.span import parse_span
 from gpumon.report.window import TimeWindow
-from gpumon.text.time_parsing import MomentError, bind_moments
+from gpumon.text.time_parsing import MomentError
 
 
 def local(text: str) -> float:
@@ -78,9 +79,9 @@ def test_an_end_that_is_still_to_come_on_the_next_day_is_refused(first: str) -> 
     )
 
 
-def test_a_time_that_looks_like_an_option_is_bound_to_its_own() -> None:
-    times = ("--from", "--to")
-    assert bind_moments(["report", "--from", "-8h", "a"], times) == ["report", "--from=-8h", "a"]
-    assert bind_moments(["--to", "-30m"], times) == ["--to=-30m"]
-    others = ["-n", "2", "--from", "03:00", "--plot"]
-    assert bind_moments(others, times) == others
+@pytest.mark.parametrize("option", ["--from", "--to"])
+def test_a_time_that_looks_like_an_option_is_its_value(option: str) -> None:
+    read = make_parser().parse_args(["report", option, "-8h", "a", "b"])
+    assert "-8h" in {read.first, read.last}
+    assert read.files == ["a", "b"]
+    assert make_parser().parse_args(["replay", "--at", "-30m", "a"]).at == "-30m"

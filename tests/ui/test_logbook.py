@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.recording.csv.naming import default_name
+from gpumon.recording.csv.files import default_name
 from gpumon.sampling.collector import Collector
 from gpumon.sources.demo import DemoSource
 from gpumon.ui.logbook import Logbook

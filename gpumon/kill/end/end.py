@@ -47,30 +47,31 @@ _KILL_HINT = "--signal KILL ends them at once"
 
 
 class EndResult(NamedTuple):
-    """What ``end`` did.
+    """What ``end`` did."""
 
-    Attributes:
-        status: The exit status: 0 if all have ended, 1 if some have not or nothing was sent, 2 if
-            there is nobody to ask, 130 if interrupted.
-        text: For standard output, safe to print; empty if nothing was sent.
-    """
-
+    # 0 if all have ended, 1 if some have not or nothing was sent, 2 if there is nobody to ask, 130
+    # if interrupted
     status: int
-    text: str = ""
+    text: str = ""  # for standard output, safe to print; empty if nothing was sent
+
+
+class EndRequest(NamedTuple):
+    """Which processes to end, and how."""
+
+    named: Sequence[NamedProcess]
+    number: int  # the signal
+    children: bool  # whether their descendants get it, too
+    dry_run: bool  # whether nothing is sent
+    yes: bool  # whether not to ask
+    as_json: bool
+    timeout: float  # seconds to wait for the end of all, and before that for a driver
 
 
 def end(
     source: Source,
     host: ProcessHost,
     audit_log: AuditLog,
-    *,
-    named: Sequence[NamedProcess],
-    number: int,
-    children: bool,
-    dry_run: bool,
-    yes: bool,
-    form: str,
-    timeout: float,
+    request: EndRequest,
     machine: str | None = None,
 ) -> EndResult:
     """End processes.
@@ -79,29 +80,23 @@ def end(
         source: The source of snapshots; opened and closed here.
         host: The processes of its machine.
         audit_log: The log of signals.
-        named: The processes.
-        number: The signal.
-        children: Whether their descendants get it, too.
-        dry_run: Whether nothing is sent.
-        yes: Whether not to ask.
-        form: ``table`` or ``json``.
-        timeout: Seconds to wait for the end of all, and before that for a driver.
+        request: What to do.
         machine: The machine of the processes, safe to print, if it is another one.
 
     Raises:
         SourceError: There is no list of the processes on the GPUs.
     """
-    asks = not (yes or dry_run)
+    asks = not (request.yes or request.dry_run)
     if asks and not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         tell("there is no terminal to ask on: --yes sends without asking, --dry-run shows whom.")
         return EndResult(EXIT_USAGE)
     sampler = GpuSampler(source, _INTERVAL)
     samples = _Samples(sampler)
     with sampler:
-        snapshot = Lookup(host).look_once(samples.first(min(PATIENCE, timeout)))
+        snapshot = Lookup(host).look_once(samples.first(min(PATIENCE, request.timeout)))
         try:
-            selection = select(named, snapshot, host, children=children)
-            plan = _plan(selection, host, number, machine)
+            selection = select(request.named, snapshot, host, children=request.children)
+            plan = _plan(selection, host, request.number, machine)
         except ProcessSelectionError as error:
             for sentence in error.sentences:
                 tell(sentence)
@@ -109,8 +104,8 @@ def end(
         except Refused as refused:
             tell(printable(refused.sentence))
             return EndResult(EXIT_SOME)
-        if dry_run:
-            text = as_json(plan) if form == "json" else plan_table(plan, _width())
+        if request.dry_run:
+            text = as_json(plan) if request.as_json else plan_table(plan, _width())
             return EndResult(EXIT_SOME if plan.obstacles else 0, text)
         if asks:
             try:
@@ -122,7 +117,7 @@ def end(
                     tell(sentence)
                 return EndResult(EXIT_SOME)
         session = TerminationSession(host, plan.targets, audit_log=audit_log)
-        return _send(plan, samples, session, children=children, form=form, timeout=timeout)
+        return _send(plan, samples, session, request)
 
 
 def _width() -> int | None:
@@ -237,13 +232,7 @@ class _Samples:
 
 
 def _send(
-    plan: Plan,
-    samples: _Samples,
-    session: TerminationSession,
-    *,
-    children: bool,
-    form: str,
-    timeout: float,
+    plan: Plan, samples: _Samples, session: TerminationSession, request: EndRequest
 ) -> EndResult:
     samples.watch(session)
     interrupted = False
@@ -251,8 +240,8 @@ def _send(
     ending = exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     with ending as received, _suspending_in_order():
         try:
-            session.send(plan.number, whole_tree=children)
-            _wait(session, timeout, received)
+            session.send(plan.number, whole_tree=request.children)
+            _wait(session, request.timeout, received)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -261,8 +250,7 @@ def _send(
     if session.failure is not None:
         raise session.failure
     report = session.report
-    as_text = form != "json"
-    text = report_lines(report, _KILL_HINT, _width()) if as_text else as_json(plan, report)
+    text = as_json(plan, report) if request.as_json else report_lines(report, _KILL_HINT, _width())
     if interrupted:
         return EndResult(_INTERRUPTED, text)
     over = {Outcome.ENDED, Outcome.GONE}

@@ -47,29 +47,19 @@ _LEAST_COMMAND = 16
 
 
 class Plan(NamedTuple):
-    """Whom a signal would reach.
+    """Whom a signal would reach."""
 
-    Attributes:
-        number: The signal.
-        targets: The processes.
-        children: Those that were not named.
-        obstacles: Why some of them would not get it.
-        machine: Their machine, safe to print, if it is another one.
-    """
-
-    number: int
+    number: int  # the signal
     targets: tuple[Target, ...]
-    children: frozenset[ProcessId]
-    obstacles: Mapping[ProcessId, Refused]
-    machine: str | None = None
+    children: frozenset[ProcessId]  # those that were not named
+    obstacles: Mapping[ProcessId, Refused]  # why some of them would not get it
+    machine: str | None = None  # their machine, safe to print, if it is another one
 
 
 def plan_table(plan: Plan, width: int | None) -> str:
     """The processes, the memory that may come back, and why some would get no signal.
 
-    Args:
-        plan: Whom the signal would reach.
-        width: Cells of the terminal; ``None`` without one.
+    ``width`` is that of the terminal in cells; ``None`` without one.
     """
     rows = [("PID:START", "USER", "GPU", gib()), *map(_row, plan.targets)]
     widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
@@ -87,10 +77,7 @@ def plan_table(plan: Plan, width: int | None) -> str:
 def report_lines(report: TerminationReport, kill_hint: str, width: int | None) -> str:
     """What became of the processes and their memory.
 
-    Args:
-        report: The report.
-        kill_hint: How to send KILL to the processes that do not end.
-        width: Cells of the terminal; ``None`` without one.
+    ``kill_hint`` says how to send KILL to the processes that do not end.
     """
     text = report_text(report, kill_hint)
     told = " ".join(text.processes)

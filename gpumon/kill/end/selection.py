@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 
 
 class NamedProcess(NamedTuple):
-    """A process as the user names it.
-
-    Attributes:
-        pid: Its PID.
-        start_time: Its start, clock ticks after boot; ``None`` if the user does not say.
-    """
+    """A process as the user names it."""
 
     pid: int
-    start_time: int | None = None
+    start_time: int | None = None  # clock ticks after boot; ``None`` if the user does not say
 
 
 class ProcessSelectionError(Exception):
@@ -46,17 +41,11 @@ class ProcessSelectionError(Exception):
 
 
 class SelectedTargets(NamedTuple):
-    """The processes to end.
+    """The processes to end."""
 
-    Attributes:
-        targets: Those that the user named, in that order.
-        children: Their descendants, if these are to be ended, too.
-        programs: What shows whether a process has started another program, by process.
-    """
-
-    targets: tuple[Target, ...]
-    children: tuple[Target, ...]
-    programs: dict[ProcessId, object]
+    targets: tuple[Target, ...]  # those that the user named, in that order
+    children: tuple[Target, ...]  # their descendants, if these are to be ended, too
+    programs: dict[ProcessId, object]  # what shows whether one has started another program
 
     @property
     def all(self) -> tuple[Target, ...]:
@@ -67,13 +56,7 @@ class SelectedTargets(NamedTuple):
 def select(
     named: Sequence[NamedProcess], snapshot: Snapshot, host: ProcessHost, *, children: bool
 ) -> SelectedTargets:
-    """Find the processes.
-
-    Args:
-        named: The processes as the user names them.
-        snapshot: The GPUs and their processes.
-        host: The processes of the machine.
-        children: Whether to select their descendants, too.
+    """Find the processes, and with ``children`` their descendants.
 
     Raises:
         ProcessSelectionError: One of them is not found, or is another process than the named one.

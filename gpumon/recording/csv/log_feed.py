@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 
 
 class LogFeed(Protocol):
-    """What is logged.
+    """What is logged."""
 
-    Attributes:
-        name: What a log without a name is named after.
-        several: Whether it is several machines.
-    """
-
-    name: str
-    several: bool
+    name: str  # what a log without a name is named after
+    several: bool  # whether it is several machines
 
     def start(self, take: Take, failed: Callable[[BaseException], None]) -> None:
         """Begin to sample. Returns at once.
@@ -59,11 +54,7 @@ class LogFeed(Protocol):
         ...
 
     def parts(self, user: str | None) -> Sequence[str]:
-        """What is logged now, for a line in place; none before anything was sampled.
-
-        Args:
-            user: Count the processes of this user only.
-        """
+        """What is logged now, with the processes of a user; none before anything was sampled."""
         ...
 
     def never_sampled(self) -> Sequence[str]:
@@ -72,13 +63,7 @@ class LogFeed(Protocol):
 
 
 class MachineFeed:
-    """This machine; implements ``LogFeed``.
-
-    Args:
-        source: Where its samples come from.
-        host: Looks up where its processes run.
-        interval: Seconds between samples.
-    """
+    """This machine; implements ``LogFeed``."""
 
     several = False
 

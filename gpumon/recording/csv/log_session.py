@@ -11,9 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from gpumon.recording.csv import log_messages as words
-from gpumon.recording.csv.naming import log_path
 from gpumon.recording.csv.opening import LogError
-from gpumon.recording.csv.recorder import Recorder
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.log_feed import LogFeed
-    from gpumon.recording.csv.recorder import LogStatus
+    from gpumon.recording.csv.recorder import LogStatus, Recorder
 
 _PACE = 0.5
 """Seconds between two looks at how it goes, and between two status lines."""
@@ -31,27 +29,21 @@ _PACE = 0.5
 
 def log(
     feed: LogFeed,
-    path: str | None,
+    recorder: Recorder,
     interval: float,
     *,
     seconds: float | None = None,
-    rotate: int | None = None,
-    keep: int | None = None,
-    commands: bool = True,
     user: str | None = None,
 ) -> int:
     """Log until the end, with progress on standard error and nothing on standard output.
 
     Args:
         feed: Samples what is logged.
-        path: The log; ``None`` for a generated name in this directory.
+        recorder: Writes it; started and stopped here.
         interval: Seconds between samples.
         seconds: How long to log, from the first sample, or from when none is to be expected any
             more; ``None`` means until a signal.
-        rotate: Size in bytes from which a file is rotated.
-        keep: Number of rotated parts to keep.
-        commands: Whether command lines are written.
-        user: Only this user's processes.
+        user: Whose processes are counted in the progress; ``None`` for all.
 
     Returns:
         The exit status: 0, or 1 when nothing was logged or the last samples were lost.
@@ -60,52 +52,34 @@ def log(
         SourceError: The source cannot be opened.
         LogError: The log cannot be.
     """
-    news: SimpleQueue[BaseException | None] = SimpleQueue()
-    with queue_ending_signals(news), StatusLine(sys.stderr) as teller:
-        file = log_path(path, feed.name, time.time())
-        recorder = Recorder(
-            file,
-            rotate=rotate,
-            keep=keep,
-            commands=commands,
-            user=user,
-            several=feed.several,
+    stop_queue: SimpleQueue[BaseException | None] = SimpleQueue()
+    with queue_ending_signals(stop_queue), StatusLine(sys.stderr) as status_line:
+        reporter = _LogReporter(
+            status_line, words.beginning(str(recorder.status.path), interval, seconds)
         )
-        reporter = _LogReporter(teller, words.beginning(file, interval, seconds))
-        run = _Run(feed, recorder, reporter, seconds, user, news, teller)
+        run = _Run(feed, recorder, reporter, seconds, user, stop_queue, status_line)
         try:
             with run.going():
                 run.stay()
         finally:
-            run.tell_the_end()
+            run.report_the_end()
         return run.exit_status
 
 
 class _LogReporter:
-    """Prints a line when something starts or ends, for output that is not a terminal.
+    """Prints a line when something starts or ends, for output that is not a terminal."""
 
-    Args:
-        teller: Writes them.
-        beginning: What to say first.
-    """
-
-    def __init__(self, teller: StatusLine, beginning: str) -> None:
-        self._teller = teller
+    def __init__(self, status_line: StatusLine, beginning: str) -> None:
+        self._status_line = status_line
         self._beginning = beginning
         self._begun = False
         self._trouble: str | None = None
 
-    def tell(self, status: LogStatus | None, trouble: str | None, changes: Sequence[str]) -> None:
-        """Print what has changed.
-
-        Args:
-            status: The status of the log; ``None`` before it has begun.
-            trouble: The current problem with sampling or writing.
-            changes: What else has changed.
-        """
+    def report(self, status: LogStatus | None, trouble: str | None, changes: Sequence[str]) -> None:
+        """Print what has changed: the log, the problem with sampling or writing, or the others."""
         if status is not None and not self._begun:
             self._begun = True
-            self._teller.say(self._beginning)
+            self._status_line.say(self._beginning)
         kind = None if trouble is None else words.kind_of(trouble)
         if kind != self._trouble:
             self._say_when("it goes on" if trouble is None else trouble, status)
@@ -115,7 +89,7 @@ class _LogReporter:
 
     def _say_when(self, sentence: str, status: LogStatus | None = None) -> None:
         now = datetime.fromtimestamp(time.time()).astimezone()
-        self._teller.say(f"{now:%Y-%m-%d %H:%M:%S} {words.with_loss(sentence, status)}")
+        self._status_line.say(f"{now:%Y-%m-%d %H:%M:%S} {words.with_loss(sentence, status)}")
 
 
 class _Run:
@@ -128,16 +102,16 @@ class _Run:
         reporter: _LogReporter,
         seconds: float | None,
         user: str | None,
-        news: SimpleQueue[BaseException | None],
-        teller: StatusLine,
+        stop_queue: SimpleQueue[BaseException | None],
+        status_line: StatusLine,
     ) -> None:
         self._feed = feed
         self._recorder = recorder
         self._reporter = reporter
         self._seconds = seconds
         self._user = user
-        self._news = news
-        self._teller = teller
+        self._stop_queue = stop_queue
+        self._status_line = status_line
         self._counted_from: float | None = None
         self._begun = self._refused = False
         self.exit_status = 0
@@ -148,7 +122,7 @@ class _Run:
         with ExitStack() as ending:
             ending.callback(self._recorder.stop)
             ending.callback(self._feed.stop)
-            self._feed.start(self._take, self._news.put)
+            self._feed.start(self._take, self._stop_queue.put)
             yield
 
     def _take(self, snapshots: Mapping[str | None, Snapshot]) -> None:
@@ -165,7 +139,7 @@ class _Run:
             self._recorder.start()
         except LogError as error:
             self._refused = True
-            self._news.put(error)
+            self._stop_queue.put(error)
         else:
             self._begun = True
             self._count()
@@ -183,13 +157,13 @@ class _Run:
         """
         while (left := self._left()) > 0:
             with suppress(Empty):
-                news = self._news.get(timeout=min(_PACE, left))
-                if news is not None:
-                    raise news
+                ended_by = self._stop_queue.get(timeout=min(_PACE, left))
+                if ended_by is not None:
+                    raise ended_by
                 return
-            self._tell()
+            self._report()
         if not self._begun:
-            self._teller.say("no GPU could be read in all that time: nothing was logged")
+            self._status_line.say("no GPU could be read in all that time: nothing was logged")
             self.exit_status = 1
 
     def _left(self) -> float:
@@ -203,15 +177,15 @@ class _Run:
             return _PACE
         return self._counted_from + self._seconds - time.monotonic()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         status = self._recorder.status if self._begun else None
         trouble = self._feed.trouble()
         if status is not None and status.trouble is not None:
             trouble = printable(status.trouble)
-        if self._teller.rewrites:
-            self._teller.show(self._line(status, trouble))
+        if self._status_line.rewrites:
+            self._status_line.show(self._line(status, trouble))
         else:
-            self._reporter.tell(status, trouble, self._feed.changes())
+            self._reporter.report(status, trouble, self._feed.changes())
 
     def _line(self, status: LogStatus | None, trouble: str | None) -> list[str]:
         """The progress line on a terminal, most important parts first."""
@@ -229,14 +203,14 @@ class _Run:
             *parts,
         ]
 
-    def tell_the_end(self) -> None:
+    def report_the_end(self) -> None:
         """Print the summary."""
         for sentence in self._feed.never_sampled():
-            self._teller.say(sentence)
+            self._status_line.say(sentence)
         if not self._begun:
             return
         status = self._recorder.status
         for sentence in words.summary(status, several=self._feed.several):
-            self._teller.say(sentence)
+            self._status_line.say(sentence)
         if status.trouble is not None and status.lost:
             self.exit_status = 1

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.host.procfs import stat_of
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import QUICK_PATIENCE
 from gpumon.scheduling.eligibility import gib, process_name
-from gpumon.scheduling.run.child import Child
-from gpumon.scheduling.run.controlling_terminal import ControllingTerminal
-from gpumon.scheduling.run.members import Members
+from gpumon.scheduling.run.child import Child, ControllingTerminal
 from gpumon.scheduling.run.usage import (
     SLACK_BYTES,
     JobUsage,
@@ -26,9 +25,9 @@ from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.model.processes import GpuProcess
+    from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recorder import Recorder
     from gpumon.sampling.gpu_sampler import GpuSampler
@@ -42,16 +41,16 @@ _BACK_SECONDS = 10.0
 """Seconds to wait for the memory of an exited job; the driver frees it sooner."""
 _BACK_PAUSE = 0.1
 _TOUCH_SECONDS = 3600.0
+_GENERATIONS = 64
+_KEPT = 4096
+"""How many of either kind are remembered beside those that are listed, the newest: a job may run
+for weeks, and start processes all the time."""
 
 
 class JobRunner:
-    """One command on reserved GPUs.
+    """One command on reserved GPUs, whose reservation is kept alive meanwhile.
 
-    Args:
-        sampler: Samples the GPUs.
-        candidates: The reserved GPUs.
-        before: Their state before the job.
-        reservation: The reservation, kept alive meanwhile.
+    ``before`` is their state before the job.
     """
 
     def __init__(
@@ -236,8 +235,57 @@ class JobRunner:
         return "; ".join(told)
 
 
-def _lives(process: GpuProcess) -> bool:
-    from gpumon.host.procfs import stat_of
+class Members:
+    """The processes of a job. A member stays one, even after its parents have exited.
 
+    ``root`` is the job's first process, and ``group`` its process group if it has its own.
+    """
+
+    def __init__(self, root: int, group: int | None = None, proc: str = "/proc") -> None:
+        self._root, self._group = root, group
+        self._proc = proc
+        self._known: dict[ProcessId, None] = {}
+        self._strangers: dict[ProcessId, None] = {}
+
+    def among(self, processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
+        """The processes of these that belong to the job."""
+        listed = tuple(processes)
+        members = tuple(one for one in listed if self._belongs(one))
+        for kept in (self._known, self._strangers):
+            if len(kept) > 2 * _KEPT + len(listed):
+                newest = list(kept)[-_KEPT:]
+                there = {one.id for one in listed}
+                for id_ in kept.keys() - there - set(newest):
+                    del kept[id_]
+        return members
+
+    def had(self, pid: int) -> bool:
+        """Whether a member had this PID: the driver may list it after its exit."""
+        return pid == self._root or any(one.pid == pid for one in self._known)
+
+    def _belongs(self, process: GpuProcess) -> bool:
+        if process.id in self._known:
+            return True
+        if not process.visible or process.id in self._strangers:
+            return False
+        belongs = self._descends(process.id)
+        (self._known if belongs else self._strangers)[process.id] = None
+        return belongs
+
+    def _descends(self, process: ProcessId) -> bool:
+        stat = stat_of(self._proc, process.pid)
+        if stat is None or stat.id != process:
+            return False
+        for _ in range(_GENERATIONS):
+            if self._root == stat.id.pid or self._group == stat.group or stat.id in self._known:
+                return True
+            parent = stat_of(self._proc, stat.parent)
+            if parent is None or parent.id.start_time is None:
+                return False
+            stat = parent
+        return False
+
+
+def _lives(process: GpuProcess) -> bool:
     stat = stat_of("/proc", process.id.pid)
     return not process.visible or (stat is not None and stat.id == process.id and not stat.ended)

@@ -116,25 +116,16 @@ def run(
 
 
 class _Reserver:
-    """Reserves GPUs for the command.
-
-    Args:
-        sampler: Samples the GPUs.
-        locks: The locks.
-        chooser: Chooses the GPUs.
-        wanted: The number of GPUs in words.
-        job: The part of the command that all users may read.
-        wait: Seconds to wait for them; ``None`` does not wait.
-    """
+    """Reserves GPUs for the command."""
 
     def __init__(
         self,
         sampler: GpuSampler,
         locks: Locks,
         chooser: Chooser,
-        wanted: str,
-        job: str,
-        wait: float | None,
+        wanted: str,  # the number of GPUs in words
+        job: str,  # the part of the command that all users may read
+        wait: float | None,  # seconds; ``None`` does not wait
     ) -> None:
         self._sampler, self._locks, self._chooser = sampler, locks, chooser
         self._wanted, self._job, self._wait = wanted, job, wait

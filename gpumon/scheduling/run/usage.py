@@ -39,51 +39,29 @@ _NAMED = 2
 
 
 class Fill(Struct, frozen=True):
-    """How full a GPU was at one moment, in bytes; ``None`` is unknown.
-
-    Attributes:
-        time: The time.
-        free: Free memory.
-        total: Total memory.
-        job: Memory of the job.
-        others: Other processes.
-    """
+    """How full a GPU was at one moment, in bytes; ``None`` is unknown."""
 
     time: float
     free: int | None
     total: int | None
-    job: int | None
+    job: int | None  # of the job's processes
     others: tuple[GpuProcess, ...] = ()
 
 
 class JobGpuUsage(Struct):
-    """The use of one GPU while the job ran.
+    """The use of one GPU while the job ran."""
 
-    Attributes:
-        candidate: The GPU or MIG device.
-        memory: Memory of the job's processes.
-        sm: SM utilisation of the job's processes in percent.
-        energy: Energy of the whole GPU.
-        slowed: Throttling of the whole GPU.
-        fills: Memory in the last few seconds, oldest first.
-        sm_now: The same utilisation at the last sample.
-        strangers: Processes that were there before the job.
-        used_before: Used bytes before the job.
-        used: Whether a process of the job was observed on it.
-        doubtful: Whether the job may have used it unobserved.
-    """
-
-    candidate: Candidate
-    memory: WeightedMean = field(default_factory=WeightedMean)
-    sm: Distribution = field(default_factory=Distribution)
-    energy: Energy = field(default_factory=Energy)
-    slowed: Slowed = field(default_factory=Slowed)
-    fills: deque[Fill] = field(default_factory=deque)
-    sm_now: int | None = None
-    strangers: frozenset[ProcessId] = frozenset()
-    used_before: int | None = None
-    used: bool = False
-    doubtful: bool = False
+    candidate: Candidate  # the GPU or MIG device
+    memory: WeightedMean = field(default_factory=WeightedMean)  # memory of the job's processes
+    sm: Distribution = field(default_factory=Distribution)  # their SM utilisation in percent
+    energy: Energy = field(default_factory=Energy)  # energy of the whole GPU
+    slowed: Slowed = field(default_factory=Slowed)  # throttling of the whole GPU
+    fills: deque[Fill] = field(default_factory=deque)  # the last few seconds, oldest first
+    sm_now: int | None = None  # SM utilisation at the last sample
+    strangers: frozenset[ProcessId] = frozenset()  # processes that were there before the job
+    used_before: int | None = None  # bytes
+    used: bool = False  # whether a process of the job was observed on it
+    doubtful: bool = False  # whether the job may have used it unobserved
 
     @property
     def unused(self) -> bool:
@@ -155,13 +133,8 @@ class JobUsage:
 
     Only one thread may call ``add``; read ``gpus`` after the last call.
 
-    Args:
-        candidates: The job's GPUs.
-        members: The job's processes.
-        before: The GPUs just before it started.
-
-    Attributes:
-        gpus: The results so far.
+    ``members`` returns the job's processes among those of a sample; ``before`` is the sample just
+    before it started.
     """
 
     def __init__(
@@ -176,14 +149,9 @@ class JobUsage:
         self._began = time.time()
 
     def add(self, snapshot: Snapshot, *, over: bool = False) -> tuple[GpuProcess, ...]:
-        """Add the next sample.
+        """Add the next sample; the job's processes in it.
 
-        Args:
-            snapshot: The sample.
-            over: Whether the job has exited: the sample then only closes the time before it.
-
-        Returns:
-            The job's processes in it.
+        Once the job is ``over``, a sample only closes the time before it.
         """
         members = self._members(snapshot.processes)
         before, self._before = self._before, snapshot

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.recording.csv.files import log_files
-from gpumon.recording.csv.naming import default_name, log_path
+from gpumon.recording.csv.files import default_name, log_files, log_path
 from tests.build import NOON
 
 if TYPE_CHECKING:

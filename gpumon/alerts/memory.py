@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from gpumon.system.folders import Folder
 
 _OTHER = (
-    "another gpumon of yours has the same alerts: it runs their commands and webhooks while it runs"
+    "another gpumon of yours has the same alerts: while it runs, only it sends what leaves the "
+    "terminal"
 )
 _VERSION = 1
 _MOST_BYTES = 4 * 2**20

@@ -25,7 +25,7 @@ from gpumon.filters.term import F, S, Term, Test, Wrong, said
 from gpumon.filters.terms import TERMS, Facts, names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from gpumon.model.processes import GpuProcess
 
@@ -42,7 +42,6 @@ __all__ = (
     "names",
     "parse",
     "parse_filter",
-    "parse_tokens",
     "tokens",
 )
 
@@ -159,20 +158,11 @@ def parse(text: str, language: Language[S, F]) -> Selection[S, F]:
     Raises:
         FilterError: The filter is invalid; has a message and the position.
     """
-    return parse_tokens(tokens(text), language, text)
-
-
-def parse_tokens(parts: Iterable[Token], language: Language[S, F], text: str) -> Selection[S, F]:
-    """Parse a filter that is split into its tokens already; ``text`` is all of it.
-
-    Raises:
-        FilterError: See ``parse``.
-    """
     tests: list[Test[S, F]] = []
     words: list[tuple[str, bool]] = []
     negation: Token | None = None
     negated = False
-    for token in parts:
+    for token in tokens(text):
         if token.negates:
             negation = token
             negated = not negated
@@ -209,7 +199,7 @@ def _test(language: Language[S, F], match: re.Match[str], at: int) -> Test[S, F]
     key, sign = match.groups()
     term = language.term(key.lower())
     if term is None:
-        known = [one.name for one in language.terms]
+        known = [term.name for term in language.terms]
         raise FilterError(_unknown_key(key, known, match.string), at, at + len(key))
     sign_span = at + match.start(2), at + match.end(2)
     raw = match.string[match.end() :]

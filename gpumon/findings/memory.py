@@ -24,20 +24,14 @@ from gpumon.findings.explanation import (
 )
 from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.growth import gpu_growth, room
-from gpumon.findings.phrases import (
-    at_most,
-    count_processes,
-    in_container,
-    long_duration,
-    spaced,
-)
-from gpumon.findings.rule import LastingRule, Rule, Words
+from gpumon.findings.phrases import at_most, count_processes, in_container, spaced
+from gpumon.findings.rule import HeldFor, LastingRule, Rule, Words
 from gpumon.findings.work import OWNERLESS_SECONDS
 from gpumon.model.processes import HoldReason, Suspect, blamed
 from gpumon.text.formatting import UNKNOWN, cell_width, gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from gpumon.findings.rule import HeldFor, Said
+    from gpumon.findings.rule import Said
     from gpumon.model.processes import HolderScan
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History, Holding, Interval
@@ -336,7 +330,7 @@ def _unattributed_text(history: History, gpu: Gpu, bytes_: int, interval: Interv
         interval: For how long; ``None`` if that is too short to report.
     """
     what = unlisted_sentence(bytes_, in_container=in_container(history))
-    lasting = "at this moment" if interval is None else f"for {long_duration(history, interval)}"
+    lasting = "at this moment" if interval is None else f"for {HeldFor(history, interval)}"
     if in_container(history):
         return (
             f"{what}, {lasting}: the driver lists only its own processes, not other users of the "

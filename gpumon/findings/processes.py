@@ -45,7 +45,7 @@ class IdleProcess(ProcessRule):
         least = history.thresholds.idle_after
         if interval.seconds < least or interval.samples < LastingRule.least_samples:
             return False if interval.start_observed else None
-        held = HeldFor(history, interval, lasted=True)
+        held = HeldFor(history, interval)
         size = f"{gibibytes(process.memory_used)} {gib()}"
         words = Words(
             f"idle for {held}, holds {size} on {_gpus(process)}",

@@ -303,6 +303,7 @@ class Free(Rule):
 
     kind = FindingKind.FREE
     severity = Severity.GOOD
+    is_event = True
     explanation = ExplanationText(
         "No process computes on the GPU, its memory is empty and it is not reserved.",
         (),
@@ -333,6 +334,7 @@ class InUse(Rule):
 
     severity = Severity.QUIET
     is_alert_state = False
+    is_fallback = True
 
     def say(self, history: History, gpu: Gpu) -> Said:
         holding = history.holding(gpu)

@@ -213,13 +213,13 @@ class _Queue:
                 self._changed.wait_for(lambda: self._is_finishing, pause)
 
     def _try_once(self, waiting: _Waiting) -> DeliveryError | None:
-        attempt = Attempt(self._terminal)
+        attempt = Attempt(waiting.alert, waiting.notice, self._terminal)
         with self._changed:
             if self._is_over:
                 return DeliveryError(CANCELLED)
             self._attempt = attempt
         try:
-            return self._channel.failure(waiting.alert, waiting.notice, attempt)
+            return self._channel.try_to_send(attempt)
         finally:
             with self._changed:
                 self._attempt = None

@@ -141,7 +141,6 @@ class GpuWatcher(Watcher):
         self._when = when
 
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         found = []
         for gpu in context.snapshot.gpus:
             holds, finding = self._holds(context, gpu)
@@ -197,7 +196,6 @@ class ProcessWatcher(Watcher):
         self._next = 0
 
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         if not context.list_is_new:
             return []
         found: list[Notice] = []
@@ -294,7 +292,6 @@ class ProcessWatcher(Watcher):
         return _found(PROCESS_RULES[self._when.state].answer(context.history, process))
 
     def shift(self, seconds: float) -> None:
-        """See ``Watcher.shift``."""
         super().shift(seconds)
         self._unknown_at_first = {key: at - seconds for key, at in self._unknown_at_first.items()}
 
@@ -307,7 +304,6 @@ class XidWatcher(Watcher):
         self._when = when
 
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         found = []
         for gpu in context.snapshot.gpus:
             xids, seen = context.history.xids(gpu.uuid), self.known.xids.get(gpu.uuid)
@@ -366,7 +362,6 @@ class EndWatcher(Watcher):
         self._when = when
 
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         if not context.list_is_new:
             return []
         followed, listed = self.known.processes, set()
@@ -396,7 +391,6 @@ class EndWatcher(Watcher):
         self.known.processes[process_key(process.id)] = _remembered(self.alert, process, now)
 
     def recall(self, remembered: RememberedAlert, *, fresh: bool) -> None:
-        """See ``Watcher.recall``."""
         if fresh:
             self.known.processes = dict(islice(remembered.processes.items(), MOST_SUBJECTS))
 
@@ -409,7 +403,6 @@ class FreeWatcher(Watcher):
         self._uuid = gpu.uuid
 
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         gpu = context.gpus.get(self._uuid)
         if gpu is None or not_free(context.history, gpu) is not None:
             return []

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, unquote, unquote_to_bytes, urlsplit
 import msgspec
 
 import gpumon
-from gpumon.alerts.channels.channel import CANCELLED, Attempt, Channel, DeliveryError, masked
+from gpumon.alerts.channels.channel import CANCELLED, Channel, DeliveryError, masked
 from gpumon.alerts.notice import as_json
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.table import InvalidValue
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.alerts.alert import Alert
+    from gpumon.alerts.channels.channel import Attempt
     from gpumon.alerts.notice import Notice, Values
 
     _Body = Callable[[Alert, Notice], Any]
@@ -79,7 +80,6 @@ class Webhook(Channel, frozen=True):
 
     @classmethod
     def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
-        """See ``Channel.read``."""
         form = table.get("format", "gpumon")
         if not isinstance(form, str) or form not in _BODIES:
             *others, last = _BODIES
@@ -91,16 +91,14 @@ class Webhook(Channel, frozen=True):
         return cls(_url(table["webhook"]), form, tuple(headers.items()))
 
     def describe(self) -> str:
-        """See ``Channel.describe``."""
         return f"webhook {urlsplit(self.url).hostname} ({self.format})"
 
-    def send(self, alert: Alert, notice: Notice, attempt: Attempt) -> None:
-        """See ``Channel.send``; an answer other than a success is a failure."""
+    def send(self, attempt: Attempt) -> None:
         # Imported here: most people have no webhook, and the import of HTTP takes 20 ms.
         from gpumon.http.connection import HttpConnection, HttpError, HttpRequest
 
         url = urlsplit(self.url)
-        target, body = self.post(alert, notice)
+        target, body = self.post(attempt.alert, attempt.notice)
         connection = HttpConnection(
             url.hostname or "",
             url.port or _PORTS[url.scheme],

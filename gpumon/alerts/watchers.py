@@ -286,7 +286,7 @@ class ProcessWatcher(Watcher):
     ) -> tuple[bool | None, Finding | None]:
         if not all(context.is_listed(use.gpu_uuid) for use in process.uses):
             return None, None
-        meant = meets(self._when.terms, process, context.facts)
+        meant = meets(self._when.terms, process, context.of_processes)
         if self._when.state is None or not meant:
             return meant, None
         return _found(PROCESS_RULES[self._when.state].answer(context.history, process))
@@ -372,7 +372,9 @@ class EndWatcher(Watcher):
             if known is not None:
                 if known.missing or known.name is None:
                     followed[key] = _remembered(self.alert, process, known.since)
-            elif len(followed) < MOST_SUBJECTS and meets(self._when.terms, process, context.facts):
+            elif len(followed) < MOST_SUBJECTS and meets(
+                self._when.terms, process, context.of_processes
+            ):
                 followed[key] = _remembered(self.alert, process, context.now)
         found = []
         for key in [key for key in followed if key not in listed]:

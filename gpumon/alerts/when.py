@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from gpumon.alerts.filter_languages import GPUS, PROCESSES
 from gpumon.config.suggestions import nearest
-from gpumon.filters.language import Filter, FilterError, Language, Selection, parse, tokens
-from gpumon.filters.term import F, S, said
+from gpumon.filters.language import C, FilterError, Language, S, Selection, parse, said, tokens
 from gpumon.findings.registry import GPU_RULES, PROCESS_RULES, RULES
 from gpumon.sources.maker_words import ErrorSeverity, error_code
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpumon.alerts.filter_languages import GpuFilter
+    from gpumon.filters.terms import Filter
     from gpumon.findings.finding import FindingKind
 
 EVENT_COOLDOWN = 1800.0
@@ -239,7 +239,7 @@ def _guess(word: str, names: Iterable[str], advice: str) -> str:
     return advice if near is None else f"did you mean {near}? {advice[0].upper()}{advice[1:]}"
 
 
-def _parsed(terms: str, language: Language[S, F]) -> Selection[S, F]:
+def _parsed(terms: str, language: Language[S, C]) -> Selection[S, C]:
     try:
         return parse(terms, language)
     except FilterError as error:

@@ -54,34 +54,25 @@ _OLD_CALL = "the used memory may include what this driver reserves for itself"
 
 
 class Account(Struct, frozen=True):
-    """A GPU's memory and its owners, in bytes; ``None`` is unknown.
-
-    Attributes:
-        total: All of it.
-        reserved: Memory that driver and firmware reserve; also ``None`` if an older driver counts
-            it as used, as ``sentence`` explains.
-        used: Allocated memory without ``reserved``.
-        processes_sum: Sum over the processes in the driver's list.
-        unattributed: Used memory that none of them holds. 0 if they seem to hold more than is used,
-            which happens when the list is older than the other values.
-        tolerance: How much unattributed memory is normal; see ``normal_unlisted``.
-        free: Memory that can still be allocated.
-        suspects: Processes that have the device file open but are not in the driver's list, most
-            likely first.
-        unseen: Number of other users' processes that could not be inspected; ``None`` before the
-            scan.
-        sentence: The summary.
-    """
+    """A GPU's memory and its owners, in bytes; ``None`` is unknown."""
 
     total: int | None
     reserved: int | None
+    """Memory that driver and firmware reserve; also ``None`` if an older driver counts it as used,
+    as ``sentence`` explains."""
     used: int | None
+    """Allocated memory without ``reserved``."""
     processes_sum: int | None
     unattributed: int | None
+    """Used memory that none of them holds. 0 if they seem to hold more than is used, which happens
+    when the list is older than the other values."""
     tolerance: int
     free: int | None
     suspects: tuple[Suspect, ...]
+    """Processes that have the device file open but are not in the driver's list, most likely
+    first."""
     unseen: int | None
+    """Number of other users' processes that could not be inspected; ``None`` before the scan."""
     sentence: str
 
 
@@ -270,7 +261,7 @@ def _suspects(history: History, gpu: Gpu) -> tuple[Suspect, ...]:
 
 def _named_first(suspects: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
     """The suspects to name: children are included only if there is no other suspect."""
-    children = tuple(one for one in suspects if one.reason is HoldReason.CHILD)
+    children = tuple(suspect for suspect in suspects if suspect.reason is HoldReason.CHILD)
     return blamed(suspects) or children
 
 
@@ -303,31 +294,28 @@ def _holders_evidence(history: History, gpu: Gpu) -> tuple[str, ...]:
     scan = _scan(history)
     if scan is None:
         return ("other holders of the device file: not scanned yet",)
-    facts = [
-        f"{one.id.pid} {printable(one.name or '?')}"
-        f"{'' if one.user is None else f' of {printable(one.user)}'}: {printable(one.sentence)}"
-        for one in _suspects(history, gpu)
+    found = [
+        f"{suspect.id.pid} {printable(suspect.name or '?')}"
+        f"{'' if suspect.user is None else f' of {printable(suspect.user)}'}: "
+        f"{printable(suspect.sentence)}"
+        for suspect in _suspects(history, gpu)
     ]
-    if not facts:
-        facts.append("no other holder of the device file was found")
+    if not found:
+        found.append("no other holder of the device file was found")
     if scan.unseen:
-        facts.append(
+        found.append(
             f"{count_processes(scan.unseen)} of other users could not be inspected: "
             "this requires root"
         )
     if (age := history.now - scan.at) > SCAN_FRESH:
-        facts.append(f"scanned {spaced(age)} ago")
-    return tuple(facts)
+        found.append(f"scanned {spaced(age)} ago")
+    return tuple(found)
 
 
 def _unattributed_text(history: History, gpu: Gpu, bytes_: int, interval: Interval | None) -> str:
     """How much memory has no listed owner, since when, and who may hold it.
 
-    Args:
-        history: The history.
-        gpu: The GPU.
-        bytes_: The amount.
-        interval: For how long; ``None`` if that is too short to report.
+    Without an ``interval`` it has had none for too short a time to report.
     """
     what = unlisted_sentence(bytes_, in_container=in_container(history))
     lasting = "at this moment" if interval is None else f"for {HeldFor(history, interval)}"

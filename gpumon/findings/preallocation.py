@@ -40,16 +40,11 @@ _CONTEXT_BYTES = 2**30
 
 
 class Preallocation(Struct, frozen=True):
-    """Memory that was probably reserved in advance.
-
-    Attributes:
-        framework: The framework that reserved it.
-        sentence: The explanation, with the setting that changes it.
-        evidence: The observations behind it.
-    """
+    """Memory that was probably reserved in advance."""
 
     framework: str
     sentence: str
+    """The explanation, with the setting that changes it."""
     evidence: tuple[str, ...]
 
 

@@ -342,7 +342,7 @@ class InUse(Rule):
         is_unknown = gpu.utilization_gpu is None and gpu.memory_used is None and not held
         if is_unknown is not (self.kind is FindingKind.UNKNOWN):
             return False
-        facts = (
+        evidence = (
             "utilisation unknown"
             if gpu.utilization_gpu is None
             else f"{gpu.utilization_gpu} % busy",
@@ -358,7 +358,7 @@ class InUse(Rule):
             start, short, brief = reason.sentence, "no computing allowed", "no compute"
         elif held or gpu.utilization_gpu or filled:
             start, short, brief = "in use", "busy", "busy"
-        return Words(f"{start}: {', '.join(facts)}", short, brief, facts)
+        return Words(f"{start}: {', '.join(evidence)}", short, brief, evidence)
 
 
 class Working(InUse):
@@ -395,7 +395,7 @@ def _reasons_not_free(
     listed: Listed | None = history.holding(gpu)
     reserved = reservations(history, gpu)
     if mig is not None:
-        reserved = [one for one in reserved if one.mig_uuid in {None, mig.uuid}]
+        reserved = [each for each in reserved if each.mig_uuid in {None, mig.uuid}]
         if listed is not None and history.latest is not None:
             listed = listed_on(history.latest.processes, gpu, mig)
     yield from why_not_free(
@@ -413,7 +413,7 @@ def _reasons_not_free(
 def reservations(history: History, gpu: Gpu) -> Sequence[Reserved]:
     """The reservations of a GPU and of its MIG devices."""
     latest = history.latest
-    return () if latest is None else [one for one in latest.reserved if one.gpu_uuid == gpu.uuid]
+    return () if latest is None else [held for held in latest.reserved if held.gpu_uuid == gpu.uuid]
 
 
 def _reservation_text(reserved: Reserved) -> str:

@@ -31,11 +31,8 @@ _CANCEL_SECONDS = 1.0
 class Deliveries:
     """Sends notices, each channel on a thread of its own, so that none delays another.
 
-    Args:
-        terminal: Rings and notifies; ``None`` without a terminal.
-        report: Gets one sentence when a channel fails, when it works again and when notices are
-            dropped, safe to print and without secrets. Threads of this class call it.
-        pauses: See ``PAUSES``.
+    ``report`` gets a sentence when a channel fails, when it works again and when notices are
+    dropped, safe to print and without secrets. Threads of this class call it.
     """
 
     def __init__(

@@ -50,9 +50,7 @@ class Remembered(Struct):
 def memory_path(host: str, alert_file: str | None = None) -> str:
     """The file of a machine, whose home folder others may share.
 
-    Args:
-        host: The name of the machine.
-        alert_file: The file of the alerts, if they are not those of the configuration.
+    It has a file for each ``alert_file``, and one for the alerts of the configuration.
     """
     from hashlib import sha256
     from pathlib import Path

@@ -279,11 +279,7 @@ def _about_process(
 def end_of_process(notice: Notice, process: GpuProcess, before: Snapshot, now: Snapshot) -> Notice:
     """The notice with how long the process ran, and whether its memory came back.
 
-    Args:
-        notice: That it has ended.
-        process: The process as it was last listed.
-        before: The last snapshot that lists it.
-        now: The newest snapshot.
+    ``before`` is the last snapshot that lists it, and ``now`` the newest.
     """
     name = f"process {process.id.pid}"
     sentence = _end_sentence(name, process.started_at, (process,), before, now)

@@ -51,16 +51,8 @@ def watch(
     """Send alerts until a signal, with a line for each notice on standard output.
 
     A driver that cannot be used is no reason to end: it is tried again. ``host`` looks up where
-    processes run, ``reservations`` which GPUs ``gpumon run`` has reserved.
-
-    Args:
-        source: The source of samples.
-        host: See above.
-        alerts: The alerts.
-        interval: Seconds between samples.
-        thresholds: The thresholds of the findings.
-        state: The file that remembers what was reported; ``None`` for none.
-        reservations: See above.
+    processes run, ``reservations`` which GPUs ``gpumon run`` has reserved. For ``state`` see
+    ``AlertEngine``.
 
     Returns:
         The exit status.

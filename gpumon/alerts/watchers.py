@@ -61,16 +61,12 @@ def _is_forecast(kind: FindingKind | None) -> bool:
 
 
 class Watcher:
-    """Evaluates one alert.
-
-    Attributes:
-        alert: The alert.
-        known: What is known of it, and remembered over a restart.
-    """
+    """Evaluates one alert."""
 
     def __init__(self, alert: Alert) -> None:
         self.alert = alert
         self.known = RememberedAlert(alert.when)
+        """What is known of it, and remembered over a restart."""
 
     def check(self, context: EvaluationContext) -> list[Notice]:
         """The notices of this evaluation."""
@@ -81,12 +77,7 @@ class Watcher:
         self.known.shift(seconds)
 
     def recall(self, remembered: RememberedAlert, *, fresh: bool) -> None:
-        """Continue after a restart.
-
-        Args:
-            remembered: What was known before.
-            fresh: Whether it is so new that what is not in it did not hold then.
-        """
+        """Continue after a restart; what is not in a ``fresh`` memory did not hold then."""
         if fresh:
             self.known.first_seen = remembered.first_seen
             self.known.xids = remembered.xids

@@ -135,19 +135,15 @@ class Language(Struct, Generic[S, C], frozen=True):
 
 
 class FilterError(ValueError):
-    """The filter cannot be parsed.
-
-    Attributes:
-        sentence: What is wrong and what is valid, for the user.
-        start: Start of the wrong part of the text.
-        end: End of the wrong part; it has at least one character.
-    """
+    """The filter cannot be parsed; from ``start`` to ``end`` is the wrong part of the text."""
 
     def __init__(self, sentence: str, start: int, end: int) -> None:
         super().__init__(sentence)
         self.sentence = sentence
+        """What is wrong and what is valid, for the user."""
         self.start = start
         self.end = end
+        """After the start: the part has at least one character."""
 
 
 class Selection(Struct, Generic[S, C], frozen=True, eq=False):

@@ -80,14 +80,14 @@ def memory_account(history: History, gpu: Gpu) -> Account:
     """How a GPU's memory is divided in the newest snapshot."""
     holding = history.holding(gpu)
     scan = _scan(history)
-    own_sum = None if holding is None else holding.memory
+    used, own_sum = gpu.memory_used, None if holding is None else holding.memory
     unlisted = None
-    if not gpu.memory_unified and history.old(gpu) is None:
-        unlisted = _unlisted(gpu.memory_used, own_sum)
+    if not (used is None or own_sum is None or gpu.memory_unified or history.old(gpu) is not None):
+        unlisted = max(0, used - own_sum)
     return Account(
         total=gpu.memory_total,
         reserved=gpu.memory_reserved,
-        used=gpu.memory_used,
+        used=used,
         processes_sum=own_sum,
         unattributed=unlisted,
         tolerance=int(normal_unlisted(gpu)),
@@ -232,13 +232,6 @@ class Filling(Rule):
 
 def _scan(history: History) -> HolderScan | None:
     return None if history.latest is None else history.latest.holders
-
-
-def _unlisted(used: int | None, processes_sum: int | None) -> int | None:
-    """Used memory beyond what the processes hold."""
-    if used is None or processes_sum is None:
-        return None
-    return max(0, used - processes_sum)
 
 
 def _suspects(history: History, gpu: Gpu) -> tuple[Suspect, ...]:

@@ -116,11 +116,8 @@ class Preallocated(ProcessRule):
         self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
         gpus = () if history.latest is None else history.latest.gpus
-        found = preallocation(process, details, gpus)
-        if found is None:
-            return False
-        short = f"preallocated by {found.framework}"
-        return self._finding(process.id, Words(found.sentence, short, "prealloc.", found.evidence))
+        words = preallocation(process, details, gpus)
+        return False if words is None else self._finding(process.id, words)
 
 
 def _room(history: History, process: GpuProcess) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import SplitResult, unquote, unquote_to_bytes, urlsplit
 
 import msgspec
@@ -53,15 +53,6 @@ _MOST_SECONDS = 86400.0
 """How long a state stays active in Alertmanager if its end is reported, but does not arrive."""
 
 
-class Post(NamedTuple):
-    """A request."""
-
-    target: str
-    """The path with the query."""
-    body: bytes
-    """JSON."""
-
-
 class Webhook(Channel, frozen=True):
     """A POST of JSON to a URL."""
 
@@ -98,7 +89,7 @@ class Webhook(Channel, frozen=True):
         from gpumon.http.connection import HttpConnection, HttpError, HttpRequest
 
         url = urlsplit(self.url)
-        target, body = self.post(attempt.alert, attempt.notice)
+        target, body = self._request(url, attempt)
         connection = HttpConnection(
             url.hostname or "",
             url.port or _PORTS[url.scheme],
@@ -127,15 +118,10 @@ class Webhook(Channel, frozen=True):
             sentence = _refusal(answer.status) + (f": {reason}" if reason else "")
             raise DeliveryError(sentence, again=again)
 
-    def post(self, alert: Alert, notice: Notice) -> Post:
-        """What is posted.
-
-        Raises:
-            DeliveryError: The URL does not fit the format.
-        """
-        url = urlsplit(self.url)
+    def _request(self, url: SplitResult, attempt: Attempt) -> tuple[str, bytes]:
+        """The path with the query, and the JSON."""
         path = url.path
-        value = _BODIES[self.format](alert, notice)
+        value = _BODIES[self.format](attempt.alert, attempt.notice)
         if self.format == "ntfy":
             # JSON goes to the folder of the topic.
             folder, _, topic = path.rstrip("/").rpartition("/")
@@ -145,7 +131,7 @@ class Webhook(Channel, frozen=True):
                 )
             path, value = f"{folder}/", {"topic": unquote(topic), **value}
         target = f"{path or '/'}{'?' if url.query else ''}{url.query}"
-        return Post(target, msgspec.json.encode(value))
+        return target, msgspec.json.encode(value)
 
     def _headers(self, url: SplitResult) -> dict[str, str]:
         headers = {

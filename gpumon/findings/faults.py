@@ -259,7 +259,7 @@ class Recovery(Rule):
     )
     _ACTIONS = ("reset", "reboot", "drain")
 
-    def say(self, history: History, gpu: Gpu) -> Said:  # noqa: ARG002 - others need it
+    def say(self, history: History, gpu: Gpu) -> Said:
         action = recovery_action(gpu)
         if action is None:
             return None if gpu.recovery_action is None else False

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from gpumon.findings.explanation import CLOCKS, THERMAL_SOURCE, ExplanationText
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
-from gpumon.findings.phrases import at_most, or_unknown, spaced
+from gpumon.findings.phrases import at_most, spaced
 from gpumon.findings.rule import HYSTERESIS, HeldFor, Rule, Words, bound
 from gpumon.model.metrics import CLOCK_EVENT_REASONS
 from gpumon.recording.history import Condition
 from gpumon.sources.maker_words import words_of
-from gpumon.text.formatting import temperature
+from gpumon.text.formatting import number, temperature
 from gpumon.text.units import degree, degrees_between
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Throttled(Rule):
         HW_SLOWDOWN: "heat, the power supply or a sudden draw can be the cause",
     }
 
-    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:  # noqa: ARG002 - others
+    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
         return _reasons(HW_POWER_BRAKE, HW_SLOWDOWN, *THERMAL)
 
     def say(self, history: History, gpu: Gpu) -> Said:
@@ -153,7 +153,7 @@ class Throttled(Rule):
             (
                 f"clock event reasons: {names}",
                 *_share_of_hour(history, gpu, tuple(self._CAUSES)),
-                f"{words_of(gpu.name).cores} clock {or_unknown(gpu.clock_sm)} MHz",
+                f"{words_of(gpu.name).cores} clock {number(gpu.clock_sm)} MHz",
             ),
             held.interval.since,
         )
@@ -182,7 +182,7 @@ class SlowedLately(Rule):
     """Shares of the hour: of any reason, and of a power cap alone."""
     _REASONS = (HW_POWER_BRAKE, HW_SLOWDOWN, *THERMAL, POWER_CAP)
 
-    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:  # noqa: ARG002 - others
+    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
         return _reasons(*self._REASONS)
 
     def say(self, history: History, gpu: Gpu) -> Said:

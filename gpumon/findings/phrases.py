@@ -7,7 +7,7 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpumon.text.formatting import UNKNOWN, cell_width, counted, duration, fit
+from gpumon.text.formatting import cell_width, counted, duration, fit
 
 if TYPE_CHECKING:
     from gpumon.recording.history import History
@@ -26,11 +26,6 @@ def count_processes(count: int) -> str:
 def all_of(count: int, noun: str) -> str:
     """``all 10 samples``, or ``1 sample``."""
     return f"{'' if count == 1 else 'all '}{counted(count, noun)}"
-
-
-def or_unknown(value: int | None) -> str:
-    """The number, or the placeholder for an unknown value."""
-    return UNKNOWN if value is None else str(value)
 
 
 def at_most(text: str, width: int) -> str:

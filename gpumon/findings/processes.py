@@ -34,10 +34,7 @@ class IdleProcess(ProcessRule):
     )
 
     def answer(
-        self,
-        history: History,
-        process: GpuProcess,
-        details: Details | None = None,  # noqa: ARG002 - others
+        self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
         interval = history.process_idle(process.id)
         if interval is None:
@@ -74,10 +71,7 @@ class Growing(ProcessRule):
     )
 
     def answer(
-        self,
-        history: History,
-        process: GpuProcess,
-        details: Details | None = None,  # noqa: ARG002 - others
+        self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
         found = growth(
             lambda seconds, count: history.process_buckets(

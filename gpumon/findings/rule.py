@@ -197,7 +197,7 @@ class Rule(_AnyRule):
     say: ClassVar[Callable[..., Said]]
     """Takes the history and a GPU."""
 
-    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:  # noqa: ARG002 - others
+    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
         """The conditions that a history must track for it, by name."""
         return {}
 
@@ -228,8 +228,6 @@ class LastingRule(Rule):
     before 45 s. At one sample every five minutes, three cover ten minutes and prove nothing."""
     hysteresis: ClassVar[float] = 0.0
     """Seconds for which the condition may be absent without ending."""
-    optional: ClassVar[tuple[str, ...]] = ()
-    """See ``Condition.optional``."""
     shows_at_once: ClassVar[bool] = False
     """Whether a condition that holds at the first sample is a finding at once, as of now: some
     users look only once."""
@@ -250,13 +248,10 @@ class LastingRule(Rule):
             _require(cls, "after")
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
-        return {
-            self.kind.value: Condition(
-                bound(self.holds, thresholds), self.hysteresis, self.optional, self.assumed
-            )
-        }
+        holds = bound(self.holds, thresholds)
+        return {self.kind.value: Condition(holds, self.hysteresis, assumed=self.assumed)}
 
-    def least_seconds(self, thresholds: Thresholds) -> float:  # noqa: ARG002 - others need it
+    def least_seconds(self, thresholds: Thresholds) -> float:
         """For how long the condition must have held."""
         return self.after
 

@@ -120,7 +120,7 @@ class Channel(Struct, frozen=True):
         return f"{{ {cls.name} = {cls.example_value} }}" if cls.takes_table else f'"{cls.name}"'
 
     @classmethod
-    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - others need them
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
         """Read its table, which has no unknown keys; paths in it are relative to ``folder``.
 
         Raises:

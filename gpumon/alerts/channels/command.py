@@ -50,7 +50,7 @@ class Command(Channel, frozen=True):
     """The program and its arguments."""
 
     @classmethod
-    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - no paths
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
         args = table["command"]
         if (
             not isinstance(args, list)

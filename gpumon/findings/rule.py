@@ -233,11 +233,14 @@ class LastingRule(Rule):
     users look only once."""
     holds: ClassVar[Callable[..., bool | None]]
     _needs_of_say: ClassVar[_Needs]
+    _condition: ClassVar[str]
+    """The name of its condition; ``Enum.value`` is slow."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "kind" not in vars(cls):
             return
+        cls._condition = cls.kind.value
         if cls.conditions is LastingRule.conditions:
             _require(cls, "holds")
             _needs(cls.holds, _OF_HOLDS)
@@ -249,14 +252,14 @@ class LastingRule(Rule):
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
         holds = bound(self.holds, thresholds)
-        return {self.kind.value: Condition(holds, self.hysteresis, assumed=self.assumed)}
+        return {self._condition: Condition(holds, self.hysteresis, assumed=self.assumed)}
 
     def least_seconds(self, thresholds: Thresholds) -> float:
         """For how long the condition must have held."""
         return self.after
 
     def answer(self, history: History, gpu: Gpu) -> Answer:
-        held = self.held(history, gpu, self.kind.value)
+        held = self.held(history, gpu, self._condition)
         if not held:
             return held
         needs = self._needs_of_say
@@ -269,7 +272,9 @@ class LastingRule(Rule):
 
         ``False`` if not for long enough, ``None`` if that is unknown.
         """
-        interval = self.interval(history, gpu, condition)
+        interval = history.interval(gpu.uuid, condition)
+        if interval is not None:
+            interval = self.relevant(history, gpu, interval)
         if interval is None:
             return False if history.holds(gpu.uuid, condition) is False else None
         least = self.least_seconds(history.thresholds)
@@ -279,9 +284,9 @@ class LastingRule(Rule):
         # It was unknown until it was seen, and may have held before.
         return False if interval.start_observed else None
 
-    def interval(self, history: History, gpu: Gpu, condition: str) -> Interval | None:
-        """The interval in which a condition holds now."""
-        return history.interval(gpu.uuid, condition)
+    def relevant(self, history: History, gpu: Gpu, interval: Interval) -> Interval | None:
+        """The part of the interval in which its condition holds that counts, if any."""
+        return interval
 
 
 class ProcessRule(_AnyRule):

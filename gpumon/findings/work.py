@@ -133,11 +133,10 @@ class Idle(LastingRule):
     def holds(self, holding: Holding, utilization_gpu: int) -> bool:
         return utilization_gpu == 0 and holding.computing > 0
 
-    def interval(self, history: History, gpu: Gpu, condition: str) -> Interval | None:
-        """See ``LastingRule``; from the start of the process that is named."""
-        interval = history.interval(gpu.uuid, condition)
-        holding = None if interval is None else history.holding(gpu)
-        if interval is None or holding is None or not holding.owners:
+    def relevant(self, history: History, gpu: Gpu, interval: Interval) -> Interval | None:
+        """From the start of the process that is named."""
+        holding = history.holding(gpu)
+        if holding is None or not holding.owners:
             return None
         since = holding.owner_since
         if since is None or since <= interval.since:

@@ -128,15 +128,14 @@ GPUS: Language[Gpu, EvaluationContext] = Language(
 """The language of GPUs."""
 
 
-def _has_no_place(process: GpuProcess) -> bool:
-    return process.place is None
-
-
 _UNKNOWN: dict[str, Callable[[GpuProcess], bool]] = {
     "user": lambda process: process.user is None,
     "name": lambda process: process.name is None,
     "cmd": lambda process: not process.command,
-    **dict.fromkeys(("container", "pod", "job", "env", "tmux", "notebook", "where"), _has_no_place),
+    **{
+        name: lambda process: process.place is None
+        for name in ("container", "pod", "job", "env", "tmux", "notebook", "where")
+    },
 }
 """Whether a term cannot be judged of a process."""
 

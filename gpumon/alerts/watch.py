@@ -6,6 +6,7 @@ import sys
 import threading
 from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -79,12 +80,9 @@ def watch(
             f"{counted(len(alerts), 'alert')}: {names}"
         )
         watching = _Watching(engine, deliveries, lines, status, thresholds)
-
-        def new_lookup() -> Lookup:
-            return Lookup(host, reservations=reservations)
-
+        lookup = partial(Lookup, host, reservations=reservations)
         sample_for_good(
-            source, interval, new_lookup, news, watching.on_snapshot, watching.report_trouble
+            source, interval, lookup, news, watching.on_snapshot, watching.report_trouble
         )
     return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gpumon.alerts import notice as notices
 from gpumon.alerts.filter_languages import meets
@@ -40,7 +40,7 @@ _LISTS_WITHOUT = 2
 """Process lists in a row that a process must be missing from: a single list may be incomplete."""
 
 
-def watcher_of(alert: Alert) -> Watcher:
+def watcher_of(alert: Alert) -> Watcher[Any]:
     """The watcher of an alert.
 
     Raises:
@@ -56,15 +56,15 @@ def watcher_of(alert: Alert) -> Watcher:
     return EndWatcher(alert, when)
 
 
-def _is_forecast(kind: FindingKind | None) -> bool:
-    return kind is not None and RULES[kind].is_forecast
+_When = TypeVar("_When")
 
 
-class Watcher:
+class Watcher(Generic[_When]):
     """Evaluates one alert."""
 
-    def __init__(self, alert: Alert) -> None:
+    def __init__(self, alert: Alert, when: _When) -> None:
         self.alert = alert
+        self._when = when
         self.known = RememberedAlert(alert.when)
         """What is known of it, and remembered over a restart."""
 
@@ -124,23 +124,21 @@ class Watcher:
         return transition, instance.since
 
 
-class GpuWatcher(Watcher):
+class GpuWatcher(Watcher[GpuWhen]):
     """Evaluates a state or a filter of GPUs."""
-
-    def __init__(self, alert: Alert, when: GpuWhen) -> None:
-        super().__init__(alert)
-        self._when = when
 
     def check(self, context: EvaluationContext) -> list[Notice]:
         found = []
         for gpu in context.snapshot.gpus:
             holds, finding = self._holds(context, gpu)
-            is_first = gpu.uuid not in self.known.first_seen
+            first_seen, state = self.known.first_seen, self._when.state
+            is_first = gpu.uuid not in first_seen
             # A forecast takes time, so what it finds later has not been there before.
-            if is_first and (holds is not None or _is_forecast(self._when.state)):
-                self.known.first_seen[gpu.uuid] = context.now
+            is_forecast = state is not None and RULES[state].is_forecast
+            if is_first and (holds is not None or is_forecast):
+                first_seen[gpu.uuid] = context.now
             since = None if finding is None else finding.since
-            held_before = is_first or self._held_at_first(gpu, finding)
+            held_before = is_first or _held_at(first_seen.get(gpu.uuid, 0.0), finding)
             transition, began = self._update(
                 gpu_key(gpu.uuid), holds, context, since, held_before=held_before
             )
@@ -170,19 +168,12 @@ class GpuWatcher(Watcher):
             return None, None
         return holds, finding
 
-    def _held_at_first(self, gpu: Gpu, finding: Finding | None) -> bool:
-        """Whether a state held at the first evaluation already, though only time has shown it."""
-        if finding is None or finding.since is None or _is_forecast(finding.kind):
-            return False
-        return finding.since <= self.known.first_seen.get(gpu.uuid, 0.0)
 
-
-class ProcessWatcher(Watcher):
+class ProcessWatcher(Watcher[ProcessWhen]):
     """Evaluates a state or a filter of processes."""
 
     def __init__(self, alert: Alert, when: ProcessWhen) -> None:
-        super().__init__(alert)
-        self._when = when
+        super().__init__(alert, when)
         self._unknown_at_first: dict[str, float] = {}
         self._next = 0
 
@@ -251,9 +242,7 @@ class ProcessWatcher(Watcher):
         unknown_at = None if holds is None else self._unknown_at_first.pop(key, None)
         if unknown_at is not None and context.now - unknown_at <= _LOOKED_UP_WITHIN:
             return True
-        if finding is None or finding.since is None or _is_forecast(finding.kind):
-            return False
-        return finding.since <= min(times)
+        return _held_at(min(times), finding)
 
     def _end(self, context: EvaluationContext, key: str) -> list[Notice]:
         process = self.known.processes.get(key)
@@ -287,12 +276,8 @@ class ProcessWatcher(Watcher):
         self._unknown_at_first = {key: at - seconds for key, at in self._unknown_at_first.items()}
 
 
-class XidWatcher(Watcher):
+class XidWatcher(Watcher[XidWhen]):
     """Follows XIDs. An instance that is resolved counts the cooldown of an XID."""
-
-    def __init__(self, alert: Alert, when: XidWhen) -> None:
-        super().__init__(alert)
-        self._when = when
 
     def check(self, context: EvaluationContext) -> list[Notice]:
         found = []
@@ -345,12 +330,8 @@ def _is_newer(
     return at is not None and (last is None or at > last)
 
 
-class EndWatcher(Watcher):
+class EndWatcher(Watcher[EndWhen]):
     """Follows processes to their end."""
-
-    def __init__(self, alert: Alert, when: EndWhen) -> None:
-        super().__init__(alert)
-        self._when = when
 
     def check(self, context: EvaluationContext) -> list[Notice]:
         if not context.list_is_new:
@@ -388,11 +369,11 @@ class EndWatcher(Watcher):
             self.known.processes = dict(islice(remembered.processes.items(), MOST_SUBJECTS))
 
 
-class FreeWatcher(Watcher):
+class FreeWatcher(Watcher[None]):
     """Waits until a GPU is free, also if that is now."""
 
     def __init__(self, alert: Alert, gpu: Gpu) -> None:
-        super().__init__(alert)
+        super().__init__(alert, None)
         self._uuid = gpu.uuid
 
     def check(self, context: EvaluationContext) -> list[Notice]:
@@ -401,6 +382,13 @@ class FreeWatcher(Watcher):
             return []
         _, finding = _found(gpu_answer(context.history, gpu, FindingKind.FREE))
         return [notices.gpu_notice(self.alert, context, gpu, finding, None)]
+
+
+def _held_at(time: float, finding: Finding | None) -> bool:
+    """Whether a state held at this time already, though only more time has shown it."""
+    if finding is None or finding.since is None or RULES[finding.kind].is_forecast:
+        return False
+    return finding.since <= time
 
 
 def _found(answer: Answer) -> tuple[bool | None, Finding | None]:

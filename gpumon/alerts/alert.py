@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
+from gpumon.alerts.channels.apprise import Apprise
 from gpumon.alerts.channels.channel import Channel  # noqa: TC001 - for get_type_hints
-from gpumon.alerts.channels.registry import EXAMPLES, read_channel
+from gpumon.alerts.channels.command import Command
+from gpumon.alerts.channels.terminal import Bell, Desktop
+from gpumon.alerts.channels.webhook import Webhook
 from gpumon.alerts.when import STATE_COOLDOWN, WhenError, parse_when
 from gpumon.config.settings import ConfigError
 from gpumon.config.suggestions import did_you_mean
@@ -24,6 +27,14 @@ if TYPE_CHECKING:
 MOST_ALERTS = 100
 _LONGEST_NAME = 60
 _LONGEST_TIME = 30 * 86400.0
+
+CHANNELS: dict[str, type[Channel]] = {
+    channel.name: channel for channel in (Bell, Desktop, Command, Webhook, Apprise)
+}
+"""The channels by name, in the order of the documents."""
+EXAMPLES = tuple(channel.example() for channel in CHANNELS.values())
+_ADVICE = f"give {', '.join(EXAMPLES[:-1])} or {EXAMPLES[-1]}"
+_TABLES = tuple(name for name, channel in CHANNELS.items() if channel.takes_table)
 
 
 def _when(value: object) -> str:
@@ -49,6 +60,27 @@ def _seconds(value: object) -> float:
     if not 0 <= number <= _LONGEST_TIME:
         raise InvalidValue('give seconds, or a time such as "90s", "10m" or "2h", up to "30d"')
     return number
+
+
+def _channel(value: object, folder: Path) -> Channel:
+    """Read an entry of ``do``; ``folder`` is that of the configuration file."""
+    if isinstance(value, str):
+        if value in CHANNELS and value not in _TABLES:
+            return CHANNELS[value].read({}, folder)
+        raise InvalidValue(f"{_ADVICE}{did_you_mean(value, CHANNELS)}")
+    if not isinstance(value, dict):
+        raise InvalidValue(_ADVICE)
+    names = [name for name in _TABLES if name in value]
+    if len(names) != 1:
+        raise InvalidValue(f"{_ADVICE}{did_you_mean(next(iter(value), ''), _TABLES)}")
+    (name,) = names
+    channel = CHANNELS[name]
+    for key in value:
+        if key != name and key not in channel.keys:
+            others = f"; there are {', '.join(channel.keys)}" if channel.keys else ""
+            near = did_you_mean(key, channel.keys) or others
+            raise InvalidValue(f"unknown key {toml_key(key)} of a {name}{near}")
+    return channel.read(value, folder)
 
 
 class Key(NamedTuple):
@@ -105,7 +137,7 @@ class Alert(Struct, frozen=True, kw_only=True):
         Key(
             '["bell", { command = ["notify-send", "gpumon"] }]',
             f"how you are notified: {', '.join(EXAMPLES)}",
-            read_channel,
+            _channel,
             default="`[]`: only listed on the page of alerts",
             name="do",
         ),

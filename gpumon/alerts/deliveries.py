@@ -31,11 +31,8 @@ _CANCEL_SECONDS = 1.0
 class Deliveries:
     """Sends notices, each channel on a thread of its own, so that none delays another.
 
-    Args:
-        terminal: Rings and notifies; ``None`` without a terminal.
-        report: Gets one sentence when a channel fails, when it works again and when notices are
-            dropped, safe to print and without secrets. Threads of this class call it.
-        pauses: See ``PAUSES``.
+    ``report`` gets a sentence when a channel fails, when it works again and when notices are
+    dropped, safe to print and without secrets. Threads of this class call it.
     """
 
     def __init__(
@@ -213,13 +210,13 @@ class _Queue:
                 self._changed.wait_for(lambda: self._is_finishing, pause)
 
     def _try_once(self, waiting: _Waiting) -> DeliveryError | None:
-        attempt = Attempt(self._terminal)
+        attempt = Attempt(waiting.alert, waiting.notice, self._terminal)
         with self._changed:
             if self._is_over:
                 return DeliveryError(CANCELLED)
             self._attempt = attempt
         try:
-            return self._channel.failure(waiting.alert, waiting.notice, attempt)
+            return self._channel.try_to_send(attempt)
         finally:
             with self._changed:
                 self._attempt = None

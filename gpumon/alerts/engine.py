@@ -41,12 +41,8 @@ class AlertEngine:
 
     With 8 GPUs, 40 processes and 10 alerts a check takes 0.4 to 0.7 ms: half of it are findings.
 
-    Args:
-        alerts: The alerts of the configuration.
-        thresholds: The thresholds of the findings.
-        state: The file in which it remembers what it reported, so that a restart repeats nothing;
-            ``memory_path`` names it. ``None`` to remember nothing, as for the demo, a replay and
-            other machines.
+    In the file ``state``, which ``memory_path`` names, it remembers what it reported, so that a
+    restart repeats nothing; the demo, a replay and other machines have none.
 
     Raises:
         WhenError: The condition of an alert is invalid; ``read_alerts`` leaves such alerts out.

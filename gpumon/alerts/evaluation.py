@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.alerts.filter_languages import AlertFacts
+from gpumon.alerts.filter_languages import AlertContext
 from gpumon.model.snapshot import ANSWERING
 from gpumon.recording.history import PATIENCE
 
@@ -17,15 +17,7 @@ if TYPE_CHECKING:
 
 
 class EvaluationContext:
-    """One evaluation of all alerts.
-
-    Args:
-        history: The history, which has the snapshot.
-        snapshot: The newest snapshot.
-        pace: Seconds between the two evaluations before this one.
-        is_settling: Whether this run is so new that what held before it may not show yet.
-        list_is_new: Whether the process list has changed since the last evaluation.
-    """
+    """One evaluation of all alerts."""
 
     def __init__(
         self,
@@ -40,10 +32,13 @@ class EvaluationContext:
         self.snapshot = snapshot
         self.now = history.now
         self.pace = pace
+        """Seconds between the two evaluations before this one."""
         self.max_gap = max(PATIENCE, 2.5 * pace)
         """Seconds; what happened in a longer gap between two evaluations is unknown."""
         self.is_settling = is_settling
+        """Whether this run is so new that what held before it may not show yet."""
         self.list_is_new = list_is_new
+        """Whether the process list has changed since the last evaluation."""
         self.gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
         self._listed: set[str] | None = None
         self._users: dict[str, set[str | None]] | None = None
@@ -51,9 +46,9 @@ class EvaluationContext:
     # Not an attribute: it refers back to this object, which would then keep its snapshot until the
     # next garbage collection, and minutes pass between two of these.
     @property
-    def facts(self) -> AlertFacts:
+    def of_processes(self) -> AlertContext:
         """What terms about processes need."""
-        return AlertFacts(
+        return AlertContext(
             self.now,
             self._idle,
             self.history.thresholds.idle_after,

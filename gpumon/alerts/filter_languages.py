@@ -7,9 +7,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from gpumon.filters import language
-from gpumon.filters.language import TERMS, Facts, Language, Selection, Term
-from gpumon.filters.term import COMPARES, IS, F, S, Test, index_term, number_term, text_term
+from gpumon.filters import terms
+from gpumon.filters.language import (
+    COMPARES,
+    IS,
+    C,
+    Language,
+    S,
+    Selection,
+    Term,
+    Test,
+    index_term,
+    number_term,
+    text_term,
+)
+from gpumon.filters.terms import FilterContext
 from gpumon.system.users import user_name
 from gpumon.text.unit_parsing import PERCENT, SIZE, Measure
 
@@ -21,7 +33,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
 
 GpuFilter: TypeAlias = "Selection[Gpu, EvaluationContext]"
-_Read: TypeAlias = "Callable[[str, str], Test[S, F]]"
+_Read: TypeAlias = "Callable[[str, str], Test[S, C]]"
 
 ME = "me"
 """The name of the own user in a filter."""
@@ -30,19 +42,19 @@ _DEGREES = Measure({"": 1, "c": 1, "°c": 1}, "write degrees Celsius, such as 85
 _WATTS = Measure({"": 1, "w": 1}, "write a number of watts, such as 300")
 
 
-class AlertFacts(Facts, frozen=True, kw_only=True):
-    """``Facts`` of an alert."""
+class AlertContext(FilterContext, frozen=True, kw_only=True):
+    """That of an alert."""
 
     idle_for_longer: Callable[[ProcessId], bool]
     """Whether a process may have been idle for longer than ``idle``, because it was idle already
     when it was first seen."""
 
 
-def meets(selection: Selection[S, F], subject: S, facts: F) -> bool | None:
+def meets(selection: Selection[S, C], subject: S, context: C) -> bool | None:
     """Whether a subject meets every term; ``None`` if that is unknown."""
     known: bool | None = True
     for test in selection.tests:
-        met = test(subject, facts)
+        met = test(subject, context)
         if met is False:
             return False
         if met is None:
@@ -55,12 +67,12 @@ def own_user() -> str:
     return user_name(os.geteuid())
 
 
-def _if_known(is_unknown: Callable[[S], bool], read: _Read[S, F]) -> _Read[S, F]:
+def _if_known(is_unknown: Callable[[S], bool], read: _Read[S, C]) -> _Read[S, C]:
     """A term that is unknown where its test would mistake an unknown value for a known value."""
 
-    def read_known(sign: str, value: str) -> Test[S, F]:
+    def read_known(sign: str, value: str) -> Test[S, C]:
         test = read(sign, value)
-        return lambda subject, facts: None if is_unknown(subject) else test(subject, facts)
+        return lambda subject, context: None if is_unknown(subject) else test(subject, context)
 
     return read_known
 
@@ -116,21 +128,20 @@ GPUS: Language[Gpu, EvaluationContext] = Language(
 """The language of GPUs."""
 
 
-def _has_no_place(process: GpuProcess) -> bool:
-    return process.place is None
-
-
 _UNKNOWN: dict[str, Callable[[GpuProcess], bool]] = {
     "user": lambda process: process.user is None,
     "name": lambda process: process.name is None,
     "cmd": lambda process: not process.command,
-    **dict.fromkeys(("container", "pod", "job", "env", "tmux", "notebook", "where"), _has_no_place),
+    **{
+        name: lambda process: process.place is None
+        for name in ("container", "pod", "job", "env", "tmux", "notebook", "where")
+    },
 }
 """Whether a term cannot be judged of a process."""
 
 
-def _changed(term: Term[GpuProcess, Facts]) -> Term[GpuProcess, Facts]:
-    def read(sign: str, value: str) -> Test[GpuProcess, Facts]:
+def _changed(term: Term[GpuProcess, FilterContext]) -> Term[GpuProcess, FilterContext]:
+    def read(sign: str, value: str) -> Test[GpuProcess, FilterContext]:
         if term.name == "user" and value == ME:
             return term.read("=", own_user())
         if term.name == "idle" or (term.name == "state" and value.lower() == "idle"):
@@ -141,21 +152,21 @@ def _changed(term: Term[GpuProcess, Facts]) -> Term[GpuProcess, Facts]:
     return replace(term, read=read if is_unknown is None else _if_known(is_unknown, read))
 
 
-def _idle(test: Test[GpuProcess, Facts]) -> Test[GpuProcess, Facts]:
+def _idle(test: Test[GpuProcess, FilterContext]) -> Test[GpuProcess, FilterContext]:
     """A test of idleness that is unknown when it cannot know."""
 
-    def known(process: GpuProcess, facts: Facts) -> bool | None:
-        if test(process, facts):
+    def known(process: GpuProcess, context: FilterContext) -> bool | None:
+        if test(process, context):
             return True
         if process.resting is None:
             return None
-        longer = isinstance(facts, AlertFacts) and facts.idle_for_longer(process.id)
+        longer = isinstance(context, AlertContext) and context.idle_for_longer(process.id)
         return None if longer else False
 
     return known
 
 
-PROCESSES = replace(language.PROCESSES, terms=tuple(map(_changed, TERMS)))
+PROCESSES = replace(terms.PROCESSES, terms=tuple(map(_changed, terms.TERMS)))
 """The language of processes, in which ``user:me`` is the own user.
 
 What is not known of a process, such as its container before that was looked up, is unknown here,

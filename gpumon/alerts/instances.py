@@ -72,15 +72,10 @@ class AlertInstance(
         cooldown: float,
         since: float | None = None,
     ) -> Transition | None:
-        """Evaluate the condition.
+        """Evaluate the condition, which ``holds`` or not; if that is unknown, nothing changes.
 
-        Args:
-            holds: Whether it holds; ``None`` if that is unknown, which changes nothing.
-            now: The time.
-            max_gap: Seconds; what happened in a longer gap since the last evaluation is unknown.
-            for_seconds: Seconds for which it must hold before it is reported.
-            cooldown: Seconds in which it is not reported again.
-            since: When it began, if that is known better.
+        What happened since the last evaluation is unknown if that was more than ``max_gap`` seconds
+        ago. ``since`` is when the condition began, if that is known better.
         """
         if holds is None:
             self.last_value = None

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from gpumon.system.folders import Folder
 
 _OTHER = (
-    "another gpumon of yours has the same alerts: it runs their commands and webhooks while it runs"
+    "another gpumon of yours has the same alerts: while it runs, only it sends what leaves the "
+    "terminal"
 )
 _VERSION = 1
 _MOST_BYTES = 4 * 2**20
@@ -49,9 +50,7 @@ class Remembered(Struct):
 def memory_path(host: str, alert_file: str | None = None) -> str:
     """The file of a machine, whose home folder others may share.
 
-    Args:
-        host: The name of the machine.
-        alert_file: The file of the alerts, if they are not those of the configuration.
+    It has a file for each ``alert_file``, and one for the alerts of the configuration.
     """
     from hashlib import sha256
     from pathlib import Path

@@ -54,10 +54,11 @@ class Notice(
     kw_only=True,
     rename={"at": "at_unix_seconds", "since": "since_unix_seconds", "is_test": "test"},
 ):
-    """What an alert reports, once; its fields are the keys of the schema, in this order.
+    """What an alert reports, once.
 
-    It holds nothing of other people's command lines; ``command`` is filled only if the alert asks
-    for it.
+    Its fields are the keys of the schema in this order, and the variables of programs: each field
+    that is added is public. It holds nothing of other people's command lines; ``command`` is filled
+    only if the alert asks for it.
     """
 
     alert: str
@@ -278,11 +279,7 @@ def _about_process(
 def end_of_process(notice: Notice, process: GpuProcess, before: Snapshot, now: Snapshot) -> Notice:
     """The notice with how long the process ran, and whether its memory came back.
 
-    Args:
-        notice: That it has ended.
-        process: The process as it was last listed.
-        before: The last snapshot that lists it.
-        now: The newest snapshot.
+    ``before`` is the last snapshot that lists it, and ``now`` the newest.
     """
     name = f"process {process.id.pid}"
     sentence = _end_sentence(name, process.started_at, (process,), before, now)
@@ -354,7 +351,7 @@ def _memory_of_ended(processes: Sequence[GpuProcess], before: Snapshot, now: Sna
     return f"its {gibibytes(sum(held.values())) or UNKNOWN} {gib()} came back"
 
 
-def test_notice(alert: Alert, host: str, at: float) -> Notice:
+def notice_of_test(alert: Alert, host: str, at: float) -> Notice:
     """What ``gpumon alert test`` sends."""
     return Notice(
         alert=alert.name,

@@ -6,6 +6,7 @@ import sys
 import threading
 from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -51,16 +52,8 @@ def watch(
     """Send alerts until a signal, with a line for each notice on standard output.
 
     A driver that cannot be used is no reason to end: it is tried again. ``host`` looks up where
-    processes run, ``reservations`` which GPUs ``gpumon run`` has reserved.
-
-    Args:
-        source: The source of samples.
-        host: See above.
-        alerts: The alerts.
-        interval: Seconds between samples.
-        thresholds: The thresholds of the findings.
-        state: The file that remembers what was reported; ``None`` for none.
-        reservations: See above.
+    processes run, ``reservations`` which GPUs ``gpumon run`` has reserved. For ``state`` see
+    ``AlertEngine``.
 
     Returns:
         The exit status.
@@ -87,12 +80,9 @@ def watch(
             f"{counted(len(alerts), 'alert')}: {names}"
         )
         watching = _Watching(engine, deliveries, lines, status, thresholds)
-
-        def new_lookup() -> Lookup:
-            return Lookup(host, reservations=reservations)
-
+        lookup = partial(Lookup, host, reservations=reservations)
         sample_for_good(
-            source, interval, new_lookup, news, watching.on_snapshot, watching.report_trouble
+            source, interval, lookup, news, watching.on_snapshot, watching.report_trouble
         )
     return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gpumon.alerts import notice as notices
 from gpumon.alerts.filter_languages import meets
@@ -40,7 +40,7 @@ _LISTS_WITHOUT = 2
 """Process lists in a row that a process must be missing from: a single list may be incomplete."""
 
 
-def watcher_of(alert: Alert) -> Watcher:
+def watcher_of(alert: Alert) -> Watcher[Any]:
     """The watcher of an alert.
 
     Raises:
@@ -56,21 +56,17 @@ def watcher_of(alert: Alert) -> Watcher:
     return EndWatcher(alert, when)
 
 
-def _is_forecast(kind: FindingKind | None) -> bool:
-    return kind is not None and RULES[kind].is_forecast
+_When = TypeVar("_When")
 
 
-class Watcher:
-    """Evaluates one alert.
+class Watcher(Generic[_When]):
+    """Evaluates one alert."""
 
-    Attributes:
-        alert: The alert.
-        known: What is known of it, and remembered over a restart.
-    """
-
-    def __init__(self, alert: Alert) -> None:
+    def __init__(self, alert: Alert, when: _When) -> None:
         self.alert = alert
+        self._when = when
         self.known = RememberedAlert(alert.when)
+        """What is known of it, and remembered over a restart."""
 
     def check(self, context: EvaluationContext) -> list[Notice]:
         """The notices of this evaluation."""
@@ -81,12 +77,7 @@ class Watcher:
         self.known.shift(seconds)
 
     def recall(self, remembered: RememberedAlert, *, fresh: bool) -> None:
-        """Continue after a restart.
-
-        Args:
-            remembered: What was known before.
-            fresh: Whether it is so new that what is not in it did not hold then.
-        """
+        """Continue after a restart; what is not in a ``fresh`` memory did not hold then."""
         if fresh:
             self.known.first_seen = remembered.first_seen
             self.known.xids = remembered.xids
@@ -133,24 +124,21 @@ class Watcher:
         return transition, instance.since
 
 
-class GpuWatcher(Watcher):
+class GpuWatcher(Watcher[GpuWhen]):
     """Evaluates a state or a filter of GPUs."""
 
-    def __init__(self, alert: Alert, when: GpuWhen) -> None:
-        super().__init__(alert)
-        self._when = when
-
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         found = []
         for gpu in context.snapshot.gpus:
             holds, finding = self._holds(context, gpu)
-            is_first = gpu.uuid not in self.known.first_seen
+            first_seen, state = self.known.first_seen, self._when.state
+            is_first = gpu.uuid not in first_seen
             # A forecast takes time, so what it finds later has not been there before.
-            if is_first and (holds is not None or _is_forecast(self._when.state)):
-                self.known.first_seen[gpu.uuid] = context.now
+            is_forecast = state is not None and RULES[state].is_forecast
+            if is_first and (holds is not None or is_forecast):
+                first_seen[gpu.uuid] = context.now
             since = None if finding is None else finding.since
-            held_before = is_first or self._held_at_first(gpu, finding)
+            held_before = is_first or _held_at(first_seen.get(gpu.uuid, 0.0), finding)
             transition, began = self._update(
                 gpu_key(gpu.uuid), holds, context, since, held_before=held_before
             )
@@ -180,24 +168,16 @@ class GpuWatcher(Watcher):
             return None, None
         return holds, finding
 
-    def _held_at_first(self, gpu: Gpu, finding: Finding | None) -> bool:
-        """Whether a state held at the first evaluation already, though only time has shown it."""
-        if finding is None or finding.since is None or _is_forecast(finding.kind):
-            return False
-        return finding.since <= self.known.first_seen.get(gpu.uuid, 0.0)
 
-
-class ProcessWatcher(Watcher):
+class ProcessWatcher(Watcher[ProcessWhen]):
     """Evaluates a state or a filter of processes."""
 
     def __init__(self, alert: Alert, when: ProcessWhen) -> None:
-        super().__init__(alert)
-        self._when = when
+        super().__init__(alert, when)
         self._unknown_at_first: dict[str, float] = {}
         self._next = 0
 
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         if not context.list_is_new:
             return []
         found: list[Notice] = []
@@ -262,9 +242,7 @@ class ProcessWatcher(Watcher):
         unknown_at = None if holds is None else self._unknown_at_first.pop(key, None)
         if unknown_at is not None and context.now - unknown_at <= _LOOKED_UP_WITHIN:
             return True
-        if finding is None or finding.since is None or _is_forecast(finding.kind):
-            return False
-        return finding.since <= min(times)
+        return _held_at(min(times), finding)
 
     def _end(self, context: EvaluationContext, key: str) -> list[Notice]:
         process = self.known.processes.get(key)
@@ -288,26 +266,20 @@ class ProcessWatcher(Watcher):
     ) -> tuple[bool | None, Finding | None]:
         if not all(context.is_listed(use.gpu_uuid) for use in process.uses):
             return None, None
-        meant = meets(self._when.terms, process, context.facts)
+        meant = meets(self._when.terms, process, context.of_processes)
         if self._when.state is None or not meant:
             return meant, None
         return _found(PROCESS_RULES[self._when.state].answer(context.history, process))
 
     def shift(self, seconds: float) -> None:
-        """See ``Watcher.shift``."""
         super().shift(seconds)
         self._unknown_at_first = {key: at - seconds for key, at in self._unknown_at_first.items()}
 
 
-class XidWatcher(Watcher):
+class XidWatcher(Watcher[XidWhen]):
     """Follows XIDs. An instance that is resolved counts the cooldown of an XID."""
 
-    def __init__(self, alert: Alert, when: XidWhen) -> None:
-        super().__init__(alert)
-        self._when = when
-
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         found = []
         for gpu in context.snapshot.gpus:
             xids, seen = context.history.xids(gpu.uuid), self.known.xids.get(gpu.uuid)
@@ -358,15 +330,10 @@ def _is_newer(
     return at is not None and (last is None or at > last)
 
 
-class EndWatcher(Watcher):
+class EndWatcher(Watcher[EndWhen]):
     """Follows processes to their end."""
 
-    def __init__(self, alert: Alert, when: EndWhen) -> None:
-        super().__init__(alert)
-        self._when = when
-
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         if not context.list_is_new:
             return []
         followed, listed = self.known.processes, set()
@@ -377,7 +344,9 @@ class EndWatcher(Watcher):
             if known is not None:
                 if known.missing or known.name is None:
                     followed[key] = _remembered(self.alert, process, known.since)
-            elif len(followed) < MOST_SUBJECTS and meets(self._when.terms, process, context.facts):
+            elif len(followed) < MOST_SUBJECTS and meets(
+                self._when.terms, process, context.of_processes
+            ):
                 followed[key] = _remembered(self.alert, process, context.now)
         found = []
         for key in [key for key in followed if key not in listed]:
@@ -396,25 +365,30 @@ class EndWatcher(Watcher):
         self.known.processes[process_key(process.id)] = _remembered(self.alert, process, now)
 
     def recall(self, remembered: RememberedAlert, *, fresh: bool) -> None:
-        """See ``Watcher.recall``."""
         if fresh:
             self.known.processes = dict(islice(remembered.processes.items(), MOST_SUBJECTS))
 
 
-class FreeWatcher(Watcher):
+class FreeWatcher(Watcher[None]):
     """Waits until a GPU is free, also if that is now."""
 
     def __init__(self, alert: Alert, gpu: Gpu) -> None:
-        super().__init__(alert)
+        super().__init__(alert, None)
         self._uuid = gpu.uuid
 
     def check(self, context: EvaluationContext) -> list[Notice]:
-        """See ``Watcher.check``."""
         gpu = context.gpus.get(self._uuid)
         if gpu is None or not_free(context.history, gpu) is not None:
             return []
         _, finding = _found(gpu_answer(context.history, gpu, FindingKind.FREE))
         return [notices.gpu_notice(self.alert, context, gpu, finding, None)]
+
+
+def _held_at(time: float, finding: Finding | None) -> bool:
+    """Whether a state held at this time already, though only more time has shown it."""
+    if finding is None or finding.since is None or RULES[finding.kind].is_forecast:
+        return False
+    return finding.since <= time
 
 
 def _found(answer: Answer) -> tuple[bool | None, Finding | None]:

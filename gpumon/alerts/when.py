@@ -9,24 +9,16 @@ from msgspec import Struct
 
 from gpumon.alerts.filter_languages import GPUS, PROCESSES
 from gpumon.config.suggestions import nearest
-from gpumon.filters.language import (
-    Filter,
-    FilterError,
-    Language,
-    Selection,
-    Token,
-    parse_tokens,
-    tokens,
-)
-from gpumon.filters.term import F, S, said
-from gpumon.findings.finding import FindingKind
-from gpumon.findings.registry import PROCESS_RULES, RULES
+from gpumon.filters.language import C, FilterError, Language, S, Selection, parse, said, tokens
+from gpumon.findings.registry import GPU_RULES, PROCESS_RULES, RULES
 from gpumon.sources.maker_words import ErrorSeverity, error_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpumon.alerts.filter_languages import GpuFilter
+    from gpumon.filters.terms import Filter
+    from gpumon.findings.finding import FindingKind
 
 EVENT_COOLDOWN = 1800.0
 """Seconds; the default cooldown of events, and of GPUs that become free."""
@@ -64,7 +56,8 @@ class GpuWhen(Struct, frozen=True):
     @property
     def cooldown(self) -> float:
         """The default cooldown, in seconds."""
-        return EVENT_COOLDOWN if self.state is FindingKind.FREE else STATE_COOLDOWN
+        is_event = self.state is not None and GPU_RULES[self.state].is_event
+        return EVENT_COOLDOWN if is_event else STATE_COOLDOWN
 
 
 class ProcessWhen(Struct, frozen=True):
@@ -125,6 +118,8 @@ STATE_NAMES = {plain_name(kind.value): kind for kind in STATES} | {
 
 _SIGNS = re.compile(r'[<>=:"]')
 """A token with one of these belongs to a filter; without, it is a word of a state or an event."""
+_NO_SPACE = re.compile(r"[a-z][\w-]*!(?!=)", re.IGNORECASE)
+"""Such as ``hot!user:ann``: without the space it would be a text to look for."""
 _ENDS = frozenset({"ends", "end", "ended", "exits"})
 _HOW = "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, or ends user:me"
 
@@ -135,7 +130,7 @@ def parse_when(text: str) -> When:
     Raises:
         WhenError: It is none of these.
     """
-    words, terms = _words_and_terms(text)
+    words, terms = _split(text)
     if not words and not terms:
         raise WhenError(_HOW)
     first = words[0].casefold() if words else ""
@@ -151,24 +146,28 @@ def parse_when(text: str) -> When:
     return _filter(terms)
 
 
-def _words_and_terms(text: str) -> tuple[list[str], list[Token]]:
-    """The words of a state or an event, and the filter; ``and`` is left out."""
+def _split(text: str) -> tuple[list[str], str]:
+    """The words of a state or an event, and the rest, a filter; ``and`` is left out."""
     words: list[str] = []
-    terms: list[Token] = []
+    terms = ""
+    end, negated = 0, False
     for token in tokens(text):
+        gap, end = text[end : token.start], token.start + len(token.text)
         lower = token.text.casefold()
-        if lower in {"and", "&&"}:
-            continue
+        is_word = not token.negates and not _SIGNS.search(token.text)
         if lower in {"or", "||"}:
             raise WhenError("or is not possible: make two alerts")
-        if token.negates or _SIGNS.search(token.text):
-            terms.append(token)
-        elif terms and terms[-1].text == "!" and terms[-1].start == token.start - 1:
-            negated = said(f"!{token.text}")
-            raise WhenError(f"{negated} is not possible: ! stands before a term, as !user:ann")
-        else:
+        if is_word and negated and not gap:
+            shown = said(f"!{token.text}")
+            raise WhenError(f"{shown} is not possible: ! stands before a term, as !user:ann")
+        if _NO_SPACE.match(token.text) and not is_word:
+            raise WhenError(f"{said(token.text)} is not possible: write a space before !")
+        negated = token.negates
+        if not is_word:
+            terms += gap + token.text
+        elif lower not in {"and", "&&"}:
             words.append(token.text)
-    return words, terms
+    return words, terms.strip()
 
 
 def _state(words: Sequence[str]) -> FindingKind:
@@ -176,15 +175,15 @@ def _state(words: Sequence[str]) -> FindingKind:
     state = STATE_NAMES.get(name)
     if state is not None:
         return state
-    guess = _guess(name, [*STATE_NAMES, "xid", "ends"])
-    states = ", ".join(kind.value for kind in STATES)
-    raise WhenError(
-        f"no state {said(' '.join(words))}: {guess}There are {states}, xid and ends; "
+    advice = (
+        f"there are {', '.join(kind.value for kind in STATES)}, xid and ends; "
         'to look for a text in the names of processes, quote it: "train"'
     )
+    names = [*STATE_NAMES, "xid", "ends"]
+    raise WhenError(f"no state {said(' '.join(words))}: {_guess(name, names, advice)}")
 
 
-def _xids(words: Sequence[str], terms: list[Token]) -> XidWhen:
+def _xids(words: Sequence[str], terms: str) -> XidWhen:
     """The XIDs that the words after ``xid`` name: warnings and critical ones without a word."""
     numbers: set[int] = set()
     least = None
@@ -195,17 +194,17 @@ def _xids(words: Sequence[str], terms: list[Token]) -> XidWhen:
             elif part.casefold() in _XID_WORDS:
                 least = _XID_WORDS[part.casefold()]
             else:
-                guess = _guess(part, _XID_WORDS)
-                raise WhenError(
-                    f"no XID {said(part)}: {guess}Write numbers such as xid 79,48, or xid with "
-                    f"{', '.join(list(_XID_WORDS)[:-1])} or {list(_XID_WORDS)[-1]}"
+                *others, last = _XID_WORDS
+                advice = (
+                    f"write numbers such as xid 79,48, or xid with {', '.join(others)} or {last}"
                 )
+                raise WhenError(f"no XID {said(part)}: {_guess(part, _XID_WORDS, advice)}")
     if not numbers and least is None:
         least = ErrorSeverity.WARNING
     return XidWhen(least, frozenset(numbers), _parsed(terms, GPUS))
 
 
-def _ends(words: Sequence[str], terms: list[Token]) -> EndWhen:
+def _ends(words: Sequence[str], terms: str) -> EndWhen:
     """The end of processes: by PID, by a filter, or both."""
     for word in words:
         if not (word.isascii() and word.isdigit()):
@@ -213,35 +212,35 @@ def _ends(words: Sequence[str], terms: list[Token]) -> EndWhen:
                 f"ends what? {said(word)} is neither a process number nor a filter: write "
                 "ends 12345 or ends user:me"
             )
-        terms = [*tokens(f"pid:{word}"), *terms]
+        terms = f"pid:{word} {terms}".rstrip()
     if not terms:
         raise WhenError("ends what? Write ends 12345 or ends user:me")
     return EndWhen(_parsed(terms, PROCESSES))
 
 
-def _filter(terms: list[Token]) -> GpuWhen | ProcessWhen:
+def _filter(terms: str) -> GpuWhen | ProcessWhen:
     """A filter alone: of processes, unless a term of it is one of GPUs only."""
     of_processes = {term.name for term in PROCESSES.terms}
     of_gpus = {term.name for term in GPUS.terms}
-    keys = [token.key for token in terms if token.key is not None]
+    keys = [token.key for token in tokens(terms) if token.key is not None]
     for key in keys:
         if key not in of_processes | of_gpus:
             names = sorted(of_processes | of_gpus)
-            raise WhenError(
-                f"no term {said(key)}: {_guess(key, names)}There are {', '.join(names)}"
-            )
+            advice = f"there are {', '.join(names)}"
+            raise WhenError(f"no term {said(key)}: {_guess(key, names, advice)}")
     if any(key not in of_processes for key in keys):
         return GpuWhen(None, _parsed(terms, GPUS))
     return ProcessWhen(None, _parsed(terms, PROCESSES))
 
 
-def _guess(word: str, names: Iterable[str]) -> str:
+def _guess(word: str, names: Iterable[str], advice: str) -> str:
+    """The advice, after the nearest of the names if one is near."""
     near = nearest(word, names)
-    return "" if near is None else f"did you mean {near}? "
+    return advice if near is None else f"did you mean {near}? {advice[0].upper()}{advice[1:]}"
 
 
-def _parsed(terms: list[Token], language: Language[S, F]) -> Selection[S, F]:
+def _parsed(terms: str, language: Language[S, C]) -> Selection[S, C]:
     try:
-        return parse_tokens(terms, language, " ".join(token.text for token in terms))
+        return parse(terms, language)
     except FilterError as error:
         raise WhenError(error.sentence) from None

@@ -104,16 +104,16 @@ def _test(alert: Alert) -> int:
     import time
 
     from gpumon.alerts.channels.channel import Attempt
-    from gpumon.alerts.notice import test_notice
+    from gpumon.alerts.notice import notice_of_test
     from gpumon.text.formatting import printable
 
     if not alert.channels:
         sys.stdout.write("it has no do: it is only listed in the dashboard and by gpumon watch\n")
         return 0
-    notice = test_notice(alert, platform.node(), time.time())
+    notice = notice_of_test(alert, platform.node(), time.time())
     failed = False
     for channel in alert.channels:
-        failure = channel.failure(alert, notice, Attempt(_Terminal()))
+        failure = channel.try_to_send(Attempt(alert, notice, _Terminal()))
         failed = failed or failure is not None
         result = "sent" if failure is None else f"failed: {failure.sentence}"
         sys.stdout.write(f"{printable(f'{channel.describe()}: {result}')}\n")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from gpumon.filters.language import Filter
+    from gpumon.filters.terms import Filter
     from gpumon.fleet.fleet import FleetSnapshot, HostState
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Snapshot
@@ -120,11 +120,11 @@ def _filtered(
     """
     if user is None and filter_ is None:
         return snapshot.processes, ()
-    from gpumon.filters.language import Facts
+    from gpumon.filters.terms import FilterContext
     from gpumon.ui.view.table_entries import ProcessFilter
 
     process_filter = ProcessFilter(user=user, filter=filter_)
-    shown = process_filter.apply(snapshot.processes, Facts(snapshot.time, idle))
+    shown = process_filter.apply(snapshot.processes, FilterContext(snapshot.time, idle))
     return shown, process_filter.words(snapshot.processes)
 
 

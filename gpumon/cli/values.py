@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
-    from gpumon.filters.language import Filter
+    from gpumon.filters.terms import Filter
     from gpumon.model.selection import GpuSelection
     from gpumon.text.unit_parsing import Measure
 
@@ -97,7 +97,8 @@ def user(text: str) -> str:
 
 def filter_terms(text: str) -> Filter:
     """Terms of a filter."""
-    from gpumon.filters.language import FilterError, parse_filter
+    from gpumon.filters.language import FilterError
+    from gpumon.filters.terms import parse_filter
 
     try:
         return parse_filter(text)

@@ -2,100 +2,160 @@
 
 A filter consists of words and terms, separated by spaces; a process must match all of them:
 ``ann !sm>5 mem>10G "my project"``. A word is searched in every name of a process. A term is a key,
-a sign and a value; a ``Language`` lists them for the parser and the help, that of processes in
-``TERMS``. ``not`` and ``!`` negate the next one. Quotes allow spaces and signs; ``""`` inside them
-is a quote.
-
-Unknown values of a process
-
-- match no comparison and no negated one: unknown memory is neither over 1G nor not over 1G;
-- match no text: ``user:ann`` leaves out a process of an unknown user and ``!user:ann`` keeps it,
-  because a user who hides ann's processes wants to see all others;
-- never mean idle: ``idle>10m`` selects processes seen idle, ``!idle>10m`` all others.
+a sign and a value; a ``Language`` lists them for the parser and the help. ``not`` and ``!`` negate
+the next one. Quotes allow spaces and signs; ``""`` inside them is a quote.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from gpumon.filters.term import F, S, Term, Test, Wrong, said
-from gpumon.filters.terms import TERMS, Facts, names
+from gpumon.model.selection import SelectionError, parse_selection
+from gpumon.text.formatting import cell_width, fit, printable
+from gpumon.text.unit_parsing import Measure, QuantityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpumon.model.processes import GpuProcess
+    from gpumon.model.selection import GpuSelection
 
-__all__ = (
-    "PROCESSES",
-    "TERMS",
-    "Facts",
-    "Filter",
-    "FilterError",
-    "Language",
-    "Selection",
-    "Term",
-    "Token",
-    "names",
-    "parse",
-    "parse_filter",
-    "parse_tokens",
-    "tokens",
-)
+S = TypeVar("S")
+"""What a filter selects."""
+C = TypeVar("C")
+"""What a test needs in addition."""
+
+Test: TypeAlias = "Callable[[S, C], bool | None]"
+"""Whether a subject matches a term; ``None``, also for the negated term, if that is unknown."""
 
 
-class Language(Struct, Generic[S, F], frozen=True):
-    """The terms and words of a filter.
+class Term(Struct, Generic[S, C], frozen=True):
+    """A key of a language."""
 
-    Attributes:
-        terms: The terms, in the order of the help.
-        names: The text of a subject that words are searched in, case-folded.
-        is_number: Whether a word is the number of a subject, which must match as a whole.
-    """
+    name: str
+    example: str
+    about: str
+    signs: tuple[str, ...]
+    read: Callable[[str, str], Test[S, C]]
+    """Creates the test from a sign and a value; raises ``Wrong`` for an invalid value."""
 
-    terms: tuple[Term[S, F], ...]
-    names: Callable[[S, F], str]
+
+class Wrong(Exception):  # noqa: N818 - becomes a FilterError once its position is known
+    """A value is invalid; the text is the message."""
+
+
+IS = (":", "=", "!=")
+"""The signs of a term that does not compare."""
+COMPARES = ("<", "<=", ">", ">=", *IS)
+"""The signs of a term that compares."""
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def said(text: str) -> str:
+    """The typed text, safe to print in a sentence."""
+    shown = printable(text).strip('"')
+    return f'"{shown if cell_width(shown) <= 24 else fit(shown, 24)}"'
+
+
+def text_term(parts: Callable[[S], Iterable[str | None]]) -> Callable[[str, str], Test[S, object]]:
+    """A term that tests texts: ``:`` for a part of one, ``=`` for the whole text."""
+
+    def read(sign: str, value: str) -> Test[S, object]:
+        wanted = value.casefold()
+        if sign == "=":
+            return lambda subject, _: any(
+                part is not None and part.casefold() == wanted for part in parts(subject)
+            )
+        return lambda subject, _: any(
+            part is not None and wanted in part.casefold() for part in parts(subject)
+        )
+
+    return read
+
+
+def index_term(
+    includes: Callable[[S, GpuSelection], bool],
+) -> Callable[[str, str], Test[S, object]]:
+    """A term that tests GPUs, by index or UUID."""
+
+    def read(_: str, value: str) -> Test[S, object]:
+        try:
+            gpus = parse_selection(value)
+        except SelectionError as wrong:
+            raise Wrong(printable(str(wrong))) from None
+        return lambda subject, _: includes(subject, gpus)
+
+    return read
+
+
+def number_term(
+    measure: Measure, value: Callable[[S, C], float | None]
+) -> Callable[[str, str], Test[S, C]]:
+    """A term that compares; ``=`` and ``:`` match a value that shows the typed digits."""
+
+    def read(sign: str, text: str) -> Test[S, C]:
+        try:
+            wanted, slack = measure.read(text)
+        except QuantityError as advice:
+            raise Wrong(f"cannot read {said(text)}: {advice}") from None
+        compare = _COMPARISONS.get(sign)
+
+        def compared(subject: S, context: C) -> bool | None:
+            known = value(subject, context)
+            if known is None:
+                return None
+            return abs(known - wanted) <= slack if compare is None else compare(known, wanted)
+
+        return compared
+
+    return read
+
+
+class Language(Struct, Generic[S, C], frozen=True):
+    """The terms and words of a filter."""
+
+    terms: tuple[Term[S, C], ...]
+    names: Callable[[S, C], str]
+    """The text of a subject that words are searched in, case-folded."""
     is_number: Callable[[S, str], bool] = lambda _, __: False
+    """Whether a word is the number of a subject, which must match as a whole."""
 
-    def term(self, name: str) -> Term[S, F] | None:
+    def term(self, name: str) -> Term[S, C] | None:
         """The term with this name."""
         return next((term for term in self.terms if term.name == name), None)
 
 
 class FilterError(ValueError):
-    """The filter cannot be parsed.
-
-    Attributes:
-        sentence: What is wrong and what is valid, for the user.
-        start: Start of the wrong part of the text.
-        end: End of the wrong part; it has at least one character.
-    """
+    """The filter cannot be parsed; from ``start`` to ``end`` is the wrong part of the text."""
 
     def __init__(self, sentence: str, start: int, end: int) -> None:
         super().__init__(sentence)
         self.sentence = sentence
+        """What is wrong and what is valid, for the user."""
         self.start = start
         self.end = end
+        """After the start: the part has at least one character."""
 
 
-class Selection(Struct, Generic[S, F], frozen=True, eq=False):
-    """Selects subjects; created by ``parse``. Equal if the text is equal.
-
-    Attributes:
-        text: The text of the filter.
-        tests: The tests; a subject must pass all of them.
-    """
+class Selection(Struct, Generic[S, C], frozen=True, eq=False):
+    """Selects subjects; created by ``parse``. Equal if the text is equal."""
 
     text: str
-    tests: tuple[Test[S, F], ...]
+    tests: tuple[Test[S, C], ...]
 
-    def matches(self, subject: S, facts: F) -> bool:
+    def matches(self, subject: S, context: C) -> bool:
         """Whether the subject meets every term."""
         for test in self.tests:  # noqa: SIM110 - a generator doubles what a short filter costs
-            if not test(subject, facts):
+            if not test(subject, context):
                 return False
         return True
 
@@ -108,15 +168,6 @@ class Selection(Struct, Generic[S, F], frozen=True, eq=False):
 
     def __hash__(self) -> int:
         return hash(self.text)
-
-
-Filter: TypeAlias = "Selection[GpuProcess, Facts]"
-"""Selects processes."""
-
-PROCESSES: Language[GpuProcess, Facts] = Language(
-    TERMS, lambda process, _: names(process), lambda process, word: word == str(process.id.pid)
-)
-"""The language of processes."""
 
 
 # An open quote extends to the end of the text.
@@ -148,31 +199,17 @@ def tokens(text: str) -> list[Token]:
     return [Token(match[0], match.start(), match["not"] is not None) for match in found]
 
 
-def parse_filter(text: str) -> Filter:
-    """Parse a filter of processes; see ``parse``."""
-    return parse(text, PROCESSES)
-
-
-def parse(text: str, language: Language[S, F]) -> Selection[S, F]:
+def parse(text: str, language: Language[S, C]) -> Selection[S, C]:
     """Parse a filter; an empty one selects every subject.
 
     Raises:
         FilterError: The filter is invalid; has a message and the position.
     """
-    return parse_tokens(tokens(text), language, text)
-
-
-def parse_tokens(parts: Iterable[Token], language: Language[S, F], text: str) -> Selection[S, F]:
-    """Parse a filter that is split into its tokens already; ``text`` is all of it.
-
-    Raises:
-        FilterError: See ``parse``.
-    """
-    tests: list[Test[S, F]] = []
+    tests: list[Test[S, C]] = []
     words: list[tuple[str, bool]] = []
     negation: Token | None = None
     negated = False
-    for token in parts:
+    for token in tokens(text):
         if token.negates:
             negation = token
             negated = not negated
@@ -204,12 +241,12 @@ def _word(raw: str, at: int) -> str:
     return _unquoted(raw, at)
 
 
-def _test(language: Language[S, F], match: re.Match[str], at: int) -> Test[S, F]:
+def _test(language: Language[S, C], match: re.Match[str], at: int) -> Test[S, C]:
     """The test of a term that begins at ``at``."""
     key, sign = match.groups()
     term = language.term(key.lower())
     if term is None:
-        known = [one.name for one in language.terms]
+        known = [term.name for term in language.terms]
         raise FilterError(_unknown_key(key, known, match.string), at, at + len(key))
     sign_span = at + match.start(2), at + match.end(2)
     raw = match.string[match.end() :]
@@ -250,20 +287,20 @@ def _unquoted(raw: str, at: int) -> str:
     return _QUOTED.sub(inside, raw)
 
 
-def _negation(test: Test[S, F]) -> Test[S, F]:
-    def negated(subject: S, facts: F) -> bool | None:
-        met = test(subject, facts)
+def _negation(test: Test[S, C]) -> Test[S, C]:
+    def negated(subject: S, context: C) -> bool | None:
+        met = test(subject, context)
         return None if met is None else not met
 
     return negated
 
 
-def _search(language: Language[S, F], words: list[tuple[str, bool]]) -> Test[S, F]:
+def _search(language: Language[S, C], words: list[tuple[str, bool]]) -> Test[S, C]:
     """The test of all words together, each with whether it is negated."""
     sought = [(word.casefold(), word, negated) for word, negated in words]
 
-    def search(subject: S, facts: F) -> bool:
-        text = language.names(subject, facts)
+    def search(subject: S, context: C) -> bool:
+        text = language.names(subject, context)
         return all(
             (folded in text or language.is_number(subject, word)) != negated
             for folded, word, negated in sought

@@ -1,4 +1,12 @@
-"""The terms of the language of processes: what each tests, and how its value is written."""
+"""The language of processes: what each of its terms tests, and how its value is written.
+
+Unknown values of a process
+
+- match no comparison and no negated one: unknown memory is neither over 1G nor not over 1G;
+- match no text: ``user:ann`` leaves out a process of an unknown user and ``!user:ann`` keeps it,
+  because a user who hides ann's processes wants to see all others;
+- never mean idle: ``idle>10m`` selects processes seen idle, ``!idle>10m`` all others.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +14,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.filters.term import (
+from gpumon.filters.language import (
     COMPARES,
     IS,
+    Language,
+    Selection,
     Term,
     Test,
     Wrong,
     index_term,
     number_term,
+    parse,
     said,
     text_term,
 )
@@ -27,26 +38,22 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess, Place, ProcessId
 
 
-class Facts(Struct, frozen=True):
-    """Facts that a filter needs in addition to the process.
-
-    Attributes:
-        now: The time of the snapshot.
-        idle: Seconds for which a process has been idle; ``None`` if it is not idle, or if that is
-            unknown.
-        idle_after: Seconds without work after which a process is idle.
-        host: The name of its host in a fleet; empty at home.
-    """
+class FilterContext(Struct, frozen=True):
+    """What a filter needs in addition to the process."""
 
     now: float
     idle: Callable[[ProcessId], float | None]
+    """Seconds for which a process has been idle; ``None`` if it is not idle, or if that is
+    unknown."""
     idle_after: float = DEFAULTS.idle_after
+    """Seconds without work after which a process is idle."""
     host: str = ""
+    """The name of its host in a fleet; empty at home."""
 
 
-ProcessTest: TypeAlias = "Test[GpuProcess, Facts]"
+ProcessTest: TypeAlias = "Test[GpuProcess, FilterContext]"
 ReadProcessTest: TypeAlias = "Callable[[str, str], ProcessTest]"
-ProcessTerm: TypeAlias = "Term[GpuProcess, Facts]"
+ProcessTerm: TypeAlias = "Term[GpuProcess, FilterContext]"
 
 
 def names(process: GpuProcess) -> str:
@@ -76,21 +83,23 @@ def _place(parts: Callable[[Place], Iterable[str | None]]) -> ReadProcessTest:
     return text_term(lambda process: () if process.place is None else parts(process.place))
 
 
-def _age(process: GpuProcess, facts: Facts) -> float | None:
-    return None if process.started_at is None else max(0.0, facts.now - process.started_at)
+def _age(process: GpuProcess, context: FilterContext) -> float | None:
+    return None if process.started_at is None else max(0.0, context.now - process.started_at)
 
 
-_idle_for: ReadProcessTest = number_term(DURATION, lambda process, facts: facts.idle(process.id))
+_idle_for: ReadProcessTest = number_term(
+    DURATION, lambda process, context: context.idle(process.id)
+)
 
 
 def _idle(sign: str, text: str) -> ProcessTest:
     test = _idle_for(sign, text)
-    return lambda process, facts: bool(test(process, facts))
+    return lambda process, context: bool(test(process, context))
 
 
-def _is_idle(process: GpuProcess, facts: Facts) -> bool:
-    seconds = facts.idle(process.id)
-    return seconds is not None and seconds >= facts.idle_after
+def _is_idle(process: GpuProcess, context: FilterContext) -> bool:
+    seconds = context.idle(process.id)
+    return seconds is not None and seconds >= context.idle_after
 
 
 _gpu: ReadProcessTest = index_term(
@@ -162,3 +171,15 @@ TERMS: tuple[ProcessTerm, ...] = (
 )
 # fmt: on
 """Every term, in the order of the help."""
+
+PROCESSES: Language[GpuProcess, FilterContext] = Language(
+    TERMS, lambda process, _: names(process), lambda process, word: word == str(process.id.pid)
+)
+"""The language of processes."""
+Filter: TypeAlias = "Selection[GpuProcess, FilterContext]"
+"""Selects processes."""
+
+
+def parse_filter(text: str) -> Filter:
+    """``parse`` for processes."""
+    return parse(text, PROCESSES)

@@ -6,23 +6,20 @@ from msgspec import Struct
 
 
 class ExplanationText(Struct, frozen=True):
-    """What each finding of a kind means, what else it could be, and what to do.
-
-    Attributes:
-        meaning: What the state means, for GPUs of every maker.
-        causes: What it could be instead, or what can cause it; empty if there is nothing else.
-        advice: What to do, with ``{log}`` and ``{variable}`` for the words of the maker.
-        source: Where this is documented for NVIDIA's GPUs.
-        other_source: The same for other makers; empty if it is the same.
-        other_advice: The advice for other makers; empty if it is the same.
-    """
+    """What each finding of a kind means, what else it could be, and what to do."""
 
     meaning: str
+    """What the state means, for GPUs of every maker."""
     causes: tuple[str, ...]
+    """What it could be instead, or what can cause it; empty if there is nothing else."""
     advice: tuple[str, ...]
+    """What to do, with ``{log}`` and ``{variable}`` for the words of the maker."""
     source: str
+    """Where this is documented for NVIDIA's GPUs."""
     other_source: str = ""
+    """The same for other makers; empty if it is the same."""
     other_advice: tuple[str, ...] = ()
+    """The advice for other makers; empty if it is the same."""
 
 
 DEBUG = "docs.nvidia.com/deploy/gpu-debug-guidelines"

@@ -32,7 +32,6 @@ class StatusRule(Rule):
     and ``{reset}``.
     """
 
-    status: ClassVar[GpuStatus]
     sentence: ClassVar[str]
     short: ClassVar[str]
     brief: ClassVar[str]
@@ -185,6 +184,7 @@ class Old(Rule):
 
     kind = FindingKind.OLD
     hides_memory = True
+    is_permanent = True
     sign = ("◔", "old values: the driver has not returned")
     explanation = ExplanationText(
         "gpumon waits for the driver, or for this machine. The values are of an earlier moment.",
@@ -259,7 +259,7 @@ class Recovery(Rule):
     )
     _ACTIONS = ("reset", "reboot", "drain")
 
-    def say(self, history: History, gpu: Gpu) -> Said:  # noqa: ARG002 - others need it
+    def say(self, history: History, gpu: Gpu) -> Said:
         action = recovery_action(gpu)
         if action is None:
             return None if gpu.recovery_action is None else False
@@ -286,7 +286,7 @@ class ReportedXid(Rule):
     is_permanent = True
     explanation = ExplanationText(
         "The driver reported an error of this GPU, or of a program on it.",
-        ("a fault of the hardware or the driver, or a mistake of the program: the number tells",),
+        ("a fault of the hardware or the driver, or a mistake of the program: see the number",),
         ("Look the number up in NVIDIA's catalogue of XIDs.",),
         "docs.nvidia.com/deploy/xid-errors",
     )
@@ -317,14 +317,14 @@ class ReportedXid(Rule):
             return False
         error, at = reported[0]
         start = error.label if at is None else _with_time(history, error, at)
-        facts = tuple(
+        errors = tuple(
             f"{_with_time(history, error, at)}: {error.explanation}" for error, at in reported
         )
         return Words(
-            f"the driver reported an error: {facts[0]}",
+            f"the driver reported an error: {errors[0]}",
             at_most(f"{start}: {error.meaning}" if error.meaning else start, SHORT_CELLS),
             error.label,
-            (*facts, *advice_on(error for error, _ in reported)),
+            (*errors, *advice_on(error for error, _ in reported)),
             at,
             Severity.WARNING if own else Severity.NOTE,
         )
@@ -333,8 +333,7 @@ class ReportedXid(Rule):
 def undated_xid(gpu: Gpu) -> str | None:
     """The XID after which a GPU is not sound, in a sentence, where its time is unknown.
 
-    Metrics have the last XID until the GPU is reset: as long as it stands there, nobody can tell
-    whether the fault is over.
+    Metrics have the last XID until the GPU is reset, so they do not show whether the fault is over.
     """
     if gpu.xid is None or gpu.xid_at is not None:
         return None

@@ -70,27 +70,21 @@ class FindingKind(str, Enum):
 
 @final
 class Finding(Struct, frozen=True):
-    """A statement about a GPU or a process.
-
-    Attributes:
-        kind: The kind.
-        subject: UUID of the GPU, or the process.
-        severity: How much attention it needs.
-        sentence: The full sentence, for the details.
-        short: For a column, at most ``SHORT_CELLS`` cells, safe to print.
-        brief: For a narrow screen, at most ``BRIEF_CELLS`` cells.
-        since: When it was first observed, in seconds since the epoch.
-        evidence: The observations behind it, with their numbers.
-    """
+    """A statement about a GPU or a process."""
 
     kind: FindingKind
     subject: str | ProcessId
+    """UUID of the GPU, or the process."""
     severity: Severity
     sentence: str
     short: str
+    """For a column, at most ``SHORT_CELLS`` cells, safe to print."""
     brief: str
+    """For a narrow screen, at most ``BRIEF_CELLS`` cells."""
     since: float | None = None
+    """When it was first observed, in seconds since the epoch."""
     evidence: tuple[str, ...] = ()
+    """The observations behind it, with their numbers."""
 
 
 Answer: TypeAlias = Finding | Literal[False] | None

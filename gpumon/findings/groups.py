@@ -21,73 +21,57 @@ if TYPE_CHECKING:
 
 
 class UserUse(Struct, frozen=True):
-    """The resources of a machine that one user has.
-
-    Attributes:
-        user: The name; ``None`` for all processes together whose owner is unknown.
-        uid: The number.
-        processes: Number of processes on a GPU.
-        gpus: Indices of those GPUs, ascending.
-        memory: Bytes of GPU memory; ``None`` when that of any process is unknown.
-        share: ``memory`` as a part of all GPUs' memory, 0 to 1. GPUs that do not report their size
-            are left out; a user on such a GPU has an unknown share.
-        gpu_seconds: GPU-seconds of the user that this program has observed since it started.
-        idle_memory: Bytes held by processes seen idle for ``Thresholds.idle_after`` or longer.
-        idle_unknown: Number of processes of which it is unknown whether they are idle, or how much
-            they hold.
-        longest: Age in seconds of the oldest process.
-        at_least: Whether the user may hold more, on a GPU that does not answer.
-    """
+    """The resources of a machine that one user has; GPUs by index, ascending, memory in bytes."""
 
     user: str | None
+    """The name; ``None`` for all processes together whose owner is unknown."""
     uid: int | None
     processes: int
     gpus: tuple[int, ...]
     memory: int | None
+    """``None`` when that of any process is unknown."""
     share: float | None
+    """``memory`` as a part of all GPUs' memory, 0 to 1. GPUs that do not report their size are left
+    out; a user on such a GPU has an unknown share."""
     gpu_seconds: float | None
+    """GPU-seconds of the user that this program has observed since it started."""
     idle_memory: int
+    """That of processes seen idle for ``Thresholds.idle_after`` or longer."""
     idle_unknown: int
+    """Number of processes of which it is unknown whether they are idle, or how much they hold."""
     longest: float | None
+    """Age in seconds of the oldest process."""
     at_least: bool = False
+    """Whether the user may hold more, on a GPU that does not answer."""
 
 
 class JobGroup(Struct, frozen=True):
-    """A group of one or more processes that were started together.
-
-    Attributes:
-        key: Identifies the job across snapshots.
-        kind: ``slurm``, ``container``, ``launcher``, ``session``, or ``process`` for a process
-            without a group.
-        label: A short printable label: ``slurm 88123``, ``docker llama-ft``, ``torchrun 51022``.
-        processes: In the given order.
-        users: Their owners without duplicates; ``None`` is an unknown owner.
-        gpus: Indices of their GPUs, ascending.
-        memory: Bytes; ``None`` when that of any process is unknown.
-        sm: Percent: on each GPU the sum over its processes, then the mean over the GPUs that
-            report it; ``None`` if no GPU does.
-        started_at: When the oldest started; ``None`` if no start time is known.
-        launcher: The process that starts its processes, and these alone.
-        launcher_name: The name of that launcher.
-    """
+    """A group of processes that were started together; memory and GPUs are as in ``UserUse``."""
 
     key: str
+    """Identifies the job across snapshots."""
     kind: str
+    """``slurm``, ``container``, ``launcher``, ``session``, or ``process`` for a process without a
+    group."""
     label: str
+    """A short printable label: ``slurm 88123``, ``docker llama-ft``, ``torchrun 51022``."""
     processes: tuple[GpuProcess, ...]
     users: tuple[str | None, ...]
+    """Without duplicates; ``None`` is an unknown owner."""
     gpus: tuple[int, ...]
     memory: int | None
     sm: float | None
+    """Percent: on each GPU the sum over its processes, then the mean over the GPUs that report it;
+    ``None`` if no GPU does."""
     started_at: float | None
+    """When the oldest started."""
     launcher: ProcessId | None = None
+    """The process that starts its processes, and these alone."""
     launcher_name: str | None = None
 
 
 _DAEMONS = {"ray", "slurmstepd"}
 """Launchers that serve several jobs, or that belong to the system."""
-
-
 _EXACT = (GpuStatus.OK, GpuStatus.ASLEEP)
 """No process of a GPU with such a status is missing in the lists."""
 
@@ -165,7 +149,7 @@ def job_with_key(processes: Sequence[GpuProcess], key: str) -> JobGroup | None:
 
 def _job(kind: str, key: str, processes: list[GpuProcess]) -> JobGroup:
     places = (process.place for process in processes if kind == "launcher")
-    started = next((one for one in places if one is not None and one.launcher is not None), None)
+    started = next((place for place in places if place and place.launcher is not None), None)
     if started is not None and started.launcher_name in _DAEMONS:
         started = None
     return JobGroup(
@@ -216,4 +200,5 @@ def _sm(processes: Iterable[GpuProcess]) -> float | None:
 
 
 def _oldest(processes: Iterable[GpuProcess]) -> float | None:
-    return min((one.started_at for one in processes if one.started_at is not None), default=None)
+    starts = [process.started_at for process in processes if process.started_at is not None]
+    return min(starts, default=None)

@@ -35,25 +35,22 @@ _LATELY = 300.0
 """Seconds in which the memory of a GPU must still have grown."""
 _LATELY_POINTS = 10
 _JUDGED_EVERY = 30.0
-"""Seconds for which the growth of a GPU stands: it is asked for in every frame, and takes some
+"""Seconds for which the growth of a GPU is kept: it is asked for in every frame, and takes some
 hundred microseconds."""
 
 
 @final
 class Growth(Struct, frozen=True):
-    """Memory that grows linearly.
-
-    Attributes:
-        rate: Bytes a second.
-        rise: Bytes from the first to the last of the points.
-        seconds: Length of the observed time.
-        fit: R² of the line, 0 to 1.
-    """
+    """Memory that grows linearly."""
 
     rate: float
+    """Bytes a second."""
     rise: float
+    """Bytes from the first to the last of the points."""
     seconds: float
+    """Length of the observed time."""
     fit: float
+    """R² of the line, 0 to 1."""
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -81,10 +78,8 @@ def growth(
     """Steady growth up to now, over the longest window that shows it.
 
     ``False`` without any, ``None`` if values are unknown that may show it.
-
-    Args:
-        points: The values of the last seconds, as so many means, oldest first.
-        least_seconds: The shortest window that counts.
+    ``points`` returns the values of the last seconds, as so many means, oldest first;
+    ``least_seconds`` is the shortest window that counts.
     """
     is_known = True
     for seconds in _SPANS:

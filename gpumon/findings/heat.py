@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from gpumon.findings.explanation import CLOCKS, THERMAL_SOURCE, ExplanationText
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
-from gpumon.findings.phrases import at_most, long_duration, or_unknown, spaced, with_duration
-from gpumon.findings.rule import HYSTERESIS, Rule, Words, bound
+from gpumon.findings.phrases import at_most, spaced
+from gpumon.findings.rule import HYSTERESIS, HeldFor, Rule, Words, bound
 from gpumon.model.metrics import CLOCK_EVENT_REASONS
 from gpumon.recording.history import Condition
 from gpumon.sources.maker_words import words_of
-from gpumon.text.formatting import temperature
+from gpumon.text.formatting import number, temperature
 from gpumon.text.units import degree, degrees_between
 
 if TYPE_CHECKING:
     from gpumon.findings.rule import Said
     from gpumon.model.snapshot import Gpu
     from gpumon.model.thresholds import Thresholds
-    from gpumon.recording.history import History, Interval
+    from gpumon.recording.history import History
 
 HW_SLOWDOWN, HW_POWER_BRAKE = CLOCK_EVENT_REASONS[0x08], CLOCK_EVENT_REASONS[0x80]
 """HW slowdown alone does not give a cause; heat and the power brake set it too (nvml.h)."""
@@ -73,29 +73,26 @@ class Hot(Rule):
             return self._slowed(history, gpu, *slowed)
         interval = history.interval(gpu.uuid, self._CLOSE)
         if interval is not None:
-            return self._close(history, gpu, interval)
+            return self._close(gpu, HeldFor(history, interval))
         is_unsure = history.holds(gpu.uuid, self._CLOSE) is None
         if is_unsure and history.is_missing(gpu, *self._FIELDS):
             return None
         return None if _is_unsure(history, gpu, THERMAL) else False
 
-    def _slowed(
-        self, history: History, gpu: Gpu, name: str, interval: Interval, names: str
-    ) -> Words:
+    def _slowed(self, history: History, gpu: Gpu, name: str, held: HeldFor, names: str) -> Words:
         return Words(
-            f"too hot ({_degrees(gpu.temperature_gpu)}): slowed down by {names} "
-            f"for {long_duration(history, interval)}",
-            with_duration(f"hot: {name} ", history, interval),
+            f"too hot ({_degrees(gpu.temperature_gpu)}): slowed down by {names} for {held}",
+            held.after(f"hot: {name} "),
             "hot",
             (
                 f"clock event reasons: {names}",
                 *_share_of_hour(history, gpu, THERMAL),
                 *_heat(gpu),
             ),
-            interval.since,
+            held.interval.since,
         )
 
-    def _close(self, history: History, gpu: Gpu, interval: Interval) -> Words:
+    def _close(self, gpu: Gpu, held: HeldFor) -> Words:
         degrees = _degrees(gpu.temperature_gpu)
         short = f"hot: {degrees}"
         margins = degrees_left(gpu)
@@ -107,8 +104,8 @@ class Hot(Rule):
         else:
             short += f", slows at {_degrees(gpu.temperature_slowdown)}"
             why = f"it slows down at {_degrees(gpu.temperature_slowdown)}"
-        sentence = f"hot, {degrees}, for {long_duration(history, interval)}: {why}"
-        return Words(sentence, short, "hot", _heat(gpu), interval.since)
+        sentence = f"hot, {degrees}, for {held}: {why}"
+        return Words(sentence, short, "hot", _heat(gpu), held.interval.since)
 
 
 class Throttled(Rule):
@@ -137,7 +134,7 @@ class Throttled(Rule):
         HW_SLOWDOWN: "heat, the power supply or a sudden draw can be the cause",
     }
 
-    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:  # noqa: ARG002 - others
+    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
         return _reasons(HW_POWER_BRAKE, HW_SLOWDOWN, *THERMAL)
 
     def say(self, history: History, gpu: Gpu) -> Said:
@@ -148,17 +145,17 @@ class Throttled(Rule):
                 return None if _is_unsure(history, gpu, tuple(self._CAUSES)) else False
             if _slowed(history, gpu, THERMAL) is not None:
                 return False
-        name, interval, names = slowed
+        name, held, names = slowed
         return Words(
-            f"slowed down by {names} for {long_duration(history, interval)}: {self._CAUSES[name]}",
-            with_duration(f"throttled: {name} ", history, interval),
+            f"slowed down by {names} for {held}: {self._CAUSES[name]}",
+            held.after(f"throttled: {name} "),
             "throttled",
             (
                 f"clock event reasons: {names}",
                 *_share_of_hour(history, gpu, tuple(self._CAUSES)),
-                f"{words_of(gpu.name).cores} clock {or_unknown(gpu.clock_sm)} MHz",
+                f"{words_of(gpu.name).cores} clock {number(gpu.clock_sm)} MHz",
             ),
-            interval.since,
+            held.interval.since,
         )
 
 
@@ -185,7 +182,7 @@ class SlowedLately(Rule):
     """Shares of the hour: of any reason, and of a power cap alone."""
     _REASONS = (HW_POWER_BRAKE, HW_SLOWDOWN, *THERMAL, POWER_CAP)
 
-    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:  # noqa: ARG002 - others
+    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
         return _reasons(*self._REASONS)
 
     def say(self, history: History, gpu: Gpu) -> Said:
@@ -244,8 +241,8 @@ def _share_of_hour(history: History, gpu: Gpu, names: tuple[str, ...]) -> tuple[
     return (f"{name} in {100 * share:.0f} % of the last {spaced(observed)}",)
 
 
-def _slowed(history: History, gpu: Gpu, names: tuple[str, ...]) -> tuple[str, Interval, str] | None:
-    """The longest of the slowdowns that have lasted: its name, its interval, and all names."""
+def _slowed(history: History, gpu: Gpu, names: tuple[str, ...]) -> tuple[str, HeldFor, str] | None:
+    """The longest of the slowdowns that have lasted: its name, for how long, and all names."""
     lasting = [
         (name, interval)
         for name in names
@@ -255,7 +252,7 @@ def _slowed(history: History, gpu: Gpu, names: tuple[str, ...]) -> tuple[str, In
     if not lasting:
         return None
     name, interval = min(lasting, key=lambda slowdown: slowdown[1].since)
-    return name, interval, " and ".join(name for name, _ in lasting)
+    return name, HeldFor(history, interval), " and ".join(name for name, _ in lasting)
 
 
 def _is_unsure(history: History, gpu: Gpu, names: tuple[str, ...]) -> bool:

@@ -24,20 +24,14 @@ from gpumon.findings.explanation import (
 )
 from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.growth import gpu_growth, room
-from gpumon.findings.phrases import (
-    at_most,
-    count_processes,
-    in_container,
-    long_duration,
-    spaced,
-)
-from gpumon.findings.rule import LastingRule, Rule, Words
+from gpumon.findings.phrases import at_most, count_processes, in_container, spaced
+from gpumon.findings.rule import HeldFor, LastingRule, Rule, Words
 from gpumon.findings.work import OWNERLESS_SECONDS
 from gpumon.model.processes import HoldReason, Suspect, blamed
 from gpumon.text.formatting import UNKNOWN, cell_width, gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from gpumon.findings.rule import HeldFor, Said
+    from gpumon.findings.rule import Said
     from gpumon.model.processes import HolderScan
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History, Holding, Interval
@@ -60,34 +54,25 @@ _OLD_CALL = "the used memory may include what this driver reserves for itself"
 
 
 class Account(Struct, frozen=True):
-    """A GPU's memory and its owners, in bytes; ``None`` is unknown.
-
-    Attributes:
-        total: All of it.
-        reserved: Memory that driver and firmware reserve; also ``None`` if an older driver counts
-            it as used, as ``sentence`` explains.
-        used: Allocated memory without ``reserved``.
-        processes_sum: Sum over the processes in the driver's list.
-        unattributed: Used memory that none of them holds. 0 if they seem to hold more than is used,
-            which happens when the list is older than the other values.
-        tolerance: How much unattributed memory is normal; see ``normal_unlisted``.
-        free: Memory that can still be allocated.
-        suspects: Processes that have the device file open but are not in the driver's list, most
-            likely first.
-        unseen: Number of other users' processes that could not be inspected; ``None`` before the
-            scan.
-        sentence: The summary.
-    """
+    """A GPU's memory and its owners, in bytes; ``None`` is unknown."""
 
     total: int | None
     reserved: int | None
+    """Memory that driver and firmware reserve; also ``None`` if an older driver counts it as used,
+    as ``sentence`` explains."""
     used: int | None
+    """Allocated memory without ``reserved``."""
     processes_sum: int | None
     unattributed: int | None
+    """Used memory that none of them holds. 0 if they seem to hold more than is used, which happens
+    when the list is older than the other values."""
     tolerance: int
     free: int | None
     suspects: tuple[Suspect, ...]
+    """Processes that have the device file open but are not in the driver's list, most likely
+    first."""
     unseen: int | None
+    """Number of other users' processes that could not be inspected; ``None`` before the scan."""
     sentence: str
 
 
@@ -95,14 +80,14 @@ def memory_account(history: History, gpu: Gpu) -> Account:
     """How a GPU's memory is divided in the newest snapshot."""
     holding = history.holding(gpu)
     scan = _scan(history)
-    own_sum = None if holding is None else holding.memory
+    used, own_sum = gpu.memory_used, None if holding is None else holding.memory
     unlisted = None
-    if not gpu.memory_unified and history.old(gpu) is None:
-        unlisted = _unlisted(gpu.memory_used, own_sum)
+    if not (used is None or own_sum is None or gpu.memory_unified or history.old(gpu) is not None):
+        unlisted = max(0, used - own_sum)
     return Account(
         total=gpu.memory_total,
         reserved=gpu.memory_reserved,
-        used=gpu.memory_used,
+        used=used,
         processes_sum=own_sum,
         unattributed=unlisted,
         tolerance=int(normal_unlisted(gpu)),
@@ -249,13 +234,6 @@ def _scan(history: History) -> HolderScan | None:
     return None if history.latest is None else history.latest.holders
 
 
-def _unlisted(used: int | None, processes_sum: int | None) -> int | None:
-    """Used memory beyond what the processes hold."""
-    if used is None or processes_sum is None:
-        return None
-    return max(0, used - processes_sum)
-
-
 def _suspects(history: History, gpu: Gpu) -> tuple[Suspect, ...]:
     """Processes that hold a GPU but are not in the newest list; the scan may be older."""
     scan = _scan(history)
@@ -276,7 +254,7 @@ def _suspects(history: History, gpu: Gpu) -> tuple[Suspect, ...]:
 
 def _named_first(suspects: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
     """The suspects to name: children are included only if there is no other suspect."""
-    children = tuple(one for one in suspects if one.reason is HoldReason.CHILD)
+    children = tuple(suspect for suspect in suspects if suspect.reason is HoldReason.CHILD)
     return blamed(suspects) or children
 
 
@@ -309,34 +287,31 @@ def _holders_evidence(history: History, gpu: Gpu) -> tuple[str, ...]:
     scan = _scan(history)
     if scan is None:
         return ("other holders of the device file: not scanned yet",)
-    facts = [
-        f"{one.id.pid} {printable(one.name or '?')}"
-        f"{'' if one.user is None else f' of {printable(one.user)}'}: {printable(one.sentence)}"
-        for one in _suspects(history, gpu)
+    found = [
+        f"{suspect.id.pid} {printable(suspect.name or '?')}"
+        f"{'' if suspect.user is None else f' of {printable(suspect.user)}'}: "
+        f"{printable(suspect.sentence)}"
+        for suspect in _suspects(history, gpu)
     ]
-    if not facts:
-        facts.append("no other holder of the device file was found")
+    if not found:
+        found.append("no other holder of the device file was found")
     if scan.unseen:
-        facts.append(
+        found.append(
             f"{count_processes(scan.unseen)} of other users could not be inspected: "
             "this requires root"
         )
     if (age := history.now - scan.at) > SCAN_FRESH:
-        facts.append(f"scanned {spaced(age)} ago")
-    return tuple(facts)
+        found.append(f"scanned {spaced(age)} ago")
+    return tuple(found)
 
 
 def _unattributed_text(history: History, gpu: Gpu, bytes_: int, interval: Interval | None) -> str:
     """How much memory has no listed owner, since when, and who may hold it.
 
-    Args:
-        history: The history.
-        gpu: The GPU.
-        bytes_: The amount.
-        interval: For how long; ``None`` if that is too short to report.
+    Without an ``interval`` it has had none for too short a time to report.
     """
     what = unlisted_sentence(bytes_, in_container=in_container(history))
-    lasting = "at this moment" if interval is None else f"for {long_duration(history, interval)}"
+    lasting = "at this moment" if interval is None else f"for {HeldFor(history, interval)}"
     if in_container(history):
         return (
             f"{what}, {lasting}: the driver lists only its own processes, not other users of the "

@@ -7,11 +7,10 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpumon.findings.finding import SHORT_CELLS
-from gpumon.text.formatting import UNKNOWN, cell_width, counted, duration, fit
+from gpumon.text.formatting import cell_width, counted, duration, fit
 
 if TYPE_CHECKING:
-    from gpumon.recording.history import History, Interval
+    from gpumon.recording.history import History
 
 _PART = re.compile(r"(\d+)([a-z])")
 """A number and its unit in what ``duration`` writes."""
@@ -29,46 +28,15 @@ def all_of(count: int, noun: str) -> str:
     return f"{'' if count == 1 else 'all '}{counted(count, noun)}"
 
 
-def or_unknown(value: int | None) -> str:
-    """The number, or the placeholder for an unknown value."""
-    return UNKNOWN if value is None else str(value)
-
-
 def at_most(text: str, width: int) -> str:
     """The text, cut with an ellipsis if it is wider."""
     return text if cell_width(text) <= width else fit(text, width).rstrip()
-
-
-def short_duration(history: History, interval: Interval) -> str:
-    """A duration for a column: ``4m``, or ``≥4m`` if the start was not observed."""
-    return f"{'' if interval.start_observed else '≥'}{duration(history.now - interval.since)}"
-
-
-def with_duration(words: str, history: History, interval: Interval) -> str:
-    """A text for a column with a duration, precise to the minute if there is room."""
-    exact = words + short_duration(history, interval)
-    return exact if cell_width(exact) <= SHORT_CELLS else words + brief_duration(history, interval)
-
-
-def brief_duration(history: History, interval: Interval) -> str:
-    """``short_duration`` in one unit."""
-    return f"{'' if interval.start_observed else '≥'}{first_part(history.now - interval.since)}"
 
 
 def first_part(seconds: float) -> str:
     """A duration in one unit: ``15s``, ``3h``."""
     first = _PART.match(duration(seconds))
     return first[0] if first else ""
-
-
-def long_duration(history: History, interval: Interval) -> str:
-    """A duration for a sentence, which says if the start was not observed."""
-    known = spaced(history.now - interval.since)
-    if interval.start_observed:
-        return known
-    if history.started is not None and interval.since > history.started:
-        return f"at least {known} (what was before is not known)"
-    return f"at least {known} (as long as gpumon looks)"
 
 
 def spaced(seconds: float) -> str:

@@ -9,10 +9,9 @@ that the framework reserves. Sources: for JAX docs.jax.dev, "GPU memory allocati
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-
+from gpumon.findings.rule import Words
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -39,43 +38,29 @@ _CONTEXT_BYTES = 2**30
 """Memory in addition to the share: the CUDA context and the libraries' own memory."""
 
 
-class Preallocation(Struct, frozen=True):
-    """Memory that was probably reserved in advance.
-
-    Attributes:
-        framework: The framework that reserved it.
-        sentence: The explanation, with the setting that changes it.
-        evidence: The observations behind it.
-    """
-
-    framework: str
-    sentence: str
-    evidence: tuple[str, ...]
-
-
 def preallocation(
     process: GpuProcess, details: Details | None, gpus: Sequence[Gpu]
-) -> Preallocation | None:
+) -> Words | None:
     """What a process seems to have reserved in advance; ``None`` without evidence.
 
-    Args:
-        process: The process.
-        details: Its environment, if it was read. Settings inside the program cannot be read; only
-            the share shows them.
-        gpus: The GPUs, for their size.
+    Settings inside the program cannot be read; only the share shows them.
     """
     environment = dict(details.environment or ()) if details is not None else {}
-    words = _words(process, details)
+    texts = _texts(process, details)
     shares = list(_shares(process, gpus))
-    return _of_jax(words, environment, shares) or _of_tensorflow(words, environment, shares)
+    return _of_jax(texts, environment, shares) or _of_tensorflow(texts, environment, shares)
 
 
-class _Share(Struct, frozen=True):
-    """The share of one GPU that a process has: GPU index, share and the GPU's bytes."""
+class _Share(NamedTuple):
+    """What a process has of one GPU."""
 
-    index: int
-    share: float
+    gpu_index: int
+    part: float
     total: int
+    """Bytes of the GPU."""
+
+    def __str__(self) -> str:
+        return f"{100 * self.part:.0f} % of GPU {self.gpu_index}"
 
 
 def _shares(process: GpuProcess, gpus: Sequence[Gpu]) -> Iterator[_Share]:
@@ -87,22 +72,20 @@ def _shares(process: GpuProcess, gpus: Sequence[Gpu]) -> Iterator[_Share]:
             yield _Share(use.gpu_index, use.memory_used / total, total)
 
 
-def _words(process: GpuProcess, details: Details | None) -> str:
+def _texts(process: GpuProcess, details: Details | None) -> str:
     """Texts that may name a framework: command, program and the environment's name."""
-    words = list(process.command)
+    texts = list(process.command)
     place = process.place
     if details is not None:
-        words += [*details.command, details.executable or ""]
+        texts += [*details.command, details.executable or ""]
         place = details.place or place
     if place is not None:
-        words.append(place.environment or "")
-    return " ".join(words).lower()
+        texts.append(place.environment or "")
+    return " ".join(texts).lower()
 
 
-def _of_jax(
-    words: str, environment: Mapping[str, str], shares: Sequence[_Share]
-) -> Preallocation | None:
-    named = _named(_JAX_NAMES, words)
+def _of_jax(texts: str, environment: Mapping[str, str], shares: Sequence[_Share]) -> Words | None:
+    named = _named(_JAX_NAMES, texts)
     variables = [name for name in environment if name.startswith(("XLA_PYTHON_CLIENT_", "JAX_"))]
     variables += [name for name in environment if name == _JAX_FRACTIONS[0]]
     if environment.get("KERAS_BACKEND") == "jax":
@@ -114,37 +97,40 @@ def _of_jax(
     if environment.get(_JAX_ALLOCATOR, "").lower() == "platform":
         return None
     fraction = _jax_fraction(environment)
-    for one in shares:
-        slack = _SHARE_SLACK + _CONTEXT_BYTES / one.total
-        if fraction - _SHARE_SLACK <= one.share <= fraction + slack:
-            return Preallocation(
-                framework="JAX",
-                sentence="allocated is not needed: this looks like JAX, which takes "
-                f"{100 * fraction:.0f} % of a GPU at its start, and it has {_percent(one)}; "
+    for share in shares:
+        slack = _SHARE_SLACK + _CONTEXT_BYTES / share.total
+        if fraction - _SHARE_SLACK <= share.part <= fraction + slack:
+            return _preallocated(
+                "JAX",
+                "much of this memory may be unused: this looks like JAX, which reserves "
+                f"{100 * fraction:.0f} % of a GPU at its start, and it has {share}; "
                 f"{_JAX_PREALLOCATE}=false makes it take what it needs, {_JAX_FRACTIONS[0]}=.30 "
                 f"({_JAX_FRACTIONS[1]} in older versions) a smaller part",
-                evidence=_evidence(named, [(name, environment[name]) for name in variables], one),
+                share,
+                named,
+                [(name, environment[name]) for name in variables],
             )
     return None
 
 
 def _of_tensorflow(
-    words: str, environment: Mapping[str, str], shares: Sequence[_Share]
-) -> Preallocation | None:
-    named = _named(_TENSORFLOW_NAMES, words)
+    texts: str, environment: Mapping[str, str], shares: Sequence[_Share]
+) -> Words | None:
+    named = _named(_TENSORFLOW_NAMES, texts)
     if named == "keras" and environment.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
         return None
     if named is None or environment.get(_TENSORFLOW_GROWTH, "").lower() in ("true", "1"):
         return None
-    for one in shares:
-        if one.share >= TENSORFLOW_LEAST:
-            return Preallocation(
-                framework="TensorFlow",
-                sentence="allocated is not needed: this looks like TensorFlow, which takes nearly "
-                f"all of a GPU at its start, and it has {_percent(one)}; "
+    for share in shares:
+        if share.part >= TENSORFLOW_LEAST:
+            return _preallocated(
+                "TensorFlow",
+                "much of this memory may be unused: this looks like TensorFlow, which reserves "
+                f"nearly all of a GPU at its start, and it has {share}; "
                 f"{_TENSORFLOW_GROWTH}=true, or tf.config.experimental.set_memory_growth in the "
                 "program, makes it take what it needs",
-                evidence=_evidence(named, (), one),
+                share,
+                named,
             )
     return None
 
@@ -158,24 +144,24 @@ def _jax_fraction(environment: Mapping[str, str]) -> float:
         return JAX_FRACTION
 
 
-def _named(names: re.Pattern[str], words: str) -> str | None:
+def _named(names: re.Pattern[str], texts: str) -> str | None:
     """The first of the names that occurs in the texts."""
-    found = names.search(words)
+    found = names.search(texts)
     return None if found is None else found[1].rstrip("_")
 
 
-def _percent(one: _Share) -> str:
-    return f"{100 * one.share:.0f} % of GPU {one.index}"
-
-
-def _evidence(
-    named: str | None, variables: Sequence[tuple[str, str]], one: _Share
-) -> tuple[str, ...]:
-    facts = [f"holds {_percent(one)}"]
+def _preallocated(
+    framework: str,
+    sentence: str,
+    share: _Share,
+    named: str | None,
+    variables: Sequence[tuple[str, str]] = (),
+) -> Words:
+    evidence = [f"holds {share}"]
     if named is not None:
-        facts.append(f"named in its command, program or environment: {named}")
+        evidence.append(f"named in its command, program or environment: {named}")
     for name, value in variables[:1]:
         # The contents of other variables are unknown.
         shown = f"={printable(value)}" if name in _JAX_SETTINGS else ""
-        facts.append(f"set in its environment: {name}{shown}")
-    return tuple(facts)
+        evidence.append(f"set in its environment: {name}{shown}")
+    return Words(sentence, f"preallocated by {framework}", "prealloc.", tuple(evidence))

@@ -34,10 +34,7 @@ class IdleProcess(ProcessRule):
     )
 
     def answer(
-        self,
-        history: History,
-        process: GpuProcess,
-        details: Details | None = None,  # noqa: ARG002 - others
+        self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
         interval = history.process_idle(process.id)
         if interval is None:
@@ -45,7 +42,7 @@ class IdleProcess(ProcessRule):
         least = history.thresholds.idle_after
         if interval.seconds < least or interval.samples < LastingRule.least_samples:
             return False if interval.start_observed else None
-        held = HeldFor(history, interval, lasted=True)
+        held = HeldFor(history, interval)
         size = f"{gibibytes(process.memory_used)} {gib()}"
         words = Words(
             f"idle for {held}, holds {size} on {_gpus(process)}",
@@ -74,10 +71,7 @@ class Growing(ProcessRule):
     )
 
     def answer(
-        self,
-        history: History,
-        process: GpuProcess,
-        details: Details | None = None,  # noqa: ARG002 - others
+        self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
         found = growth(
             lambda seconds, count: history.process_buckets(
@@ -116,11 +110,8 @@ class Preallocated(ProcessRule):
         self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
         gpus = () if history.latest is None else history.latest.gpus
-        found = preallocation(process, details, gpus)
-        if found is None:
-            return False
-        short = f"preallocated by {found.framework}"
-        return self._finding(process.id, Words(found.sentence, short, "prealloc.", found.evidence))
+        words = preallocation(process, details, gpus)
+        return False if words is None else self._finding(process.id, words)
 
 
 def _room(history: History, process: GpuProcess) -> int | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpumon.findings import faults, heat, memory, processes, speed, work
-from gpumon.findings.faults import StatusRule
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.findings.phrases import spaced, time_of_day
 from gpumon.findings.rule import ProcessRule, Rule
@@ -27,40 +26,46 @@ if TYPE_CHECKING:
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import Condition, History
 
-_Kind = TypeVar("_Kind", Rule, ProcessRule)
 
-_ORDER = {kind: place for place, kind in enumerate(FindingKind)}
-
-
-def _rules(base: type[_Kind]) -> dict[FindingKind, _Kind]:
-    """One rule of each class that has a kind, in the order of the kinds."""
-    found = [
-        value
+def _rules() -> dict[FindingKind, Rule | ProcessRule]:
+    """A rule of each kind, in the order of the kinds."""
+    found = {
+        value.kind: value
         for module in (faults, heat, memory, processes, speed, work)
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, base) and "kind" in vars(value)
-    ]
-    return {one.kind: one() for one in sorted(set(found), key=lambda one: _ORDER[one.kind])}
+        if isinstance(value, type)
+        and issubclass(value, (Rule, ProcessRule))
+        and "kind" in vars(value)
+    }
+    for kind in FindingKind:
+        if kind not in found:
+            raise TypeError(
+                f"no class has the kind {kind.name}: put it into a module of gpumon/findings that "
+                "registry.py lists"
+            )
+    return {kind: found[kind]() for kind in FindingKind}
 
 
-GPU_RULES = _rules(Rule)
-PROCESS_RULES = _rules(ProcessRule)
-RULES: dict[FindingKind, Rule | ProcessRule] = {
-    kind: GPU_RULES.get(kind) or PROCESS_RULES[kind] for kind in FindingKind
-}
+RULES = _rules()
 """The rule of each kind, in the order of the kinds.
 
 First come faults of the GPU, then current conditions, then past errors, which may have caused the
 conditions after them.
 """
-_STATUSES = {rule.status: rule for rule in GPU_RULES.values() if isinstance(rule, StatusRule)}
-_OLD, _FREE, _REST = faults.Old(), work.Free(), (work.Working(), work.StateUnknown())
+GPU_RULES = {kind: rule for kind, rule in RULES.items() if isinstance(rule, Rule)}
+PROCESS_RULES = {kind: rule for kind, rule in RULES.items() if isinstance(rule, ProcessRule)}
+
+_STATUSES = {rule.status: rule for rule in GPU_RULES.values() if rule.status is not None}
+_DETAILS = tuple(rule for rule in GPU_RULES.values() if rule.is_detail)
+_FALLBACKS = tuple(rule for rule in GPU_RULES.values() if rule.is_fallback)
 _CONDITIONS = tuple(
     rule
     for rule in GPU_RULES.values()
-    if not isinstance(rule, (StatusRule, faults.Old, work.Free, work.InUse)) and not rule.is_detail
+    if rule.status is None and not rule.is_detail and not rule.is_fallback
 )
 """The rules for a GPU that answers."""
+_PERMANENT = tuple(rule for rule in _CONDITIONS if rule.is_permanent)
+"""Those for a GPU whose values are old."""
 
 
 def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
@@ -80,8 +85,8 @@ def gpu_findings(history: History, gpu: Gpu) -> list[Finding]:
     cannot pass by themselves.
     """
     found = list(_found(history, gpu))
-    if gpu.status is GpuStatus.OK and not _OLD.answer(history, gpu):
-        details = (rule.answer(history, gpu) for rule in GPU_RULES.values() if rule.is_detail)
+    if gpu.status is GpuStatus.OK and history.old(gpu) is None:
+        details = (rule.answer(history, gpu) for rule in _DETAILS)
         found += [finding for finding in details if finding]
     return sorted(found, key=lambda finding: -finding.severity)
 
@@ -110,20 +115,15 @@ def _found(history: History, gpu: Gpu) -> Iterator[Finding]:
         yield status
         if gpu.status not in ANSWERING:
             return
-    stale = _OLD.answer(history, gpu)
-    quiet = not status
-    for rule in _CONDITIONS:
-        if stale and not rule.is_permanent:
-            continue
+    is_quiet = not status
+    for rule in _CONDITIONS if history.old(gpu) is None else _PERMANENT:
         finding = rule.answer(history, gpu)
         if finding:
-            quiet = False
+            is_quiet = False
             yield finding
-    rest = stale or _FREE.answer(history, gpu)
-    if not rest and quiet:
-        rest = next(filter(None, (rule.answer(history, gpu) for rule in _REST)), None)
-    if rest:
-        yield rest
+    if is_quiet:
+        rest = (rule.answer(history, gpu) for rule in _FALLBACKS)
+        yield from (finding for finding in rest if finding)
 
 
 def _status(history: History, gpu: Gpu) -> Answer:
@@ -140,7 +140,7 @@ def gpu_answer(history: History, gpu: Gpu, kind: FindingKind) -> Answer:
         KeyError: It is a state of processes.
     """
     rule = GPU_RULES[kind]
-    if gpu.status not in ANSWERING or isinstance(rule, StatusRule):
+    if gpu.status not in ANSWERING or rule.status is not None:
         status = _status(history, gpu)
         if status and status.kind is kind:
             return status
@@ -149,9 +149,9 @@ def gpu_answer(history: History, gpu: Gpu, kind: FindingKind) -> Answer:
     answer = rule.answer(history, gpu)
     if is_missing and answer:
         return None
-    if isinstance(rule, faults.Old) or not _OLD.answer(history, gpu):
+    if history.old(gpu) is None or (answer and rule.is_permanent):
         return answer
-    return answer if answer and rule.is_permanent else None
+    return None
 
 
 def process_findings(
@@ -161,50 +161,38 @@ def process_findings(
 
     Takes some hundred microseconds, because it looks for growth over up to an hour: for the pages
     of single processes. Tables use ``History.process_idle``.
-
-    Args:
-        history: The history.
-        process: The process, as in the newest snapshot.
-        details: Further details; its environment shows settings.
     """
     latest = history.latest
-    if latest is None or all(one.id != process.id for one in latest.processes):
+    if latest is None or all(process.id != listed.id for listed in latest.processes):
         return []
     found = (rule.answer(history, process, details) for rule in PROCESS_RULES.values())
     return [finding for finding in found if finding]
 
 
 class Explanation(Struct, frozen=True):
-    """A finding, explained.
-
-    Attributes:
-        finding: The finding.
-        seen: What was seen: the evidence, or the sentence of a finding without evidence.
-        since: Since when, as text: ``since 14:02, for 22 m``; ``None`` if that is not known.
-        meaning: See ``ExplanationText``, as all that follow.
-        causes: The same.
-        advice: In the words of the GPU's maker.
-        source: The same.
-    """
+    """A finding, explained; see also ``ExplanationText``."""
 
     finding: Finding
     seen: tuple[str, ...]
+    """The evidence, or the sentence of a finding without evidence."""
     since: str | None
+    """Such as ``since 14:02, for 22 m``; ``None`` if that is not known."""
     meaning: str
     causes: tuple[str, ...]
     advice: tuple[str, ...]
+    """In the words of the GPU's maker."""
     source: str
 
 
 def explain(history: History, finding: Finding) -> Explanation:
     """A finding of the newest snapshot, explained. The texts are safe to print."""
-    text = RULES[finding.kind].explanation
+    explanation = RULES[finding.kind].explanation
     gpus = () if history.latest is None else history.latest.gpus
     name = next((gpu.name for gpu in gpus if gpu.uuid == finding.subject), None)
     maker = maker_of(name)
-    advice, source = text.advice, text.source
+    advice, source = explanation.advice, explanation.source
     if maker is not Maker.NVIDIA:
-        advice, source = text.other_advice or advice, text.other_source or source
+        advice, source = explanation.other_advice or advice, explanation.other_source or source
     log, variable = words_of(name).kernel_log, MAIN_VARIABLE[maker]
     since = None
     if finding.since is not None:
@@ -214,8 +202,8 @@ def explain(history: History, finding: Finding) -> Explanation:
         finding=finding,
         seen=finding.evidence or (finding.sentence,),
         since=since,
-        meaning=text.meaning,
-        causes=text.causes,
-        advice=tuple(one.format(log=log, variable=variable) for one in advice),
+        meaning=explanation.meaning,
+        causes=explanation.causes,
+        advice=tuple(text.format(log=log, variable=variable) for text in advice),
         source=source,
     )

@@ -12,18 +12,20 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from gpumon.findings.finding import Finding, Severity
-from gpumon.findings.phrases import brief_duration, long_duration, short_duration, with_duration
+from gpumon.findings.finding import SHORT_CELLS, Finding, Severity
+from gpumon.findings.phrases import first_part, spaced
+from gpumon.model.snapshot import Gpu
 from gpumon.recording.history import Condition
+from gpumon.text.formatting import cell_width, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from gpumon.findings.explanation import ExplanationText
     from gpumon.findings.finding import Answer, FindingKind
     from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess, ProcessId
-    from gpumon.model.snapshot import Gpu
+    from gpumon.model.snapshot import GpuStatus
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History, Holding, Interval
 
@@ -50,20 +52,24 @@ Said: TypeAlias = Words | Literal[False] | None
 
 
 class HeldFor(NamedTuple):
-    """For how long a condition has held; as text for a sentence.
-
-    Attributes:
-        history: The history.
-        interval: The interval.
-        lasted: Whether that is as long as the rule wants, in enough samples.
-    """
+    """For how long a condition has held; as text for a sentence."""
 
     history: History
     interval: Interval
-    lasted: bool
+    lasted: bool = True
+    """Whether that is as long as the rule wants, in enough samples."""
 
     def __str__(self) -> str:
-        return long_duration(self.history, self.interval)
+        known, started = spaced(self._seconds), self.history.started
+        if self.interval.start_observed:
+            return known
+        if started is not None and self.interval.since > started:
+            return f"at least {known} (what was before is not known)"
+        return f"at least {known} (as long as gpumon looks)"
+
+    @property
+    def _seconds(self) -> float:
+        return self.history.now - self.interval.since
 
     @property
     def samples(self) -> int:
@@ -72,52 +78,55 @@ class HeldFor(NamedTuple):
 
     @property
     def short(self) -> str:
-        """The duration for a column."""
-        return short_duration(self.history, self.interval)
+        """The duration for a column: ``4m``, or ``≥4m`` if the start was not observed."""
+        return f"{'' if self.interval.start_observed else '≥'}{duration(self._seconds)}"
 
     @property
     def brief(self) -> str:
-        """The duration in one unit."""
-        return brief_duration(self.history, self.interval)
+        """``short`` in one unit."""
+        return f"{'' if self.interval.start_observed else '≥'}{first_part(self._seconds)}"
 
     def after(self, words: str) -> str:
-        """Words for a column, with the duration."""
-        return with_duration(words, self.history, self.interval)
+        """Words for a column, with the duration, precise to the minute if there is room."""
+        exact = words + self.short
+        return exact if cell_width(exact) <= SHORT_CELLS else words + self.brief
 
 
-class _Needs(NamedTuple):
-    """What a function needs.
-
-    Attributes:
-        given: The parameters that are not fields of a GPU.
-        fields: The fields.
-        values: Reads the fields of a GPU.
-    """
-
-    given: tuple[str, ...]
-    fields: tuple[str, ...]
-    values: Callable[[Gpu], tuple[Any, ...]]
-
-
-_GIVEN: dict[str, Callable[[History, Gpu, HeldFor], Any]] = {
+_OF_HOLDS = ("thresholds", "gpu", "holding")
+_OF_SAY: dict[str, Callable[[History, Gpu, HeldFor], Any]] = {
     "history": lambda history, _, __: history,
     "gpu": lambda _, gpu, __: gpu,
     "held": lambda _, __, held: held,
     "holding": lambda history, gpu, _: history.holding(gpu),
-    "thresholds": lambda history, _, __: history.thresholds,
 }
+"""What ``holds`` and ``say`` may ask for, in this order, before fields of a GPU."""
 
 
-def _needs(function: Callable[..., Any]) -> _Needs:
+class _Needs(NamedTuple):
+    """What a function needs."""
+
+    given: tuple[str, ...]
+    """The parameters that are not fields of a GPU."""
+    values: Callable[[Gpu], tuple[Any, ...]]
+    """Reads the fields of a GPU."""
+
+
+def _needs(function: Callable[..., Any], allowed: Collection[str]) -> _Needs:
     # ``inspect`` takes longer to import than all rules.
     code = function.__code__
-    names = code.co_varnames[1 : code.co_argcount]
-    given = tuple(name for name in names if name in _GIVEN)
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    given = tuple(name for name in allowed if name in names)
     fields = names[len(given) :]
+    wrong = [name for name in fields if name not in Gpu.__struct_fields__]
+    if wrong or names[: len(given)] != given or code.co_kwonlyargcount:
+        raise TypeError(
+            f"{function.__qualname__} may ask for {', '.join(allowed)}, in this order, then for "
+            f"fields of Gpu; it asks for {', '.join(names)}"
+        )
     if len(fields) == 1:
-        (only,) = (attrgetter(name) for name in fields)
-        return _Needs(given, fields, lambda gpu: (only(gpu),))
-    return _Needs(given, fields, attrgetter(*fields) if fields else lambda _: ())
+        only = attrgetter(*fields)
+        return _Needs(given, lambda gpu: (only(gpu),))
+    return _Needs(given, attrgetter(*fields) if fields else lambda _: ())
 
 
 class _AnyRule:
@@ -136,13 +145,20 @@ class _AnyRule:
     is_normal_use: ClassVar[bool] = False
     """Whether it only says that the GPU is used as it should be."""
     sign: ClassVar[tuple[str, str] | None] = None
-    """Its own glyph below a warning, with the meaning; else that of the severity."""
+    """Its own glyph with the meaning, for a finding less severe than a warning; others have that of
+    their severity."""
     hides_memory: ClassVar[bool] = False
     """Whether its glyph says more than the memory, where one cell shows a GPU."""
     holder_first: ClassVar[bool] = False
-    """Whether its longer text adds numbers only, so that the holder's name matters more."""
+    """Whether the holder's name goes before the rest of its text in a narrow row, as that has only
+    numbers."""
     exported_briefs: ClassVar[tuple[str, ...]] = ()
-    """Brief texts that the exporter's state has in place of the kind."""
+    """What the exporter says instead of the kind: brief texts of the finding."""
+
+    def __init_subclass__(cls) -> None:
+        # A mistake must fail at import: a rule may be asked first when a GPU has a fault.
+        if "kind" in vars(cls):
+            _require(cls, "explanation")
 
     def _finding(
         self, subject: str | ProcessId, words: Words, held: HeldFor | None = None
@@ -169,13 +185,19 @@ class Rule(_AnyRule):
     """Whether it does not pass by itself, so that old values still prove it."""
     is_detail: ClassVar[bool] = False
     """Whether it is never the state of a GPU, but listed with the others."""
+    is_fallback: ClassVar[bool] = False
+    """Whether it is for a GPU without any other finding."""
+    is_event: ClassVar[bool] = False
+    """Whether alerts repeat it as soon as an event, rather than as a lasting state."""
+    status: ClassVar[GpuStatus | None] = None
+    """The status that the GPU reports then; such a rule is asked only for GPUs with this status."""
     assumed: ClassVar[tuple[str, ...]] = ()
-    """Fields that are taken for 0 on a GPU without them; while one is missing, it is unknown
-    whether a GPU has the finding."""
+    """Fields that count as 0 on a GPU that never had them. While a GPU that had one reports none,
+    it is unknown whether it has the finding."""
     say: ClassVar[Callable[..., Said]]
     """Takes the history and a GPU."""
 
-    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:  # noqa: ARG002 - others
+    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
         """The conditions that a history must track for it, by name."""
         return {}
 
@@ -188,46 +210,60 @@ class Rule(_AnyRule):
 class LastingRule(Rule):
     """A finding whose condition has lasted, in enough samples.
 
-    The parameters of ``holds`` and ``say`` name what they need: ``thresholds``, ``history``,
-    ``gpu``, ``held`` and ``holding`` in this order, then fields of ``Gpu``. They are called only if
-    all of these are known; otherwise the answer is unknown.
+    The parameters of ``holds`` and ``say`` name what they need, in this order:
+
+    - ``holds``: ``thresholds``, ``gpu``, ``holding``, then fields of ``Gpu``;
+    - ``say``: ``history``, ``gpu``, ``held`` (for how long the condition has held), ``holding``,
+      then fields of ``Gpu``.
+
+    ``holding`` is what processes have on the GPU. The methods are called only if ``holding`` and
+    all these fields are known; otherwise the answer is unknown. Other names fail at import.
     """
 
     after: ClassVar[float]
-    """Seconds; see ``least_seconds``."""
+    """Seconds for which the condition must have held; if users can change them, ``least_seconds``
+    returns them instead."""
     least_samples: ClassVar[int] = 10
-    """At one sample every five minutes, three samples cover ten minutes and prove nothing."""
+    """In how many samples it must have held, too, so that with 5 s between samples nothing is found
+    before 45 s. At one sample every five minutes, three cover ten minutes and prove nothing."""
     hysteresis: ClassVar[float] = 0.0
     """Seconds for which the condition may be absent without ending."""
-    optional: ClassVar[tuple[str, ...]] = ()
-    """See ``Condition.optional``."""
     shows_at_once: ClassVar[bool] = False
     """Whether a condition that holds at the first sample is a finding at once, as of now: some
     users look only once."""
     holds: ClassVar[Callable[..., bool | None]]
     _needs_of_say: ClassVar[_Needs]
+    _condition: ClassVar[str]
+    """The name of its condition; ``Enum.value`` is slow."""
 
     def __init_subclass__(cls) -> None:
-        if "say" in vars(cls):
-            cls._needs_of_say = _needs(cls.say)
+        super().__init_subclass__()
+        if "kind" not in vars(cls):
+            return
+        cls._condition = cls.kind.value
+        if cls.conditions is LastingRule.conditions:
+            _require(cls, "holds")
+            _needs(cls.holds, _OF_HOLDS)
+        if cls.answer is LastingRule.answer:
+            _require(cls, "say")
+            cls._needs_of_say = _needs(cls.say, _OF_SAY)
+        if cls.least_seconds is LastingRule.least_seconds:
+            _require(cls, "after")
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
-        return {
-            self.kind.value: Condition(
-                bound(self.holds, thresholds), self.hysteresis, self.optional, self.assumed
-            )
-        }
+        holds = bound(self.holds, thresholds)
+        return {self._condition: Condition(holds, self.hysteresis, assumed=self.assumed)}
 
-    def least_seconds(self, thresholds: Thresholds) -> float:  # noqa: ARG002 - others need it
+    def least_seconds(self, thresholds: Thresholds) -> float:
         """For how long the condition must have held."""
         return self.after
 
     def answer(self, history: History, gpu: Gpu) -> Answer:
-        held = self.held(history, gpu, self.kind.value)
+        held = self.held(history, gpu, self._condition)
         if not held:
             return held
         needs = self._needs_of_say
-        values = *[_GIVEN[name](history, gpu, held) for name in needs.given], *needs.values(gpu)
+        values = *[_OF_SAY[name](history, gpu, held) for name in needs.given], *needs.values(gpu)
         words = None if None in values else self.say(*values)
         return words and self._finding(gpu.uuid, words, held)
 
@@ -236,7 +272,9 @@ class LastingRule(Rule):
 
         ``False`` if not for long enough, ``None`` if that is unknown.
         """
-        interval = self.interval(history, gpu, condition)
+        interval = history.interval(gpu.uuid, condition)
+        if interval is not None:
+            interval = self.relevant(history, gpu, interval)
         if interval is None:
             return False if history.holds(gpu.uuid, condition) is False else None
         least = self.least_seconds(history.thresholds)
@@ -246,9 +284,9 @@ class LastingRule(Rule):
         # It was unknown until it was seen, and may have held before.
         return False if interval.start_observed else None
 
-    def interval(self, history: History, gpu: Gpu, condition: str) -> Interval | None:
-        """The interval in which a condition holds now."""
-        return history.interval(gpu.uuid, condition)
+    def relevant(self, history: History, gpu: Gpu, interval: Interval) -> Interval | None:
+        """The part of the interval in which its condition holds that counts, if any."""
+        return interval
 
 
 class ProcessRule(_AnyRule):
@@ -260,26 +298,15 @@ class ProcessRule(_AnyRule):
     def answer(
         self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
-        """The finding of a process in the newest list; ``None`` if that is unknown.
-
-        Args:
-            history: The history.
-            process: The process.
-            details: Further details, if they were read.
-        """
+        """The finding of a process in the newest list; ``None`` if that is unknown."""
         raise NotImplementedError
 
 
 def bound(
     holds: Callable[..., bool | None], thresholds: Thresholds
 ) -> Callable[[Gpu, Holding | None], bool | None]:
-    """A condition for ``Condition``: unknown while something that ``holds`` needs is unknown.
-
-    Args:
-        holds: A method of a rule; see the module.
-        thresholds: The thresholds, if it needs them.
-    """
-    given, _, values = _needs(holds.__func__)  # type: ignore[attr-defined] # a method
+    """A condition for ``Condition``: unknown while something that the method needs is unknown."""
+    given, values = _needs(holds.__func__, _OF_HOLDS)  # type: ignore[attr-defined] # a method
     if "thresholds" in given:
         holds = partial(holds, thresholds)
     needs_gpu, needs_holding = "gpu" in given, "holding" in given
@@ -293,3 +320,8 @@ def bound(
         return holds(holding, *fields) if needs_holding else holds(*fields)
 
     return condition
+
+
+def _require(cls: type[_AnyRule], name: str) -> None:
+    if not hasattr(cls, name):
+        raise TypeError(f"{cls.__name__} lacks {name}: gpumon/findings/rule.py describes it")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History, Holding
 
 LIST_HYSTERESIS = 15.0
-"""Lists of processes tell the last second only, so kernels that run in between are missed."""
+"""Lists of processes cover the last second only, so kernels that run in between are missed."""
 
 
 class NvlinkErrors(Rule):

@@ -133,11 +133,10 @@ class Idle(LastingRule):
     def holds(self, holding: Holding, utilization_gpu: int) -> bool:
         return utilization_gpu == 0 and holding.computing > 0
 
-    def interval(self, history: History, gpu: Gpu, condition: str) -> Interval | None:
-        """See ``LastingRule``; from the start of the process that is named."""
-        interval = history.interval(gpu.uuid, condition)
-        holding = None if interval is None else history.holding(gpu)
-        if interval is None or holding is None or not holding.owners:
+    def relevant(self, history: History, gpu: Gpu, interval: Interval) -> Interval | None:
+        """From the start of the process that is named."""
+        holding = history.holding(gpu)
+        if holding is None or not holding.owners:
             return None
         since = holding.owner_since
         if since is None or since <= interval.since:
@@ -303,6 +302,7 @@ class Free(Rule):
 
     kind = FindingKind.FREE
     severity = Severity.GOOD
+    is_event = True
     explanation = ExplanationText(
         "No process computes on the GPU, its memory is empty and it is not reserved.",
         (),
@@ -333,6 +333,7 @@ class InUse(Rule):
 
     severity = Severity.QUIET
     is_alert_state = False
+    is_fallback = True
 
     def say(self, history: History, gpu: Gpu) -> Said:
         holding = history.holding(gpu)
@@ -340,7 +341,7 @@ class InUse(Rule):
         is_unknown = gpu.utilization_gpu is None and gpu.memory_used is None and not held
         if is_unknown is not (self.kind is FindingKind.UNKNOWN):
             return False
-        facts = (
+        evidence = (
             "utilisation unknown"
             if gpu.utilization_gpu is None
             else f"{gpu.utilization_gpu} % busy",
@@ -356,7 +357,7 @@ class InUse(Rule):
             start, short, brief = reason.sentence, "no computing allowed", "no compute"
         elif held or gpu.utilization_gpu or filled:
             start, short, brief = "in use", "busy", "busy"
-        return Words(f"{start}: {', '.join(facts)}", short, brief, facts)
+        return Words(f"{start}: {', '.join(evidence)}", short, brief, evidence)
 
 
 class Working(InUse):
@@ -393,7 +394,7 @@ def _reasons_not_free(
     listed: Listed | None = history.holding(gpu)
     reserved = reservations(history, gpu)
     if mig is not None:
-        reserved = [one for one in reserved if one.mig_uuid in {None, mig.uuid}]
+        reserved = [each for each in reserved if each.mig_uuid in {None, mig.uuid}]
         if listed is not None and history.latest is not None:
             listed = listed_on(history.latest.processes, gpu, mig)
     yield from why_not_free(
@@ -411,7 +412,7 @@ def _reasons_not_free(
 def reservations(history: History, gpu: Gpu) -> Sequence[Reserved]:
     """The reservations of a GPU and of its MIG devices."""
     latest = history.latest
-    return () if latest is None else [one for one in latest.reserved if one.gpu_uuid == gpu.uuid]
+    return () if latest is None else [held for held in latest.reserved if held.gpu_uuid == gpu.uuid]
 
 
 def _reservation_text(reserved: Reserved) -> str:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpumon.filters.language import PROCESSES, TERMS, Facts, Language, Selection, Term, names
-from gpumon.filters.term import COMPARES, IS, Test, number_term, text_term
+from gpumon.filters.language import (
+    COMPARES,
+    IS,
+    Language,
+    Selection,
+    Term,
+    Test,
+    number_term,
+    text_term,
+)
+from gpumon.filters.terms import PROCESSES, TERMS, FilterContext, names
 from gpumon.fleet.summary import HostSummary
 from gpumon.model.processes import GpuProcess
 from gpumon.text.unit_parsing import DURATION, SIZE, Measure
@@ -16,7 +25,7 @@ if TYPE_CHECKING:
 
 HostFilter: TypeAlias = Selection[HostSummary, float]
 """Selects hosts; the fact is the current time."""
-FleetProcessFilter: TypeAlias = Selection[GpuProcess, Facts]
+FleetProcessFilter: TypeAlias = Selection[GpuProcess, FilterContext]
 
 _COUNT = Measure({"": 1}, "write a number, such as 2")
 _WILD = frozenset("*?[")
@@ -37,9 +46,9 @@ def _host(sign: str, value: str) -> Test[HostSummary, float]:
     return lambda host, _: matches(host.name)
 
 
-def _host_of_process(sign: str, value: str) -> Test[GpuProcess, Facts]:
+def _host_of_process(sign: str, value: str) -> Test[GpuProcess, FilterContext]:
     matches = _name_matches(sign, value)
-    return lambda _, facts: matches(facts.host)
+    return lambda _, context: matches(context.host)
 
 
 def _users(host: HostSummary) -> Iterable[str | None]:
@@ -84,7 +93,7 @@ HOST_TERMS: tuple[Term[HostSummary, float], ...] = (
 )
 """Every term of a host, in the order of the help."""
 
-_HOST_OF_PROCESS: Term[GpuProcess, Facts] = Term("host", "host:gpu-0*", _NAME, IS, _host_of_process)
+_HOST_OF_PROCESS: Term[GpuProcess, FilterContext] = Term("host", "host:gpu-0*", _NAME, IS, _host_of_process)
 # fmt: on
 
 
@@ -95,9 +104,9 @@ def _names(host: HostSummary, _: float) -> str:
 
 HOSTS: Language[HostSummary, float] = Language(HOST_TERMS, _names)
 """The language of hosts."""
-FLEET_PROCESSES: Language[GpuProcess, Facts] = Language(
+FLEET_PROCESSES: Language[GpuProcess, FilterContext] = Language(
     (_HOST_OF_PROCESS, *TERMS),
-    lambda process, facts: f"{facts.host.casefold()}\0{names(process)}",
+    lambda process, context: f"{context.host.casefold()}\0{names(process)}",
     PROCESSES.is_number,
 )
 """The language of the processes on all hosts."""

@@ -192,6 +192,7 @@ class Gpu(Struct, frozen=True, gc=False):
     clock_event_reasons: int | None = None
 
     fan_speed: int | None = None
+    """What the driver requests, which does not show that the fan turns; only ``fan_rpm`` does."""
     fan_speeds: tuple[int, ...] | None = None
     fan_rpm: int | None = None
 

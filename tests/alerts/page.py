@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpumon.alerts.channels.registry import CHANNELS
+from gpumon.alerts.alert import CHANNELS
 from gpumon.alerts.filter_languages import GPUS, PROCESSES
 from gpumon.alerts.when import STATES
 from gpumon.findings.registry import PROCESS_RULES, RULES

@@ -37,7 +37,7 @@ def alert_with(*channels: Channel) -> Alert:
 
 def failure(channel: Channel) -> str | None:
     """Send a notice now: ``None``, or why it was not sent."""
-    error = channel.failure(alert_with(channel), NOTICE, Attempt())
+    error = channel.try_to_send(Attempt(alert_with(channel), NOTICE))
     assert error is None or error.sentence.isprintable()
     return None if error is None else error.sentence
 

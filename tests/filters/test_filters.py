@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.filters.language import TERMS, Facts, FilterError, Selection, parse_filter
+from gpumon.filters.language import FilterError, Selection
+from gpumon.filters.terms import TERMS, FilterContext, parse_filter
 from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
 from tests.build import GIB, NOON, process
 
@@ -35,11 +36,11 @@ ANN = msgspec.structs.replace(
     place=PLACE,
 )
 HIDDEN = GpuProcess(ProcessId(7, None), "C", (GpuUse("GPU-9", 9),), visible=False)
-BUSY = Facts(NOON, lambda _: None)
-IDLE = Facts(NOON, lambda _: 720.0)
+BUSY = FilterContext(NOON, lambda _: None)
+IDLE = FilterContext(NOON, lambda _: 720.0)
 
 
-def keeps(text: str, one: GpuProcess = ANN, facts: Facts = BUSY) -> bool:
+def keeps(text: str, one: GpuProcess = ANN, facts: FilterContext = BUSY) -> bool:
     return parse_filter(text).matches(one, facts)
 
 
@@ -189,9 +190,9 @@ def test_idle_is_what_was_seen_idle_and_its_negation_all_others() -> None:
     assert not keeps("!idle>10m", ANN, IDLE)
     assert not keeps("idle<10m", ANN, BUSY)
     assert keeps("!idle>10m !state:idle idle!=5m", ANN, BUSY)
-    assert not keeps("state:idle", ANN, Facts(NOON, lambda _: 59.0))
-    assert keeps("state:idle", ANN, Facts(NOON, lambda _: 60.0))
-    assert not keeps("state:idle", ANN, Facts(NOON, lambda _: 60.0, idle_after=600.0))
+    assert not keeps("state:idle", ANN, FilterContext(NOON, lambda _: 59.0))
+    assert keeps("state:idle", ANN, FilterContext(NOON, lambda _: 60.0))
+    assert not keeps("state:idle", ANN, FilterContext(NOON, lambda _: 60.0, idle_after=600.0))
 
 
 @pytest.mark.parametrize("key", ["mem", "sm", "cpu", "rss", "age"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpumon.filters.language import Facts, FilterError, parse
+from gpumon.filters.language import FilterError, parse
+from gpumon.filters.terms import FilterContext
 from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.terms import FLEET_PROCESSES, HOST_TERMS, HOSTS
 from gpumon.model.snapshot import GpuStatus
@@ -101,13 +102,13 @@ def test_every_example_of_the_help_can_be_read(term: object) -> None:
     ],
 )
 def test_processes_are_found_by_their_host_too(text: str, kept: bool) -> None:
-    facts = Facts(NOON, lambda _: None, host="GPU-01.lab")
+    facts = FilterContext(NOON, lambda _: None, host="GPU-01.lab")
     named = msgspec.structs.replace(ANN, name="python")
     assert parse(text, FLEET_PROCESSES).matches(named, facts) is kept
 
 
 def test_at_home_there_is_no_host_to_filter_by() -> None:
-    from gpumon.filters.language import parse_filter
+    from gpumon.filters.terms import parse_filter
 
     with pytest.raises(FilterError, match="no term"):
         parse_filter("host:gpu-01")

@@ -1,1 +1,1 @@
-"""The channels by which notices are sent, a class each; ``channels/registry.py`` lists them."""
+"""The channels by which notices are sent, a class each; ``alerts/alert.py`` lists them."""

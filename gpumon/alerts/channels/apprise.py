@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from gpumon.alerts.channels.channel import Attempt, Channel, DeliveryError, masked
+from gpumon.alerts.channels.channel import Channel, DeliveryError, masked
 from gpumon.alerts.channels.command import run_program, status_in_words
 from gpumon.alerts.notice import as_json
 from gpumon.config.table import InvalidValue
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from gpumon.alerts.alert import Alert
-    from gpumon.alerts.notice import Notice
+    from gpumon.alerts.channels.channel import Attempt
 
 _ABSENT, _UNKNOWN_URL, _FAILED = 90, 91, 92
 _TYPES = {
@@ -67,27 +66,24 @@ class Apprise(Channel, frozen=True):
     url: str
 
     @classmethod
-    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - no paths
-        """See ``Channel.read``."""
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
         url = table["apprise"]
         if not isinstance(url, str) or "://" not in url or not url.isprintable():
             raise InvalidValue("apprise takes a URL, such as mailto://…")
         return cls(url)
 
     def describe(self) -> str:
-        """See ``Channel.describe``."""
         return f"apprise {self.url.partition('://')[0]}"
 
-    def send(self, alert: Alert, notice: Notice, attempt: Attempt) -> None:  # noqa: ARG002 - not needed
-        """See ``Channel.send``."""
+    def send(self, attempt: Attempt) -> None:
         if not sys.executable:
             raise DeliveryError("the Python that runs gpumon is unknown, and apprise needs it")
-        values = as_json(notice)
+        values = as_json(attempt.notice)
         given = {
             "url": self.url,
             "title": values["title"],
             "body": values["sentence"],
-            "type": _TYPES.get(notice.severity, "info"),
+            "type": _TYPES.get(attempt.notice.severity, "info"),
         }
         ended = run_program(
             (sys.executable, "-c", _PROGRAM),

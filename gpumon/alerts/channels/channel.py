@@ -29,17 +29,14 @@ _MOST_CHARACTERS = 200
 
 
 class DeliveryError(Exception):
-    """A notice was not sent.
-
-    Attributes:
-        sentence: Why, without a full stop. Safe to print; without any secret.
-        again: Whether another attempt may succeed soon.
-    """
+    """A notice was not sent."""
 
     def __init__(self, sentence: str, *, again: bool = False) -> None:
         super().__init__(sentence)
         self.sentence = sentence
+        """Why, without a full stop. Safe to print; without any secret."""
         self.again = again
+        """Whether another attempt may succeed soon."""
 
 
 class Terminal(Protocol):
@@ -53,18 +50,26 @@ class Terminal(Protocol):
 
 
 class Attempt:
-    """An attempt to send a notice, which another thread can cancel.
+    """An attempt to send a notice of an alert, which another thread can cancel."""
 
-    Attributes:
-        terminal: The terminal of this program; ``None`` without one.
-        is_cancelled: Whether it was cancelled.
-    """
-
-    def __init__(self, terminal: Terminal | None = None) -> None:
-        self.terminal = terminal
+    def __init__(self, alert: Alert, notice: Notice, terminal: Terminal | None = None) -> None:
+        self.alert = alert
+        self.notice = notice
         self.is_cancelled = False
+        self._terminal = terminal
         self._lock = threading.Lock()
         self._stop: Callable[[], None] | None = None
+
+    @property
+    def terminal(self) -> Terminal:
+        """The terminal of this program.
+
+        Raises:
+            DeliveryError: It has none.
+        """
+        if self._terminal is None:
+            raise DeliveryError("there is no terminal")
+        return self._terminal
 
     @contextmanager
     def cancelled_by(self, stop: Callable[[], None]) -> Iterator[None]:
@@ -98,45 +103,47 @@ class Channel(Struct, frozen=True):
     """
 
     name: ClassVar[str]
-    """Its short name, and its key or text in ``do``."""
+    """Its short name. ``do`` has a table with this key, or just the name."""
     about: ClassVar[str]
     """What it is, for the table in ``docs/alerts.md``."""
-    example_value: ClassVar[str] = ""
-    """A value of the key ``name`` of its table, in TOML; empty if ``do`` has just its name."""
+    takes_table: ClassVar[bool] = True
+    """Whether ``do`` has a table for it."""
+    example_value: ClassVar[str]
+    """A value of the key ``name`` of its table, in TOML."""
     keys: ClassVar[tuple[str, ...]] = ()
-    """The further keys of its table."""
+    """The keys of its table besides ``name``."""
     needs_terminal: ClassVar[bool] = False
 
     @classmethod
     def example(cls) -> str:
         """How ``do`` names it, in TOML."""
-        return f"{{ {cls.name} = {cls.example_value} }}" if cls.example_value else f'"{cls.name}"'
+        return f"{{ {cls.name} = {cls.example_value} }}" if cls.takes_table else f'"{cls.name}"'
 
     @classmethod
     def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
-        """Read its table, which has no unknown keys; ``folder`` is that of the file.
+        """Read its table, which has no unknown keys; paths in it are relative to ``folder``.
 
         Raises:
             InvalidValue: A value is invalid.
         """
-        raise NotImplementedError
+        return cls()
 
     def describe(self) -> str:
         """The channel without its secrets: a URL can be one, so only its host is named."""
         return self.name
 
-    def send(self, alert: Alert, notice: Notice, attempt: Attempt) -> None:
-        """Send a notice, in bounded time and memory.
+    def send(self, attempt: Attempt) -> None:
+        """Send the notice, in bounded time and memory, until ``attempt`` is cancelled.
 
         Raises:
             DeliveryError: It was not sent.
         """
         raise NotImplementedError
 
-    def failure(self, alert: Alert, notice: Notice, attempt: Attempt) -> DeliveryError | None:
-        """Send a notice; why that failed, whatever went wrong."""
+    def try_to_send(self, attempt: Attempt) -> DeliveryError | None:
+        """Send the notice; why that failed, whatever went wrong."""
         try:
-            self.send(alert, notice, attempt)
+            self.send(attempt)
         except DeliveryError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a thread must go on with the next notice
@@ -148,9 +155,7 @@ class Channel(Struct, frozen=True):
 def masked(text: str, secrets: Iterable[str]) -> str:
     """What a server or a program printed, on one line, safe to print, without secrets.
 
-    Args:
-        text: What it printed; it may repeat secrets.
-        secrets: URLs, or parts of them, and values of headers: none of their parts is kept.
+    No part of ``secrets`` is kept: URLs, or parts of them, and values of headers.
     """
     line = " ".join(text.split())
     parts = {

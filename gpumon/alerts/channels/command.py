@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 
-from gpumon.alerts.channels.channel import CANCELLED, Attempt, Channel, DeliveryError
+from gpumon.alerts.channels.channel import CANCELLED, Channel, DeliveryError
 from gpumon.alerts.notice import as_environment, as_json
 from gpumon.config.table import InvalidValue
 from gpumon.text.formatting import printable, shortened
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from gpumon.alerts.alert import Alert
-    from gpumon.alerts.notice import Notice
+    from gpumon.alerts.channels.channel import Attempt
 
 _POLL_SECONDS = 0.05
 """A pipe shows that there is output, but not that the program has ended: what it started may keep
@@ -51,8 +50,7 @@ class Command(Channel, frozen=True):
     """The program and its arguments."""
 
     @classmethod
-    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - no paths
-        """See ``Channel.read``."""
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
         args = table["command"]
         if (
             not isinstance(args, list)
@@ -64,18 +62,16 @@ class Command(Channel, frozen=True):
         return cls(tuple(args))
 
     def describe(self) -> str:
-        """See ``Channel.describe``."""
         return f"command {self.args[0]}"
 
-    def send(self, alert: Alert, notice: Notice, attempt: Attempt) -> None:  # noqa: ARG002 - not needed
-        """See ``Channel.send``; a status other than 0 is a failure."""
+    def send(self, attempt: Attempt) -> None:
         environment = dict(os.environ)
-        for name, value in as_environment(notice).items():
+        for name, value in as_environment(attempt.notice).items():
             # A variable of a gpumon around this one would be mistaken for a value of the notice.
             environment.pop(name, None)
             if value is not None:
                 environment[name] = value
-        given = msgspec.json.encode(as_json(notice)) + b"\n"
+        given = msgspec.json.encode(as_json(attempt.notice)) + b"\n"
         ended = run_program(self.args, given, self.seconds, attempt, environment=environment)
         if ended.status != 0:
             raise DeliveryError(status_in_words(ended))
@@ -101,14 +97,8 @@ def run_program(
     """Run a program until it ends.
 
     It is the leader of a session of its own, so it has no terminal, and no key of the terminal
-    reaches it. What it leaves running in its process group is killed when it ends.
-
-    Args:
-        arguments: The program and its arguments.
-        given: Its standard input.
-        seconds: How long it may take; then it is killed, as when the attempt is cancelled.
-        attempt: The attempt.
-        environment: All of its environment.
+    reaches it. What it leaves running in its process group is killed when it ends. It is killed
+    after ``seconds``, and when the attempt is cancelled. ``given`` is its standard input.
 
     Raises:
         DeliveryError: It did not start, or did not end in time.

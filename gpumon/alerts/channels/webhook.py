@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import SplitResult, unquote, unquote_to_bytes, urlsplit
 
 import msgspec
 
 import gpumon
-from gpumon.alerts.channels.channel import CANCELLED, Attempt, Channel, DeliveryError, masked
+from gpumon.alerts.channels.channel import CANCELLED, Channel, DeliveryError, masked
 from gpumon.alerts.notice import as_json
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.table import InvalidValue
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.alerts.alert import Alert
+    from gpumon.alerts.channels.channel import Attempt
     from gpumon.alerts.notice import Notice, Values
 
     _Body = Callable[[Alert, Notice], Any]
@@ -52,15 +53,6 @@ _MOST_SECONDS = 86400.0
 """How long a state stays active in Alertmanager if its end is reported, but does not arrive."""
 
 
-class Post(NamedTuple):
-    """A request."""
-
-    target: str
-    """The path with the query."""
-    body: bytes
-    """JSON."""
-
-
 class Webhook(Channel, frozen=True):
     """A POST of JSON to a URL."""
 
@@ -79,7 +71,6 @@ class Webhook(Channel, frozen=True):
 
     @classmethod
     def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
-        """See ``Channel.read``."""
         form = table.get("format", "gpumon")
         if not isinstance(form, str) or form not in _BODIES:
             *others, last = _BODIES
@@ -91,16 +82,14 @@ class Webhook(Channel, frozen=True):
         return cls(_url(table["webhook"]), form, tuple(headers.items()))
 
     def describe(self) -> str:
-        """See ``Channel.describe``."""
         return f"webhook {urlsplit(self.url).hostname} ({self.format})"
 
-    def send(self, alert: Alert, notice: Notice, attempt: Attempt) -> None:
-        """See ``Channel.send``; an answer other than a success is a failure."""
+    def send(self, attempt: Attempt) -> None:
         # Imported here: most people have no webhook, and the import of HTTP takes 20 ms.
         from gpumon.http.connection import HttpConnection, HttpError, HttpRequest
 
         url = urlsplit(self.url)
-        target, body = self.post(alert, notice)
+        target, body = self._request(url, attempt)
         connection = HttpConnection(
             url.hostname or "",
             url.port or _PORTS[url.scheme],
@@ -129,15 +118,10 @@ class Webhook(Channel, frozen=True):
             sentence = _refusal(answer.status) + (f": {reason}" if reason else "")
             raise DeliveryError(sentence, again=again)
 
-    def post(self, alert: Alert, notice: Notice) -> Post:
-        """What is posted.
-
-        Raises:
-            DeliveryError: The URL does not fit the format.
-        """
-        url = urlsplit(self.url)
+    def _request(self, url: SplitResult, attempt: Attempt) -> tuple[str, bytes]:
+        """The path with the query, and the JSON."""
         path = url.path
-        value = _BODIES[self.format](alert, notice)
+        value = _BODIES[self.format](attempt.alert, attempt.notice)
         if self.format == "ntfy":
             # JSON goes to the folder of the topic.
             folder, _, topic = path.rstrip("/").rpartition("/")
@@ -147,7 +131,7 @@ class Webhook(Channel, frozen=True):
                 )
             path, value = f"{folder}/", {"topic": unquote(topic), **value}
         target = f"{path or '/'}{'?' if url.query else ''}{url.query}"
-        return Post(target, msgspec.json.encode(value))
+        return target, msgspec.json.encode(value)
 
     def _headers(self, url: SplitResult) -> dict[str, str]:
         headers = {

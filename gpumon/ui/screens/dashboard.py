@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
 
-    from gpumon.filters.language import Filter
+    from gpumon.filters.terms import Filter
     from gpumon.findings.groups import JobGroup
     from gpumon.host.process_host import Target
     from gpumon.model.processes import ProcessId

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.config.columns import Column
-    from gpumon.filters.language import Facts
+    from gpumon.filters.terms import FilterContext
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
@@ -287,10 +287,10 @@ def _depends_on_time(view: View) -> bool:
     return filtered or view.listing is Listing.USERS or view.sort.column == "idle"
 
 
-def _facts(row: RowContext) -> Facts:
-    from gpumon.filters.language import Facts
+def _facts(row: RowContext) -> FilterContext:
+    from gpumon.filters.terms import FilterContext
 
-    return Facts(row.now, row.idle_seconds, row.idle_after)
+    return FilterContext(row.now, row.idle_seconds, row.idle_after)
 
 
 def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:

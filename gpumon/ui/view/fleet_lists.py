@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.filters.language import Facts, parse
+from gpumon.filters.language import parse
+from gpumon.filters.terms import FilterContext
 from gpumon.fleet.fleet import Owner
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.model.arithmetic import known_sum
@@ -199,7 +200,7 @@ def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[Flee
         if not host.is_live or snapshot is None:
             continue
         context = row_context(host)
-        facts = Facts(context.now, context.idle_seconds, context.idle_after, host.name)
+        facts = FilterContext(context.now, context.idle_seconds, context.idle_after, host.name)
         value_of = None if sort.column == "host" else sort_value(sort.column, context)
         found += [
             (process, host, host.place if value_of is None else value_of(process))

@@ -104,7 +104,7 @@ def state_fields(
         style: Prefix of the name of the state's style.
         holder_style: The style of the holder.
     """
-    if state.kind is FindingKind.FREE:
+    if state.severity is Severity.GOOD:
         # Who only draws on a GPU does not keep it from others.
         holder = ()
     mark = f"{state_glyph(state)} "

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMNS, GPU_COLUMNS
 from gpumon.config.keymap import FURTHER_WORDS, display
-from gpumon.filters.language import TERMS
+from gpumon.filters.terms import TERMS
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.text.cells import row_width
 from gpumon.text.formatting import cell_width

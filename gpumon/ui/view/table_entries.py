@@ -15,7 +15,7 @@ from gpumon.ui.view.process_table import in_order, sort_processes
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from gpumon.filters.language import Facts, Filter
+    from gpumon.filters.terms import Filter, FilterContext
     from gpumon.findings.groups import JobGroup, UserUse
     from gpumon.host.process_host import RelatedProcess
     from gpumon.ui.view.process_table import RowContext, Sort
@@ -117,12 +117,14 @@ class ProcessFilter(Struct, frozen=True):
             words.append(f"/{self.filter.text}")
         return words
 
-    def apply(self, processes: Sequence[GpuProcess], facts: Facts | None) -> list[GpuProcess]:
+    def apply(
+        self, processes: Sequence[GpuProcess], context: FilterContext | None
+    ) -> list[GpuProcess]:
         """Return the processes that meet all conditions.
 
         Args:
             processes: The processes of a snapshot.
-            facts: Values for ``filter``; may be ``None`` if there is no filter.
+            context: Values for ``filter``; may be ``None`` if there is no filter.
         """
         return [
             process
@@ -132,7 +134,7 @@ class ProcessFilter(Struct, frozen=True):
             and (self.only_user is None or process.user == self.only_user)
             and (self.kind is None or self._is_kind(process))
             and (self.gpu is None or any(use.gpu_uuid == self.gpu for use in process.uses))
-            and (self.filter is None or facts is None or self.filter.matches(process, facts))
+            and (self.filter is None or context is None or self.filter.matches(process, context))
         ]
 
     def _is_kind(self, process: GpuProcess) -> bool:

@@ -9,7 +9,8 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Label
 
-from gpumon.filters.language import PROCESSES, FilterError, parse
+from gpumon.filters.language import FilterError, parse
+from gpumon.filters.terms import PROCESSES
 from gpumon.ui.widgets.text_input import MOST_CHARACTERS, BoundedInput
 
 if TYPE_CHECKING:

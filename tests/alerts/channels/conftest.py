@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpumon.alerts.channels.registry import CHANNELS
+from gpumon.alerts.alert import CHANNELS
 from tests.screen import PATIENCE
 
 

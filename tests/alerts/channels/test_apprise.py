@@ -48,7 +48,7 @@ def test_what_fails_is_one_sentence_without_the_url() -> None:
     with answering(answer(secret.encode(), "500 Error")) as server:
         channel = Apprise(f"json://user:{secret}@127.0.0.1:{server.port}/{secret}")
         with pytest.raises(DeliveryError) as failed:
-            channel.send(alert_with(channel), NOTICE, Attempt())
+            channel.send(Attempt(alert_with(channel), NOTICE))
     assert failed.value.sentence.startswith("apprise could not send it")
     assert failed.value.again
     assert secret not in failed.value.sentence
@@ -65,13 +65,13 @@ def test_without_the_library_the_sentence_says_how_to_get_it(
 
 @pytest.mark.usefixtures("installed")
 def test_its_url_is_not_in_the_list_of_processes_and_it_ends_when_it_is_cancelled() -> None:
-    secret, attempt = "s3cr3t-t0ken", Attempt()
+    secret, attempt = "s3cr3t-t0ken", Attempt(alert_with(), NOTICE)
     failed: list[str] = []
 
     def run(port: int) -> None:
         try:
             channel = Apprise(f"json://127.0.0.1:{port}/{secret}")
-            channel.send(alert_with(channel), NOTICE, attempt)
+            channel.send(attempt)
         except DeliveryError as error:
             failed.append(error.sentence)
 

@@ -95,7 +95,7 @@ def test_hostile_texts_reach_a_command_in_bounds_and_safe(tmp_path: Path) -> Non
     hostile = replace(
         NOTICE, host="a\0b\ud800\x1b[31m", sentence="x" * 1_000_000, user="\n\x9b;", pid=7
     )
-    shell(f"env > '{output}'; cat >> '{output}'").send(alert_with(), hostile, Attempt())
+    shell(f"env > '{output}'; cat >> '{output}'").send(Attempt(alert_with(), hostile))
     lines = output.read_text().splitlines()
     assert all(line.isprintable() for line in lines)
     assert max(map(len, lines)) < 4000
@@ -152,7 +152,7 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
     monkeypatch.setattr(Command, "seconds", 10.0)
     script = f"sleep 1000 & echo $! > '{child}'; echo $$ > '{mine}'; trap '' TERM; wait"
     with pytest.raises(DeliveryError) as failed:
-        shell(script).send(alert_with(), NOTICE, Attempt())
+        shell(script).send(Attempt(alert_with(), NOTICE))
     assert failed.value.sentence == "it did not end within 10 s and was killed"
     assert not failed.value.again
     assert not is_running(pid_in(mine))
@@ -206,13 +206,13 @@ def test_a_command_has_no_terminal_and_no_descriptor_of_gpumon(tmp_path: Path) -
 
 
 def test_an_attempt_that_is_cancelled_kills_its_command(tmp_path: Path) -> None:
-    attempt, mine = Attempt(), tmp_path / "mine"
+    attempt, mine = Attempt(alert_with(), NOTICE), tmp_path / "mine"
     failed: list[str] = []
 
     def run() -> None:
         try:
             waiting = shell(f"echo $$ > {shlex.quote(str(mine))}; sleep 1000")
-            waiting.send(alert_with(), NOTICE, attempt)
+            waiting.send(attempt)
         except DeliveryError as error:
             failed.append(error.sentence)
 
@@ -226,4 +226,4 @@ def test_an_attempt_that_is_cancelled_kills_its_command(tmp_path: Path) -> None:
     assert failed == ["gpumon ended before it was sent"]
     assert not is_running(pid)
     with pytest.raises(DeliveryError):
-        shell("true").send(alert_with(), NOTICE, attempt)
+        shell("true").send(attempt)

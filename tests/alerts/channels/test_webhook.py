@@ -40,7 +40,7 @@ def posted(
 ) -> tuple[str, Any, Mapping[str, str]]:
     with http_server() as (url, posts):
         channel = Webhook(f"{url}{path}", form, (("X-Token", SECRET),))
-        channel.send(alert or alert_with(channel), notice, Attempt())
+        channel.send(Attempt(alert or alert_with(channel), notice))
         (post,) = posts
     assert post.headers["X-Token"] == SECRET
     assert post.headers["Content-Type"] == "application/json"
@@ -145,10 +145,10 @@ def test_an_answer(kind: str) -> None:
     with answering(reply) as server:
         channel = Webhook(f"http://127.0.0.1:{server.port}/x")
         if expected is None:
-            channel.send(alert_with(channel), NOTICE, Attempt())
+            channel.send(Attempt(alert_with(channel), NOTICE))
             return
         with pytest.raises(DeliveryError) as failed:
-            channel.send(alert_with(channel), NOTICE, Attempt())
+            channel.send(Attempt(alert_with(channel), NOTICE))
         assert expected in failed.value.sentence
         assert failed.value.sentence.isprintable()
         assert len(failed.value.sentence) < 400
@@ -171,7 +171,7 @@ def test_an_endless_answer_is_given_up(
         channel = Webhook(f"http://127.0.0.1:{server.port}/")
         monkeypatch.setattr(Webhook, "seconds", 0.5)
         with pytest.raises(DeliveryError) as failed:
-            channel.send(alert_with(channel), NOTICE, Attempt())
+            channel.send(Attempt(alert_with(channel), NOTICE))
     assert failed.value.sentence == "no answer within 0.5s"
     assert failed.value.again
 

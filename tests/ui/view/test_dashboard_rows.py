@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpumon.config.columns import COLUMNS, DEFAULT_PROCESS_COLUMNS, GPU_COLUMNS
-from gpumon.filters.language import parse_filter
+from gpumon.filters.terms import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import GpuStatus, Host, MigInstance, Snapshot, Trouble, Unknown

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.filters.language import parse_filter
+from gpumon.filters.terms import parse_filter
 from gpumon.findings import conditions
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.history import History

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpumon.filters.language import Facts, parse_filter
+from gpumon.filters.terms import FilterContext, parse_filter
 from gpumon.host.process_host import RelatedProcess
 from gpumon.model.processes import Place, ProcessId
 from gpumon.ui.view.process_table import RowContext, Sort
@@ -20,7 +20,7 @@ from tests.build import GIB, NOON, process
 
 SIGHT = RowContext(NOON)
 SORT = Sort()
-FACTS = Facts(NOON, lambda _: None)
+FACTS = FilterContext(NOON, lambda _: None)
 
 
 def kin(pid: int, parent: int, name: str = "python", start_time: int = 1) -> RelatedProcess:

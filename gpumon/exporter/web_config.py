@@ -212,7 +212,7 @@ def read_web_config(path: str) -> WebConfig:
     """
     try:
         content = _load(read_text(path, MIB, "web configuration"))
-        config = msgspec.convert(_without_empty(content), WebConfig)
+        config = msgspec.convert({} if content is None else _without_empty(content), WebConfig)
     except RecursionError:
         raise WebConfigError(f"{path}: is not valid YAML") from None
     except (FileFault, _Refused) as error:
@@ -266,20 +266,6 @@ def _load(text: str) -> object:
         raise _Refused("is not valid YAML") from None
 
 
-def _without_empty(content: object, empty: tuple[object, ...] = (None, {})) -> object:
-    """The content without keys that have no value, or an empty text: the toolkit ignores them.
-
-    Users are all kept, so that a user without a hash is refused.
-    """
-    if not isinstance(content, dict):
-        return {} if content is None else content
-    return {
-        key: value if key == "basic_auth_users" else _without_empty(value, (None, ""))
-        for key, value in content.items()
-        if value not in empty
-    }
-
-
 _SECTIONS: Mapping[str, type[Struct]] = {
     "": WebConfig,
     "tls_server_config": TlsConfig,
@@ -287,6 +273,31 @@ _SECTIONS: Mapping[str, type[Struct]] = {
     "http_server_config.headers": Headers,
     "rate_limit": RateLimit,
 }
+_EMPTY: Mapping[str, object] = {
+    "tls_server_config": {},
+    "client_auth_type": "",
+    "min_version": "",
+    "max_version": "",
+}
+"""What the toolkit takes for no value besides nothing; other empty texts are defaults."""
+
+
+def _without_empty(content: object, section: str = "") -> object:
+    """A section without the known keys that have no value, which the toolkit ignores.
+
+    Unknown keys are left to be refused, and not followed: aliases in YAML may lead back to
+    themselves, or repeat each other any number of times. So are users, which need a hash.
+    """
+    if not isinstance(content, dict) or section not in _SECTIONS:
+        return content
+    kept = dict(content)
+    for key in _SECTIONS[section].__struct_encode_fields__:
+        value = kept.pop(key, None)
+        if value not in (None, _EMPTY.get(key)):
+            kept[key] = _without_empty(value, f"{section}.{key}".lstrip("."))
+    return kept
+
+
 _FAULT = re.compile(
     r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$\.?(?P<path>[^`[]*)(?P<item>\[\d+\])?`)?",
     re.DOTALL,

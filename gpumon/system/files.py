@@ -106,7 +106,7 @@ def read_secret_line(path: str) -> str:
     Raises:
         FileFault: It cannot be used, or has something else.
     """
-    text = read_secret(path).decode("latin-1").strip()
+    text = read_secret(path).strip(b" \t\r\n").decode("latin-1")
     # http.client would quote another value in its error.
     if not text or not text.isascii() or not text.isprintable():
         raise FileFault("should have one line, of printable ASCII characters")

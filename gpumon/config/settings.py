@@ -1,23 +1,20 @@
 """All settings: each is a field with its default, its bounds or values, and a sentence.
 
-``gpumon.config.table`` makes the rest of this: readers, errors, ``config show``, the template of
-the file and the tables of ``docs/config.md``. A string beside a type is the unit of a number, or
-what a text is.
+From these, ``gpumon.config.table`` derives readers, errors, ``config show``, the template of the
+file and the tables of ``docs/config.md``. Beside its type and its sentence (``Meta``), a number has
+its unit, a text the words for what it is, and a value with a reader of its own a ``Marker``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - the table resolves annotations
+from enum import Enum, auto
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
-from gpumon.model.thresholds import (
-    DEFAULTS,
-    Seconds,
-    Thresholds,
-)
+from gpumon.model.thresholds import DEFAULTS, Seconds, Thresholds
 from gpumon.text.units import Units
 
 DEFAULT_THEME = "gpumon"
@@ -29,13 +26,23 @@ Command: TypeAlias = Annotated[str, "a command as in a shell, on one line"]
 Line: TypeAlias = Annotated[str, "a text on one line"]
 
 
+class Marker(Enum):
+    """What a value is, where its type does not say it."""
+
+    COLUMN = auto()  # The key of a column.
+    COLUMNS = auto()
+    APART = auto()  # Not a setting: ``gpumon.config.reading`` reads it.
+
+
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
     """The initial sort order of the processes."""
 
     column: Annotated[
-        str, "a column", Meta(description="the column by which the processes are sorted at start")
+        str,
+        Marker.COLUMN,
+        Meta(description="the column by which the processes are sorted at start"),
     ] = "memory_used"
-    descending: Annotated[bool, Meta(description="sort the largest first")] = True
+    descending: Annotated[bool, Meta(description="whether the largest come first")] = True
 
 
 class Hosts(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +100,7 @@ class Keys(Struct, frozen=True, forbid_unknown_fields=True):
         Preset, Meta(description="the usual keys; in vim, h j k l g G move the cursor")
     ] = "default"
     # The keys of each action that has other keys than those of the preset.
-    changed: Mapping[str, tuple[str, ...]] = {}
+    changed: Annotated[Mapping[str, tuple[str, ...]], Marker.APART] = {}
 
 
 class AlertTable(Struct, frozen=True):
@@ -117,7 +124,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0.5
     columns: Annotated[
         tuple[str, ...] | None,
-        "columns",
+        Marker.COLUMNS,
         Meta(description="the columns of the process table, in order, and those of the GPU list"),
     ] = None
     theme: Annotated[
@@ -125,7 +132,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         "the name of a theme",
         Meta(description="the theme: the colours of the screens"),
     ] = None
-    readonly: Annotated[bool, Meta(description="never send a signal to any process")] = False
+    readonly: Annotated[
+        bool, Meta(description="whether sending signals to processes is disabled")
+    ] = False
     graph: Annotated[
         GraphName,
         Meta(
@@ -133,21 +142,23 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
             "DRAM active"
         ),
     ] = "util"
-    host_strip: Annotated[bool, Meta(description="show the line of the host at start")] = False
+    host_strip: Annotated[
+        bool, Meta(description="whether the line of the host is shown at start")
+    ] = False
     sort: Order = Order()
     units: Units = Units()
     thresholds: Thresholds = DEFAULTS
     hosts: Hosts = Hosts()
     prometheus: Prometheus = Prometheus()
     keys: Keys = Keys()
-    alerts: tuple[AlertTable, ...] = ()
+    alerts: Annotated[tuple[AlertTable, ...], Marker.APART] = ()
 
 
 class Variable(Struct, frozen=True):
     """An environment variable."""
 
     example: str
-    names: tuple[str, ...]  # The settings that it overrides; several have no value in common.
+    names: tuple[str, ...]  # The settings that it overrides; no value is valid for two of them.
 
 
 VARIABLES = {

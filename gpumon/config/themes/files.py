@@ -137,7 +137,7 @@ def _plain(content: bytes) -> dict[str, Any] | None:
     parser takes longer than reading them.
 
     Returns:
-        ``None`` for any other file, and for one in which something stands twice.
+        ``None`` for any other file, and for one with a table or a key twice.
     """
     try:
         lines = content.decode().replace("\r\n", "\n").split("\n")

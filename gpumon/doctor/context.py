@@ -162,9 +162,9 @@ def pci_gpus(machine: Machine) -> tuple[PciGpu, ...]:
     vendors = {folder: read_word(f"{folder}/vendor") for folder in folders}
     return tuple(
         gpu
-        for maker, facts in MAKERS.items()
+        for maker, info in MAKERS.items()
         for folder in folders
-        if vendors[folder] == facts.pci_vendor and (gpu := _gpu(folder, maker)) is not None
+        if vendors[folder] == info.pci_vendor and (gpu := _gpu(folder, maker)) is not None
     )
 
 

@@ -118,8 +118,8 @@ def _judged(
         return unknown("None found; some environments cannot be read.", "", *barred)
     if not builds:
         return None
-    first, *others = builds
-    details = (*(_line(build) for build in (first, *others)), *barred)
+    first = builds[0]
+    details = (*map(_line, builds), *barred)
     makers = _makers(context)
     if makers and first.maker not in makers:
         return warned(
@@ -218,19 +218,16 @@ def _jax(folder: Path, prefix: str) -> Build | None:
     version = _distribution(folder, "jax")
     if version is None:
         return None
-    plugins = [
-        match[1]
-        for path in found(folder, "jax_cuda*.dist-info")
-        if (match := _PLUGIN.match(path.name))
-    ]
-    old = _OLD_JAXLIB.search(_distribution(folder, "jaxlib") or "")
-    cuda = max(plugins, key=int, default=old[1] if old else None)
-    rocm = [
-        match[1]
-        for path in found(folder, "jax_rocm*.dist-info")
-        if (match := _ROCM_PLUGIN.match(path.name))
-    ]
-    return Build(prefix, version, cuda, rocm=max(rocm, key=int, default=None))
+    cuda = _newest_plugin(folder, _PLUGIN)
+    if cuda is None and (old := _OLD_JAXLIB.search(_distribution(folder, "jaxlib") or "")):
+        cuda = old[1]
+    return Build(prefix, version, cuda, rocm=_newest_plugin(folder, _ROCM_PLUGIN))
+
+
+def _newest_plugin(folder: Path, plugin: re.Pattern[str]) -> str | None:
+    """The newest version for which there is such a plugin of JAX."""
+    files = map(plugin.match, (path.name for path in found(folder, "jax_*.dist-info")))
+    return max((match[1] for match in files if match), key=int, default=None)
 
 
 def _distribution(folder: Path, name: str) -> str | None:

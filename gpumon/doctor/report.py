@@ -56,14 +56,7 @@ def doctor(
     scrub: bool = False,
     machine: Machine | None = None,
 ) -> int:
-    """Examine the machine, and print each result as soon as it is known.
-
-    Args:
-        source: The driver.
-        stream: Where to.
-        as_json: Whether to print JSON.
-        scrub: Leave out names.
-        machine: The machine to examine; this machine by default.
+    """Examine the machine, and print each result as soon as it is known; ``scrub`` hides names.
 
     Returns:
         The exit status: 0, or 1 where a check failed.
@@ -103,7 +96,7 @@ def _print(results: Iterable[Result], stream: TextIO, environ: Mapping[str, str]
         if not printed or result.section != printed[-1].section:
             stream.write("\n" if printed else "")
             _write(stream, [((f" {result.section}", "strong"),)], coloured)
-        _write(stream, result_rows(result, min(width, WIDEST)), coloured)
+        _write(stream, result_rows(result, width), coloured)
         stream.flush()
         printed.append(result)
     stream.write("\n")
@@ -143,11 +136,11 @@ _LEFT = 25
 _LEAST_TEXT = 30
 _MARKS = {
     CheckVerdict.PASS: ("PASS", "state.good"),
-    CheckVerdict.UNKNOWN: (" ?  ", "state.note"),
     CheckVerdict.WARN: ("WARN", "state.warning"),
     CheckVerdict.FAIL: ("FAIL", "state.critical"),
+    CheckVerdict.UNKNOWN: (" ?  ", "state.note"),
 }
-_COUNTED = (CheckVerdict.PASS, CheckVerdict.WARN, CheckVerdict.FAIL, CheckVerdict.UNKNOWN)
+"""In the order in which they are counted."""
 
 
 def result_rows(result: Result, width: int) -> Iterator[Row]:
@@ -174,26 +167,16 @@ def result_rows(result: Result, width: int) -> Iterator[Row]:
 
 def summary_rows(results: Sequence[Result], width: int) -> Iterator[Row]:
     """The number of each verdict, and where to begin."""
-    counts = [
-        (sum(result.verdict is verdict for result in results), verdict.value, _MARKS[verdict][1])
-        for verdict in _COUNTED
-    ]
     fields = [(f" {counted(len(results), 'check')}", "")]
-    for count, word, style in counts:
-        if count:
-            fields += [("  ", ""), (f"{count} {word}", style)]
+    for verdict, (_, style) in _MARKS.items():
+        if count := sum(result.verdict is verdict for result in results):
+            fields += [("  ", ""), (f"{count} {verdict.value}", style)]
     yield tuple(fields)
-    begin = _where_to_begin(results)
-    if begin:
+    failing = [result.check for result in results if result.verdict is CheckVerdict.FAIL]
+    if len(failing) > 1:
+        begin = f"Begin with {failing[0]}: it may cause the failures after it."
         for line in _wrapped(begin, min(width, WIDEST) - 1):
             yield ((f" {line}", ""),)
-
-
-def _where_to_begin(results: Iterable[Result]) -> str:
-    failing = [result.check for result in results if result.verdict is CheckVerdict.FAIL]
-    if len(failing) < 2:
-        return ""
-    return f"Begin with {failing[0]}: it may cause the failures after it."
 
 
 def _wrapped(text: str, width: int) -> list[str]:

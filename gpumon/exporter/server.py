@@ -48,10 +48,7 @@ _ROOT = b"""<!DOCTYPE html>
 class MetricsServer(TCPServer):
     """Answers scrapes; ``serve_forever`` runs it, and ``shutdown`` ends it.
 
-    Args:
-        listener: The listening socket, which the server closes.
-        newest: Returns the page of metrics.
-        access: Who may read it.
+    It closes the listening socket.
     """
 
     def __init__(

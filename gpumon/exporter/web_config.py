@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gpumon.system.files import MIB, FileFault, read_text
@@ -111,26 +111,14 @@ _UNAVAILABLE = {
 """Keys of ``tls_server_config`` that the toolkit has and gpumon refuses."""
 
 
-class Headers(
-    Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    rename={
-        "content_security_policy": "Content-Security-Policy",
-        "frame_options": "X-Frame-Options",
-        "content_type_options": "X-Content-Type-Options",
-        "xss_protection": "X-XSS-Protection",
-        "transport_security": "Strict-Transport-Security",
-    },
-):
+class Headers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``http_server_config.headers``: headers of every answer."""
 
-    content_security_policy: str = ""
-    frame_options: str = ""
-    content_type_options: str = ""
-    xss_protection: str = ""
-    transport_security: str = ""
+    content_security_policy: str = field(name="Content-Security-Policy", default="")
+    frame_options: str = field(name="X-Frame-Options", default="")
+    content_type_options: str = field(name="X-Content-Type-Options", default="")
+    xss_protection: str = field(name="X-XSS-Protection", default="")
+    transport_security: str = field(name="Strict-Transport-Security", default="")
 
     def __post_init__(self) -> None:
         for name, text in self.by_name.items():

@@ -25,28 +25,18 @@ _EXAMPLE = "such as http://prometheus:9090"
 
 
 class Endpoint:
-    """A Prometheus server.
-
-    Attributes:
-        host: Its name or address.
-        port: Its port.
-        path: What comes before ``/api/v1``; empty for most.
-        context: ``None`` without TLS.
-        authenticates: Whether a password or a token is sent.
-
-    Args:
-        url: Its URL, which was checked.
-        settings: The settings with its password or token; ``None`` if it gets neither.
-        context: ``None`` without TLS.
-    """
+    """A Prometheus server, by its checked URL."""
 
     def __init__(
         self, url: SplitResult, settings: Prometheus | None, context: ssl.SSLContext | None
     ) -> None:
         self.host = url.hostname or ""
         self.port = url.port or _PORTS[url.scheme]
+        # What comes before ``/api/v1``; empty for most.
         self.path = url.path.rstrip("/")
+        # ``None`` without TLS.
         self.context = context
+        # With the password or the token; ``None`` if it gets neither.
         self._settings = settings
         self.authenticates = settings is not None and bool(settings.user or settings.token_file)
 
@@ -82,11 +72,8 @@ class Endpoint:
 def read_endpoint(text: str, settings: Prometheus) -> Endpoint:
     """The server of a URL, with its password or token if the configuration has one for it.
 
-    What the configuration has is for the server of its ``url`` alone: no other one gets it.
-
-    Args:
-        text: The URL; empty for that of the configuration.
-        settings: The table ``[prometheus]`` of the configuration.
+    What the configuration has is for the server of its ``url`` alone: no other one gets it. That is
+    the server of an empty text, too.
 
     Raises:
         FleetError: The URL, or what the configuration says of this server, cannot be used.

@@ -12,7 +12,7 @@ from gpumon.config.table import InvalidValue, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.config.key_action import KeyAction
+    from gpumon.config.keymap import KeyAction
     from gpumon.config.settings import Preset
 
 _NAMED = (

@@ -1,8 +1,9 @@
 """All settings: each is a field with its default, its bounds or values, and a sentence.
 
 From these, ``gpumon.config.table`` derives readers, errors, ``config show``, the template of the
-file and the tables of ``docs/config.md``. Beside its type and its sentence (``Meta``), a number has
-its unit, a text the words for what it is, and a value with a reader of its own a ``Marker``.
+file and the tables of ``docs/config.md``. A number has its sentence, unit and bounds in ``Number``;
+others have a ``Meta``, a text besides the words for what it is, and a value with a reader of its
+own a ``Marker``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
-from gpumon.model.thresholds import DEFAULTS, Seconds, Thresholds
+from gpumon.model.thresholds import DEFAULTS, SECONDS, Number, Thresholds
 from gpumon.text.units import Units
 
 DEFAULT_THEME = "gpumon"
@@ -115,12 +116,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """The effective settings, without the command line."""
 
     interval: Annotated[
-        Seconds,
-        Meta(
-            ge=MIN_INTERVAL,
-            le=MAX_INTERVAL,
-            description="the time between samples of the dashboard",
-        ),
+        float,
+        Number("the time between samples of the dashboard", SECONDS, MIN_INTERVAL, MAX_INTERVAL),
     ] = 0.5
     columns: Annotated[
         tuple[str, ...] | None,

@@ -19,7 +19,7 @@ from gpumon.config.columns import COLUMN, COLUMN_SETS, DEFAULT_COLUMNS, GPU_COLU
 from gpumon.config.settings import DEFAULT_THEME, VARIABLES, Marker, Settings
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.toml_text import toml
-from gpumon.model.thresholds import SettingUnit
+from gpumon.model.thresholds import SECONDS, Number
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
 
 if TYPE_CHECKING:
@@ -79,16 +79,16 @@ def read_switch(value: object) -> bool:
     return value
 
 
-def _number(unit: SettingUnit, least: float, most: float) -> tuple[str, Read]:
-    timespan = unit is SettingUnit.SECONDS
-    words = 'seconds, or a time such as "90s" or "10m",' if timespan else unit.value
-    valid = f"{words} from {least:g} to {most:g}"
+def _number(number: Number) -> tuple[str, Read]:
+    timespan = number.unit == SECONDS
+    words = 'seconds, or a time such as "90s" or "10m",' if timespan else number.unit
+    valid = f"{words} from {number.least:g} to {number.most:g}"
 
     def read(value: object) -> float:
-        number = as_number(value, timespan=timespan)
-        if not least <= number <= most:
+        amount = as_number(value, timespan=timespan)
+        if not number.least <= amount <= number.most:
             raise InvalidValue(f"give {valid}")
-        return number
+        return amount
 
     return valid, read
 
@@ -146,18 +146,12 @@ def read_columns(value: object) -> tuple[str, ...]:
 def _reader(kind: Any, note: object, meta: Meta, default: object) -> tuple[str, Read] | None:
     """The valid values of a field, as the object of "give", and what reads them.
 
-    Args:
-        kind: Its type.
-        note: What stands beside its type and its ``Meta``.
-        meta: Its ``Meta``.
-        default: Its default.
+    ``None`` if neither its type nor the note beside its ``Meta`` says which are valid.
     """
     if note is Marker.COLUMNS:
         return f"a list of columns or sets: {_COLUMN_NAMES}", read_columns
     if note is Marker.COLUMN:
         return _choice(f"a column: {', '.join(COLUMN)}", COLUMN)
-    if isinstance(note, SettingUnit) and meta.ge is not None and meta.le is not None:
-        return _number(note, meta.ge, meta.le)
     if isinstance(note, str):
         return _valid_if(note, partial(_is_text, may_be_empty=default == ""))
     if kind is bool:
@@ -178,22 +172,22 @@ def settings_of(defaults: Struct, table: str = "") -> Iterator[Setting]:
     """
     for key, hint in get_type_hints(type(defaults), include_extras=True).items():
         name, default = f"{table}{key}", getattr(defaults, key)
+        notes = getattr(hint, "__metadata__", ())
+        number = next((note for note in notes if isinstance(note, Number)), None)
+        meta = next((note for note in notes if isinstance(note, Meta)), Meta())
         if isinstance(default, Struct):
             yield from settings_of(default, f"{key}.")
-            continue
-        notes = getattr(hint, "__metadata__", ())
-        if Marker.APART in notes:
-            continue
-        meta = next((note for note in notes if isinstance(note, Meta)), Meta())
-        note = next((note for note in notes if note is not meta), None)
-        reader = _reader(getattr(hint, "__origin__", hint), note, meta, default)
-        if meta.description is None or reader is None:
-            raise TypeError(
-                f"the setting {name} needs Annotated with Meta(description=...) and, if its type "
-                "does not say which values are valid, a unit with ge and le, words, an example or "
-                "a Marker"
-            )
-        yield Setting(name, meta.description, *reader, _USUAL.get(name) or default)
+        elif number is not None:
+            yield Setting(name, number.about, *_number(number), default)
+        elif Marker.APART not in notes:
+            note = next((note for note in notes if note is not meta), None)
+            reader = _reader(getattr(hint, "__origin__", hint), note, meta, default)
+            if meta.description is None or reader is None:
+                raise TypeError(
+                    f"the setting {name} needs Annotated with a Number, or with a Meta that has a "
+                    "description and what says which values are valid: see gpumon.config.settings"
+                )
+            yield Setting(name, meta.description, *reader, _USUAL.get(name) or default)
 
 
 SETTINGS: dict[str, Setting] = {setting.name: setting for setting in settings_of(Settings())}

@@ -22,7 +22,6 @@ from gpumon.cli.config import effective, template
 from gpumon.config import VARIABLES, Loaded, Settings, config_path, load
 from gpumon.config.table import SETTINGS, settings_of, value_of
 from gpumon.config.toml_text import toml
-from gpumon.model.thresholds import SettingUnit
 from gpumon.system.folders import state_folder
 from tests.config.config_page import PAGE, with_tables
 
@@ -386,7 +385,7 @@ class Undescribed(msgspec.Struct):
 
 
 class Unbounded(msgspec.Struct):
-    pause: Annotated[float, SettingUnit.SECONDS, msgspec.Meta(description="the pause")] = 1.0
+    pause: Annotated[float, msgspec.Meta(description="the pause")] = 1.0
 
 
 class Wordless(msgspec.Struct):
@@ -396,7 +395,7 @@ class Wordless(msgspec.Struct):
 @pytest.mark.parametrize("struct", [Undescribed, Unbounded, Wordless])
 def test_a_field_that_declares_too_little_is_refused_at_once(struct: type[msgspec.Struct]) -> None:
     (name,) = struct.__struct_fields__
-    with pytest.raises(TypeError, match=rf"^the setting {name} needs Annotated with Meta\("):
+    with pytest.raises(TypeError, match=rf"^the setting {name} needs Annotated with a Number"):
         list(settings_of(struct()))
 
 

@@ -12,23 +12,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.doctor import access, computing, driver, frameworks, gpus, own, terminal
-from gpumon.doctor.check import Check, CheckVerdict, Result, unknown, why_failed, worst
-from gpumon.doctor.context import DiagnosticContext, DriverAnswer, Machine, ask_driver
+from gpumon.doctor.check import Check, unknown, why_failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "SECTIONS",
-    "CheckVerdict",
-    "DiagnosticContext",
-    "DriverAnswer",
-    "Machine",
-    "Result",
-    "ask_driver",
-    "examine",
-    "worst",
-]
+    from gpumon.doctor.check import Result
+    from gpumon.doctor.context import DiagnosticContext
 
 _MODULES = {
     "Driver": (driver,),
@@ -51,17 +41,12 @@ def examine(context: DiagnosticContext) -> Iterator[Result]:
     """Run every check; those that do not apply are left out."""
     for section, checks in SECTIONS.items():
         for check in checks:
-            result = _result(check, context)
+            try:
+                result = check(context)
+            except Exception as error:  # noqa: BLE001 - the other checks must run
+                result = unknown(
+                    f"The check failed: {why_failed(error)}",
+                    "If the reason is not on this machine, please report it with this output.",
+                )
             if result is not None:
                 yield replace(result, section=section, check=check.name)
-
-
-def _result(check: Check, context: DiagnosticContext) -> Result | None:
-    """The result of a check; if the check itself fails, the result says so."""
-    try:
-        return check(context)
-    except Exception as error:  # noqa: BLE001 - the other checks must run
-        return unknown(
-            f"The check failed: {why_failed(error)}",
-            "If the reason is not on this machine, please report it with this output.",
-        )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from typing import TYPE_CHECKING
 
 from gpumon.doctor.check import check, passed, unknown, warned
-from gpumon.doctor.context import exists, found, is_folder, read_text, resolved, unreadable
+from gpumon.doctor.context import exists, found, parse_version, read_text, resolved, unreadable
 from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.host.visible_devices import VARIABLES, selecting_variable, visible_gpus
 from gpumon.model.makers import Maker
@@ -21,20 +22,12 @@ if TYPE_CHECKING:
     from gpumon.doctor.check import Result
     from gpumon.doctor.context import DiagnosticContext, Machine
 
-Version = tuple[int, int]
 _LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 """The first driver for each CUDA: table 1 of NVIDIA's "CUDA Compatibility"."""
 _CUDA_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 _NVCC_SECONDS = 5.0
 _RELEASE = re.compile(r"release (\d+\.\d+)")
-_NUMBER = re.compile(r"(\d+)\.(\d+)")
 _CUDNN = re.compile(r"^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", re.MULTILINE)
-
-
-def parse_version(text: str) -> Version | None:
-    """Major and minor number of a version; ``None`` if the text contains none."""
-    match = _NUMBER.search(text)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 @check("newest CUDA")
@@ -93,7 +86,7 @@ def _toolkits(machine: Machine) -> Iterator[tuple[str, str | None]]:
     seen: set[Path] = set()
     for path in _toolkit_folders(machine):
         real = resolved(path)
-        if real in seen or not is_folder(real):
+        if real in seen or not os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises
             continue
         seen.add(real)
         nvcc = path / "bin/nvcc"

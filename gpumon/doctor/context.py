@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping  # noqa: TC003 - msgspec resolves annotations
@@ -83,11 +84,6 @@ def exists(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - Path.exists raises without permission
 
 
-def is_folder(path: Path) -> bool:
-    """Whether a folder exists that this user can reach."""
-    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises without permission
-
-
 def resolved(path: Path) -> Path:
     """The path without symbolic links, as far as it can be followed."""
     return Path(os.path.realpath(path))  # Path.resolve raises at a loop of links.
@@ -129,6 +125,15 @@ def found(folder: Path, pattern: str) -> list[Path]:
         return sorted(folder.glob(pattern))
     except OSError:
         return []
+
+
+_VERSION = re.compile(r"(\d+)(?:\.(\d+))?")
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """Major and minor number of a version; ``None`` if the text contains none."""
+    match = _VERSION.search(text)
+    return (int(match[1]), int(match[2] or 0)) if match else None
 
 
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"
@@ -281,11 +286,7 @@ class DiagnosticContext:
     def cuda_version(self) -> tuple[int, int] | None:
         """The newest CUDA that the driver supports."""
         snapshot = self.driver.snapshot
-        text = None if snapshot is None else snapshot.host.cuda_version
-        if text is None:
-            return None
-        major, _, minor = text.partition(".")
-        return int(major), int(minor)
+        return None if snapshot is None else parse_version(snapshot.host.cuda_version or "")
 
 
 def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.doctor.check import check, failed, passed, unknown, warned
-from gpumon.doctor.computing import cudnn_of_packages, driver_for, parse_version, rocm_versions
-from gpumon.doctor.context import exists, found, read_text, resolved, unreadable
+from gpumon.doctor.computing import cudnn_of_packages, driver_for, rocm_versions
+from gpumon.doctor.context import exists, found, parse_version, read_text, resolved, unreadable
 from gpumon.model.makers import Maker, maker_of, makers_of
 
 if TYPE_CHECKING:
@@ -129,19 +129,18 @@ def _judged(
         )
     if first.cuda is None:
         return passed(f"{_built(first)}.", *details[1:])
-    built = _major(first.cuda)
+    built = parse_version(first.cuda)
     words = f"{first.version}, built for CUDA {first.cuda}"
     if context.cuda_version is None or built is None:
         return _not_compared(context, words, details)
     major, minor = context.cuda_version
-    if built > major:
+    if built[0] > major:
         return failed(
             f"{words}; the driver supports CUDA up to {major}.{minor}.",
-            f"Upgrade to {driver_for(built)}, or install a build for CUDA {major}.",
+            f"Upgrade to {driver_for(built[0])}, or install a build for CUDA {major}.",
             *details,
         )
-    newer = (parse_version(first.cuda) or (built, 0)) > (major, minor)
-    if newer:
+    if built > (major, minor):
         words += f", newer than the driver's {major}.{minor} but of the same major version"
     return passed(f"{words}.", *details)
 
@@ -178,11 +177,6 @@ def _makers(context: DiagnosticContext) -> tuple[Maker, ...]:
     # NVIDIA's driver may fail while the others answer: that has checks of its own.
     silent = Maker.NVIDIA not in makers and any(card.driver == "nvidia" for card in context.cards)
     return (*makers, Maker.NVIDIA) if makers and silent else makers
-
-
-def _major(cuda: str) -> int | None:
-    digits = cuda.partition(".")[0]
-    return int(digits) if digits.isdecimal() else None
 
 
 def _line(build: Build) -> str:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from gpumon import __version__
-from gpumon.doctor import DiagnosticContext, Machine, ask_driver, examine
+from gpumon.doctor import examine
 from gpumon.doctor.check import CheckVerdict, Result, worst
+from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.text.formatting import counted, fit, printable
 

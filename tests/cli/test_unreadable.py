@@ -14,8 +14,8 @@ import pytest
 
 from gpumon import doctor
 from gpumon.cli import main
-from gpumon.doctor import CheckVerdict, DiagnosticContext, DriverAnswer
-from gpumon.doctor.check import Check, passed
+from gpumon.doctor.check import Check, CheckVerdict, passed
+from gpumon.doctor.context import DiagnosticContext, DriverAnswer
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, access
+from gpumon.doctor import access
+from gpumon.doctor.check import CheckVerdict
 from gpumon.host.namespaces import in_initial_pid_namespace
 from tests.doctor.trees import SILENT, Tree, verdict, words
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.doctor import DiagnosticContext
+    from gpumon.doctor.context import DiagnosticContext
 
 
 @pytest.fixture

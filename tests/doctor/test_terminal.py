@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, terminal
+from gpumon.doctor import terminal
+from gpumon.doctor.check import CheckVerdict
 from tests.doctor.trees import Tree, verdict, words
 from tests.screen import Screen
 

@@ -16,6 +16,7 @@ import gpumon
 from gpumon.config.settings import DEFAULT_THEME
 from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes.files import ThemeError, ThemeFile, read_file, theme_error
+from gpumon.system.files import beginning
 from gpumon.system.folders import config_folder, state_folder
 from gpumon.text.formatting import printable
 
@@ -182,12 +183,6 @@ def choose_theme(
 ) -> ThemeChoice:
     """The initial theme: from command line, environment, saved choice, configuration, or default.
 
-    Args:
-        asked: The name on the command line.
-        configured: The name in the configuration.
-        library: The themes.
-        memory: The file of the saved choice; by default the one in the state folder.
-
     Raises:
         UnknownThemeError: ``asked`` is no theme. Unknown names from elsewhere, and invalid files,
             are skipped with a message.
@@ -236,12 +231,10 @@ def memory_path() -> str:
 def remembered(memory: Folder | None = None) -> str | None:
     """The saved choice; ``None`` if there is none or it cannot be read."""
     try:
-        path = memory or memory_path()
-        with open(path, encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
-            name = file.read(_LONGEST).strip()
+        name = beginning(memory or memory_path(), _LONGEST).decode(errors=_BYTES)
     except OSError:
         return None
-    return name or None
+    return name.strip() or None
 
 
 def remember(name: str, memory: Folder | None = None) -> str | None:
@@ -259,5 +252,5 @@ def remember(name: str, memory: Folder | None = None) -> str | None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens without blocking, because the file may be a pipe."""
+    """Open without blocking, because the file may be a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)

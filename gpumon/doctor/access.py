@@ -8,7 +8,7 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.check import check, failed, passed, warned
+from gpumon.doctor import check, failed, passed, warned
 from gpumon.doctor.computing import rocm_versions
 from gpumon.doctor.context import exists
 from gpumon.host.namespaces import in_initial_pid_namespace
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext, PciGpu
 
 _CONTROL = "/dev/nvidiactl"

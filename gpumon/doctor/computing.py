@@ -8,7 +8,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.check import check, passed, unknown, warned
+from gpumon.doctor import check, passed, unknown, warned
 from gpumon.doctor.context import exists, found, parse_version, read_text, resolved, unreadable
 from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.host.visible_devices import VARIABLES, selecting_variable, visible_gpus
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext, Machine
 
 _LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}

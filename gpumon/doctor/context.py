@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.doctor.check import why_failed
+from gpumon.doctor import why_failed
 from gpumon.host.kernel_log import slot_of
 from gpumon.host.power import read_word
 from gpumon.model.makers import MAKERS, Maker, gpus_of
@@ -206,15 +206,11 @@ class DriverAnswer(Struct, frozen=True):
 
 
 class DiagnosticContext:
-    """The context of one run.
-
-    Args:
-        machine: The machine to examine.
-        ask: Queries the driver once, when the first check needs it.
-    """
+    """The context of one run."""
 
     def __init__(self, machine: Machine, ask: Callable[[], DriverAnswer]) -> None:
         self.machine = machine
+        # Queries the driver once, when the first check needs it.
         self._ask = ask
 
     @cached_property

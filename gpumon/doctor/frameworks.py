@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.doctor.check import check, failed, passed, unknown, warned
+from gpumon.doctor import check, failed, passed, unknown, warned
 from gpumon.doctor.computing import cudnn_of_packages, driver_for, rocm_versions
 from gpumon.doctor.context import exists, found, parse_version, read_text, resolved, unreadable
 from gpumon.model.makers import Maker, maker_of, makers_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext, Machine
 
 _STRING = r"""['"]([^'"]*)['"]"""

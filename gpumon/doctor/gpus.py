@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.availability.health import memory_faults, recovery_action
-from gpumon.doctor.check import CheckVerdict, check, failed, passed, unknown, warned
+from gpumon.doctor import CheckVerdict, check, failed, passed, unknown, warned
 from gpumon.doctor.driver import DRM_LOG
 from gpumon.findings.faults import advice_on
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
@@ -20,7 +20,7 @@ from gpumon.text.formatting import counted, duration, index_list
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext
     from gpumon.host.kernel_log import Xid
     from gpumon.model.snapshot import Gpu

@@ -1,4 +1,4 @@
-"""``gpumon doctor``: prints the checks of a machine, and what to do about problems."""
+"""``gpumon doctor``: runs the checks of a machine, and prints what to do about problems."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from gpumon import __version__
-from gpumon.doctor import examine
-from gpumon.doctor.check import CheckVerdict, Result, worst
+from gpumon.doctor import (
+    Check,
+    CheckVerdict,
+    Result,
+    access,
+    computing,
+    driver,
+    frameworks,
+    gpus,
+    own,
+    terminal,
+    unknown,
+    why_failed,
+    worst,
+)
 from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.text.formatting import counted, fit, printable
@@ -23,6 +36,38 @@ if TYPE_CHECKING:
 
     from gpumon.sources.source import Source
     from gpumon.text.cells import Row
+
+_MODULES = {
+    "Driver": (driver,),
+    "Access": (access,),
+    "GPUs": (gpus,),
+    "Computing": (computing, frameworks),
+    "Terminal": (terminal,),
+    "gpumon": (own,),
+}
+SECTIONS: dict[str, tuple[Check, ...]] = {
+    title: tuple(
+        value for module in modules for value in vars(module).values() if isinstance(value, Check)
+    )
+    for title, modules in _MODULES.items()
+}
+"""The checks by section, in the order of their dependencies, which is that of the functions."""
+
+
+def examine(context: DiagnosticContext) -> Iterator[Result]:
+    """Run every check; those that do not apply are left out."""
+    for section, checks in SECTIONS.items():
+        for check in checks:
+            try:
+                result = check(context)
+            except Exception as error:  # noqa: BLE001 - the other checks must run
+                result = unknown(
+                    f"The check failed: {why_failed(error)}",
+                    "If the reason is not on this machine, please report it with this output.",
+                )
+            if result is not None:
+                yield msgspec.structs.replace(result, section=section, check=check.name)
+
 
 SCHEMA = "gpumon.doctor/1"
 EXIT_FAILED = 1
@@ -89,9 +134,9 @@ def _print(results: Iterable[Result], stream: TextIO, environ: Mapping[str, str]
     Returns:
         The worst verdict.
     """
-    terminal = stream.isatty()
-    width = shutil.get_terminal_size((_COLUMNS, 0)).columns if terminal else _COLUMNS
-    coloured = terminal and not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
+    on_terminal = stream.isatty()
+    width = shutil.get_terminal_size((_COLUMNS, 0)).columns if on_terminal else _COLUMNS
+    coloured = on_terminal and not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
     printed: list[Result] = []
     for result in results:
         if not printed or result.section != printed[-1].section:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import access
-from gpumon.doctor.check import CheckVerdict
+from gpumon.doctor import CheckVerdict, access
 from gpumon.host.namespaces import in_initial_pid_namespace
 from tests.doctor.trees import SILENT, Tree, verdict, words
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import computing, frameworks
-from gpumon.doctor.check import CheckVerdict
+from gpumon.doctor import CheckVerdict, computing, frameworks
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words
 

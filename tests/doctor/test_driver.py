@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpumon.doctor import driver
-from gpumon.doctor.check import CheckVerdict
+from gpumon.doctor import CheckVerdict, driver
 from gpumon.doctor.context import DriverAnswer, ask_driver
 from gpumon.sources.source import SourceError
 from tests.build import gpu

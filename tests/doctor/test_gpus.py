@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import gpus
-from gpumon.doctor.check import CheckVerdict
+from gpumon.doctor import CheckVerdict, gpus
 from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import take_one

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpumon.doctor import own
-from gpumon.doctor.check import CheckVerdict
+from gpumon.doctor import CheckVerdict, own
 from gpumon.sources import versions
 from tests.doctor.trees import Tree, verdict, words
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from gpumon.doctor.check import CheckVerdict, Result
+    from gpumon.doctor import CheckVerdict, Result
     from gpumon.model.snapshot import Gpu
 
 VERSION = "570.124.06"

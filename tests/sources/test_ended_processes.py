@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import access
-from gpumon.doctor.check import CheckVerdict
+from gpumon.doctor import CheckVerdict, access
 from gpumon.doctor.context import DriverAnswer
 from gpumon.host import processes as host_processes
 from gpumon.host.process_host import Refusal, Refused, target_of

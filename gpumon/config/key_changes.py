@@ -63,10 +63,6 @@ def settle(
     An action that requests a fixed key, or a key of another action, keeps its usual keys. If two
     actions request the same key, the first one in the file gets it.
 
-    Args:
-        changes: The requested keys by action name, in the order of the file.
-        preset: The preset that has the usual keys.
-
     Returns:
         The keys of each action with changed keys, and an error message for each action that keeps
         its usual keys.

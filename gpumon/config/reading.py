@@ -132,8 +132,7 @@ class _Reader:
         return tree
 
     def _read_alerts(self, value: object) -> None:
-        tables = value if isinstance(value, list) else [value]
-        if not isinstance(value, list) or not all(isinstance(table, dict) for table in tables):
+        if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
             self.add_error(
                 self._place("alerts"),
                 "alerts is a list of tables: write [[alerts]] on a line alone for each",
@@ -145,7 +144,7 @@ class _Reader:
                 self._place(f"alerts[{number}]"),
                 {key: self._place(f"alerts[{number}].{key}") for key in table},
             )
-            for number, table in enumerate(tables)
+            for number, table in enumerate(value)
         )
 
     def _read_setting(self, table: str, key: str, value: object) -> None:

@@ -14,6 +14,7 @@ from gpumon.doctor.context import exists
 from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.model.makers import Maker
 from gpumon.model.process_states import ENDED, STATES
+from gpumon.system.users import user_name
 from gpumon.text.formatting import counted, gib, gibibytes, index_list
 
 if TYPE_CHECKING:
@@ -148,10 +149,9 @@ def _how_to_get_in(file: Path, otherwise: str) -> str:
 def _is_member(group: str) -> bool:
     """Whether the system has this user in a group, as it is after ``usermod`` before a login."""
     import grp
-    import pwd
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name in grp.getgrnam(group).gr_mem
+        return user_name(os.getuid()) in grp.getgrnam(group).gr_mem
     except KeyError:
         return False
 

@@ -59,19 +59,14 @@ def toolkits(context: DiagnosticContext) -> Result | None:
     details = [f"{version or 'unknown version'}  {path}" for path, version in there.items()]
     details += barred
     allowed = context.cuda_version
-    versions = {path: parse_version(version or "") for path, version in there.items()}
-    newer = [
-        path
-        for path, version in versions.items()
-        if version is not None and allowed is not None and version[0] > allowed[0]
-    ]
-    if newer:
-        version = versions[newer[0]] or (0, 0)
-        return warned(
-            f"{newer[0]} is newer than the driver: programs built with it do not run here.",
-            f"Upgrade to {driver_for(version[0])}, or use an older toolkit.",
-            *details,
-        )
+    for path, text in there.items():
+        version = parse_version(text or "")
+        if version is not None and allowed is not None and version[0] > allowed[0]:
+            return warned(
+                f"{path} is newer than the driver: programs built with it do not run here.",
+                f"Upgrade to {driver_for(version[0])}, or use an older toolkit.",
+                *details,
+            )
     return passed(f"{len(there)} found.", *details)
 
 
@@ -99,10 +94,9 @@ def _toolkits(machine: Machine) -> Iterator[tuple[str, str | None]]:
 
 def _toolkit_folders(machine: Machine) -> Iterator[Path]:
     for variable in _CUDA_VARIABLES:
-        if machine.environ.get(variable, "").startswith("/"):
-            yield machine.path(machine.environ[variable])
-    for folder in machine.environ.get("PATH", "").split(":"):
-        if folder.startswith("/") and exists(nvcc := machine.path(f"{folder}/nvcc")):
+        yield from map(machine.path, machine.folders(variable))
+    for folder in machine.folders("PATH"):
+        if exists(nvcc := machine.path(f"{folder}/nvcc")):
             yield resolved(nvcc).parent.parent
     yield from reversed(machine.folder("/usr/local", "cuda-*"))
     yield machine.path("/usr/local/cuda")

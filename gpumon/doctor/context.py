@@ -74,6 +74,10 @@ class Machine(Struct, frozen=True):
         """The text of a file, with invalid UTF-8 replaced; ``None`` if it cannot be read."""
         return read_text(self.path(name))
 
+    def folders(self, variable: str) -> list[str]:
+        """The names of the folders in a variable of the environment."""
+        return [name for name in self.environ.get(variable, "").split(":") if name.startswith("/")]
+
     def folder(self, name: str, pattern: str) -> list[Path]:
         """The entries of a folder, sorted; empty if there is no such folder."""
         return found(self.path(name), pattern)
@@ -94,8 +98,8 @@ def unreadable(machine: Machine, variables: Iterable[str]) -> list[str]:
     return [
         f"{folder} ({variable}) cannot be read: {why}"
         for variable in variables
-        for folder in machine.environ.get(variable, "").split(":")
-        if folder.startswith("/") and (why := _why_unreadable(machine.path(folder))) is not None
+        for folder in machine.folders(variable)
+        if (why := _why_unreadable(machine.path(folder))) is not None
     ]
 
 

@@ -159,12 +159,8 @@ def cuda_library(context: DiagnosticContext) -> Result | None:
     """Whether ``libcuda.so.1``, which CUDA programs load, is of the version of the module."""
     if not context.driver.library:
         return None
-    folders = [*context.machine.environ.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARY_FOLDERS]
-    links = (
-        context.machine.path(f"{folder}/libcuda.so.1")
-        for folder in folders
-        if folder.startswith("/")
-    )
+    folders = (*context.machine.folders("LD_LIBRARY_PATH"), *_LIBRARY_FOLDERS)
+    links = (context.machine.path(f"{folder}/libcuda.so.1") for folder in folders)
     link = next(filter(exists, links), None)
     if link is None:
         return unknown(

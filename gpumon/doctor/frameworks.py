@@ -250,17 +250,12 @@ def _environments(machine: Machine) -> Iterator[tuple[str, Path]]:
 
 def _prefixes(machine: Machine) -> Iterator[str]:
     for variable in _ENVIRONMENT_VARIABLES:
-        if machine.environ.get(variable, "").startswith("/"):
-            yield machine.environ[variable].rstrip("/")
-    for folder in machine.environ.get("PATH", "").split(":"):
-        if not folder.startswith("/"):
-            continue
+        yield from (folder.rstrip("/") for folder in machine.folders(variable))
+    for folder in machine.folders("PATH"):
         if any(exists(machine.path(f"{folder}/{python}")) for python in ("python", "python3")):
             yield folder.rstrip("/").rpartition("/")[0] or "/"
     yield machine.prefix
-    home = machine.environ.get("HOME", "")
-    if home.startswith("/"):
-        yield f"{home.rstrip('/')}/.local"
+    yield from (f"{home.rstrip('/')}/.local" for home in machine.folders("HOME"))
 
 
 def _package_folders(machine: Machine, prefix: str) -> Iterator[Path]:

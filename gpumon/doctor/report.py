@@ -152,15 +152,11 @@ def _print(results: Iterable[Result], stream: TextIO, environ: Mapping[str, str]
 
 def _write(stream: TextIO, rows: Iterable[Row], coloured: bool) -> None:
     for row in rows:
-        if coloured:
-            line = "".join(_inked(text, _COLOURS.get(style)) for text, style in row)
-        else:
-            line = "".join(text for text, _ in row)
+        line = ""
+        for text, style in row:
+            has_colour = coloured and style in _COLOURS and text.strip()
+            line += f"\x1b[{_COLOURS[style]}m{text}\x1b[m" if has_colour else text
         stream.write(f"{line.rstrip()}\n")
-
-
-def _inked(text: str, colour: str | None) -> str:
-    return text if colour is None or not text.strip() else f"\x1b[{colour}m{text}\x1b[m"
 
 
 def _scrubber(context: DiagnosticContext) -> Scrubber:

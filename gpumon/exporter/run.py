@@ -102,9 +102,8 @@ def _beginning(
     rules = access.rules()
     secured = rules is not None and rules.context is not None
     server = authority(host, listener.getsockname()[1])
-    every = f"{interval:g} s"
     scheme = "https" if secured else "http"
-    sentences = [f"serving {scheme}://{server}/metrics, a sample every {every}"]
+    sentences = [f"serving {scheme}://{server}/metrics, a sample every {interval:g} s"]
     if is_loopback(listener):
         return sentences
     if rules is None or not rules.authenticates:

@@ -167,9 +167,8 @@ class StyleColours(NamedTuple):
 def resolve_styles(variables: Mapping[str, str]) -> dict[str, StyleColours]:
     """The colours of all styles.
 
-    Args:
-        variables: Textual's colours by name, such as ``primary``, and the dashboard's with
-            ``PREFIX``, as far as the theme defines them.
+    The variables are Textual's colours by name, such as ``primary``, and the dashboard's with
+    ``PREFIX``, as far as the theme defines them.
     """
     return {name: resolve_style(name, variables) for name in STYLES}
 

@@ -240,11 +240,6 @@ class DiagnosticContext:
         """Those of one maker."""
         return tuple(card for card in self.cards if card.maker is maker)
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """NVIDIA GPUs on the PCI bus by kernel name, whatever driver they have."""
-        return tuple(card.slot for card in self.cards_of(Maker.NVIDIA))
-
     @cached_property
     def hidden(self) -> tuple[PciGpu, ...]:
         """GPUs of processors that gpumon leaves out because the machine has another GPU."""
@@ -263,7 +258,7 @@ class DiagnosticContext:
         It should on a machine without any GPU too, because GPUs are not always on a PCI bus.
         """
         return bool(
-            self.slots
+            self.cards_of(Maker.NVIDIA)
             or self.module_version is not None
             or self.in_wsl
             or self.gpus_of(Maker.NVIDIA)

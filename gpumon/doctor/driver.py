@@ -106,7 +106,7 @@ def kernel_module(context: DiagnosticContext) -> Result | None:
         return None
     if exists(context.machine.path("/sys/module/nvidia")):
         return unknown("Loaded, but /proc does not report its version.")
-    if not context.slots:
+    if not context.cards_of(Maker.NVIDIA):
         return None  # Reported already: there is no GPU.
     return failed(
         "The NVIDIA kernel module is not loaded.",

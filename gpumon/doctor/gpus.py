@@ -196,7 +196,7 @@ def reported_errors(context: DiagnosticContext) -> Result | None:
     They are in the kernel log: ``/dev/kmsg``, or where that may not be read the journal, which
     members of the group ``adm`` may read. Where neither can be read, the result has the reason.
     """
-    if not context.gpus_of(Maker.NVIDIA) and not context.slots:
+    if not context.gpus_of(Maker.NVIDIA) and not context.cards_of(Maker.NVIDIA):
         return None
     xids = _kernel_xids(context)
     if isinstance(xids, str):

@@ -91,10 +91,6 @@ class ThemeLibrary:
             return f"{self._own} cannot be read: {error.strerror}"
         return nearest_or_all(name, self.names())
 
-    def is_own(self, name: str) -> bool:
-        """Whether a theme is the user's own."""
-        return name in self.own()
-
     def path(self, name: str) -> str | None:
         """The file of a theme, the user's own before gpumon's; ``None`` for Textual's."""
         for folder in (self._own, self._shipped):

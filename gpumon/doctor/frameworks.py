@@ -45,22 +45,15 @@ class Build(Struct, frozen=True):
     xpu: str | None = None  # The version of Intel's compiler, for Intel's GPUs.
 
     @property
-    def maker(self) -> Maker | None:
-        """The maker of the GPUs that it computes on."""
+    def target(self) -> tuple[Maker | None, str]:
+        """The maker of the GPUs that it computes on, and what it was built for."""
         if self.cuda is not None:
-            return Maker.NVIDIA
+            return Maker.NVIDIA, f"CUDA {self.cuda}"
         if self.rocm is not None:
-            return Maker.AMD
-        return None if self.xpu is None else Maker.INTEL
-
-    @property
-    def platform(self) -> str:
-        """What it was built for."""
-        if self.cuda is not None:
-            return f"CUDA {self.cuda}"
-        if self.rocm is not None:
-            return f"ROCm {self.rocm}".rstrip()
-        return "no CUDA" if self.xpu is None else f"Intel's GPUs (XPU {self.xpu})"
+            return Maker.AMD, f"ROCm {self.rocm}".rstrip()
+        if self.xpu is not None:
+            return Maker.INTEL, f"Intel's GPUs (XPU {self.xpu})"
+        return None, "no CUDA"
 
 
 # The page "Get started" of pytorch.org, and the page "Installation" of docs.jax.dev.
@@ -121,7 +114,7 @@ def _judged(
     first = builds[0]
     details = (*map(_line, builds), *barred)
     makers = _makers(context)
-    if makers and first.maker not in makers:
+    if makers and first.target[0] not in makers:
         return warned(
             f"{_built(first)}: it does not compute on these GPUs ({makers[0].value}).",
             advice[makers[0]],
@@ -147,8 +140,9 @@ def _judged(
 
 def _built(build: Build) -> str:
     """Where a build is, and what it was built for."""
-    platform = f"for {build.platform}" if build.maker else "without CUDA"
-    return f"{build.version} in {build.folder} was built {platform}"
+    maker, platform = build.target
+    how = f"for {platform}" if maker else "without CUDA"
+    return f"{build.version} in {build.folder} was built {how}"
 
 
 def _not_compared(context: DiagnosticContext, words: str, details: tuple[str, ...]) -> Result:
@@ -181,7 +175,7 @@ def _makers(context: DiagnosticContext) -> tuple[Maker, ...]:
 
 def _line(build: Build) -> str:
     extra = f", {build.extra}" if build.extra else ""
-    return f"{build.version}  {build.platform}{extra}  {build.folder}"
+    return f"{build.version}  {build.target[1]}{extra}  {build.folder}"
 
 
 def _torch(folder: Path, prefix: str) -> Build | None:

@@ -72,8 +72,8 @@ class Endpoint:
 def read_endpoint(text: str, settings: Prometheus) -> Endpoint:
     """The server of a URL, with its password or token if the configuration has one for it.
 
-    What the configuration has is for the server of its ``url`` alone: no other one gets it. That is
-    the server of an empty text, too.
+    The password or token is for the server of the configured ``url`` alone, which is also that of
+    an empty text.
 
     Raises:
         FleetError: The URL, or what the configuration says of this server, cannot be used.

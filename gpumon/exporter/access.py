@@ -106,7 +106,7 @@ class PageAccess:
     def rules(self) -> Rules | None:
         """The rules; ``None`` while the files cannot be used."""
         with self._lock:
-            if _versions(self._files) != self._seen:
+            if list(map(_version, self._files)) != self._seen:
                 self._rules = None
                 try:
                     self._read()
@@ -125,14 +125,14 @@ class PageAccess:
             self._rules = Rules(WebConfig())
             return
         # Versions are taken before reading: what changes meanwhile is read again.
-        self._seen = _versions(self._files)
+        self._seen = list(map(_version, self._files))
         version = _version(self._path)
         config = read_web_config(self._path)
         tls = config.tls_server_config
         named = () if tls is None else (tls.cert_file, tls.key_file, tls.client_ca_file)
         others = tuple(filter(None, named))
         self._files = (self._path, *others)
-        self._seen = [version, *_versions(others)]
+        self._seen = [version, *map(_version, others)]
         rules = Rules(config)
         # A file that is being written is empty for a short time, and must not open the page.
         dropped = self._protections - rules.protections
@@ -143,10 +143,6 @@ class PageAccess:
             )
         self._protections = rules.protections
         self._rules = rules
-
-
-def _versions(files: tuple[str, ...]) -> list[object]:
-    return [_version(path) for path in files]
 
 
 def _version(path: str) -> object:

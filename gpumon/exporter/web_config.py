@@ -203,7 +203,7 @@ def read_web_config(path: str) -> WebConfig:
         config = msgspec.convert({} if content is None else _without_empty(content), WebConfig)
     except RecursionError:
         raise WebConfigError(f"{path}: is not valid YAML") from None
-    except (FileFault, _Refused) as error:
+    except FileFault as error:
         raise WebConfigError(f"{path}: {error}") from None
     except msgspec.ValidationError as error:
         raise WebConfigError(f"{path}: {_sentence(str(error))}") from None
@@ -217,10 +217,6 @@ def read_web_config(path: str) -> WebConfig:
         if (name := getattr(tls, key))
     }
     return replace(config, tls_server_config=replace(tls, **files))
-
-
-class _Refused(Exception):  # noqa: N818 - not an error of the program
-    """What is wrong with the file, without its name."""
 
 
 def _load(text: str) -> object:
@@ -241,7 +237,7 @@ def _load(text: str) -> object:
             names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise _Refused(f"{twice} is there twice: remove one")
+                raise FileFault(f"{twice} is there twice: remove one")
             return super().construct_mapping(node, deep)
 
     try:
@@ -249,9 +245,9 @@ def _load(text: str) -> object:
         return yaml.load(text, Loader)  # noqa: S506 - see above
     except yaml.MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f" in line {error.problem_mark.line + 1}"
-        raise _Refused(f"is not valid YAML{line}: {error.problem}") from None
+        raise FileFault(f"is not valid YAML{line}: {error.problem}") from None
     except (yaml.YAMLError, RecursionError, ValueError):
-        raise _Refused("is not valid YAML") from None
+        raise FileFault("is not valid YAML") from None
 
 
 _SECTIONS: Mapping[str, type[Struct]] = {

@@ -50,17 +50,12 @@ def shipped_folder() -> str:
     return installed if os.path.isdir(installed) else os.path.join(package, "..", "themes")
 
 
-def own_folder() -> str:
-    """The folder of the user's own themes."""
-    return os.path.join(config_folder(), "themes")
-
-
 class ThemeLibrary:
     """Finds and reads themes."""
 
     def __init__(self, own: Folder | None = None, shipped: Folder | None = None) -> None:
-        self._own = own_folder() if own is None else os.fspath(own)
-        self._shipped = shipped_folder() if shipped is None else os.fspath(shipped)
+        self._own = os.fspath(own or os.path.join(config_folder(), "themes"))
+        self._shipped = os.fspath(shipped or shipped_folder())
 
     @property
     def folder(self) -> Path:
@@ -207,16 +202,12 @@ def choose_theme(
             sentences.append(printable(f"{where}: there is no theme {name!r}; {hint}."))
             continue
         try:
-            return ThemeChoice(name, _read(library, name), tuple(sentences))
+            is_textual = library.path(name) is None and name in TEXTUAL_THEMES
+            file = None if is_textual else library.read(name)
+            return ThemeChoice(name, file, tuple(sentences))
         except ThemeError as error:
             sentences.append(error.brief)
     return ThemeChoice(DEFAULT_THEME, library.default(), tuple(sentences))
-
-
-def _read(library: ThemeLibrary, name: str) -> ThemeFile | None:
-    if library.path(name) is None and name in TEXTUAL_THEMES:
-        return None
-    return library.read(name)
 
 
 def memory_path() -> str:

@@ -35,7 +35,7 @@ class Marker(Enum):
     APART = auto()  # Not a setting: ``gpumon.config.reading`` reads it.
 
 
-class Order(Struct, frozen=True, forbid_unknown_fields=True):
+class Order(Struct, frozen=True):
     """The initial sort order of the processes."""
 
     column: Annotated[
@@ -46,7 +46,7 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     descending: Annotated[bool, Meta(description="whether the largest come first")] = True
 
 
-class Hosts(Struct, frozen=True, forbid_unknown_fields=True):
+class Hosts(Struct, frozen=True):
     """Other machines. ``gpumon.fleet`` reads the lists of hosts."""
 
     groups: Annotated[
@@ -70,7 +70,7 @@ class Hosts(Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
 
 
-class Prometheus(Struct, frozen=True, forbid_unknown_fields=True):
+class Prometheus(Struct, frozen=True):
     """The Prometheus server of ``--prometheus``; an empty text is a setting without a value."""
 
     url: Annotated[
@@ -94,7 +94,7 @@ class Prometheus(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
-class Keys(Struct, frozen=True, forbid_unknown_fields=True):
+class Keys(Struct, frozen=True):
     """The keys of the screens."""
 
     preset: Annotated[
@@ -112,7 +112,7 @@ class AlertTable(Struct, frozen=True):
     places: Mapping[str, str]  # The file and the line of each key.
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+class Settings(Struct, frozen=True):
     """The effective settings, without the command line."""
 
     interval: Annotated[

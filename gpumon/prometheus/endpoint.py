@@ -143,16 +143,13 @@ def _context(url: SplitResult, settings: Prometheus) -> ssl.SSLContext | None:
     if url.scheme == "http":
         return None
     path = os.path.expanduser(settings.ca_file)  # noqa: PTH111 - the file functions here take texts
+    name = f"ca_file {printable(settings.ca_file)}"
     if is_special(path):
-        raise FleetError(f"ca_file {printable(settings.ca_file)} is not a regular file")
+        raise FleetError(f"{name} is not a regular file")
     try:
         return ssl.create_default_context(cafile=path or None)
     except ssl.SSLError:
-        raise FleetError(
-            f"ca_file {printable(settings.ca_file)} has no certificates in PEM"
-        ) from None
+        raise FleetError(f"{name} has no certificates in PEM") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "this is not the name of a file"
-        raise FleetError(
-            f"ca_file {printable(settings.ca_file)} cannot be read: {reason}"
-        ) from None
+        raise FleetError(f"{name} cannot be read: {reason}") from None

@@ -127,13 +127,10 @@ COLUMN_SETS: dict[str, tuple[str, ...]] = {
 
 
 def whole_choice(keys: Sequence[str]) -> tuple[str, ...]:
-    """The columns for these keys, without duplicates.
+    """The columns for these keys of columns and names of sets, without duplicates.
 
     Those of the process table come first, with the PID, and the command as their last; then those
     of the list of GPUs.
-
-    Args:
-        keys: Keys of columns, and names of sets.
     """
     each = [key for name in keys for key in COLUMN_SETS.get(name, (name,))]
     kept = dict.fromkeys(each if "pid" in each else ["pid", *each])

@@ -12,7 +12,7 @@ from gpumon.config.table import InvalidValue, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.config.key_action import KeyAction
+    from gpumon.config.keymap import KeyAction
     from gpumon.config.settings import Preset
 
 _NAMED = (
@@ -62,10 +62,6 @@ def settle(
 
     An action that requests a fixed key, or a key of another action, keeps its usual keys. If two
     actions request the same key, the first one in the file gets it.
-
-    Args:
-        changes: The requested keys by action name, in the order of the file.
-        preset: The preset that has the usual keys.
 
     Returns:
         The keys of each action with changed keys, and an error message for each action that keeps

@@ -11,22 +11,111 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMNS
-from gpumon.config.key_action import (
-    KeyAction,
-    also_on_fleet,
-    beyond_looking,
-    changeable,
-    fixed,
-    in_group,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from typing import Literal, TypeAlias
 
-    from gpumon.config.key_action import Place
     from gpumon.config.settings import Preset
+
+    Place: TypeAlias = Literal[
+        "app",
+        "dashboard",
+        "fleet",
+        "page",
+        "gpu",
+        "process",
+        "job",
+        "alerts",
+        "help",
+        "themes",
+        "columns",
+        "moment",
+        "end",
+        "signals",
+    ]
+    """Where a key works: everywhere, on a screen, on all pages, in a dialog or in a part of it."""
+
+
+class KeyAction(Struct, frozen=True):
+    """An action on one or several screens, and its keys."""
+
+    name: str  # In the configuration.
+    keys: tuple[str, ...]
+    action: str  # The method of the screens, with its arguments, as Textual writes it.
+    on: Mapping[Place, str]  # Its description on each screen; the help page omits an empty one.
+    label: str = ""  # In a footer.
+    # Its keys with the preset ``vim``; empty if they are the default ones.
+    vim: tuple[str, ...] = ()
+    group: str = ""  # On the help page and in the command palette.
+    fixed: bool = False  # Its keys cannot be changed.
+    priority: bool = False  # It takes precedence over the keys of the focused widget.
+    beyond_looking: bool = False  # Visitors in a browser (``gpumon serve``) do not have it.
+
+    @property
+    def id(self) -> str:
+        """Its unique name, for actions of dialogs too, which have no name."""
+        return self.name or f"{next(iter(self.on))}.{self.action}"
+
+    @property
+    def method(self) -> str:
+        """The action without its arguments."""
+        return self.action.partition("(")[0]
+
+    def usual_keys(self, preset: Preset) -> tuple[str, ...]:
+        """Its keys with a preset."""
+        return self.vim if self.vim and preset == "vim" else self.keys
+
+
+def changeable(
+    name: str,
+    keys: str,
+    action: str,
+    about: str,
+    label: str = "",
+    place: Place = "dashboard",
+    vim: str = "",
+    fleet: str = "",
+) -> KeyAction:
+    """Configurable keys of one screen, and of that of many hosts if they are described for it."""
+    on = {place: about} | ({"fleet": fleet} if fleet else {})
+    return KeyAction(name, tuple(keys.split()), action, on, label, tuple(vim.split()))
+
+
+def fixed(
+    place: Place,
+    keys: str,
+    action: str,
+    about: str = "",
+    name: str = "",
+    *,
+    vim: str = "",
+    priority: bool = False,
+    fleet: str = "",
+) -> KeyAction:
+    """Keys that cannot be changed; without a name no footer offers them."""
+    usual = changeable(name, keys, action, about, name, place, vim, fleet)
+    return replace(usual, fixed=True, priority=priority)
+
+
+def in_group(group: str, *actions: KeyAction) -> tuple[KeyAction, ...]:
+    """Actions in the order in which the help page and the command palette list them."""
+    return tuple(replace(action, group=group) for action in actions)
+
+
+def beyond_looking(*actions: KeyAction) -> tuple[KeyAction, ...]:
+    """Actions that visitors in a browser do not have."""
+    return tuple(replace(action, beyond_looking=True) for action in actions)
+
+
+def also_on_fleet(*actions: KeyAction) -> tuple[KeyAction, ...]:
+    """Actions that the screen of many hosts has too, with the same description."""
+    return tuple(
+        replace(action, on={**action.on, "fleet": action.on["dashboard"]}) for action in actions
+    )
 
 
 class ChartWindow(Struct, frozen=True):
@@ -198,17 +287,9 @@ KEYMAP: tuple[KeyAction, ...] = (
     ),
     *in_group(
         "Move",
-        changeable(
-            "previous_line",
-            "up",
-            "move(-1)",
-            "Previous line",
-            "select",
-            vim="up k",
-            fleet="Previous line",
-        ),
-        changeable(
-            "next_line", "down", "move(1)", "Next line", "select", vim="down j", fleet="Next line"
+        *also_on_fleet(
+            changeable("previous_line", "up", "move(-1)", "Previous line", "select", vim="up k"),
+            changeable("next_line", "down", "move(1)", "Next line", "select", vim="down j"),
         ),
         changeable(
             "change_side",
@@ -235,8 +316,10 @@ KEYMAP: tuple[KeyAction, ...] = (
             vim="end G",
             fleet="Last line",
         ),
-        changeable("page_up", "pageup", "page(-1)", "Page up", fleet="Page up"),
-        changeable("page_down", "pagedown", "page(1)", "Page down", fleet="Page down"),
+        *also_on_fleet(
+            changeable("page_up", "pageup", "page(-1)", "Page up"),
+            changeable("page_down", "pagedown", "page(1)", "Page down"),
+        ),
         changeable(
             "scroll_back",
             "left",
@@ -329,9 +412,9 @@ KEYMAP: tuple[KeyAction, ...] = (
     fixed("help", "home", "scroll('home')"),
     fixed("help", "end", "scroll('end')"),
     *(
-        one
+        action
         for place in _LISTS
-        for one in (
+        for action in (
             fixed(place, "up", "go('cursor_up')", vim="up k"),
             fixed(place, "down", "go('cursor_down')", vim="down j"),
             fixed(place, "home", "go('first')", vim="home g"),

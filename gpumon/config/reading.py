@@ -132,8 +132,7 @@ class _Reader:
         return tree
 
     def _read_alerts(self, value: object) -> None:
-        tables = value if isinstance(value, list) else [value]
-        if not isinstance(value, list) or not all(isinstance(table, dict) for table in tables):
+        if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
             self.add_error(
                 self._place("alerts"),
                 "alerts is a list of tables: write [[alerts]] on a line alone for each",
@@ -145,7 +144,7 @@ class _Reader:
                 self._place(f"alerts[{number}]"),
                 {key: self._place(f"alerts[{number}].{key}") for key in table},
             )
-            for number, table in enumerate(tables)
+            for number, table in enumerate(value)
         )
 
     def _read_setting(self, table: str, key: str, value: object) -> None:
@@ -156,21 +155,20 @@ class _Reader:
             inner = value if isinstance(value, dict) else {}
             self._origins |= {f"{name}.{each}": self._origin(f"{name}.{each}") for each in inner}
             return
-        tables = [known.rpartition(".")[0] for known in SETTINGS if known.rpartition(".")[2] == key]
-        if tables:
-            where = f"under [{tables[0]}]" if tables[0] else "before the first table"
+        names = {known.rpartition(".")[2]: known for known in SETTINGS}
+        if key in names:
+            home = names[key].rpartition(".")[0]
+            where = f"under [{home}]" if home else "before the first table"
             self.add_error(place, f"{key} belongs {where}")
             return
         # A missing or wrong table name must not hide which setting was meant.
-        names = {known.rpartition(".")[2]: known for known in SETTINGS}
         names |= {} if table else {known: known for known in (*TABLES, "alerts")}
-        found = nearest(key, names)
-        near = f" (did you mean {names[found]}?)" if found else ""
-        beside = [known for known in SETTINGS if known.rpartition(".")[0] == table]
-        here = [known.rpartition(".")[2] for known in beside]
-        here += [] if table else [*TABLES, "alerts"]
+        if found := nearest(key, names):
+            near = f" (did you mean {names[found]}?)"
+        else:
+            here = [name for name, known in names.items() if known.rpartition(".")[0] == table]
+            near = f"; there are {', '.join(here)}"
         unknown = f"{table}.{toml_key(key)}" if table else toml_key(key)
-        near = near or f"; there are {', '.join(here)}"
         self.add_error(place, f"unknown setting {unknown}{near}")
 
     def _read_keys(self, table: Mapping[str, object]) -> None:

@@ -1,23 +1,21 @@
 """All settings: each is a field with its default, its bounds or values, and a sentence.
 
-``gpumon.config.table`` makes the rest of this: readers, errors, ``config show``, the template of
-the file and the tables of ``docs/config.md``. A string beside a type is the unit of a number, or
-what a text is.
+From these, ``gpumon.config.table`` derives readers, errors, ``config show``, the template of the
+file and the tables of ``docs/config.md``. A number has its sentence, unit and bounds in ``Number``;
+others have a ``Meta``, a text besides the words for what it is, and a value with a reader of its
+own a ``Marker``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - the table resolves annotations
+from enum import Enum, auto
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
-from gpumon.model.thresholds import (
-    DEFAULTS,
-    Seconds,
-    Thresholds,
-)
+from gpumon.model.thresholds import DEFAULTS, SECONDS, Number, Thresholds
 from gpumon.text.units import Units
 
 DEFAULT_THEME = "gpumon"
@@ -29,16 +27,26 @@ Command: TypeAlias = Annotated[str, "a command as in a shell, on one line"]
 Line: TypeAlias = Annotated[str, "a text on one line"]
 
 
-class Order(Struct, frozen=True, forbid_unknown_fields=True):
+class Marker(Enum):
+    """What a value is, where its type does not say it."""
+
+    COLUMN = auto()  # The key of a column.
+    COLUMNS = auto()
+    APART = auto()  # Not a setting: ``gpumon.config.reading`` reads it.
+
+
+class Order(Struct, frozen=True):
     """The initial sort order of the processes."""
 
     column: Annotated[
-        str, "a column", Meta(description="the column by which the processes are sorted at start")
+        str,
+        Marker.COLUMN,
+        Meta(description="the column by which the processes are sorted at start"),
     ] = "memory_used"
-    descending: Annotated[bool, Meta(description="sort the largest first")] = True
+    descending: Annotated[bool, Meta(description="whether the largest come first")] = True
 
 
-class Hosts(Struct, frozen=True, forbid_unknown_fields=True):
+class Hosts(Struct, frozen=True):
     """Other machines. ``gpumon.fleet`` reads the lists of hosts."""
 
     groups: Annotated[
@@ -62,7 +70,7 @@ class Hosts(Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
 
 
-class Prometheus(Struct, frozen=True, forbid_unknown_fields=True):
+class Prometheus(Struct, frozen=True):
     """The Prometheus server of ``--prometheus``; an empty text is a setting without a value."""
 
     url: Annotated[
@@ -86,14 +94,14 @@ class Prometheus(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
-class Keys(Struct, frozen=True, forbid_unknown_fields=True):
+class Keys(Struct, frozen=True):
     """The keys of the screens."""
 
     preset: Annotated[
         Preset, Meta(description="the usual keys; in vim, h j k l g G move the cursor")
     ] = "default"
     # The keys of each action that has other keys than those of the preset.
-    changed: Mapping[str, tuple[str, ...]] = {}
+    changed: Annotated[Mapping[str, tuple[str, ...]], Marker.APART] = {}
 
 
 class AlertTable(Struct, frozen=True):
@@ -104,20 +112,16 @@ class AlertTable(Struct, frozen=True):
     places: Mapping[str, str]  # The file and the line of each key.
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+class Settings(Struct, frozen=True):
     """The effective settings, without the command line."""
 
     interval: Annotated[
-        Seconds,
-        Meta(
-            ge=MIN_INTERVAL,
-            le=MAX_INTERVAL,
-            description="the time between samples of the dashboard",
-        ),
+        float,
+        Number("the time between samples of the dashboard", SECONDS, MIN_INTERVAL, MAX_INTERVAL),
     ] = 0.5
     columns: Annotated[
         tuple[str, ...] | None,
-        "columns",
+        Marker.COLUMNS,
         Meta(description="the columns of the process table, in order, and those of the GPU list"),
     ] = None
     theme: Annotated[
@@ -125,7 +129,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         "the name of a theme",
         Meta(description="the theme: the colours of the screens"),
     ] = None
-    readonly: Annotated[bool, Meta(description="never send a signal to any process")] = False
+    readonly: Annotated[
+        bool, Meta(description="whether sending signals to processes is disabled")
+    ] = False
     graph: Annotated[
         GraphName,
         Meta(
@@ -133,21 +139,23 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
             "DRAM active"
         ),
     ] = "util"
-    host_strip: Annotated[bool, Meta(description="show the line of the host at start")] = False
+    host_strip: Annotated[
+        bool, Meta(description="whether the line of the host is shown at start")
+    ] = False
     sort: Order = Order()
     units: Units = Units()
     thresholds: Thresholds = DEFAULTS
     hosts: Hosts = Hosts()
     prometheus: Prometheus = Prometheus()
     keys: Keys = Keys()
-    alerts: tuple[AlertTable, ...] = ()
+    alerts: Annotated[tuple[AlertTable, ...], Marker.APART] = ()
 
 
 class Variable(Struct, frozen=True):
     """An environment variable."""
 
     example: str
-    names: tuple[str, ...]  # The settings that it overrides; several have no value in common.
+    names: tuple[str, ...]  # The settings that it overrides; no value is valid for two of them.
 
 
 VARIABLES = {

@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from msgspec import Meta, Struct
 
 from gpumon.config.columns import COLUMN, COLUMN_SETS, DEFAULT_COLUMNS, GPU_COLUMN, whole_choice
-from gpumon.config.settings import DEFAULT_THEME, VARIABLES, Settings
+from gpumon.config.settings import DEFAULT_THEME, VARIABLES, Marker, Settings
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.toml_text import toml
+from gpumon.model.thresholds import SECONDS, Number
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
 
 if TYPE_CHECKING:
@@ -45,9 +48,7 @@ class Setting(Struct, frozen=True):
 
 def value_of(settings: Settings, name: str) -> object:
     """The value of a setting."""
-    value: object = settings
-    for part in name.split("."):
-        value = getattr(value, part)
+    value: object = attrgetter(name)(settings)
     return value
 
 
@@ -78,16 +79,16 @@ def read_switch(value: object) -> bool:
     return value
 
 
-def _number(unit: str, least: float, most: float) -> tuple[str, Read]:
-    timespan = unit == "seconds"
-    words = 'seconds, or a time such as "90s" or "10m",' if timespan else unit
-    valid = f"{words} from {least:g} to {most:g}"
+def _number(number: Number) -> tuple[str, Read]:
+    timespan = number.unit == SECONDS
+    words = 'seconds, or a time such as "90s" or "10m",' if timespan else number.unit
+    valid = f"{words} from {number.least:g} to {number.most:g}"
 
     def read(value: object) -> float:
-        number = as_number(value, timespan=timespan)
-        if not least <= number <= most:
+        amount = as_number(value, timespan=timespan)
+        if not number.least <= amount <= number.most:
             raise InvalidValue(f"give {valid}")
-        return number
+        return amount
 
     return valid, read
 
@@ -102,31 +103,25 @@ def _choice(valid: str, names: Collection[str]) -> tuple[str, Read]:
     return valid, read
 
 
-def _text(valid: str, *, may_be_empty: bool) -> tuple[str, Read]:
-    def read(value: object) -> str:
-        if (
-            not isinstance(value, str)
-            or not value.isprintable()
-            or not (may_be_empty or value.strip())
-        ):
+def _valid_if(valid: str, is_valid: Callable[[object], bool]) -> tuple[str, Read]:
+    def read(value: object) -> object:
+        if not is_valid(value):
             raise InvalidValue(f"give {valid}")
         return value
 
     return valid, read
 
 
-def _texts(example: str) -> tuple[str, Read]:
-    valid = f"a table of texts, such as {example}"
+def _is_text(value: object, *, may_be_empty: bool = False) -> bool:
+    if not isinstance(value, str) or not value.isprintable():
+        return False
+    return may_be_empty or bool(value.strip())
 
-    def read(value: object) -> Mapping[str, str]:
-        if not isinstance(value, dict) or not all(
-            key.strip() and isinstance(text, str) and text.strip() and text.isprintable()
-            for key, text in value.items()
-        ):
-            raise InvalidValue(f"give {valid}")
-        return value
 
-    return valid, read
+def _are_texts(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        key.strip() and _is_text(text) for key, text in value.items()
+    )
 
 
 _COLUMN_NAMES = (
@@ -148,52 +143,54 @@ def read_columns(value: object) -> tuple[str, ...]:
     return whole_choice(keys)
 
 
-def _reader(kind: Any, words: str, stated: Mapping[str, Any], default: object) -> tuple[str, Read]:
+def _reader(kind: Any, note: object, meta: Meta, default: object) -> tuple[str, Read] | None:
     """The valid values of a field, as the object of "give", and what reads them.
 
-    Args:
-        kind: Its type.
-        words: The string beside the type; empty if there is none.
-        stated: What its ``Meta`` states.
-        default: Its default.
+    ``None`` if neither its type nor the note beside its ``Meta`` says which are valid.
     """
-    if words == "columns":
+    if note is Marker.COLUMNS:
         return f"a list of columns or sets: {_COLUMN_NAMES}", read_columns
-    if words == "a column":
+    if note is Marker.COLUMN:
         return _choice(f"a column: {', '.join(COLUMN)}", COLUMN)
+    if isinstance(note, str):
+        return _valid_if(note, partial(_is_text, may_be_empty=default == ""))
     if kind is bool:
         return "true or false", read_switch
-    if kind is float:
-        return _number(words, stated["ge"], stated["le"])
     if get_origin(kind) is Literal:
         names = get_args(kind)
         return _choice(f"{', '.join(names[:-1])} or {names[-1]}", names)
-    if get_origin(kind) is Mapping:
-        return _texts(stated["examples"][0])
-    return _text(words, may_be_empty=default == "")
+    if get_origin(kind) is Mapping and meta.examples:
+        return _valid_if(f"a table of texts, such as {meta.examples[0]}", _are_texts)
+    return None
 
 
-def _settings(defaults: Struct, table: str = "") -> Iterator[Setting]:
-    """The settings of a struct, and of those in its fields."""
+def settings_of(defaults: Struct, table: str = "") -> Iterator[Setting]:
+    """The settings of a struct, and of those in its fields.
+
+    Raises:
+        TypeError: A field does not say what the setting does, or which values are valid.
+    """
     for key, hint in get_type_hints(type(defaults), include_extras=True).items():
         name, default = f"{table}{key}", getattr(defaults, key)
         notes = getattr(hint, "__metadata__", ())
-        stated = {
-            fact: value
-            for note in notes
-            if isinstance(note, Meta)
-            for fact in ("description", "examples", "ge", "le")
-            if (value := getattr(note, fact)) is not None
-        }
+        number = next((note for note in notes if isinstance(note, Number)), None)
+        meta = next((note for note in notes if isinstance(note, Meta)), Meta())
         if isinstance(default, Struct):
-            yield from _settings(default, f"{key}.")
-        elif stated:
-            words = next((note for note in notes if isinstance(note, str)), "")
-            valid, read = _reader(hint.__origin__, words, stated, default)
-            yield Setting(name, stated["description"], valid, read, _USUAL.get(name) or default)
+            yield from settings_of(default, f"{key}.")
+        elif number is not None:
+            yield Setting(name, number.about, *_number(number), default)
+        elif Marker.APART not in notes:
+            note = next((note for note in notes if note is not meta), None)
+            reader = _reader(getattr(hint, "__origin__", hint), note, meta, default)
+            if meta.description is None or reader is None:
+                raise TypeError(
+                    f"the setting {name} needs Annotated with a Number, or with a Meta that has a "
+                    "description and what says which values are valid: see gpumon.config.settings"
+                )
+            yield Setting(name, meta.description, *reader, _USUAL.get(name) or default)
 
 
-SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _settings(Settings())}
+SETTINGS: dict[str, Setting] = {setting.name: setting for setting in settings_of(Settings())}
 
 TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS if "." in name))
 """Tables of the file; all other settings come before them."""
@@ -205,7 +202,8 @@ def read_variable(name: str, text: str) -> Mapping[str, object]:
     """The values of a variable as in the file, by setting.
 
     Raises:
-        InvalidValue: A value is none of the setting's; others are checked like those of the file.
+        InvalidValue: A value is not valid for any of the settings; that of a single setting is
+            checked like one of the file.
     """
     example, names = VARIABLES[name].example, VARIABLES[name].names
     parts = [part.strip() for part in text.split(",") if part.strip()]

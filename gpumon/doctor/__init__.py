@@ -7,61 +7,99 @@ something cannot be determined, the result is ``UNKNOWN``, never ``PASS``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec.structs import replace
+from msgspec import Struct
 
-from gpumon.doctor import access, computing, driver, frameworks, gpus, own, terminal
-from gpumon.doctor.check import Check, CheckVerdict, Result, unknown, why_failed, worst
-from gpumon.doctor.context import DiagnosticContext, DriverAnswer, Machine, ask_driver
+from gpumon.system.resource_errors import lack_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable
 
-__all__ = [
-    "SECTIONS",
-    "CheckVerdict",
-    "DiagnosticContext",
-    "DriverAnswer",
-    "Machine",
-    "Result",
-    "ask_driver",
-    "examine",
-    "worst",
-]
+    from gpumon.doctor.context import DiagnosticContext
 
-_MODULES = {
-    "Driver": (driver,),
-    "Access": (access,),
-    "GPUs": (gpus,),
-    "Computing": (computing, frameworks),
-    "Terminal": (terminal,),
-    "gpumon": (own,),
-}
-SECTIONS: dict[str, tuple[Check, ...]] = {
-    title: tuple(
-        value for module in modules for value in vars(module).values() if isinstance(value, Check)
-    )
-    for title, modules in _MODULES.items()
-}
-"""The checks by section, in the order of their dependencies, which is that of the functions."""
+    Examine: TypeAlias = Callable[[DiagnosticContext], "Result | None"]
 
 
-def examine(context: DiagnosticContext) -> Iterator[Result]:
-    """Run every check; those that do not apply are left out."""
-    for section, checks in SECTIONS.items():
-        for check in checks:
-            result = _result(check, context)
-            if result is not None:
-                yield replace(result, section=section, check=check.name)
+class CheckVerdict(str, Enum):
+    """The verdict, from best to worst."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, and no secret
+    """It works, or does no harm."""
+    UNKNOWN = "unknown"
+    """It could not be determined."""
+    WARN = "warn"
+    """It works, but not as well as it could, or not for everybody."""
+    FAIL = "fail"
+    """Something does not work for this reason."""
 
 
-def _result(check: Check, context: DiagnosticContext) -> Result | None:
-    """The result of a check; if the check itself fails, the result says so."""
-    try:
-        return check(context)
-    except Exception as error:  # noqa: BLE001 - the other checks must run
-        return unknown(
-            f"The check failed: {why_failed(error)}",
-            "If the reason is not on this machine, please report it with this output.",
-        )
+_ORDER = tuple(CheckVerdict)
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """The result of a check, as in JSON.
+
+    Texts may contain untrusted parts, such as paths: not safe to print.
+    """
+
+    section: str = ""  # Set by ``examine``, like ``check``.
+    check: str = ""
+    verdict: CheckVerdict
+    found: str  # For a person.
+    todo: str | None = None  # ``None`` if there is nothing to do.
+    details: tuple[str, ...] = ()  # The facts, a line each.
+
+
+def passed(found: str, *details: str) -> Result:
+    """The check passed."""
+    return Result(verdict=CheckVerdict.PASS, found=found, details=details)
+
+
+def unknown(found: str, todo: str = "", *details: str) -> Result:
+    """It could not be determined."""
+    return Result(verdict=CheckVerdict.UNKNOWN, found=found, todo=todo or None, details=details)
+
+
+def warned(found: str, todo: str, *details: str) -> Result:
+    """It works, but could be better."""
+    return Result(verdict=CheckVerdict.WARN, found=found, todo=todo, details=details)
+
+
+def failed(found: str, todo: str, *details: str) -> Result:
+    """It does not work."""
+    return Result(verdict=CheckVerdict.FAIL, found=found, todo=todo or None, details=details)
+
+
+def why_failed(error: Exception) -> str:
+    """Why something failed that no check expects to fail, as the end of a sentence."""
+    lack = lack_behind(error)
+    if lack is not None:
+        return lack
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}."
+    return f"{type(error).__name__}: {error}."
+
+
+def worst(verdicts: Iterable[CheckVerdict]) -> CheckVerdict:
+    """The worst verdict; ``PASS`` if there are none."""
+    return max(verdicts, key=_ORDER.index, default=CheckVerdict.PASS)
+
+
+class Check(Struct, frozen=True):
+    """A check of one thing."""
+
+    name: str  # The same in every version of gpumon.
+    run: Examine  # ``None`` if the check does not apply.
+
+    def __call__(self, context: DiagnosticContext) -> Result | None:
+        """The result, without the name; ``None`` if the check does not apply."""
+        return self.run(context)
+
+
+def check(name: str) -> Callable[[Examine], Check]:
+    """Make a check of a function; its docstring is its row in ``docs/doctor.md``."""
+    return partial(Check, name)

@@ -8,21 +8,21 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.check import check, failed, passed, warned
+from gpumon.doctor import check, failed, passed, warned
 from gpumon.doctor.computing import rocm_versions
 from gpumon.doctor.context import exists
 from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.model.makers import Maker
 from gpumon.model.process_states import ENDED, STATES
+from gpumon.system.users import user_name
 from gpumon.text.formatting import counted, gib, gibibytes, index_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext, PciGpu
-    from gpumon.model.processes import GpuProcess
 
 _CONTROL = "/dev/nvidiactl"
 _UVM = "/dev/nvidia-uvm"
@@ -34,8 +34,8 @@ _NO_GROUP_NVIDIA = (
     "An administrator must allow access: with the driver's parameter NVreg_DeviceFileMode=0666, "
     "or with a udev rule."
 )
-_TOLD = 8
-"""How many processes that have ended are listed."""
+_MOST_LISTED = 8
+"""Processes that have ended."""
 _AGAIN = (
     "Start the container with its GPUs (--gpus all). If it lost them, as after `systemctl "
     "daemon-reload`, start it again. A batch system grants GPUs only to a job that requests them "
@@ -149,10 +149,9 @@ def _how_to_get_in(file: Path, otherwise: str) -> str:
 def _is_member(group: str) -> bool:
     """Whether the system has this user in a group, as it is after ``usermod`` before a login."""
     import grp
-    import pwd
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name in grp.getgrnam(group).gr_mem
+        return user_name(os.getuid()) in grp.getgrnam(group).gr_mem
     except KeyError:
         return False
 
@@ -384,18 +383,14 @@ def ended_processes(context: DiagnosticContext) -> Result | None:
             if process.memory_used is None
             else f", with {gibibytes(process.memory_used)} {gib()}"
         )
-        for process in ended[:_TOLD]
+        for process in ended[:_MOST_LISTED]
     ]
     return warned(
-        f"The driver lists {counted(len(ended), 'process', 'es')} that {_have(ended)} ended.",
+        f"The driver still lists {counted(len(ended), 'process', 'es')} that ended.",
         "Memory comes back when all that holds it has ended: `sudo fuser -v /dev/nvidia*` shows "
         "what has the GPUs open. If nothing has, reset the GPU or reboot.",
         *lines,
     )
-
-
-def _have(processes: Sequence[GpuProcess]) -> str:
-    return "has" if len(processes) == 1 else "have"
 
 
 @check("process lists")

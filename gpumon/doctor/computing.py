@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.check import check, passed, unknown, warned
-from gpumon.doctor.context import exists, found, is_folder, read_text, resolved, unreadable
+from gpumon.doctor import check, passed, unknown, warned
+from gpumon.doctor.context import exists, found, parse_version, read_text, resolved, unreadable
 from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.host.visible_devices import VARIABLES, selecting_variable, visible_gpus
 from gpumon.model.makers import Maker
@@ -18,23 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext, Machine
 
-Version = tuple[int, int]
 _LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 """The first driver for each CUDA: table 1 of NVIDIA's "CUDA Compatibility"."""
 _CUDA_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 _NVCC_SECONDS = 5.0
 _RELEASE = re.compile(r"release (\d+\.\d+)")
-_NUMBER = re.compile(r"(\d+)\.(\d+)")
 _CUDNN = re.compile(r"^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", re.MULTILINE)
-
-
-def parse_version(text: str) -> Version | None:
-    """Major and minor number of a version; ``None`` if the text contains none."""
-    match = _NUMBER.search(text)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 @check("newest CUDA")
@@ -66,19 +59,14 @@ def toolkits(context: DiagnosticContext) -> Result | None:
     details = [f"{version or 'unknown version'}  {path}" for path, version in there.items()]
     details += barred
     allowed = context.cuda_version
-    versions = {path: parse_version(version or "") for path, version in there.items()}
-    newer = [
-        path
-        for path, version in versions.items()
-        if version is not None and allowed is not None and version[0] > allowed[0]
-    ]
-    if newer:
-        version = versions[newer[0]] or (0, 0)
-        return warned(
-            f"{newer[0]} is newer than the driver: programs built with it do not run here.",
-            f"Upgrade to {driver_for(version[0])}, or use an older toolkit.",
-            *details,
-        )
+    for path, text in there.items():
+        version = parse_version(text or "")
+        if version is not None and allowed is not None and version[0] > allowed[0]:
+            return warned(
+                f"{path} is newer than the driver: programs built with it do not run here.",
+                f"Upgrade to {driver_for(version[0])}, or use an older toolkit.",
+                *details,
+            )
     return passed(f"{len(there)} found.", *details)
 
 
@@ -93,7 +81,7 @@ def _toolkits(machine: Machine) -> Iterator[tuple[str, str | None]]:
     seen: set[Path] = set()
     for path in _toolkit_folders(machine):
         real = resolved(path)
-        if real in seen or not is_folder(real):
+        if real in seen or not os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises
             continue
         seen.add(real)
         nvcc = path / "bin/nvcc"
@@ -106,10 +94,9 @@ def _toolkits(machine: Machine) -> Iterator[tuple[str, str | None]]:
 
 def _toolkit_folders(machine: Machine) -> Iterator[Path]:
     for variable in _CUDA_VARIABLES:
-        if machine.environ.get(variable, "").startswith("/"):
-            yield machine.path(machine.environ[variable])
-    for folder in machine.environ.get("PATH", "").split(":"):
-        if folder.startswith("/") and exists(nvcc := machine.path(f"{folder}/nvcc")):
+        yield from map(machine.path, machine.folders(variable))
+    for folder in machine.folders("PATH"):
+        if exists(nvcc := machine.path(f"{folder}/nvcc")):
             yield resolved(nvcc).parent.parent
     yield from reversed(machine.folder("/usr/local", "cuda-*"))
     yield machine.path("/usr/local/cuda")

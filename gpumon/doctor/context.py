@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping  # noqa: TC003 - msgspec resolves annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.doctor.check import why_failed
+from gpumon.doctor import why_failed
 from gpumon.host.kernel_log import slot_of
 from gpumon.host.power import read_word
 from gpumon.model.makers import MAKERS, Maker, gpus_of
@@ -73,6 +74,10 @@ class Machine(Struct, frozen=True):
         """The text of a file, with invalid UTF-8 replaced; ``None`` if it cannot be read."""
         return read_text(self.path(name))
 
+    def folders(self, variable: str) -> list[str]:
+        """The names of the folders in a variable of the environment."""
+        return [name for name in self.environ.get(variable, "").split(":") if name.startswith("/")]
+
     def folder(self, name: str, pattern: str) -> list[Path]:
         """The entries of a folder, sorted; empty if there is no such folder."""
         return found(self.path(name), pattern)
@@ -81,11 +86,6 @@ class Machine(Struct, frozen=True):
 def exists(path: Path) -> bool:
     """Whether a file exists that this user can reach."""
     return os.path.exists(path)  # noqa: PTH110 - Path.exists raises without permission
-
-
-def is_folder(path: Path) -> bool:
-    """Whether a folder exists that this user can reach."""
-    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises without permission
 
 
 def resolved(path: Path) -> Path:
@@ -98,8 +98,8 @@ def unreadable(machine: Machine, variables: Iterable[str]) -> list[str]:
     return [
         f"{folder} ({variable}) cannot be read: {why}"
         for variable in variables
-        for folder in machine.environ.get(variable, "").split(":")
-        if folder.startswith("/") and (why := _why_unreadable(machine.path(folder))) is not None
+        for folder in machine.folders(variable)
+        if (why := _why_unreadable(machine.path(folder))) is not None
     ]
 
 
@@ -129,6 +129,15 @@ def found(folder: Path, pattern: str) -> list[Path]:
         return sorted(folder.glob(pattern))
     except OSError:
         return []
+
+
+_VERSION = re.compile(r"(\d+)(?:\.(\d+))?")
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """Major and minor number of a version; ``None`` if the text contains none."""
+    match = _VERSION.search(text)
+    return (int(match[1]), int(match[2] or 0)) if match else None
 
 
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"
@@ -162,9 +171,9 @@ def pci_gpus(machine: Machine) -> tuple[PciGpu, ...]:
     vendors = {folder: read_word(f"{folder}/vendor") for folder in folders}
     return tuple(
         gpu
-        for maker, facts in MAKERS.items()
+        for maker, info in MAKERS.items()
         for folder in folders
-        if vendors[folder] == facts.pci_vendor and (gpu := _gpu(folder, maker)) is not None
+        if vendors[folder] == info.pci_vendor and (gpu := _gpu(folder, maker)) is not None
     )
 
 
@@ -201,15 +210,11 @@ class DriverAnswer(Struct, frozen=True):
 
 
 class DiagnosticContext:
-    """The context of one run.
-
-    Args:
-        machine: The machine to examine.
-        ask: Queries the driver once, when the first check needs it.
-    """
+    """The context of one run."""
 
     def __init__(self, machine: Machine, ask: Callable[[], DriverAnswer]) -> None:
         self.machine = machine
+        # Queries the driver once, when the first check needs it.
         self._ask = ask
 
     @cached_property
@@ -235,11 +240,6 @@ class DiagnosticContext:
         """Those of one maker."""
         return tuple(card for card in self.cards if card.maker is maker)
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """NVIDIA GPUs on the PCI bus by kernel name, whatever driver they have."""
-        return tuple(card.slot for card in self.cards_of(Maker.NVIDIA))
-
     @cached_property
     def hidden(self) -> tuple[PciGpu, ...]:
         """GPUs of processors that gpumon leaves out because the machine has another GPU."""
@@ -258,7 +258,7 @@ class DiagnosticContext:
         It should on a machine without any GPU too, because GPUs are not always on a PCI bus.
         """
         return bool(
-            self.slots
+            self.cards_of(Maker.NVIDIA)
             or self.module_version is not None
             or self.in_wsl
             or self.gpus_of(Maker.NVIDIA)
@@ -281,11 +281,7 @@ class DiagnosticContext:
     def cuda_version(self) -> tuple[int, int] | None:
         """The newest CUDA that the driver supports."""
         snapshot = self.driver.snapshot
-        text = None if snapshot is None else snapshot.host.cuda_version
-        if text is None:
-            return None
-        major, _, minor = text.partition(".")
-        return int(major), int(minor)
+        return None if snapshot is None else parse_version(snapshot.host.cuda_version or "")
 
 
 def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:

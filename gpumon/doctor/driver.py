@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.check import check, failed, passed, unknown, warned
+from gpumon.doctor import check, failed, passed, unknown, warned
 from gpumon.doctor.context import exists, resolved, unreadable
 from gpumon.model.makers import Maker
 from gpumon.text.formatting import counted
@@ -13,7 +13,7 @@ from gpumon.text.formatting import counted
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext
 
 _SLOW_SECONDS = 5.0
@@ -106,7 +106,7 @@ def kernel_module(context: DiagnosticContext) -> Result | None:
         return None
     if exists(context.machine.path("/sys/module/nvidia")):
         return unknown("Loaded, but /proc does not report its version.")
-    if not context.slots:
+    if not context.cards_of(Maker.NVIDIA):
         return None  # Reported already: there is no GPU.
     return failed(
         "The NVIDIA kernel module is not loaded.",
@@ -159,13 +159,9 @@ def cuda_library(context: DiagnosticContext) -> Result | None:
     """Whether ``libcuda.so.1``, which CUDA programs load, is of the version of the module."""
     if not context.driver.library:
         return None
-    folders = [*context.machine.environ.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARY_FOLDERS]
-    links = [
-        context.machine.path(f"{folder}/libcuda.so.1")
-        for folder in folders
-        if folder.startswith("/")
-    ]
-    link = next((link for link in links if exists(link)), None)
+    folders = (*context.machine.folders("LD_LIBRARY_PATH"), *_LIBRARY_FOLDERS)
+    links = (context.machine.path(f"{folder}/libcuda.so.1") for folder in folders)
+    link = next(filter(exists, links), None)
     if link is None:
         return unknown(
             "libcuda.so.1 is not in the usual folders.",
@@ -215,8 +211,8 @@ def _driver(context: DiagnosticContext, maker: Maker) -> Result | None:
     details = [f"{card.slot}  {card.driver or 'no driver'}" for card in cards]
     drivers = dict.fromkeys(card.driver for card in cards if card.driver and card.shown_by_gpumon)
     versions = "; ".join(_version(context, driver) for driver in drivers)
+    complain = warned if context.gpus else failed
     if any(card.driver == "radeon" for card in cards):
-        complain = warned if context.gpus else failed
         return complain(
             "The old driver radeon controls a GPU: gpumon and ROCm need amdgpu.",
             _RADEON,
@@ -226,7 +222,6 @@ def _driver(context: DiagnosticContext, maker: Maker) -> Result | None:
     if idle and context.gpus and all(card.integrated for card in idle):
         return passed("The processor's GPU has no driver, and is not used.", *details)
     if idle:
-        complain = warned if context.gpus else failed
         return complain(
             f"{counted(len(idle), f'{maker.value} GPU')} without a driver.",
             _NO_DRIVER[maker],

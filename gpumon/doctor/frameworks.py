@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.doctor.check import check, failed, passed, unknown, warned
-from gpumon.doctor.computing import cudnn_of_packages, driver_for, parse_version, rocm_versions
-from gpumon.doctor.context import exists, found, read_text, resolved, unreadable
+from gpumon.doctor import check, failed, passed, unknown, warned
+from gpumon.doctor.computing import cudnn_of_packages, driver_for, rocm_versions
+from gpumon.doctor.context import exists, found, parse_version, read_text, resolved, unreadable
 from gpumon.model.makers import Maker, maker_of, makers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext, Machine
 
 _STRING = r"""['"]([^'"]*)['"]"""
@@ -45,22 +45,15 @@ class Build(Struct, frozen=True):
     xpu: str | None = None  # The version of Intel's compiler, for Intel's GPUs.
 
     @property
-    def maker(self) -> Maker | None:
-        """The maker of the GPUs that it computes on."""
+    def target(self) -> tuple[Maker | None, str]:
+        """The maker of the GPUs that it computes on, and what it was built for."""
         if self.cuda is not None:
-            return Maker.NVIDIA
+            return Maker.NVIDIA, f"CUDA {self.cuda}"
         if self.rocm is not None:
-            return Maker.AMD
-        return None if self.xpu is None else Maker.INTEL
-
-    @property
-    def platform(self) -> str:
-        """What it was built for."""
-        if self.cuda is not None:
-            return f"CUDA {self.cuda}"
-        if self.rocm is not None:
-            return f"ROCm {self.rocm}".rstrip()
-        return "no CUDA" if self.xpu is None else f"Intel's GPUs (XPU {self.xpu})"
+            return Maker.AMD, f"ROCm {self.rocm}".rstrip()
+        if self.xpu is not None:
+            return Maker.INTEL, f"Intel's GPUs (XPU {self.xpu})"
+        return None, "no CUDA"
 
 
 # The page "Get started" of pytorch.org, and the page "Installation" of docs.jax.dev.
@@ -118,10 +111,10 @@ def _judged(
         return unknown("None found; some environments cannot be read.", "", *barred)
     if not builds:
         return None
-    first, *others = builds
-    details = (*(_line(build) for build in (first, *others)), *barred)
+    first = builds[0]
+    details = (*map(_line, builds), *barred)
     makers = _makers(context)
-    if makers and first.maker not in makers:
+    if makers and first.target[0] not in makers:
         return warned(
             f"{_built(first)}: it does not compute on these GPUs ({makers[0].value}).",
             advice[makers[0]],
@@ -129,27 +122,27 @@ def _judged(
         )
     if first.cuda is None:
         return passed(f"{_built(first)}.", *details[1:])
-    built = _major(first.cuda)
+    built = parse_version(first.cuda)
     words = f"{first.version}, built for CUDA {first.cuda}"
     if context.cuda_version is None or built is None:
         return _not_compared(context, words, details)
     major, minor = context.cuda_version
-    if built > major:
+    if built[0] > major:
         return failed(
             f"{words}; the driver supports CUDA up to {major}.{minor}.",
-            f"Upgrade to {driver_for(built)}, or install a build for CUDA {major}.",
+            f"Upgrade to {driver_for(built[0])}, or install a build for CUDA {major}.",
             *details,
         )
-    newer = (parse_version(first.cuda) or (built, 0)) > (major, minor)
-    if newer:
+    if built > (major, minor):
         words += f", newer than the driver's {major}.{minor} but of the same major version"
     return passed(f"{words}.", *details)
 
 
 def _built(build: Build) -> str:
     """Where a build is, and what it was built for."""
-    platform = f"for {build.platform}" if build.maker else "without CUDA"
-    return f"{build.version} in {build.folder} was built {platform}"
+    maker, platform = build.target
+    how = f"for {platform}" if maker else "without CUDA"
+    return f"{build.version} in {build.folder} was built {how}"
 
 
 def _not_compared(context: DiagnosticContext, words: str, details: tuple[str, ...]) -> Result:
@@ -180,14 +173,9 @@ def _makers(context: DiagnosticContext) -> tuple[Maker, ...]:
     return (*makers, Maker.NVIDIA) if makers and silent else makers
 
 
-def _major(cuda: str) -> int | None:
-    digits = cuda.partition(".")[0]
-    return int(digits) if digits.isdecimal() else None
-
-
 def _line(build: Build) -> str:
     extra = f", {build.extra}" if build.extra else ""
-    return f"{build.version}  {build.platform}{extra}  {build.folder}"
+    return f"{build.version}  {build.target[1]}{extra}  {build.folder}"
 
 
 def _torch(folder: Path, prefix: str) -> Build | None:
@@ -218,19 +206,16 @@ def _jax(folder: Path, prefix: str) -> Build | None:
     version = _distribution(folder, "jax")
     if version is None:
         return None
-    plugins = [
-        match[1]
-        for path in found(folder, "jax_cuda*.dist-info")
-        if (match := _PLUGIN.match(path.name))
-    ]
-    old = _OLD_JAXLIB.search(_distribution(folder, "jaxlib") or "")
-    cuda = max(plugins, key=int, default=old[1] if old else None)
-    rocm = [
-        match[1]
-        for path in found(folder, "jax_rocm*.dist-info")
-        if (match := _ROCM_PLUGIN.match(path.name))
-    ]
-    return Build(prefix, version, cuda, rocm=max(rocm, key=int, default=None))
+    cuda = _newest_plugin(folder, _PLUGIN)
+    if cuda is None and (old := _OLD_JAXLIB.search(_distribution(folder, "jaxlib") or "")):
+        cuda = old[1]
+    return Build(prefix, version, cuda, rocm=_newest_plugin(folder, _ROCM_PLUGIN))
+
+
+def _newest_plugin(folder: Path, plugin: re.Pattern[str]) -> str | None:
+    """The newest version for which there is such a plugin of JAX."""
+    files = map(plugin.match, (path.name for path in found(folder, "jax_*.dist-info")))
+    return max((match[1] for match in files if match), key=int, default=None)
 
 
 def _distribution(folder: Path, name: str) -> str | None:
@@ -259,17 +244,12 @@ def _environments(machine: Machine) -> Iterator[tuple[str, Path]]:
 
 def _prefixes(machine: Machine) -> Iterator[str]:
     for variable in _ENVIRONMENT_VARIABLES:
-        if machine.environ.get(variable, "").startswith("/"):
-            yield machine.environ[variable].rstrip("/")
-    for folder in machine.environ.get("PATH", "").split(":"):
-        if not folder.startswith("/"):
-            continue
+        yield from (folder.rstrip("/") for folder in machine.folders(variable))
+    for folder in machine.folders("PATH"):
         if any(exists(machine.path(f"{folder}/{python}")) for python in ("python", "python3")):
             yield folder.rstrip("/").rpartition("/")[0] or "/"
     yield machine.prefix
-    home = machine.environ.get("HOME", "")
-    if home.startswith("/"):
-        yield f"{home.rstrip('/')}/.local"
+    yield from (f"{home.rstrip('/')}/.local" for home in machine.folders("HOME"))
 
 
 def _package_folders(machine: Machine, prefix: str) -> Iterator[Path]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.availability.health import memory_faults, recovery_action
-from gpumon.doctor.check import CheckVerdict, check, failed, passed, unknown, warned
+from gpumon.doctor import CheckVerdict, check, failed, passed, unknown, warned
 from gpumon.doctor.driver import DRM_LOG
 from gpumon.findings.faults import advice_on
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
@@ -19,13 +20,13 @@ from gpumon.text.formatting import counted, duration, index_list
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext
     from gpumon.host.kernel_log import Xid
     from gpumon.model.snapshot import Gpu
 
-_TOLD = 8
-"""How many errors of the kernel's log are listed."""
+_MOST_LISTED = 8
+"""Errors of the kernel's log."""
 _WRONG = {
     GpuStatus.LOST: (CheckVerdict.FAIL, "fell off the bus"),
     GpuStatus.RESET_REQUIRED: (CheckVerdict.FAIL, "must be reset"),
@@ -136,23 +137,23 @@ def memory_health(context: DiagnosticContext) -> Result | None:
             *details,
         )
     if details:
-        troubled = sorted({gpu.index for gpu, _ in (*faults, *asked)})
+        indices = {gpu.index for gpu, _ in (*faults, *asked)}
+        troubled = [gpu for gpu in gpus if gpu.index in indices]
         return warned(
-            f"There were errors on GPU{'' if len(troubled) == 1 else 's'} {index_list(troubled)}.",
-            _advice(_REPLACE, (gpu for gpu, _ in (*faults, *asked))),
-            *details,
+            f"There were errors on {_gpus(troubled)}.", _advice(_REPLACE, troubled), *details
         )
-    if all(_tells_nothing(gpu) for gpu in gpus):
+    counters = {
+        counter
+        for gpu in gpus
+        for counter in (
+            gpu.ecc_uncorrected_volatile,
+            gpu.remapped_rows_pending,
+            gpu.retired_pages_pending,
+        )
+    }
+    if counters == {None}:
         return unknown("These GPUs do not count memory errors (no ECC).")
     return passed("No uncorrected errors, nothing to replace.")
-
-
-def _tells_nothing(gpu: Gpu) -> bool:
-    return (
-        gpu.ecc_uncorrected_volatile is None
-        and gpu.remapped_rows_pending is None
-        and gpu.retired_pages_pending is None
-    )
 
 
 @check("work of the SMs")
@@ -195,14 +196,14 @@ def reported_errors(context: DiagnosticContext) -> Result | None:
     They are in the kernel log: ``/dev/kmsg``, or where that may not be read the journal, which
     members of the group ``adm`` may read. Where neither can be read, the result has the reason.
     """
-    if not context.gpus_of(Maker.NVIDIA) and not context.slots:
+    if not context.gpus_of(Maker.NVIDIA) and not context.cards_of(Maker.NVIDIA):
         return None
     xids = _kernel_xids(context)
     if isinstance(xids, str):
         return unknown(xids, "Run `sudo dmesg | grep -i xid`.")
     if not xids:
         return passed("There is no XID in the kernel log.")
-    details = _told(xids, context)
+    details = _listed(xids, context)
     own = [xid for xid in xids if not error_code(xid.number).passing]
     if not own:
         caused = all(error_code(xid.number).by_program for xid in xids)
@@ -239,18 +240,14 @@ def _kernel_xids(context: DiagnosticContext) -> list[Xid] | str:
         log.close()
 
 
-def _told(xids: Sequence[Xid], context: DiagnosticContext) -> tuple[str, ...]:
+def _listed(xids: Sequence[Xid], context: DiagnosticContext) -> tuple[str, ...]:
     """The newest XID of each number and GPU, one line each, hardware errors first."""
-    newest: dict[tuple[str, int], Xid] = {}
-    counts: dict[tuple[str, int], int] = {}
-    for xid in xids:
-        key = xid.slot, xid.number
-        newest[key] = xid
-        counts[key] = counts.get(key, 0) + 1
+    newest = {(xid.slot, xid.number): xid for xid in xids}
+    counts = Counter((xid.slot, xid.number) for xid in xids)
     now = context.machine.uptime()
     ordered = sorted(newest.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
     lines = []
-    for xid in ordered[:_TOLD]:
+    for xid in ordered[:_MOST_LISTED]:
         times = counts[xid.slot, xid.number]
         often = "" if times == 1 else f", {times} times"
         error = error_code(xid.number)
@@ -258,10 +255,10 @@ def _told(xids: Sequence[Xid], context: DiagnosticContext) -> tuple[str, ...]:
             f"{_gpu_at(xid.slot, context.gpus)}: {error.label} {duration(now - xid.at)} ago"
             f"{often}: {error.explanation}"
         )
-    if len(ordered) > _TOLD:
-        lines.append(f"and {len(ordered) - _TOLD} more kinds")
-    told = dict.fromkeys(error_code(xid.number) for xid in ordered[:_TOLD])
-    return (*lines, *advice_on(told))
+    if len(ordered) > _MOST_LISTED:
+        lines.append(f"and {len(ordered) - _MOST_LISTED} more kinds")
+    listed = dict.fromkeys(error_code(xid.number) for xid in ordered[:_MOST_LISTED])
+    return (*lines, *advice_on(listed))
 
 
 def _gpu_at(slot: str, gpus: Sequence[Gpu]) -> str:

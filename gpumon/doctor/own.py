@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.config import load
-from gpumon.doctor.check import check, passed, warned
+from gpumon.doctor import check, passed, warned
 from gpumon.sources.versions import software
 
 if TYPE_CHECKING:
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext
 
 

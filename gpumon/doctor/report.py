@@ -1,4 +1,4 @@
-"""``gpumon doctor``: prints the checks of a machine, and what to do about problems."""
+"""``gpumon doctor``: runs the checks of a machine, and prints what to do about problems."""
 
 from __future__ import annotations
 
@@ -12,8 +12,22 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from gpumon import __version__
-from gpumon.doctor import DiagnosticContext, Machine, ask_driver, examine
-from gpumon.doctor.check import CheckVerdict, Result, worst
+from gpumon.doctor import (
+    Check,
+    CheckVerdict,
+    Result,
+    access,
+    computing,
+    driver,
+    frameworks,
+    gpus,
+    own,
+    terminal,
+    unknown,
+    why_failed,
+    worst,
+)
+from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.text.formatting import counted, fit, printable
 
@@ -22,6 +36,38 @@ if TYPE_CHECKING:
 
     from gpumon.sources.source import Source
     from gpumon.text.cells import Row
+
+_MODULES = {
+    "Driver": (driver,),
+    "Access": (access,),
+    "GPUs": (gpus,),
+    "Computing": (computing, frameworks),
+    "Terminal": (terminal,),
+    "gpumon": (own,),
+}
+SECTIONS: dict[str, tuple[Check, ...]] = {
+    title: tuple(
+        value for module in modules for value in vars(module).values() if isinstance(value, Check)
+    )
+    for title, modules in _MODULES.items()
+}
+"""The checks by section, in the order of their dependencies, which is that of the functions."""
+
+
+def examine(context: DiagnosticContext) -> Iterator[Result]:
+    """Run every check; those that do not apply are left out."""
+    for section, checks in SECTIONS.items():
+        for check in checks:
+            try:
+                result = check(context)
+            except Exception as error:  # noqa: BLE001 - the other checks must run
+                result = unknown(
+                    f"The check failed: {why_failed(error)}",
+                    "If the reason is not on this machine, please report it with this output.",
+                )
+            if result is not None:
+                yield msgspec.structs.replace(result, section=section, check=check.name)
+
 
 SCHEMA = "gpumon.doctor/1"
 EXIT_FAILED = 1
@@ -56,14 +102,7 @@ def doctor(
     scrub: bool = False,
     machine: Machine | None = None,
 ) -> int:
-    """Examine the machine, and print each result as soon as it is known.
-
-    Args:
-        source: The driver.
-        stream: Where to.
-        as_json: Whether to print JSON.
-        scrub: Leave out names.
-        machine: The machine to examine; this machine by default.
+    """Examine the machine, and print each result as soon as it is known; ``scrub`` hides names.
 
     Returns:
         The exit status: 0, or 1 where a check failed.
@@ -95,15 +134,15 @@ def _print(results: Iterable[Result], stream: TextIO, environ: Mapping[str, str]
     Returns:
         The worst verdict.
     """
-    terminal = stream.isatty()
-    width = shutil.get_terminal_size((_COLUMNS, 0)).columns if terminal else _COLUMNS
-    coloured = terminal and not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
+    on_terminal = stream.isatty()
+    width = shutil.get_terminal_size((_COLUMNS, 0)).columns if on_terminal else _COLUMNS
+    coloured = on_terminal and not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
     printed: list[Result] = []
     for result in results:
         if not printed or result.section != printed[-1].section:
             stream.write("\n" if printed else "")
             _write(stream, [((f" {result.section}", "strong"),)], coloured)
-        _write(stream, result_rows(result, min(width, WIDEST)), coloured)
+        _write(stream, result_rows(result, width), coloured)
         stream.flush()
         printed.append(result)
     stream.write("\n")
@@ -113,15 +152,11 @@ def _print(results: Iterable[Result], stream: TextIO, environ: Mapping[str, str]
 
 def _write(stream: TextIO, rows: Iterable[Row], coloured: bool) -> None:
     for row in rows:
-        if coloured:
-            line = "".join(_inked(text, _COLOURS.get(style)) for text, style in row)
-        else:
-            line = "".join(text for text, _ in row)
+        line = ""
+        for text, style in row:
+            has_colour = coloured and style in _COLOURS and text.strip()
+            line += f"\x1b[{_COLOURS[style]}m{text}\x1b[m" if has_colour else text
         stream.write(f"{line.rstrip()}\n")
-
-
-def _inked(text: str, colour: str | None) -> str:
-    return text if colour is None or not text.strip() else f"\x1b[{colour}m{text}\x1b[m"
 
 
 def _scrubber(context: DiagnosticContext) -> Scrubber:
@@ -143,11 +178,11 @@ _LEFT = 25
 _LEAST_TEXT = 30
 _MARKS = {
     CheckVerdict.PASS: ("PASS", "state.good"),
-    CheckVerdict.UNKNOWN: (" ?  ", "state.note"),
     CheckVerdict.WARN: ("WARN", "state.warning"),
     CheckVerdict.FAIL: ("FAIL", "state.critical"),
+    CheckVerdict.UNKNOWN: (" ?  ", "state.note"),
 }
-_COUNTED = (CheckVerdict.PASS, CheckVerdict.WARN, CheckVerdict.FAIL, CheckVerdict.UNKNOWN)
+"""In the order in which they are counted."""
 
 
 def result_rows(result: Result, width: int) -> Iterator[Row]:
@@ -174,26 +209,16 @@ def result_rows(result: Result, width: int) -> Iterator[Row]:
 
 def summary_rows(results: Sequence[Result], width: int) -> Iterator[Row]:
     """The number of each verdict, and where to begin."""
-    counts = [
-        (sum(result.verdict is verdict for result in results), verdict.value, _MARKS[verdict][1])
-        for verdict in _COUNTED
-    ]
     fields = [(f" {counted(len(results), 'check')}", "")]
-    for count, word, style in counts:
-        if count:
-            fields += [("  ", ""), (f"{count} {word}", style)]
+    for verdict, (_, style) in _MARKS.items():
+        if count := sum(result.verdict is verdict for result in results):
+            fields += [("  ", ""), (f"{count} {verdict.value}", style)]
     yield tuple(fields)
-    begin = _where_to_begin(results)
-    if begin:
+    failing = [result.check for result in results if result.verdict is CheckVerdict.FAIL]
+    if len(failing) > 1:
+        begin = f"Begin with {failing[0]}: it may cause the failures after it."
         for line in _wrapped(begin, min(width, WIDEST) - 1):
             yield ((f" {line}", ""),)
-
-
-def _where_to_begin(results: Iterable[Result]) -> str:
-    failing = [result.check for result in results if result.verdict is CheckVerdict.FAIL]
-    if len(failing) < 2:
-        return ""
-    return f"Begin with {failing[0]}: it may cause the failures after it."
 
 
 def _wrapped(text: str, width: int) -> list[str]:

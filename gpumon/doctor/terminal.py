@@ -8,14 +8,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.check import check, passed, unknown, warned
+from gpumon.doctor import check, passed, unknown, warned
 from gpumon.system.ending_signals import defer_signals
 from gpumon.system.terminal_replies import MODE_QUERY, REPLY_SECONDS
 from gpumon.text.charset import ASCII, CONSOLE, UTF_8, codeset_of
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from gpumon.doctor.check import Result
+    from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext
 
 _LEAST_COLUMNS, _LEAST_LINES = 60, 15
@@ -103,7 +103,7 @@ def whole_frames(context: DiagnosticContext) -> Result | None:
     """
     if context.machine.environ.get("TERM", "") in {"", "dumb"}:
         return None
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+    if not (os.isatty(0) and os.isatty(1)):
         return None  # There is no terminal to query.
     answer = _ask()
     if answer is None:
@@ -112,11 +112,6 @@ def whole_frames(context: DiagnosticContext) -> Result | None:
     if match is not None and match[1] in {b"1", b"2", b"3"}:
         return passed("The terminal supports synchronized output.")
     return passed("No synchronized output: a slow connection may show half a frame.")
-
-
-def _is_terminal(stream: object) -> bool:
-    isatty = getattr(stream, "isatty", None)
-    return isatty is not None and bool(isatty())
 
 
 def _in_foreground() -> bool:

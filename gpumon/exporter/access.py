@@ -16,6 +16,7 @@ import ssl
 import threading
 import time
 from collections import OrderedDict
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gpumon.exporter.web_config import (
@@ -42,19 +43,13 @@ _BCRYPT_BYTES = 72
 class Rules:
     """The rules of one version of the files.
 
-    Args:
-        config: The web configuration.
-
-    Attributes:
-        context: ``None`` without TLS.
-        headers: Headers of every answer.
-
     Raises:
         WebConfigError: A certificate, a key or an option of TLS cannot be used.
     """
 
     def __init__(self, config: WebConfig) -> None:
         tls, limit = config.tls_server_config, config.rate_limit
+        # ``None`` without TLS.
         self.context = None if tls is None else _context(tls)
         self.headers = config.http_server_config.headers.by_name
         self.users = config.basic_auth_users
@@ -91,11 +86,7 @@ class Rules:
 
 
 class PageAccess:
-    """The rules that hold now.
-
-    Args:
-        path: The web configuration; ``None`` for a page that everybody may read.
-        say: Writes a sentence for the user.
+    """The rules that hold now; without a web configuration everybody may read the page.
 
     Raises:
         WebConfigError: The files cannot be used.
@@ -115,7 +106,7 @@ class PageAccess:
     def rules(self) -> Rules | None:
         """The rules; ``None`` while the files cannot be used."""
         with self._lock:
-            if _versions(self._files) != self._seen:
+            if list(map(_version, self._files)) != self._seen:
                 self._rules = None
                 try:
                     self._read()
@@ -134,14 +125,14 @@ class PageAccess:
             self._rules = Rules(WebConfig())
             return
         # Versions are taken before reading: what changes meanwhile is read again.
-        self._seen = _versions(self._files)
+        self._seen = list(map(_version, self._files))
         version = _version(self._path)
         config = read_web_config(self._path)
         tls = config.tls_server_config
         named = () if tls is None else (tls.cert_file, tls.key_file, tls.client_ca_file)
         others = tuple(filter(None, named))
         self._files = (self._path, *others)
-        self._seen = [version, *_versions(others)]
+        self._seen = [version, *map(_version, others)]
         rules = Rules(config)
         # A file that is being written is empty for a short time, and must not open the page.
         dropped = self._protections - rules.protections
@@ -152,10 +143,6 @@ class PageAccess:
             )
         self._protections = rules.protections
         self._rules = rules
-
-
-def _versions(files: tuple[str, ...]) -> list[object]:
-    return [_version(path) for path in files]
 
 
 def _version(path: str) -> object:
@@ -246,7 +233,6 @@ class _Passwords:
         self._known: OrderedDict[bytes, bool] = OrderedDict()
         self._knowing = threading.Lock()
         self._checking = threading.Lock()
-        self._decoys: dict[int, str] = {}
 
     def are_right(self, users: Mapping[str, str], authorization: str | None) -> bool:
         """Whether the header has a user of these and the right password."""
@@ -276,20 +262,12 @@ class _Passwords:
         """Compare a password; one of an unknown user takes as long as that of a known one."""
         import bcrypt
 
-        compared = hashed or self._decoy(int(example[4:6]))
+        compared = hashed or _decoy(int(example[4:6]))
         try:
             equal = bcrypt.checkpw(password[:_BCRYPT_BYTES], compared.encode())
         except ValueError:
             return False
         return equal and hashed is not None
-
-    def _decoy(self, cost: int) -> str:
-        """The hash of no password."""
-        import bcrypt
-
-        if cost not in self._decoys:
-            self._decoys[cost] = bcrypt.gensalt(cost).decode() + "." * 31
-        return self._decoys[cost]
 
     def _remembered(self, key: bytes) -> bool | None:
         with self._knowing:
@@ -303,6 +281,14 @@ class _Passwords:
             self._known[key] = right
             if len(self._known) > _MOST_REMEMBERED:
                 self._known.popitem(last=False)
+
+
+@cache
+def _decoy(cost: int) -> str:
+    """The hash of no password."""
+    import bcrypt
+
+    return bcrypt.gensalt(cost).decode() + "." * 31
 
 
 def _credentials(authorization: str | None) -> tuple[str, bytes] | None:

@@ -66,11 +66,6 @@ class MetricsPages:
     """Renders pages, and holds the newest.
 
     ``take`` and ``fail`` are called on one thread at a time, ``newest`` on any.
-
-    Args:
-        host: Name of the machine.
-        interval: Seconds between samples.
-        monotonic: Seconds on the monotonic clock.
     """
 
     def __init__(

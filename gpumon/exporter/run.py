@@ -42,15 +42,8 @@ def export(
     """Serve until a signal; the exit status.
 
     A driver that cannot be used is no reason to end: the page says so, which is what an alert
-    needs, and the driver is tried again.
-
-    Args:
-        source: The source of samples.
-        address: Where to listen: a name or an address, empty for every address of this machine, and
-            a port, 0 for one that is free.
-        interval: Seconds between samples.
-        web_config: The file with TLS and passwords; ``None`` without either.
-        reservations: Reads which GPUs ``gpumon run`` has reserved.
+    needs, and the driver is tried again. The address is a name or a number, empty for every
+    address of this machine, and a port, 0 for one that is free.
 
     Raises:
         WebConfigError: The web configuration cannot be used.
@@ -109,9 +102,8 @@ def _beginning(
     rules = access.rules()
     secured = rules is not None and rules.context is not None
     server = authority(host, listener.getsockname()[1])
-    every = f"{interval:g} s"
     scheme = "https" if secured else "http"
-    sentences = [f"serving {scheme}://{server}/metrics, a sample every {every}"]
+    sentences = [f"serving {scheme}://{server}/metrics, a sample every {interval:g} s"]
     if is_loopback(listener):
         return sentences
     if rules is None or not rules.authenticates:

@@ -48,10 +48,7 @@ _ROOT = b"""<!DOCTYPE html>
 class MetricsServer(TCPServer):
     """Answers scrapes; ``serve_forever`` runs it, and ``shutdown`` ends it.
 
-    Args:
-        listener: The listening socket, which the server closes.
-        newest: Returns the page of metrics.
-        access: Who may read it.
+    It closes the listening socket.
     """
 
     def __init__(
@@ -165,8 +162,6 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
     server: MetricsServer
-    server_version = "gpumon"
-    sys_version = ""
     disable_nagle_algorithm = True
     wbufsize = -1
 
@@ -189,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def version_string(self) -> str:
         """The header ``Server``, without a version."""
-        return self.server_version
+        return "gpumon"
 
     def log_message(self, *_: object) -> None:
         """Log nothing: a scrape every few seconds is no news."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gpumon.system.files import MIB, FileFault, read_text
@@ -111,26 +111,14 @@ _UNAVAILABLE = {
 """Keys of ``tls_server_config`` that the toolkit has and gpumon refuses."""
 
 
-class Headers(
-    Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    rename={
-        "content_security_policy": "Content-Security-Policy",
-        "frame_options": "X-Frame-Options",
-        "content_type_options": "X-Content-Type-Options",
-        "xss_protection": "X-XSS-Protection",
-        "transport_security": "Strict-Transport-Security",
-    },
-):
+class Headers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``http_server_config.headers``: headers of every answer."""
 
-    content_security_policy: str = ""
-    frame_options: str = ""
-    content_type_options: str = ""
-    xss_protection: str = ""
-    transport_security: str = ""
+    content_security_policy: str = field(name="Content-Security-Policy", default="")
+    frame_options: str = field(name="X-Frame-Options", default="")
+    content_type_options: str = field(name="X-Content-Type-Options", default="")
+    xss_protection: str = field(name="X-XSS-Protection", default="")
+    transport_security: str = field(name="Strict-Transport-Security", default="")
 
     def __post_init__(self) -> None:
         for name, text in self.by_name.items():
@@ -212,10 +200,10 @@ def read_web_config(path: str) -> WebConfig:
     """
     try:
         content = _load(read_text(path, MIB, "web configuration"))
-        config = msgspec.convert(_without_empty(content), WebConfig)
+        config = msgspec.convert({} if content is None else _without_empty(content), WebConfig)
     except RecursionError:
         raise WebConfigError(f"{path}: is not valid YAML") from None
-    except (FileFault, _Refused) as error:
+    except FileFault as error:
         raise WebConfigError(f"{path}: {error}") from None
     except msgspec.ValidationError as error:
         raise WebConfigError(f"{path}: {_sentence(str(error))}") from None
@@ -229,10 +217,6 @@ def read_web_config(path: str) -> WebConfig:
         if (name := getattr(tls, key))
     }
     return replace(config, tls_server_config=replace(tls, **files))
-
-
-class _Refused(Exception):  # noqa: N818 - not an error of the program
-    """What is wrong with the file, without its name."""
 
 
 def _load(text: str) -> object:
@@ -253,7 +237,7 @@ def _load(text: str) -> object:
             names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise _Refused(f"{twice} is there twice: remove one")
+                raise FileFault(f"{twice} is there twice: remove one")
             return super().construct_mapping(node, deep)
 
     try:
@@ -261,23 +245,9 @@ def _load(text: str) -> object:
         return yaml.load(text, Loader)  # noqa: S506 - see above
     except yaml.MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f" in line {error.problem_mark.line + 1}"
-        raise _Refused(f"is not valid YAML{line}: {error.problem}") from None
+        raise FileFault(f"is not valid YAML{line}: {error.problem}") from None
     except (yaml.YAMLError, RecursionError, ValueError):
-        raise _Refused("is not valid YAML") from None
-
-
-def _without_empty(content: object, empty: tuple[object, ...] = (None, {})) -> object:
-    """The content without keys that have no value, or an empty text: the toolkit ignores them.
-
-    Users are all kept, so that a user without a hash is refused.
-    """
-    if not isinstance(content, dict):
-        return {} if content is None else content
-    return {
-        key: value if key == "basic_auth_users" else _without_empty(value, (None, ""))
-        for key, value in content.items()
-        if value not in empty
-    }
+        raise FileFault("is not valid YAML") from None
 
 
 _SECTIONS: Mapping[str, type[Struct]] = {
@@ -287,6 +257,31 @@ _SECTIONS: Mapping[str, type[Struct]] = {
     "http_server_config.headers": Headers,
     "rate_limit": RateLimit,
 }
+_EMPTY: Mapping[str, object] = {
+    "tls_server_config": {},
+    "client_auth_type": "",
+    "min_version": "",
+    "max_version": "",
+}
+"""What the toolkit takes for no value besides nothing; other empty texts are defaults."""
+
+
+def _without_empty(content: object, section: str = "") -> object:
+    """A section without the known keys that have no value, which the toolkit ignores.
+
+    Unknown keys are left to be refused, and not followed: aliases in YAML may lead back to
+    themselves, or repeat each other any number of times. So are users, which need a hash.
+    """
+    if not isinstance(content, dict) or section not in _SECTIONS:
+        return content
+    kept = dict(content)
+    for key in _SECTIONS[section].__struct_encode_fields__:
+        value = kept.pop(key, None)
+        if value not in (None, _EMPTY.get(key)):
+            kept[key] = _without_empty(value, f"{section}.{key}".lstrip("."))
+    return kept
+
+
 _FAULT = re.compile(
     r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$\.?(?P<path>[^`[]*)(?P<item>\[\d+\])?`)?",
     re.DOTALL,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.fleet.connection import HostConnection
 from gpumon.fleet.ssh_process import FILES_EACH, end_all
-from gpumon.system.open_files import allow_open_files
+from gpumon.system.resource_errors import allow_open_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

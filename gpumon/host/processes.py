@@ -29,7 +29,7 @@ from gpumon.host.procfs import (
 )
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import ProcessId
-from gpumon.system.open_files import max_open_files
+from gpumon.system.resource_errors import max_open_files
 from gpumon.system.users import user_name
 
 if TYPE_CHECKING:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-Seconds: TypeAlias = Annotated[float, "seconds"]
-Celsius: TypeAlias = Annotated[float, "degrees Celsius"]
-Percent: TypeAlias = Annotated[float, "percent"]
-Share: TypeAlias = Annotated[float, "a share", Meta(ge=0, le=1)]
-"""Numbers with their units, as the configuration names them."""
+SECONDS, CELSIUS, PERCENT, SHARE = "seconds", "degrees Celsius", "percent", "a share"
+"""Units of the configuration."""
 
 WEEK = 604800.0
 """Seconds; the longest time that a limit can have."""
+
+
+class Number(Struct, frozen=True):
+    """A setting that is a number."""
+
+    about: str  # What it does.
+    unit: str
+    least: float
+    most: float
 
 
 class Thresholds(Struct, frozen=True):
@@ -21,45 +27,42 @@ class Thresholds(Struct, frozen=True):
 
     # In a warmer room, the GPU would then slow down.
     hot_margin: Annotated[
-        Celsius,
-        Meta(
-            ge=0,
-            le=100,
-            description="a GPU is hot from this many degrees below its slowdown temperature",
+        float,
+        Number(
+            "a GPU is hot from this many degrees below its slowdown temperature", CELSIUS, 0, 100
         ),
     ] = 5.0
     # An estimate: common slowdown temperatures are around 90 °C.
     hot_unknown: Annotated[
-        Celsius,
-        Meta(
-            ge=0,
-            le=200,
-            description="a GPU that does not report its slowdown temperature is hot from here",
+        float,
+        Number(
+            "a GPU that does not report its slowdown temperature is hot from here", CELSIUS, 0, 200
         ),
     ] = 85.0
     # That is 1 to 4 GB of 24 to 80 GB; another process's CUDA context and libraries take several
     # hundred MB before its first tensor.
     full_share: Annotated[
-        Share, Meta(description="a GPU is full below this share of free memory")
+        float, Number("a GPU is full below this share of free memory", SHARE, 0, 1)
     ] = 0.05
     # A job pauses for less between two steps or to read a checkpoint.
     idle_after: Annotated[
-        Seconds,
-        Meta(ge=1, le=WEEK, description="a GPU or a process is idle after this long without work"),
+        float,
+        Number("a GPU or a process is idle after this long without work", SECONDS, 1, WEEK),
     ] = 60.0
     # The next three are a heuristic, hence the question mark on screen: a kernel that waits for
     # others counts as running (see ``utilization_gpu``) and draws little power.
     stuck_utilization: Annotated[
-        Percent,
-        Meta(ge=1, le=100, description="a GPU may be stuck if it is at least this busy"),
+        float,
+        Number("a GPU may be stuck if it is at least this busy at low power", PERCENT, 1, 100),
     ] = 95.0
     stuck_power_share: Annotated[
-        Share, Meta(description="and draws less than this share of its power limit")
+        float, Number("a busy GPU may be stuck below this share of its power limit", SHARE, 0, 1)
     ] = 0.30
     # A collective times out after ten minutes too (PyTorch's default for NCCL), so a job that
     # recovers by itself has recovered by then.
     stuck_after: Annotated[
-        Seconds, Meta(ge=1, le=WEEK, description="while both last for this long")
+        float,
+        Number("a GPU may be stuck if it is busy at low power for this long", SECONDS, 1, WEEK),
     ] = 600.0
 
 

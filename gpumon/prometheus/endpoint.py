@@ -25,28 +25,18 @@ _EXAMPLE = "such as http://prometheus:9090"
 
 
 class Endpoint:
-    """A Prometheus server.
-
-    Attributes:
-        host: Its name or address.
-        port: Its port.
-        path: What comes before ``/api/v1``; empty for most.
-        context: ``None`` without TLS.
-        authenticates: Whether a password or a token is sent.
-
-    Args:
-        url: Its URL, which was checked.
-        settings: The settings with its password or token; ``None`` if it gets neither.
-        context: ``None`` without TLS.
-    """
+    """A Prometheus server, by its checked URL."""
 
     def __init__(
         self, url: SplitResult, settings: Prometheus | None, context: ssl.SSLContext | None
     ) -> None:
         self.host = url.hostname or ""
         self.port = url.port or _PORTS[url.scheme]
+        # What comes before ``/api/v1``; empty for most.
         self.path = url.path.rstrip("/")
+        # ``None`` without TLS.
         self.context = context
+        # With the password or the token; ``None`` if it gets neither.
         self._settings = settings
         self.authenticates = settings is not None and bool(settings.user or settings.token_file)
 
@@ -82,11 +72,8 @@ class Endpoint:
 def read_endpoint(text: str, settings: Prometheus) -> Endpoint:
     """The server of a URL, with its password or token if the configuration has one for it.
 
-    What the configuration has is for the server of its ``url`` alone: no other one gets it.
-
-    Args:
-        text: The URL; empty for that of the configuration.
-        settings: The table ``[prometheus]`` of the configuration.
+    The password or token is for the server of the configured ``url`` alone, which is also that of
+    an empty text.
 
     Raises:
         FleetError: The URL, or what the configuration says of this server, cannot be used.
@@ -156,16 +143,13 @@ def _context(url: SplitResult, settings: Prometheus) -> ssl.SSLContext | None:
     if url.scheme == "http":
         return None
     path = os.path.expanduser(settings.ca_file)  # noqa: PTH111 - the file functions here take texts
+    name = f"ca_file {printable(settings.ca_file)}"
     if is_special(path):
-        raise FleetError(f"ca_file {printable(settings.ca_file)} is not a regular file")
+        raise FleetError(f"{name} is not a regular file")
     try:
         return ssl.create_default_context(cafile=path or None)
     except ssl.SSLError:
-        raise FleetError(
-            f"ca_file {printable(settings.ca_file)} has no certificates in PEM"
-        ) from None
+        raise FleetError(f"{name} has no certificates in PEM") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "this is not the name of a file"
-        raise FleetError(
-            f"ca_file {printable(settings.ca_file)} cannot be read: {reason}"
-        ) from None
+        raise FleetError(f"{name} cannot be read: {reason}") from None

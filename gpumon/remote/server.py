@@ -41,7 +41,7 @@ from gpumon.remote.protocol import (
     Send,
     Status,
 )
-from gpumon.system.open_files import allow_open_files, max_open_files
+from gpumon.system.resource_errors import allow_open_files, max_open_files
 
 if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHandle, ProcessHost

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from queue import SimpleQueue
     from types import FrameType
     from typing import NoReturn
@@ -22,20 +22,31 @@ _DEFERRED = tuple(
 
 
 @contextmanager
-def defer_signals() -> Iterator[None]:
-    """Let signals that end or stop the program take effect after this block."""
-    received: list[int] = []
-    # A mask would be one thread's: other threads would receive the signal.
+def _handling(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], object]
+) -> Iterator[None]:
+    """Handle these signals in this block, but those that the parent ignores."""
     before = {
-        number: signal.signal(number, lambda number, _: received.append(number))
-        for number in _DEFERRED
+        number: signal.signal(number, handler)
+        for number in numbers
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, usual in before.items():
+            signal.signal(number, usual)
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Let signals that end or stop the program take effect after this block."""
+    received: list[int] = []
+    try:
+        # A mask would be one thread's: other threads would receive the signal.
+        with _handling(_DEFERRED, lambda number, _: received.append(number)):
+            yield
+    finally:
         for late in received:
             signal.raise_signal(late)
 
@@ -66,18 +77,14 @@ def queue_ending_signals(news: SimpleQueue[BaseException | None]) -> Iterator[No
         os.close(reader)
 
     threading.Thread(target=listen, name="gpumon-signals", daemon=True).start()
-    before = {number: signal.getsignal(number) for number in ending}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, handle)
     # Writing to the terminal from the background must not stop the command, whatever
     # ``stty tostop`` says.
-    before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    at_terminal = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
-        yield
+        with _handling(ending, handle):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTTOU, at_terminal)
         signal.set_wakeup_fd(woken)
         os.close(writer)
 
@@ -95,15 +102,7 @@ def exit_on_signals(*numbers: signal.Signals) -> Iterator[list[int]]:
         received.append(number)
         raise SystemExit(128 + number)
 
-    before = {
-        number: signal.signal(number, end)
-        for number in numbers
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
+    with _handling(numbers, end):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if received:
         raise SystemExit(128 + received[0])

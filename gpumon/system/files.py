@@ -31,9 +31,6 @@ class FileFault(Exception):  # noqa: N818 - becomes an error of the feature that
     """A file that a user has named cannot be used.
 
     The message is the predicate of a sentence about the file: ``is not a regular file``.
-
-    Attributes:
-        is_absent: Whether there is no such file.
     """
 
     def __init__(self, message: str, *, is_absent: bool = False) -> None:
@@ -42,12 +39,9 @@ class FileFault(Exception):  # noqa: N818 - becomes an error of the feature that
 
 
 def read_bytes(path: str, most: int, what: str) -> bytes:
-    """The content of a file that a user has named. It never waits for a pipe.
+    """The content of a file that a user has named, of at most so many bytes.
 
-    Args:
-        path: The file.
-        most: Maximum size in bytes.
-        what: What the file should be, for the message about a larger one.
+    It never waits for a pipe. ``what`` the file should be is for the message about a larger one.
 
     Raises:
         FileFault: It cannot be read, is not a regular file or is larger.
@@ -106,7 +100,7 @@ def read_secret_line(path: str) -> str:
     Raises:
         FileFault: It cannot be used, or has something else.
     """
-    text = read_secret(path).decode("latin-1").strip()
+    text = read_secret(path).strip(b" \t\r\n").decode("latin-1")
     # http.client would quote another value in its error.
     if not text or not text.isascii() or not text.isprintable():
         raise FileFault("should have one line, of printable ASCII characters")

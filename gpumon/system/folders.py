@@ -35,10 +35,10 @@ def state_folder() -> str:
     return platformdirs.user_state_dir("gpumon")
 
 
-def _below(told: str, usual: str) -> str:
+def _below(given: str, usual: str) -> str:
     """A folder below the one from the environment, or below the default one."""
     # As text: importing Path takes longer than everything else here.
-    folder = told if os.path.isabs(told) else os.path.expanduser(usual)  # noqa: PTH111, PTH117 - see above
+    folder = given if os.path.isabs(given) else os.path.expanduser(usual)  # noqa: PTH111, PTH117 - see above
     return os.path.join(folder, "gpumon")
 
 

@@ -1,9 +1,10 @@
-"""Detects resource exhaustion behind an exception."""
+"""Detects resource exhaustion behind an exception, and checks or raises the limit of open files."""
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _NO_THREAD = "can't start new thread"
 _NO_ROOM_FOR_A_LIBRARY = ("failed to map segment", "annot allocate memory")
 """The dynamic linker's words, in an ``ImportError`` or an ``OSError`` without a number."""
 _NO_FILE_FOR_A_LIBRARY = ("Too many open files", f"Error {errno.EMFILE}", f"Error {errno.ENFILE}")
-"""Likewise; it says the number where it cannot open its own messages."""
+"""The same; it says the number where it cannot open its own messages."""
 
 
 def lack_behind(error: BaseException) -> str | None:
@@ -32,7 +33,7 @@ def lack_behind(error: BaseException) -> str | None:
     Returns:
         ``None`` where nothing was: it fails for a reason of its own.
     """
-    return next((found for one in causes(error) if (found := _lack(one)) is not None), None)
+    return next(filter(None, map(_lack, causes(error))), None)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -65,6 +66,26 @@ def require_files(count: int) -> None:
     finally:
         for descriptor in opened:
             os.close(descriptor)
+
+
+def max_open_files(enough: int) -> int:
+    """The soft limit of open files (``ulimit -n``), or ``enough`` if that is less."""
+    import resource
+
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return enough if soft == resource.RLIM_INFINITY else min(soft, enough)
+
+
+def allow_open_files(more: int) -> None:
+    """Raise the soft limit for that many more files, as far as the hard limit allows."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return
+    allowed = soft + more if hard == resource.RLIM_INFINITY else min(soft + more, hard)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
 
 
 def _lack(error: BaseException) -> str | None:

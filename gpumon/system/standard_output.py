@@ -17,13 +17,11 @@ class OutputError(Exception):
     """Standard output cannot be written.
 
     It is no ``OSError``: nothing that handles a file's error may handle this one by mistake.
-
-    Attributes:
-        error: Why; a ``BrokenPipeError`` if the reader has closed it.
     """
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
+        # A ``BrokenPipeError`` if the reader has closed it.
         self.error = error
 
 

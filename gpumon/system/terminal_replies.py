@@ -52,15 +52,13 @@ class TerminalReplies:
         """Note the queries in this output."""
         if "\x1b[" not in text:
             return
+        now = time.monotonic()
         for query, kind in _QUERIES.items():
             if count := text.count(query):
-                self._note(kind, count, time.monotonic())
-
-    def _note(self, kind: str, count: int, now: float) -> None:
-        with self._lock:
-            self._first_sent = self._first_sent or now
-            recent = [it for it in self._sent if now - it[1] < _FORGOTTEN_SECONDS]
-            self._sent = [*recent, *[(kind, now)] * count]
+                with self._lock:
+                    self._first_sent = self._first_sent or now
+                    recent = [it for it in self._sent if now - it[1] < _FORGOTTEN_SECONDS]
+                    self._sent = [*recent, *[(kind, now)] * count]
 
     def read(self, text: str) -> None:
         """Note the replies in this input."""
@@ -106,11 +104,7 @@ class TerminalReplies:
         return max(0.0, newest + REPLY_SECONDS - time.monotonic())
 
     def drain(self, descriptor: int) -> None:
-        """Read and drop input until no reply is outstanding.
-
-        Args:
-            descriptor: The terminal.
-        """
+        """Read and drop input of the terminal until no reply is outstanding."""
         from select import POLLIN, poll  # not on every system
 
         ready = poll()

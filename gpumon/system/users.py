@@ -9,9 +9,7 @@ from functools import lru_cache
 def user_name(uid: int, nameless: str = "") -> str:
     """Name of a user as it is, not safe to print. May wait for the network.
 
-    Args:
-        uid: The user.
-        nameless: Stands before the number of a user that has no name.
+    Without a name it is the number, after ``nameless``.
     """
     # There is none on a system that is not a Unix.
     import pwd

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta, Struct
 
 
-class Units(Struct, frozen=True, forbid_unknown_fields=True):
+class Units(Struct, frozen=True):
     """The configured units."""
 
     memory: Annotated[

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.theme import Theme
 
-    from gpumon.config.key_action import KeyAction, Place
+    from gpumon.config.keymap import KeyAction, Place
     from gpumon.ui.screens.dashboard import PageRequested
     from gpumon.ui.screens.painted import WatchRequested
     from gpumon.ui.terminal.terminal import ShutdownWatchdog

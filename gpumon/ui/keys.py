@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.screen import Screen
 
-    from gpumon.config.key_action import Place
+    from gpumon.config.keymap import Place
 
 
 def bindings_of(place: Place) -> list[BindingType]:

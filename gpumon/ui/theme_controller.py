@@ -83,7 +83,7 @@ class ThemeController:
 
     def _watch(self, name: str, paths: tuple[str, ...]) -> None:
         """Watch a theme's files; those shipped with gpumon do not change."""
-        self._watched = paths if self.library.is_own(name) else ()
+        self._watched = paths if name in self.library.own() else ()
         self._seen = _stamps(self._watched)
 
 

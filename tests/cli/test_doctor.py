@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpumon.doctor import Machine, examine
-from gpumon.doctor.context import pci_gpus
-from gpumon.doctor.report import doctor
+from gpumon.doctor.context import Machine, pci_gpus
+from gpumon.doctor.report import doctor, examine
 from gpumon.model.snapshot import GpuStatus
 from tests.build import gpu
 from tests.command import run_here

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from gpumon import doctor
 from gpumon.cli import main
-from gpumon.doctor import CheckVerdict, DiagnosticContext, DriverAnswer
-from gpumon.doctor.check import Check, passed
+from gpumon.doctor import Check, CheckVerdict, passed, report
+from gpumon.doctor.context import DiagnosticContext, DriverAnswer
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -109,9 +108,9 @@ def test_a_check_that_fails_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPa
         sections = {
             "Driver": (Check("broken", broken), Check("other", lambda _: passed("It works.")))
         }
-        monkeypatch.setattr(doctor, "SECTIONS", sections)
+        monkeypatch.setattr(report, "SECTIONS", sections)
         case = DiagnosticContext(machine=object(), ask=lambda: DriverAnswer(False))  # type: ignore[arg-type]  # no check reads it
-        first, second = doctor.examine(case)
+        first, second = report.examine(case)
         assert (first.check, first.verdict) == ("broken", CheckVerdict.UNKNOWN)
         assert f"The check failed: {said}" in first.found
         assert second.verdict is CheckVerdict.PASS

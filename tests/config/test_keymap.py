@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from textual.dom import DOMNode
 
-    from gpumon.config.key_action import KeyAction, Place
+    from gpumon.config.keymap import KeyAction, Place
     from gpumon.config.settings import Preset
 
 PLACES: dict[Place, type[DOMNode]] = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import platformdirs
@@ -16,9 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpumon
 from gpumon.cli.config import effective, template
 from gpumon.config import VARIABLES, Loaded, Settings, config_path, load
-from gpumon.config.table import SETTINGS, value_of
+from gpumon.config.table import SETTINGS, settings_of, value_of
 from gpumon.config.toml_text import toml
 from gpumon.system.folders import state_folder
 from tests.config.config_page import PAGE, with_tables
@@ -376,6 +378,44 @@ def test_every_field_of_the_settings_is_a_setting() -> None:
         fields |= {f"{name}.{key}" for key in inner} or {name}
     # These have readers of their own.
     assert fields - {"alerts", "keys.changed"} == set(SETTINGS)
+
+
+class Undescribed(msgspec.Struct):
+    bell: bool = True
+
+
+class Unbounded(msgspec.Struct):
+    pause: Annotated[float, msgspec.Meta(description="the pause")] = 1.0
+
+
+class Wordless(msgspec.Struct):
+    name: Annotated[str, msgspec.Meta(description="the name")] = ""
+
+
+@pytest.mark.parametrize("struct", [Undescribed, Unbounded, Wordless])
+def test_a_field_that_declares_too_little_is_refused_at_once(struct: type[msgspec.Struct]) -> None:
+    (name,) = struct.__struct_fields__
+    with pytest.raises(TypeError, match=rf"^the setting {name} needs Annotated with a Number"):
+        list(settings_of(struct()))
+
+
+def test_every_setting_is_used_outside_the_configuration() -> None:
+    """As ``settings.NAME``, or ``TABLE.NAME``: a setting that is only read has no effect."""
+    package = Path(gpumon.__file__).parent
+    shows_them = {package / "cli/config.py", *package.glob("config/**/*.py")}
+    used: set[tuple[str, str]] = set()
+    for path in set(package.rglob("*.py")) - shows_them:
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Attribute):
+                owner = node.value
+                name = getattr(owner, "attr", getattr(owner, "id", ""))
+                used.add((name.lstrip("_"), node.attr))
+    unused = []
+    for setting in SETTINGS:
+        table, _, name = setting.rpartition(".")
+        if used.isdisjoint({("settings", name), (table, name)}):
+            unused.append(setting)
+    assert unused == []
 
 
 @pytest.mark.parametrize("name", VARIABLES)

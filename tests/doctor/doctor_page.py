@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpumon.doctor import SECTIONS
+from gpumon.doctor.report import SECTIONS
 from tests.pages import with_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"

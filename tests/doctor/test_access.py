@@ -15,7 +15,7 @@ from tests.doctor.trees import SILENT, Tree, verdict, words
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.doctor import DiagnosticContext
+    from gpumon.doctor.context import DiagnosticContext
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, access, ask_driver, driver, gpus
+from gpumon.doctor import CheckVerdict, access, driver, gpus
+from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.sources.machine import Roots, this_machine
 from gpumon.sources.nvml import library, source

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpumon.doctor import CheckVerdict, DriverAnswer, driver
-from gpumon.doctor.context import ask_driver
+from gpumon.doctor import CheckVerdict, driver
+from gpumon.doctor.context import DriverAnswer, ask_driver
 from gpumon.sources.source import SourceError
 from tests.build import gpu
 from tests.doctor.trees import MISSING, SILENT, SLOT, VERSION, Tree, verdict, words

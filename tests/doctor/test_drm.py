@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, DriverAnswer, access, computing, driver, examine, gpus
-from gpumon.doctor.context import ask_driver
+from gpumon.doctor import CheckVerdict, access, computing, driver, gpus
+from gpumon.doctor.context import DriverAnswer, ask_driver
+from gpumon.doctor.report import examine
 from gpumon.model.snapshot import GpuStatus, Host, Snapshot, Trouble
 from tests.build import NOON, gpu
 from tests.doctor.trees import MISSING, PROCESSOR, Tree, verdict, words

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, gpus
+from gpumon.doctor import CheckVerdict, gpus
+from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.sources.maker_words import error_code

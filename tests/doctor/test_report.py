@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gpumon.doctor import SECTIONS, Result
-from gpumon.doctor.check import failed, passed, warned
-from gpumon.doctor.report import Scrubber, result_rows, summary_rows
+from gpumon.doctor import Result, failed, passed, warned
+from gpumon.doctor.report import SECTIONS, Scrubber, result_rows, summary_rows
 from gpumon.text.formatting import cell_width
 from tests.doctor.doctor_page import PAGE, with_checks
 

@@ -124,7 +124,7 @@ def test_an_answer_is_understood(
     verdict_: CheckVerdict,
     told: str,
 ) -> None:
-    monkeypatch.setattr(terminal, "_is_terminal", lambda _: True)
+    monkeypatch.setattr(os, "isatty", lambda _: True)
     monkeypatch.setattr(terminal, "_ask", lambda: answer)
     result = terminal.whole_frames(tree.case(environ=UTF_8))
     assert verdict(result) is verdict_
@@ -134,5 +134,5 @@ def test_an_answer_is_understood(
 def test_output_that_goes_elsewhere_asks_no_terminal(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "_is_terminal", lambda stream: stream is sys.stdin)
+    monkeypatch.setattr(os, "isatty", lambda descriptor: descriptor == 0)
     assert terminal.whole_frames(tree.case(environ=UTF_8)) is None

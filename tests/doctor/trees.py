@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from gpumon.doctor import CheckVerdict, DiagnosticContext, DriverAnswer, Machine, Result
+from gpumon.doctor.context import DiagnosticContext, DriverAnswer, Machine
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from tests.absent import ABSENT
 from tests.build import NOON, gpu
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from gpumon.doctor import CheckVerdict, Result
     from gpumon.model.snapshot import Gpu
 
 VERSION = "570.124.06"

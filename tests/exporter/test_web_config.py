@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.exporter import access
+from gpumon.exporter import access, web_config
 from gpumon.exporter.access import PageAccess, Rules
 from gpumon.exporter.web_config import WebConfigError, read_web_config
 from tests.exporter.certificates import Authority, authority, needs_openssl
@@ -321,6 +321,20 @@ def test_headers_are_sent_and_the_rate_is_limited(tmp_path: Path) -> None:
 
 REFUSED = {
     "a: 1": "the file has an unknown key 'a'; keys are tls_server_config, http_server_config,",
+    "basic_auth_user:": "the file has an unknown key 'basic_auth_user'; keys are",
+    "'': &x {'': *x}": "the file has an unknown key ''",
+    "tls_server_config: {cert_file: c, key_file: k, client_ca_flie: }": (
+        "tls_server_config has an unknown key 'client_ca_flie'; keys are cert_file, key_file,"
+    ),
+    "tls_server_config: {x: ''}": "tls_server_config has an unknown key 'x'",
+    "tls_server_config: &x {y: *x}": "tls_server_config has an unknown key 'y'",
+    "tls_server_config: ''": "tls_server_config is not a list of keys with values",
+    "tls_server_config: {cert_file: a, key_file: b, cipher_suites: ''}": "not a list of texts",
+    "http_server_config: {headers: {X-Frame-Option: }}": "an unknown key 'X-Frame-Option'",
+    "http_server_config: {headers: ''}": "headers is not a list of keys with values",
+    "http_server_config: {http2: ''}": "http_server_config.http2 is not true or false",
+    "rate_limit: {interval: '', burst: 5}": "rate_limit.interval is not a duration",
+    "rate_limit: {interval: 1s, burst: ''}": "rate_limit.burst is not a whole number",
     "1: 2": "the file has a key that is no text",
     "text": "the file is not a list of keys with values",
     "basic_auth_users: ''": "basic_auth_users is not a list of keys with values",
@@ -407,6 +421,8 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(tmp_path: Path, text: 
         "tls_server_config: {}",
         "http_server_config: {headers: {Content-Security-Policy: ''}}",
         "rate_limit: {interval: 0, burst: 0}",
+        "rate_limit: {interval: 0s, burst: 0}",
+        "rate_limit: {interval: , burst: }",
     ],
 )
 def test_what_says_nothing_changes_nothing(tmp_path: Path, text: str) -> None:
@@ -414,6 +430,33 @@ def test_what_says_nothing_changes_nothing(tmp_path: Path, text: str) -> None:
     rules = Rules(config)
     assert (rules.context, rules.authenticates, rules.headers) == (None, False, {})
     assert all(rules.has_room() for _ in range(10))
+
+
+def test_a_choice_without_a_value_is_the_usual_one(tmp_path: Path) -> None:
+    named = "tls_server_config: {cert_file: c, key_file: k"
+    written = f"{named}, client_auth_type: '', min_version: , max_version: '', client_ca: ''}}"
+    path = write(tmp_path, f"{named}}}")
+    usual = read_web_config(str(path))
+    assert read_web_config(str(write(tmp_path, written))) == usual
+
+
+def test_aliases_of_aliases_are_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line has the line before it twice: the last one has more values than can be counted."""
+    walk, walked = web_config._without_empty, 0
+
+    def count(*args: object) -> object:
+        nonlocal walked
+        walked += 1
+        assert walked < 100
+        return walk(*args)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr(web_config, "_without_empty", count)
+    nested = "".join(f"k{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}\n" for n in range(1, 70))
+    with pytest.raises(WebConfigError, match="unknown key 'k0'"):
+        read_web_config(str(write(tmp_path, f"k0: &a0 {{x: 1}}\n{nested}")))
+    assert walked
 
 
 @given(st.one_of(st.binary(), st.text("{}[]:,&*!|>'\"%@`\n -#?abtls_1").map(str.encode)))

@@ -31,8 +31,11 @@ def test_a_secret_is_the_line_of_a_file_with_any_permissions(tmp_path: Path) -> 
         (b"secret-word\nsecret-word", "should have one line, of printable ASCII characters"),
         ("secret-wörd".encode(), "should have one line, of printable ASCII characters"),
         (b"secret-word\x1b", "should have one line, of printable ASCII characters"),
+        (b"secret-word\xa0", "should have one line, of printable ASCII characters"),
+        (b"\x85secret-word\n", "should have one line, of printable ASCII characters"),
+        (b"secret-word\x0c", "should have one line, of printable ASCII characters"),
     ],
-    ids=["large", "empty", "lines", "letters", "control"],
+    ids=["large", "empty", "lines", "letters", "control", "space", "next line", "form feed"],
 )
 def test_a_file_without_a_secret_line_is_refused_without_its_content(
     tmp_path: Path, content: bytes, sentence: str

@@ -30,14 +30,10 @@ _LARGEST = 100_000
 
 
 class ThemeError(Exception):
-    """A theme is invalid.
-
-    Attributes:
-        sentences: The errors, for the user, each with its file and key.
-    """
+    """A theme is invalid."""
 
     def __init__(self, *sentences: str) -> None:
-        # File names are untrusted, and these messages are shown on screens.
+        # For the user, each with its file and key. File names are untrusted.
         self.sentences = tuple(map(printable, sentences))
         super().__init__(" ".join(self.sentences))
 
@@ -137,7 +133,7 @@ def _plain(content: bytes) -> dict[str, Any] | None:
     parser takes longer than reading them.
 
     Returns:
-        ``None`` for any other file, and for one in which something stands twice.
+        ``None`` for any other file, and for one with a table or a key twice.
     """
     try:
         lines = content.decode().replace("\r\n", "\n").split("\n")

@@ -16,6 +16,7 @@ import gpumon
 from gpumon.config.settings import DEFAULT_THEME
 from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes.files import ThemeError, ThemeFile, read_file, theme_error
+from gpumon.system.files import beginning
 from gpumon.system.folders import config_folder, state_folder
 from gpumon.text.formatting import printable
 
@@ -49,17 +50,12 @@ def shipped_folder() -> str:
     return installed if os.path.isdir(installed) else os.path.join(package, "..", "themes")
 
 
-def own_folder() -> str:
-    """The folder of the user's own themes."""
-    return os.path.join(config_folder(), "themes")
-
-
 class ThemeLibrary:
     """Finds and reads themes."""
 
     def __init__(self, own: Folder | None = None, shipped: Folder | None = None) -> None:
-        self._own = own_folder() if own is None else os.fspath(own)
-        self._shipped = shipped_folder() if shipped is None else os.fspath(shipped)
+        self._own = os.fspath(own or os.path.join(config_folder(), "themes"))
+        self._shipped = os.fspath(shipped or shipped_folder())
 
     @property
     def folder(self) -> Path:
@@ -89,10 +85,6 @@ class ThemeLibrary:
         except OSError as error:
             return f"{self._own} cannot be read: {error.strerror}"
         return nearest_or_all(name, self.names())
-
-    def is_own(self, name: str) -> bool:
-        """Whether a theme is the user's own."""
-        return name in self.own()
 
     def path(self, name: str) -> str | None:
         """The file of a theme, the user's own before gpumon's; ``None`` for Textual's."""
@@ -182,12 +174,6 @@ def choose_theme(
 ) -> ThemeChoice:
     """The initial theme: from command line, environment, saved choice, configuration, or default.
 
-    Args:
-        asked: The name on the command line.
-        configured: The name in the configuration.
-        library: The themes.
-        memory: The file of the saved choice; by default the one in the state folder.
-
     Raises:
         UnknownThemeError: ``asked`` is no theme. Unknown names from elsewhere, and invalid files,
             are skipped with a message.
@@ -216,16 +202,12 @@ def choose_theme(
             sentences.append(printable(f"{where}: there is no theme {name!r}; {hint}."))
             continue
         try:
-            return ThemeChoice(name, _read(library, name), tuple(sentences))
+            is_textual = library.path(name) is None and name in TEXTUAL_THEMES
+            file = None if is_textual else library.read(name)
+            return ThemeChoice(name, file, tuple(sentences))
         except ThemeError as error:
             sentences.append(error.brief)
     return ThemeChoice(DEFAULT_THEME, library.default(), tuple(sentences))
-
-
-def _read(library: ThemeLibrary, name: str) -> ThemeFile | None:
-    if library.path(name) is None and name in TEXTUAL_THEMES:
-        return None
-    return library.read(name)
 
 
 def memory_path() -> str:
@@ -236,12 +218,10 @@ def memory_path() -> str:
 def remembered(memory: Folder | None = None) -> str | None:
     """The saved choice; ``None`` if there is none or it cannot be read."""
     try:
-        path = memory or memory_path()
-        with open(path, encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
-            name = file.read(_LONGEST).strip()
+        name = beginning(memory or memory_path(), _LONGEST).decode(errors=_BYTES)
     except OSError:
         return None
-    return name or None
+    return name.strip() or None
 
 
 def remember(name: str, memory: Folder | None = None) -> str | None:
@@ -259,5 +239,5 @@ def remember(name: str, memory: Folder | None = None) -> str | None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens without blocking, because the file may be a pipe."""
+    """Open without blocking, because the file may be a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)

@@ -44,9 +44,9 @@ def parse(text: str) -> Rgb:
     return Rgb(*(int(digits[at : at + 2], 16) for at in (0, 2, 4)))
 
 
-def blend(one: Rgb, other: Rgb, share: float) -> Rgb:
-    """A mixture that holds ``share`` of the other colour, 0 to 1."""
-    return Rgb(*(round(a + (b - a) * share) for a, b in zip(one, other, strict=True)))
+def blend(first: Rgb, second: Rgb, share: float) -> Rgb:
+    """A mixture that holds ``share`` of the second colour, 0 to 1."""
+    return Rgb(*(round(a + (b - a) * share) for a, b in zip(first, second, strict=True)))
 
 
 def luminance(colour: Rgb) -> float:
@@ -61,9 +61,9 @@ def linear(part: int) -> float:
     return value / 12.92 if value <= 0.04045 else float(((value + 0.055) / 1.055) ** 2.4)
 
 
-def contrast(one: Rgb, other: Rgb) -> float:
+def contrast(first: Rgb, second: Rgb) -> float:
     """Contrast ratio of two colours, 1 to 21 (WCAG 2.2)."""
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -167,9 +167,8 @@ class StyleColours(NamedTuple):
 def resolve_styles(variables: Mapping[str, str]) -> dict[str, StyleColours]:
     """The colours of all styles.
 
-    Args:
-        variables: Textual's colours by name, such as ``primary``, and the dashboard's with
-            ``PREFIX``, as far as the theme defines them.
+    The variables are Textual's colours by name, such as ``primary``, and the dashboard's with
+    ``PREFIX``, as far as the theme defines them.
     """
     return {name: resolve_style(name, variables) for name in STYLES}
 

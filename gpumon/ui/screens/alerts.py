@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.alerts.notice import Notice
-    from gpumon.config.key_action import Place
+    from gpumon.config.keymap import Place
     from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
     from gpumon.ui.alert_controller import AlertController

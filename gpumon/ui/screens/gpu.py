@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from gpumon.config.key_action import Place
+    from gpumon.config.keymap import Place
     from gpumon.host.process_host import Target
     from gpumon.model.processes import Suspect
     from gpumon.model.snapshot import Gpu

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from gpumon.config.key_action import KeyAction
+    from gpumon.config.keymap import KeyAction
     from gpumon.recording.history import History
     from gpumon.ui.view.help_page import HelpSection
 

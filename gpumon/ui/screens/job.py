@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from gpumon.config.key_action import Place
+    from gpumon.config.keymap import Place
     from gpumon.findings.groups import JobGroup
     from gpumon.text.cells import Row
     from gpumon.ui.terminal.renderer import TerminalRenderer

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from gpumon.config.key_action import KeyAction, Place
+    from gpumon.config.keymap import KeyAction, Place
     from gpumon.host.process_host import Target
     from gpumon.recording.history import History
     from gpumon.text.cells import Row

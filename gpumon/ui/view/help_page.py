@@ -24,7 +24,7 @@ from gpumon.ui.view.timeline import SIGNS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gpumon.config.key_action import KeyAction
+    from gpumon.config.keymap import KeyAction
     from gpumon.text.cells import Field, Row
 
 _GAP = 2

@@ -12,7 +12,7 @@ from gpumon.config.keymap import KEYMAP, NAMED, display
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.config.key_action import KeyAction, Place
+    from gpumon.config.keymap import KeyAction, Place
 
 _METHODS_BEYOND_LOOKING = frozenset(one.method for one in KEYMAP if one.beyond_looking)
 

@@ -14,6 +14,7 @@ import subprocess
 import termios
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyte
@@ -23,7 +24,6 @@ from pyte.screens import Char, wcwidth
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from typing_extensions import Self
@@ -33,7 +33,9 @@ PATIENCE = 60.0
 machine it may take long."""
 _HAND_OVER = 5.0
 """Seconds for which keys wait for it: not every program paints in advance."""
-
+_BUSY = 2.0
+"""Seconds for which keys wait for a program that never waits for any."""
+_SOON = 0.001
 _GLANCE = 0.2
 """Seconds between two looks at what is waited for while the screen stands still."""
 _ON_AT_FIRST = {7, 25}
@@ -276,9 +278,28 @@ class Screen:
         )
 
     def type(self, keys: str) -> None:
-        """Type keys, or send any other input, once there is more than a first picture."""
+        """Type keys, or send any other input, once the program waits for some.
+
+        A dialog that confirms something drops keys that are older than its picture, and the program
+        knows a moment after the picture stands there that it does: sooner than anybody has read it,
+        but on a busy machine later than a test has.
+        """
         self.wait_until_live()
+        deadline = time.monotonic() + _BUSY
+        while self._held.is_set() and not self._is_idle() and time.monotonic() < deadline:
+            time.sleep(_SOON)
         os.write(self._master, keys.encode())
+
+    def _is_idle(self) -> bool:
+        """Whether all output has been read, and every thread of the program waits for something."""
+        if select.select([self._master], [], [], 0)[0]:
+            return False
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        try:
+            states = [(task / "stat").read_text().rpartition(")")[2] for task in tasks.iterdir()]
+        except OSError:
+            return self.process.poll() is not None  # A thread has just ended, or all have.
+        return all(state.split()[0] in "STZ" for state in states)
 
     def wait_until_live(self) -> None:
         """Wait until there is more than a first picture: keys and samples have effects."""

@@ -122,7 +122,8 @@ class PrometheusPoller:
             for uuid, gpu in reading.gpus.items():
                 if rare is not None and (known := rare.gpus.get(uuid)) is not None:
                     complete(gpu, known)
-                else:
+                # Prometheus may have scraped the host for the first time between two questions.
+                if gpu.labels_at == 0:
                     missing.add((name, uuid))
         return missing
 

@@ -184,7 +184,7 @@ def _shown(text: str) -> str:
 
 def complete(gpu: GpuReading, rare: GpuReading) -> None:
     """Add what is read rarely to a newer reading: labels, the index and the size of the memory."""
-    gpu.labels, gpu.holders = rare.labels, rare.holders
+    gpu.labels, gpu.labels_at, gpu.holders = rare.labels, rare.labels_at, rare.holders
     used, free = rare.value("memory_used"), rare.value("memory_free")
     total, reserved = rare.value("memory_total"), rare.value("memory_reserved")
     if total is None and used is not None and free is not None:

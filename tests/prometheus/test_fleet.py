@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.config.settings import Prometheus
 from gpumon.fleet.fleet import HostOrigin, HostStatus, Owner
 from gpumon.fleet.summary import HostJudge
 from gpumon.host.process_host import Refused, Target
@@ -16,6 +18,11 @@ from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.prometheus import fleet as polled_fleet
 from gpumon.prometheus import past as past_reader
+from gpumon.prometheus.client import PrometheusClient
+from gpumon.prometheus.endpoint import read_endpoint
+from gpumon.prometheus.poller import PrometheusPoller
+from gpumon.prometheus.queries import Queries
+from tests import lives
 from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page, uuid
 from tests.prometheus.server import (
     PrometheusServer,
@@ -291,6 +298,30 @@ def test_who_has_the_gpus(site: Site) -> None:
         "f": (Owner("slurm 7", 1, None), Owner("slurm 8", 2, None)),
         "g": (Owner("ml/one", 1, 41000 * MIB), Owner("ml/two", 1, 41000 * MIB)),
     }
+
+
+def test_a_host_that_is_scraped_first_between_two_questions_has_its_owner(site: Site) -> None:
+    site.pages = {name: page(name, gpus=1, more=_pod(name)) for name in "ab"}
+    site.scrape(a="dcgm")
+    wait_for(site.open(), lambda now: any(map(is_live, now.hosts)), "the first host")
+    client = PrometheusClient(read_endpoint(site.prometheus.url, Prometheus()))
+    poller = PrometheusPoller(client, Queries(""))
+    scraped: list[str] = []
+
+    def instances() -> set[str]:
+        return {series.metric.instance for series in client.query(Queries("").memory_used())}
+
+    def scrape() -> None:
+        if not scraped:
+            scraped.append("b")
+            site.scrape(a="dcgm", b="dcgm")
+            lives.until(lambda: len(instances()) == 2, "the second host")
+
+    with closing(client):
+        poller.read_all((), scrape)
+    poller.judge("")
+    owners = {name: host.state.owners for name, host in poller.hosts.items()}
+    assert owners == {name: (Owner(f"ml/{name}", 1, 41000 * MIB),) for name in "ab"}
 
 
 def test_an_exporter_has_no_gpu_whatever_the_name_of_its_pod(site: Site) -> None:

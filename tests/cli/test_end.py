@@ -126,7 +126,7 @@ def test_any_other_answer_sends_nothing(machine: Machine, answer: str) -> None:
 
 def test_what_was_typed_before_the_question_is_no_answer(machine: Machine) -> None:
     with trainings(machine) as (pid,), Screen([*END, str(pid)], machine.env, 100, 20) as screen:
-        screen.type("y\ry\r")
+        screen.send(b"y\ry\r")
         screen.wait_for(r"\[y/N\]")
         assert lives_on(pid)
         screen.type("\r")

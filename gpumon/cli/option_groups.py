@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gpumon.alerts.alert import Alert
     from gpumon.cli.parser import Parser
-    from gpumon.config import Loaded, Settings
+    from gpumon.config import ConfigError, Loaded, Settings
     from gpumon.config.themes import ThemeChoice
     from gpumon.ui.startup_options import StartupOptions
 
@@ -35,6 +35,10 @@ class Option:
         from argparse import SUPPRESS
 
         heading.add_argument(*self.names, **{"help": SUPPRESS, **self.words})
+
+
+class TimeOption(Option):
+    """An option whose value may be ``-8h``, which argparse takes for an option."""
 
 
 class SharedOption(Option):
@@ -228,17 +232,19 @@ class AlertFileOption(OptionGroup):
         from gpumon.alerts.alert import read_alerts
         from gpumon.config import config_path
 
-        tables, path, errors = settings.alerts, config_path(), []
+        tables, path = settings.alerts, config_path()
+        errors: Sequence[ConfigError] = ()
         if options.alerts is not None:
             from gpumon.config.reading import read_alert_file
 
             path = options.alerts
             loaded = read_alert_file(path)
-            tables, errors = loaded.settings.alerts, [*loaded.errors]
+            tables, errors = loaded.settings.alerts, loaded.errors
         found = read_alerts(tables, terminal=terminal)
         for error in (*errors, *found.errors):
             say(error.sentence)
-        if not (found.alerts or errors):
+        # A mistake in the file has a line; without one, the file cannot be read.
+        if not found.alerts and all(error.place != path for error in errors):
             say(
                 f"there is no alert in {path}: write a table [[alerts]] with a line such as "
                 'when = "hot" into it; docs/alerts.md has examples.'

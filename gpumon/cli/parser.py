@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gpumon.cli.commands import COMMANDS, Command, command
 from gpumon.cli.dashboard import DashboardCommand
+from gpumon.cli.option_groups import TimeOption
 from gpumon.cli.output import EXIT_USAGE, fail, no_standard_output
 
 if TYPE_CHECKING:
@@ -58,13 +59,15 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             allow_abbrev=False, formatter_class=RawFormatter if lines else Formatter, **words
         )
-        # No option begins with a digit: -8h is a time, as -8 is a number.
-        self._negative_number_matcher = re.compile(r"-\d")
         self._headings: dict[str, argparse._ArgumentGroup] = {}
         self._general = general
         self._arguments: Sequence[str] = ()
+        self._times: set[str] = set()
         if command is not None:
             command.add_options(self)
+            for option in command.options:
+                if isinstance(option, TimeOption):
+                    self._times.update(option.names)
             for group in command.groups:
                 group.add_to(self)
         self.taken = {action.dest for action in self.options()}
@@ -110,11 +113,29 @@ class Parser(argparse.ArgumentParser):
                     default=argparse.SUPPRESS,
                     help=argparse.SUPPRESS,
                 )
-        options, unknown = super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(self._bound(args), namespace)
         if unknown:
             # Argparse leaves them to the parser of gpumon, whose help has other options.
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return options, unknown
+
+    def _bound(self, arguments: Iterable[str]) -> list[str]:
+        """Turn ``--from -8h`` into ``--from=-8h``."""
+        bound: list[str] = []
+        for argument in arguments:
+            if bound and bound[-1] in self._times and re.match(r"-\d", argument):
+                bound[-1] += f"={argument}"
+            else:
+                bound.append(argument)
+        return bound
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        # Before Python 3.13 the value of --option=-- is lost, and its type is not asked.
+        if action.option_strings and arg_strings == ["--"]:
+            value = self._get_value(action, "--")
+            self._check_value(action, value)
+            return value
+        return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Name the nearest command, or the unknown option whose value this is."""
@@ -123,7 +144,8 @@ class Parser(argparse.ArgumentParser):
             return
         for given in self._arguments[: self._arguments.index(value)]:
             name = given.partition("=")[0] if given.startswith("--") else given[:2]
-            if name.startswith("-") and name not in self._option_string_actions:
+            is_value = given == "-" or self._negative_number_matcher.match(given)
+            if name.startswith("-") and not is_value and name not in self._option_string_actions:
                 self.error(f"unrecognized arguments: {given}")
         from gpumon.config.suggestions import nearest_or_all
 

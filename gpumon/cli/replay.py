@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.commands import Command
 from gpumon.cli.dashboard import screen_fault
-from gpumon.cli.option_groups import ASCII, Option, ScreenOptions
+from gpumon.cli.option_groups import ASCII, Option, ScreenOptions, TimeOption
 from gpumon.cli.output import EXIT_USAGE, fail
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ReplayCommand(Command):
             metavar="NAME",
             help="which host to show, if the log has several",
         ),
-        Option(
+        TimeOption(
             "--at",
             metavar="TIME",
             help="start time, instead of the beginning: 03:00, '2025-03-01 03:00', or -8h from the "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
-from gpumon.cli.option_groups import ASCII, Option, output_format
+from gpumon.cli.option_groups import ASCII, Option, TimeOption, output_format
 from gpumon.cli.output import configure_output, load_settings
 from gpumon.text.time_parsing import FORMS
 
@@ -58,8 +58,8 @@ class ReportCommand(Command):
             metavar="LIST",
             help="only these hosts, where logs have several: gpu-01,gpu-[04-08]",
         ),
-        Option("--from", metavar="TIME", dest="first", help=f"start time: {FORMS}"),
-        Option("--to", metavar="TIME", dest="last", help="end time (same formats as --from)"),
+        TimeOption("--from", metavar="TIME", dest="first", help=f"start time: {FORMS}"),
+        TimeOption("--to", metavar="TIME", dest="last", help="end time (same formats as --from)"),
         Option("--plot", action="store_true", help="also draw utilisation and memory of the GPUs"),
         output_format("json", "csv"),
     )

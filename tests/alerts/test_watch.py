@@ -188,6 +188,16 @@ def test_of_a_file_that_cannot_be_read_only_that_is_said(words: list[str], tmp_p
     assert done.stderr == "gpumon: /dev/null: it is not a regular file.\n"
 
 
+def test_a_file_with_a_mistake_and_no_alert_is_said_to_have_none(tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text("intervall = 1\n", encoding="utf-8")
+    done = gpumon("watch", "--demo", "--alerts", str(other), folder=tmp_path)
+    assert done.returncode == 2
+    mistake, none = done.stderr.splitlines()
+    assert "other.toml, line 1: unknown table or key intervall" in mistake
+    assert none.startswith(f"gpumon: there is no alert in {other}: write a table [[alerts]]")
+
+
 def test_bell_and_desktop_are_refused_where_there_is_no_terminal(tmp_path: Path) -> None:
     write_alerts(tmp_path, {**UTIL, "do": ["bell", "desktop"]})
     with Driver([h100()]) as driver, watching(env=driver.env(), folder=tmp_path) as watch:

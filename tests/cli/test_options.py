@@ -7,6 +7,7 @@ process 4711 of this machine.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shlex
@@ -114,10 +115,24 @@ def test_an_option_that_is_not_given_is_none_for_every_command() -> None:
 
 
 @pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_two_dashes_behind_an_equals_sign_are_a_value(name: str | None) -> None:
+    parser = make_parser()
+    chosen = parser if name is None else parser.commands[name]
+    for action in chosen.options():
+        arguments = [f"{action.option_strings[-1]}=--", *OPERANDS.get(name or "", [])]
+        with contextlib.suppress(SystemExit):  # It is not valid for most.
+            assert vars(chosen.parse_args(arguments))[action.dest]
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
 def test_a_command_takes_the_groups_that_it_names(name: str | None) -> None:
     declared = command_of(name)
-    named = [value for value in vars(type(declared)).values() if isinstance(value, OptionGroup)]
-    assert all(group in declared.groups for group in named)
+    missing = [
+        attribute
+        for attribute, value in vars(type(declared)).items()
+        if isinstance(value, OptionGroup) and value not in declared.groups
+    ]
+    assert missing == [], "these are not in its groups"
 
 
 @pytest.mark.parametrize("name", [None, *COMMANDS])

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gpumon.system.standard_output import OutputError
 
 _RAISED_AGAIN_AFTER = 0.001
-"""Seconds. A callback takes less."""
+"""Seconds. A callback takes less. The alarm repeats: one that comes just before a wait begins does
+not end it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,7 +59,7 @@ def _interrupt_again(dropped: sys.UnraisableHookArgs) -> None:
     import signal
 
     signal.signal(signal.SIGALRM, _raise_again)
-    signal.setitimer(signal.ITIMER_REAL, _RAISED_AGAIN_AFTER)
+    signal.setitimer(signal.ITIMER_REAL, _RAISED_AGAIN_AFTER, _RAISED_AGAIN_AFTER)
 
 
 def _raise_again(_: int, frame: FrameType | None) -> None:
@@ -67,9 +68,9 @@ def _raise_again(_: int, frame: FrameType | None) -> None:
     # On a busy machine the hook may not have returned yet.
     while frame is not None:
         if frame.f_code is _interrupt_again.__code__:
-            signal.setitimer(signal.ITIMER_REAL, _RAISED_AGAIN_AFTER)
             return
         frame = frame.f_back
+    signal.setitimer(signal.ITIMER_REAL, 0)
     raise KeyboardInterrupt
 
 

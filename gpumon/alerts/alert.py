@@ -62,6 +62,14 @@ def _seconds(value: object) -> float:
     return number
 
 
+def _without_values(entry: object) -> object:
+    """An entry of ``do`` for an error: any value in it, such as a URL, can be a secret."""
+    if isinstance(entry, dict):
+        return dict.fromkeys(entry, "…")
+    is_word = isinstance(entry, str) and entry.isalpha()
+    return entry if is_word or not isinstance(entry, (str, list)) else "…"
+
+
 def _channel(value: object, folder: Path) -> Channel:
     """Read an entry of ``do``; ``folder`` is that of the configuration file."""
     if isinstance(value, str):
@@ -252,15 +260,16 @@ class _AlertReader:
         folder = Path(self._table.places[key.name].partition(", line ")[0]).parent
         channels: list[Channel] = []
         for entry in value if isinstance(value, list) else [value]:
+            written = shown(_without_values(entry))
             try:
                 channel = key.read(entry, folder)
             except InvalidValue as wrong:
-                self._add(key.name, f"{key.name} cannot have {shown(entry)}: {wrong}")
+                self._add(key.name, f"{key.name} cannot have {written}: {wrong}")
                 continue
             if channel.needs_terminal and not self._terminal:
                 self._add(
                     key.name,
-                    f"{shown(entry)} needs a terminal, and gpumon watch has none: only the other "
+                    f"{written} needs a terminal, and gpumon watch has none: only the other "
                     "channels are used",
                 )
             elif channel not in channels:

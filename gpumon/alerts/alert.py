@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from gpumon.alerts.channels.apprise import Apprise
-from gpumon.alerts.channels.channel import Channel  # noqa: TC001 - for get_type_hints
+from gpumon.alerts.channels.channel import Channel, channels_by_name
 from gpumon.alerts.channels.command import Command
 from gpumon.alerts.channels.terminal import Bell, Desktop
 from gpumon.alerts.channels.webhook import Webhook
@@ -28,9 +28,7 @@ MOST_ALERTS = 100
 _LONGEST_NAME = 60
 _LONGEST_TIME = 30 * 86400.0
 
-CHANNELS: dict[str, type[Channel]] = {
-    channel.name: channel for channel in (Bell, Desktop, Command, Webhook, Apprise)
-}
+CHANNELS = channels_by_name(Bell, Desktop, Command, Webhook, Apprise)
 """The channels by name, in the order of the documents."""
 EXAMPLES = tuple(channel.example() for channel in CHANNELS.values())
 _ADVICE = f"give {', '.join(EXAMPLES[:-1])} or {EXAMPLES[-1]}"

@@ -61,7 +61,6 @@ class Apprise(Channel, frozen=True):
         "`pip install '.[alerts]'`"
     )
     seconds: ClassVar[float] = 20.0
-    """How long it may take."""
 
     url: str
 

@@ -44,7 +44,6 @@ class Command(Channel, frozen=True):
         "its standard input"
     )
     seconds: ClassVar[float] = 10.0
-    """How long it may take."""
 
     args: tuple[str, ...]
     """The program and its arguments."""

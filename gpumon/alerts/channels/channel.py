@@ -124,7 +124,7 @@ class Channel(Struct, frozen=True):
         return f"{{ {cls.name} = {cls.example_value} }}" if cls.takes_table else f'"{cls.name}"'
 
     @classmethod
-    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - for subclasses
         """Read its table, which has no unknown keys; paths in it are relative to ``folder``.
 
         Raises:

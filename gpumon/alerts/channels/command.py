@@ -49,7 +49,7 @@ class Command(Channel, frozen=True):
     """The program and its arguments."""
 
     @classmethod
-    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - its paths are not relative to it
         args = table["command"]
         if (
             not isinstance(args, list)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from gpumon.alerts.channels.apprise import Apprise
-from gpumon.alerts.channels.channel import Channel  # noqa: TC001 - for get_type_hints
+from gpumon.alerts.channels.channel import Channel, channels_by_name
 from gpumon.alerts.channels.command import Command
 from gpumon.alerts.channels.terminal import Bell, Desktop
 from gpumon.alerts.channels.webhook import Webhook
@@ -28,9 +28,7 @@ MOST_ALERTS = 100
 _LONGEST_NAME = 60
 _LONGEST_TIME = 30 * 86400.0
 
-CHANNELS: dict[str, type[Channel]] = {
-    channel.name: channel for channel in (Bell, Desktop, Command, Webhook, Apprise)
-}
+CHANNELS = channels_by_name(Bell, Desktop, Command, Webhook, Apprise)
 """The channels by name, in the order of the documents."""
 EXAMPLES = tuple(channel.example() for channel in CHANNELS.values())
 _ADVICE = f"give {', '.join(EXAMPLES[:-1])} or {EXAMPLES[-1]}"
@@ -60,6 +58,14 @@ def _seconds(value: object) -> float:
     if not 0 <= number <= _LONGEST_TIME:
         raise InvalidValue('give seconds, or a time such as "90s", "10m" or "2h", up to "30d"')
     return number
+
+
+def _without_values(entry: object) -> object:
+    """An entry of ``do`` for an error: any value in it, such as a URL, can be a secret."""
+    if isinstance(entry, dict):
+        return dict.fromkeys(entry, "…")
+    is_word = isinstance(entry, str) and entry.isalpha()
+    return entry if is_word or not isinstance(entry, (str, list)) else "…"
 
 
 def _channel(value: object, folder: Path) -> Channel:
@@ -252,15 +258,16 @@ class _AlertReader:
         folder = Path(self._table.places[key.name].partition(", line ")[0]).parent
         channels: list[Channel] = []
         for entry in value if isinstance(value, list) else [value]:
+            written = shown(_without_values(entry))
             try:
                 channel = key.read(entry, folder)
             except InvalidValue as wrong:
-                self._add(key.name, f"{key.name} cannot have {shown(entry)}: {wrong}")
+                self._add(key.name, f"{key.name} cannot have {written}: {wrong}")
                 continue
             if channel.needs_terminal and not self._terminal:
                 self._add(
                     key.name,
-                    f"{shown(entry)} needs a terminal, and gpumon watch has none: only the other "
+                    f"{written} needs a terminal, and gpumon watch has none: only the other "
                     "channels are used",
                 )
             elif channel not in channels:

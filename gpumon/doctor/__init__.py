@@ -51,7 +51,7 @@ class Result(Struct, frozen=True, kw_only=True):
     verdict: CheckVerdict
     found: str  # For a person.
     todo: str | None = None  # ``None`` if there is nothing to do.
-    details: tuple[str, ...] = ()  # The facts, a line each.
+    details: tuple[str, ...] = ()  # What was found, a line each.
 
 
 def passed(found: str, *details: str) -> Result:

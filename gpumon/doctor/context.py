@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
 
 _MOST_BYTES = 2**18
+_LISTS_OF_FOLDERS = {"PATH", "LD_LIBRARY_PATH"}
+"""Variables that name several folders, separated by colons. In others a colon is part of a name."""
 
 
 def open_once(path: Path) -> None:
@@ -76,7 +78,9 @@ class Machine(Struct, frozen=True):
 
     def folders(self, variable: str) -> list[str]:
         """The names of the folders in a variable of the environment."""
-        return [name for name in self.environ.get(variable, "").split(":") if name.startswith("/")]
+        value = self.environ.get(variable, "")
+        names = value.split(":") if variable in _LISTS_OF_FOLDERS else [value]
+        return [name for name in names if name.startswith("/")]
 
     def folder(self, name: str, pattern: str) -> list[Path]:
         """The entries of a folder, sorted; empty if there is no such folder."""

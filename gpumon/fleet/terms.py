@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 HostFilter: TypeAlias = Selection[HostSummary, float]
-"""Selects hosts; the fact is the current time."""
+"""Selects hosts; the context is the current time."""
 FleetProcessFilter: TypeAlias = Selection[GpuProcess, FilterContext]
 
 _COUNT = Measure({"": 1}, "write a number, such as 2")

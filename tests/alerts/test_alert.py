@@ -173,6 +173,29 @@ def test_an_invalid_channel_is_left_out(
     assert found.alerts[0].channels == (Bell(),)
 
 
+@pytest.mark.parametrize(
+    ("channel", "shown"),
+    [
+        (
+            '{ webhook = "https://hooks.example/T0/s3cret", form = "slack" }',
+            '{ webhook = "…", form = "…" }',
+        ),
+        ('{ webhook = "http://u:s3cret@/x" }', '{ webhook = "…" }'),
+        ('{ webhook = "https://x", headers = { A = "s3cret\\n" } }', '{ webhook = "…", headers'),
+        ('{ command = "curl -u u:s3cret x" }', '{ command = "…" }'),
+        ('"http://u:s3cret@h/x"', "'…'"),
+        ('["http://u:s3cret@h/x"]', "'…'"),
+        ('"bel"', "'bel'"),
+    ],
+)
+def test_an_error_about_a_channel_shows_no_values_of_it(
+    read: Callable[..., ReadAlerts], channel: str, shown: str
+) -> None:
+    (sentence,) = errors_of(read(f'[[alerts]]\nwhen = "hot"\ndo = [{channel}]\n'))
+    assert sentence.startswith(f"config.toml, line 3: do cannot have {shown}")
+    assert "s3cret" not in sentence
+
+
 def test_without_a_terminal_only_the_other_channels_are_left(
     read: Callable[..., ReadAlerts],
 ) -> None:

@@ -62,6 +62,14 @@ def test_a_compiler_on_the_path_is_named_where_it_is(tree: Tree) -> None:
     assert result.details == ("11.8  /usr/bin/nvcc",)
 
 
+@pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"])
+def test_the_folder_of_a_toolkit_may_have_a_colon(tree: Tree, variable: str) -> None:
+    tree.write("/home:a/cuda/version.json", '{"cuda": {"version": "12.4.1"}}')
+    result = computing.toolkits(tree.case(environ={variable: "/home:a/cuda"}))
+    assert result is not None
+    assert result.details == ("12.4.1  /home:a/cuda",)
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"cuda": 7}', "\x00"])
 def test_a_broken_version_file_is_no_end(tree: Tree, text: str) -> None:
     tree.write("/usr/local/cuda-12.4/version.json", text)
@@ -243,6 +251,23 @@ def test_the_environment_that_a_program_would_run_in_is_judged_the_others_are_li
         f"2.5.1+cu124  CUDA 12.4  {VENV}",
         "2.9.0+cu130  CUDA 13.0  /usr",
     )
+
+
+@pytest.mark.parametrize(
+    ("variable", "folder", "prefix"),
+    [
+        ("VIRTUAL_ENV", "/home:a/venv", "/home:a/venv"),
+        ("CONDA_PREFIX", "/home:a/conda", "/home:a/conda"),
+        ("HOME", "/home:a/ann", "/home:a/ann/.local"),
+    ],
+)
+def test_the_folder_of_an_environment_may_have_a_colon(
+    tree: Tree, variable: str, folder: str, prefix: str
+) -> None:
+    _torch(tree, "2.5.1+cu124", "12.4", f"{prefix}/lib/python3.11/site-packages")
+    result = frameworks.torch(tree.case(environ={variable: folder}))
+    assert result is not None
+    assert result.details == (f"2.5.1+cu124  CUDA 12.4  {prefix}",)
 
 
 def test_tensorflow_is_told_by_what_its_build_wrote(tree: Tree) -> None:

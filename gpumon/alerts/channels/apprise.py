@@ -61,12 +61,11 @@ class Apprise(Channel, frozen=True):
         "`pip install '.[alerts]'`"
     )
     seconds: ClassVar[float] = 20.0
-    """How long it may take."""
 
     url: str
 
     @classmethod
-    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - it has no paths
         url = table["apprise"]
         if not isinstance(url, str) or "://" not in url or not url.isprintable():
             raise InvalidValue("apprise takes a URL, such as mailto://…")

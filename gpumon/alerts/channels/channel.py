@@ -26,6 +26,7 @@ _SEPARATORS = re.compile(r"[\s/:@?&=+,;#]+")
 _SHORTEST_SECRET = 4
 """Characters; a shorter part of a URL is no secret, and would mask parts of words."""
 _MOST_CHARACTERS = 200
+_FILE = "gpumon/alerts/channels/channel.py"
 
 
 class DeliveryError(Exception):
@@ -113,6 +114,9 @@ class Channel(Struct, frozen=True):
     keys: ClassVar[tuple[str, ...]] = ()
     """The keys of its table besides ``name``."""
     needs_terminal: ClassVar[bool] = False
+    """Whether it needs the terminal in which the dashboard runs."""
+    seconds: ClassVar[float]
+    """How long sending may take, if it waits for something."""
 
     @classmethod
     def example(cls) -> str:
@@ -120,7 +124,7 @@ class Channel(Struct, frozen=True):
         return f"{{ {cls.name} = {cls.example_value} }}" if cls.takes_table else f'"{cls.name}"'
 
     @classmethod
-    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - for subclasses
         """Read its table, which has no unknown keys; paths in it are relative to ``folder``.
 
         Raises:
@@ -150,6 +154,40 @@ class Channel(Struct, frozen=True):
             # Texts of exceptions are not repeated: they may hold secrets.
             return DeliveryError(f"it met an unexpected error ({type(error).__name__})")
         return None
+
+
+def channels_by_name(*channels: type[Channel]) -> dict[str, type[Channel]]:
+    """The channels by name.
+
+    Raises:
+        TypeError: A class lacks something, or has an unknown attribute.
+    """
+    # Not in __init_subclass__: msgspec never frees a class that is refused there.
+    for channel in channels:
+        _check_declaration(channel)
+    return {channel.name: channel for channel in channels}
+
+
+def _check_declaration(channel: type[Channel]) -> None:
+    required = ["name", "about", *(["example_value"] if channel.takes_table else [])]
+    missing = [name for name in required if not hasattr(channel, name)]
+    if channel.send is Channel.send:
+        missing.append("send")
+    if missing:
+        raise TypeError(f"{channel.__name__} lacks {missing[0]}: {_FILE} describes it")
+    # Its own methods and fields, which have __get__, and private names can have any name.
+    public = [
+        name
+        for name, value in vars(channel).items()
+        if not name.startswith("_") and not hasattr(value, "__get__")
+    ]
+    for name in public:
+        if name not in Channel.__annotations__:
+            raise TypeError(
+                f"{channel.__name__} has {name}, which is unknown: {_FILE} lists what it can have"
+            )
+    if isinstance(channel.keys, str):
+        raise TypeError(f'{channel.__name__}.keys must be a tuple, such as ("{channel.keys}",)')
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:

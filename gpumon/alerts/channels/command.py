@@ -44,13 +44,12 @@ class Command(Channel, frozen=True):
         "its standard input"
     )
     seconds: ClassVar[float] = 10.0
-    """How long it may take."""
 
     args: tuple[str, ...]
     """The program and its arguments."""
 
     @classmethod
-    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:
+    def read(cls, table: Mapping[str, object], folder: Path) -> Channel:  # noqa: ARG003 - its paths are not relative to it
         args = table["command"]
         if (
             not isinstance(args, list)

@@ -61,7 +61,6 @@ class Webhook(Channel, frozen=True):
     about: ClassVar[str] = "a POST with JSON, to http or https"
     keys: ClassVar[tuple[str, ...]] = ("format", "headers", "header_files")
     seconds: ClassVar[float] = 2.0
-    """How long a POST may take with everything."""
 
     url: str
     format: str = "gpumon"

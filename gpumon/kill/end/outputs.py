@@ -69,8 +69,8 @@ def plan_table(plan: Plan, width: int | None) -> str:
     for row, command in zip(rows, commands, strict=True):
         cells = [*map(fit, row[:3], widths), fit_right(row[3], widths[3]), command]
         lines.append(_GAP.join(cells).rstrip())
-    told = [f"{printable(refused.sentence)}." for refused in plan.obstacles.values()]
-    lines += _wrapped([*told, _sum(plan)], width)
+    refusals = [f"{printable(refused.sentence)}." for refused in plan.obstacles.values()]
+    lines += _wrapped([*refusals, _sum(plan)], width)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -80,11 +80,12 @@ def report_lines(report: TerminationReport, kill_hint: str, width: int | None) -
     ``kill_hint`` says how to send KILL to the processes that do not end.
     """
     text = report_text(report, kill_hint)
-    told = " ".join(text.processes)
+    reported = " ".join(text.processes)
     silent = [
-        f"{one.target.id.pid} has not ended"
-        for one in report.outcomes
-        if one.outcome is Outcome.WAITING and not re.search(rf"\b{one.target.id.pid}\b", told)
+        f"{outcome.target.id.pid} has not ended"
+        for outcome in report.outcomes
+        if outcome.outcome is Outcome.WAITING
+        and not re.search(rf"\b{outcome.target.id.pid}\b", reported)
     ]
     lines = [text.summary, *text.processes, *silent, *text.notes]
     return "".join(f"{line}\n" for line in _wrapped(lines, width))
@@ -167,14 +168,14 @@ def _sum(plan: Plan) -> str:
         f"{'an unknown amount' if size is None else f'{gibibytes(size)} {gib()}'} on GPU {index}"
         for index, size in sorted(freed.items())
     ]
-    told = f"{signal_name(plan.number)} would reach {counted(len(reached), 'process', 'es')}"
+    sentence = f"{signal_name(plan.number)} would reach {counted(len(reached), 'process', 'es')}"
     if len(reached) < len(plan.targets):
-        told += f" of {len(plan.targets)}"
+        sentence += f" of {len(plan.targets)}"
     if plan.machine is not None:
-        told += f" on {plan.machine}"
+        sentence += f" on {plan.machine}"
     if parts:
-        told += f", which {'holds' if len(reached) == 1 else 'hold'} {', '.join(parts)}"
-    return f"{told}."
+        sentence += f", which {'holds' if len(reached) == 1 else 'hold'} {', '.join(parts)}"
+    return f"{sentence}."
 
 
 def _planned(target: Target, plan: Plan) -> dict[str, object]:

@@ -135,7 +135,7 @@ class JobRunner:
 
     def _narrowed(self, snapshot: Snapshot, members: Sequence[GpuProcess]) -> Snapshot:
         """A snapshot with only the job's GPUs, and the job's processes on them."""
-        uuids = {one.gpu.uuid for one in self._candidates}
+        uuids = {candidate.gpu.uuid for candidate in self._candidates}
         kept = []
         for process in members:
             uses = tuple(use for use in process.uses if use.gpu_uuid in uuids)
@@ -159,7 +159,9 @@ class JobRunner:
                 if not missing:
                     seen = any(gpu.used for gpu in usage.gpus)
                     return "all its memory came back" if seen else "it left no memory in use"
-                known = any(self._memory_before(one) is not None for one in self._candidates)
+                known = any(
+                    self._memory_before(candidate) is not None for candidate in self._candidates
+                )
                 if not known or time.monotonic() > give_up_at:
                     return self._not_back(snapshot, missing)
                 time.sleep(_BACK_PAUSE)
@@ -222,21 +224,21 @@ class JobRunner:
         return self._members.had(process.id.pid)
 
     def _not_back(self, snapshot: Snapshot, missing: Mapping[str, int | None]) -> str:
-        told = []
+        problems = []
         for label, size in missing.items():
             if size is None:
-                told.append(f"whether its memory on {label} came back is unknown")
+                problems.append(f"whether its memory on {label} came back is unknown")
             else:
-                told.append(f"{gib(size)} on {label} have not come back")
-        left = [one for one in self._job_in(snapshot) if _lives(one)]
+                problems.append(f"{gib(size)} on {label} have not come back")
+        left = [process for process in self._job_in(snapshot) if _lives(process)]
         if left:
-            named = ", ".join(printable(process_name(one)) for one in left[:3])
-            told.append(f"of the job there are still: {named}")
-        return "; ".join(told)
+            named = ", ".join(printable(process_name(process)) for process in left[:3])
+            problems.append(f"of the job there are still: {named}")
+        return "; ".join(problems)
 
 
 class Members:
-    """The processes of a job. A member stays one, even after its parents have exited.
+    """The processes of a job. A process stays a member after its parents have exited.
 
     ``root`` is the job's first process, and ``group`` its process group if it has its own.
     """
@@ -250,18 +252,18 @@ class Members:
     def among(self, processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
         """The processes of these that belong to the job."""
         listed = tuple(processes)
-        members = tuple(one for one in listed if self._belongs(one))
+        members = tuple(process for process in listed if self._belongs(process))
         for kept in (self._known, self._strangers):
             if len(kept) > 2 * _KEPT + len(listed):
                 newest = list(kept)[-_KEPT:]
-                there = {one.id for one in listed}
+                there = {process.id for process in listed}
                 for id_ in kept.keys() - there - set(newest):
                     del kept[id_]
         return members
 
     def had(self, pid: int) -> bool:
         """Whether a member had this PID: the driver may list it after its exit."""
-        return pid == self._root or any(one.pid == pid for one in self._known)
+        return pid == self._root or any(known.pid == pid for known in self._known)
 
     def _belongs(self, process: GpuProcess) -> bool:
         if process.id in self._known:

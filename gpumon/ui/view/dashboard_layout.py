@@ -266,8 +266,8 @@ def _listed(
     context: TableContext, snapshot: Snapshot, view: View, first_gpu: int | None
 ) -> tuple[Sequence[GpuProcess], Sequence[TableEntry]]:
     """The processes that pass the filter, and the lines of the table."""
-    facts = None if view.narrowing.filter is None else _facts(context.row)
-    shown = view.narrowing.apply(snapshot.processes, facts)
+    filter_context = None if view.narrowing.filter is None else _filter_context(context.row)
+    shown = view.narrowing.apply(snapshot.processes, filter_context)
     if view.listing is Listing.TREE:
         return shown, tree_entries(
             shown, view.relatives, view.sort, context.row, view.toggled, first_gpu
@@ -287,7 +287,7 @@ def _depends_on_time(view: View) -> bool:
     return filtered or view.listing is Listing.USERS or view.sort.column == "idle"
 
 
-def _facts(row: RowContext) -> FilterContext:
+def _filter_context(row: RowContext) -> FilterContext:
     from gpumon.filters.terms import FilterContext
 
     return FilterContext(row.now, row.idle_seconds, row.idle_after)

@@ -193,19 +193,21 @@ def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> Flee
 def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[FleetEntry]:
     """The processes of all live hosts: sorted on each, then all together."""
     selection = parse(text, FLEET_PROCESSES) if text.strip() else None
-    # The process, its host, and the value that it is sorted by, with the facts of its host.
+    # The process, its host, and the value by which it is sorted.
     found: list[tuple[GpuProcess, HostSummary, object]] = []
     for host in hosts:
         snapshot = host.state.snapshot
         if not host.is_live or snapshot is None:
             continue
         context = row_context(host)
-        facts = FilterContext(context.now, context.idle_seconds, context.idle_after, host.name)
+        filter_context = FilterContext(
+            context.now, context.idle_seconds, context.idle_after, host.name
+        )
         value_of = None if sort.column == "host" else sort_value(sort.column, context)
         found += [
             (process, host, host.place if value_of is None else value_of(process))
             for process in snapshot.processes
-            if selection is None or selection.matches(process, facts)
+            if selection is None or selection.matches(process, filter_context)
         ]
     # Rows alike in these two stay with their host.
     if sort.column not in {"host", "idle"}:

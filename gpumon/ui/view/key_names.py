@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gpumon.config.keymap import KeyAction, Place
 
-_METHODS_BEYOND_LOOKING = frozenset(one.method for one in KEYMAP if one.beyond_looking)
+_METHODS_BEYOND_LOOKING = frozenset(action.method for action in KEYMAP if action.beyond_looking)
 
 
 class FooterKey(Struct, frozen=True):
@@ -73,17 +73,17 @@ def keys_of(name: str) -> Sequence[str]:
 def explained(*places: Place) -> list[tuple[KeyAction, str]]:
     """The actions in these places, with their descriptions."""
     return [
-        (one, one.on[place])
-        for one in KEYMAP
+        (action, action.on[place])
+        for action in KEYMAP
         for place in places
-        if one.on.get(place) and not is_refused(one.name)
+        if action.on.get(place) and not is_refused(action.name)
     ]
 
 
 @cache
 def keycap(*names: str) -> str:
     """The first key of each action: ``k``, ``[ ]``, ``Shift+↑↓``."""
-    shown = [display(keys_of(name)[:1]) for name in names]
-    if len({one[:-1] for one in shown}) == 1 and all(one[-1] in "↑↓←→" for one in shown):
-        return shown[0][:-1] + "".join(one[-1] for one in shown)
-    return " ".join(shown)
+    keys = [display(keys_of(name)[:1]) for name in names]
+    if len({key[:-1] for key in keys}) == 1 and all(key[-1] in "↑↓←→" for key in keys):
+        return keys[0][:-1] + "".join(key[-1] for key in keys)
+    return " ".join(keys)

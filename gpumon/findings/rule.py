@@ -136,6 +136,23 @@ def _needs(function: Callable[..., Any], allowed: Collection[str]) -> _Needs:
     return _Needs(given, attrgetter(*fields) if fields else lambda _: ())
 
 
+def _check_attributes(cls: type[_AnyRule]) -> None:
+    known: set[str] = set()
+    for base in cls.__mro__:
+        known.update(getattr(base, "__annotations__", ()))
+    for name, value in vars(cls).items():
+        is_private, is_method = name[0] == "_", hasattr(value, "__get__")
+        if name not in known and not is_private and not is_method:
+            raise TypeError(
+                f"{cls.__name__} has an unknown attribute {name}: gpumon/findings/rule.py "
+                f"describes those of rules; a new one has a type, such as {name}: ClassVar[float]"
+            )
+    for name in ("other_names", "exported_briefs", "assumed"):
+        value = vars(cls).get(name)
+        if isinstance(value, str):
+            raise TypeError(f'{cls.__name__}.{name} must be a tuple, such as ("{value}",)')
+
+
 class _AnyRule:
     """What rules about GPUs and about processes share."""
 
@@ -164,6 +181,7 @@ class _AnyRule:
 
     def __init_subclass__(cls) -> None:
         # A mistake must fail at import: a rule may be asked first when a GPU has a fault.
+        _check_attributes(cls)
         if "kind" in vars(cls):
             _require(cls, "explanation")
 

@@ -31,7 +31,7 @@ CONTENT: dict[type, dict[str, Any]] = {
 """What a class of each base must have, besides a kind and an explanation."""
 
 
-def declare(base: type = LastingRule, *, without: str = "", **changes: object) -> type:
+def declare(base: type = LastingRule, *, without: str = "", **changes: Any) -> type:
     known = {"kind": FindingKind.HOT, "explanation": EXPLANATION, **CONTENT[base], **changes}
     return type("Fan", (base,), {name: known[name] for name in known if name != without})
 
@@ -60,6 +60,24 @@ def test_a_rule_that_lacks_something_fails_at_once(base: type, without: str) -> 
 
 def test_a_rule_with_its_own_answer_needs_no_say() -> None:
     declare(Rule, without="say", answer=lambda self, history, gpu: False)
+
+
+@pytest.mark.parametrize("base", CONTENT)
+@pytest.mark.parametrize("name", ["hysteresys", "other_name", "is_detial"])
+def test_an_unknown_attribute_fails_at_once(base: type, name: str) -> None:
+    with pytest.raises(TypeError, match=f"^Fan has an unknown attribute {name}: gpumon/findings/"):
+        type("Fan", (base,), {name: 5.0})
+
+
+def test_a_rule_may_have_attributes_of_its_own() -> None:
+    declare(_limit=5.0, is_fast=lambda self: True, limit=property(lambda self: 5.0))
+    declare(limit=5.0, __annotations__={"limit": "ClassVar[float]"})
+
+
+@pytest.mark.parametrize("name", ["other_names", "exported_briefs", "assumed"])
+def test_a_text_in_place_of_a_tuple_fails_at_once(name: str) -> None:
+    with pytest.raises(TypeError, match=rf'^Fan.{name} must be a tuple, such as \("fan",\)$'):
+        type("Fan", (LastingRule,), {name: "fan"})
 
 
 @pytest.mark.parametrize(

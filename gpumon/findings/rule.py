@@ -137,20 +137,21 @@ def _needs(function: Callable[..., Any], allowed: Collection[str]) -> _Needs:
 
 
 def _check_attributes(cls: type[_AnyRule]) -> None:
-    known: set[str] = set()
-    for base in cls.__mro__:
-        known.update(getattr(base, "__annotations__", ()))
-    for name, value in vars(cls).items():
-        is_private, is_method = name[0] == "_", hasattr(value, "__get__")
-        if name not in known and not is_private and not is_method:
+    own = vars(cls)
+    if "__annotations__" in own:
+        cls._known = cls._known | own["__annotations__"].keys()
+    known = cls._known
+    for name, value in own.items():
+        if name not in known and name[0] != "_" and not hasattr(value, "__get__"):  # a method
             raise TypeError(
                 f"{cls.__name__} has an unknown attribute {name}: gpumon/findings/rule.py "
                 f"describes those of rules; a new one has a type, such as {name}: ClassVar[float]"
             )
-    for name in ("other_names", "exported_briefs", "assumed"):
-        value = vars(cls).get(name)
-        if isinstance(value, str):
+        if type(value) is str and name in _TUPLES:
             raise TypeError(f'{cls.__name__}.{name} must be a tuple, such as ("{value}",)')
+
+
+_TUPLES = frozenset({"other_names", "exported_briefs", "assumed"})
 
 
 class _AnyRule:
@@ -178,6 +179,8 @@ class _AnyRule:
     numbers."""
     exported_briefs: ClassVar[tuple[str, ...]] = ()
     """What the exporter says instead of the kind: brief texts of the finding."""
+    _known: ClassVar[frozenset[str]]
+    """The attributes that the class and its bases declare."""
 
     def __init_subclass__(cls) -> None:
         # A mistake must fail at import: a rule may be asked first when a GPU has a fault.
@@ -201,6 +204,9 @@ class _AnyRule:
             since=since,
             evidence=words.evidence,
         )
+
+
+_AnyRule._known = frozenset(_AnyRule.__annotations__)  # noqa: SLF001 - its own module
 
 
 class Rule(_AnyRule):

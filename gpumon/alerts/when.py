@@ -118,9 +118,13 @@ STATE_NAMES = {plain_name(kind.value): kind for kind in STATES} | {
 
 _SIGNS = re.compile(r'[<>=:"]')
 """A token with one of these belongs to a filter; without, it is a word of a state or an event."""
-_NO_SPACE = re.compile(r"[a-z][\w-]*!(?!=)", re.IGNORECASE)
-"""Such as ``hot!user:ann``: without the space it would be a text to look for."""
 _ENDS = frozenset({"ends", "end", "ended", "exits"})
+_XIDS = frozenset({"xid", "xids"})
+_BEFORE_TERMS = {*STATE_NAMES, *_ENDS, *_XIDS, "and", "or", "not"} | {
+    f"{event} {word}" for event in _XIDS for word in _XID_WORDS
+}
+"""What a negated term can follow. Without the space before ``!``, as in ``hot!user:ann``, both are
+a text to look for."""
 _HOW = "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, or ends user:me"
 
 
@@ -136,7 +140,7 @@ def parse_when(text: str) -> When:
     first = words[0].casefold() if words else ""
     if first in _ENDS:
         return _ends(words[1:], terms)
-    if first in {"xid", "xids"}:
+    if first in _XIDS:
         return _xids(words[1:], terms)
     state = _state(words) if words else None
     if state in PROCESS_RULES:
@@ -160,14 +164,27 @@ def _split(text: str) -> tuple[list[str], str]:
         if is_word and negated and not gap:
             shown = said(f"!{token.text}")
             raise WhenError(f"{shown} is not possible: ! stands before a term, as !user:ann")
-        if _NO_SPACE.match(token.text) and not is_word:
-            raise WhenError(f"{said(token.text)} is not possible: write a space before !")
+        if not is_word:
+            _check_negation(token.text, words)
         negated = token.negates
         if not is_word:
             terms += gap + token.text
         elif lower not in {"and", "&&"}:
             words.append(token.text)
     return words, terms.strip()
+
+
+def _check_negation(text: str, words: Sequence[str]) -> None:
+    """Refuse a term with ``!`` in the wrong place, or right after these words."""
+    before, sign, rest = text.partition("!")
+    if not before or not sign or rest.startswith("="):  # != is the sign of a term
+        return
+    is_term = PROCESSES.term(before.lower()) or GPUS.term(before.lower())
+    if is_term and rest.startswith(("<", ">", ":")):
+        raise WhenError(f"{said(text)} is not possible: write {said(f'!{before}{rest}')}")
+    names = {plain_name(before), plain_name(" ".join([*words, before]))}
+    if names & _BEFORE_TERMS:
+        raise WhenError(f"{said(text)} is not possible: write a space before !")
 
 
 def _state(words: Sequence[str]) -> FindingKind:

@@ -290,10 +290,10 @@ class ReportedXid(Rule):
         ("Look the number up in NVIDIA's catalogue of XIDs.",),
         "docs.nvidia.com/deploy/xid-errors",
     )
-    after_program = 600.0
+    after_program: ClassVar[float] = 600.0
     """Seconds for which an error that a program caused is reported: the GPU works after it, and a
     user who asks why a job ended asks soon."""
-    after_past = 86400.0
+    after_past: ClassVar[float] = 86400.0
     """Seconds for which a hardware error from before gpumon was started is reported: the GPU may
     have been reset since."""
 

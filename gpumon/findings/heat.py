@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.findings.explanation import CLOCKS, THERMAL_SOURCE, ExplanationText
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
@@ -178,7 +178,8 @@ class SlowedLately(Rule):
         THERMAL_SOURCE,
         ("Compare the limit with the highest one, on the page of the GPU.",),
     )
-    least_share, least_power_cap = 0.01, 0.5
+    least_share: ClassVar[float] = 0.01
+    least_power_cap: ClassVar[float] = 0.5
     """Shares of the hour: of any reason, and of a power cap alone."""
     _REASONS = (HW_POWER_BRAKE, HW_SLOWDOWN, *THERMAL, POWER_CAP)
 

@@ -111,14 +111,21 @@ class _Needs(NamedTuple):
     """Reads the fields of a GPU."""
 
 
-def _needs(function: Callable[..., Any], allowed: Collection[str]) -> _Needs:
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the parameters, without ``self``; ``*`` for those that have no position."""
     # ``inspect`` takes longer to import than all rules.
     code = function.__code__
-    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    names = code.co_varnames[1 : code.co_argcount]
+    is_open = code.co_flags & 0x0C  # *args or **kwargs
+    return (*names, "*") if is_open or code.co_kwonlyargcount else names
+
+
+def _needs(function: Callable[..., Any], allowed: Collection[str]) -> _Needs:
+    names = _parameters(function)
     given = tuple(name for name in allowed if name in names)
     fields = names[len(given) :]
     wrong = [name for name in fields if name not in Gpu.__struct_fields__]
-    if wrong or names[: len(given)] != given or code.co_kwonlyargcount:
+    if wrong or names[: len(given)] != given:
         raise TypeError(
             f"{function.__qualname__} may ask for {', '.join(allowed)}, in this order, then for "
             f"fields of Gpu; it asks for {', '.join(names)}"
@@ -127,6 +134,24 @@ def _needs(function: Callable[..., Any], allowed: Collection[str]) -> _Needs:
         only = attrgetter(*fields)
         return _Needs(given, lambda gpu: (only(gpu),))
     return _Needs(given, attrgetter(*fields) if fields else lambda _: ())
+
+
+def _check_attributes(cls: type[_AnyRule]) -> None:
+    own = vars(cls)
+    if "__annotations__" in own:
+        cls._known = cls._known | own["__annotations__"].keys()
+    known = cls._known
+    for name, value in own.items():
+        if name not in known and name[0] != "_" and not hasattr(value, "__get__"):  # a method
+            raise TypeError(
+                f"{cls.__name__} has an unknown attribute {name}: gpumon/findings/rule.py "
+                f"describes those of rules; a new one has a type, such as {name}: ClassVar[float]"
+            )
+        if type(value) is str and name in _TUPLES:
+            raise TypeError(f'{cls.__name__}.{name} must be a tuple, such as ("{value}",)')
+
+
+_TUPLES = frozenset({"other_names", "exported_briefs", "assumed"})
 
 
 class _AnyRule:
@@ -154,9 +179,12 @@ class _AnyRule:
     numbers."""
     exported_briefs: ClassVar[tuple[str, ...]] = ()
     """What the exporter says instead of the kind: brief texts of the finding."""
+    _known: ClassVar[frozenset[str]]
+    """The attributes that the class and its bases declare."""
 
     def __init_subclass__(cls) -> None:
         # A mistake must fail at import: a rule may be asked first when a GPU has a fault.
+        _check_attributes(cls)
         if "kind" in vars(cls):
             _require(cls, "explanation")
 
@@ -178,6 +206,9 @@ class _AnyRule:
         )
 
 
+_AnyRule._known = frozenset(_AnyRule.__annotations__)  # noqa: SLF001 - its own module
+
+
 class Rule(_AnyRule):
     """A finding about a GPU."""
 
@@ -195,7 +226,18 @@ class Rule(_AnyRule):
     """Fields that count as 0 on a GPU that never had them. While a GPU that had one reports none,
     it is unknown whether it has the finding."""
     say: ClassVar[Callable[..., Said]]
-    """Takes the history and a GPU."""
+    """Takes ``history`` and ``gpu``."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" not in vars(cls) or cls.answer is not Rule.answer:
+            return
+        _require(cls, "say")
+        names = _parameters(cls.say)
+        if names != ("history", "gpu"):
+            raise TypeError(
+                f"{cls.say.__qualname__} must ask for history, gpu; it asks for {', '.join(names)}"
+            )
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
         """The conditions that a history must track for it, by name."""
@@ -295,6 +337,11 @@ class ProcessRule(_AnyRule):
     is_slow: ClassVar[bool] = False
     """Whether an answer takes some 0.3 ms: an alert asks it of a few processes at a time."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in vars(cls):
+            _require(cls, "answer")
+
     def answer(
         self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
@@ -323,5 +370,6 @@ def bound(
 
 
 def _require(cls: type[_AnyRule], name: str) -> None:
-    if not hasattr(cls, name):
+    # ``ProcessRule.answer`` is there only to describe what a class must have.
+    if getattr(cls, name, None) is getattr(ProcessRule, name, None):
         raise TypeError(f"{cls.__name__} lacks {name}: gpumon/findings/rule.py describes it")

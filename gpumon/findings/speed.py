@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.findings.explanation import DCGM, README, ExplanationText
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
@@ -42,10 +42,10 @@ class NvlinkErrors(Rule):
         ),
         "DCGM's health checks (github.com/NVIDIA/DCGM)",
     )
-    reported_for = 3600.0
+    reported_for: ClassVar[float] = 3600.0
     """Seconds. DCGM's health check fails for one replay or recovery within its minute; a person
     looks later."""
-    growing = 2
+    growing: ClassVar[int] = 2
     """Increases from which it is a warning: the reset of a neighbour trains its links once."""
 
     def say(self, history: History, gpu: Gpu) -> Said:
@@ -101,7 +101,7 @@ class SlowLink(LastingRule):
     after = 120.0
     """The link is read several times a minute."""
     hysteresis = HYSTERESIS
-    busy = 50.0
+    busy: ClassVar[float] = 50.0
     """Percent. The link is lowered while the GPU is not in use (nvidia-smi's manual, "GPU Link
     Info")."""
 
@@ -167,7 +167,8 @@ class BusyEmpty(LastingRule):
     after = 300.0
     """The start of a job and a checkpoint look the same, and take less."""
     hysteresis = HYSTERESIS
-    busy, most_sm = 90.0, 20.0
+    busy: ClassVar[float] = 90.0
+    most_sm: ClassVar[float] = 20.0
     """Percent. DCGM's documentation ("Profiling Metrics") calls less than 50 of active SMs likely
     ineffective, and 20 is what a kernel with a fifth of the blocks that fit reaches."""
 
@@ -206,7 +207,8 @@ class MemoryBound(LastingRule):
     )
     after = 180.0
     hysteresis = HYSTERESIS
-    dram, most_tensor = 80.0, 25.0
+    dram: ClassVar[float] = 80.0
+    most_tensor: ClassVar[float] = 25.0
     """Percent. DCGM's documentation ("Profiling Metrics") gives about 80 as the most that is
     reached in practice. Its own load generator reaches more than 90 of the tensor cores, good
     training 40 to 60."""
@@ -255,11 +257,13 @@ class Starved(LastingRule):
     )
     after = 180.0
     """Longer than a checkpoint."""
-    turn = 30.0
+    turn: ClassVar[float] = 30.0
     """Seconds within which a load that comes and goes comes again, and goes again."""
-    low, high = 30.0, 50.0
+    low: ClassVar[float] = 30.0
+    high: ClassVar[float] = 50.0
     """Percent of utilisation."""
-    core, most_core = 90.0, 115.0
+    core: ClassVar[float] = 90.0
+    most_core: ClassVar[float] = 115.0
     """Percent of a CPU core: one thread, as of Python without data-loading workers (PyTorch's
     Performance Tuning Guide, "num_workers"). More is a program with threads of its own."""
     _LOADED, _ON_CPU, _ON_DISK = "loaded", "low on CPU", "low on disk"
@@ -335,7 +339,7 @@ class Shared(LastingRule):
     )
     after = 120.0
     hysteresis = LIST_HYSTERESIS
-    least_sm = 20.0
+    least_sm: ClassVar[float] = 20.0
     """Percent of each job. A heuristic: a job with less hardly slows the other one."""
 
     def holds(self, holding: Holding) -> bool | None:

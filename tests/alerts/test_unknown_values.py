@@ -271,6 +271,11 @@ class Followed:
 
 @pytest.mark.parametrize("course", COURSES, ids=lambda course: course.kind.value)
 def test_an_unknown_value_begins_and_ends_nothing(course: Course) -> None:
+    known = Followed(course)
+    hint = "is a value that it needs missing in `gone`?"
+    assert known.see(course.before, course.gone) == []
+    assert known.see(course.begins, course.there) == [False], f"its course never begins: {hint}"
+    assert known.see(course.ends, course.gone) == [True], f"its course never ends: {hint}"
     for blank in blanks_of(course):
         followed = Followed(course)
 

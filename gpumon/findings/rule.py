@@ -137,12 +137,9 @@ def _needs(function: Callable[..., Any], allowed: Collection[str]) -> _Needs:
 
 
 def _check_attributes(cls: type[_AnyRule]) -> None:
-    own = vars(cls)
-    if "__annotations__" in own:
-        cls._known = cls._known | own["__annotations__"].keys()
-    known = cls._known
-    for name, value in own.items():
-        if name not in known and name[0] != "_" and not hasattr(value, "__get__"):  # a method
+    cls._known = cls._known | cls.__annotations__.keys()
+    for name, value in vars(cls).items():
+        if name not in cls._known and name[0] != "_" and not hasattr(value, "__get__"):  # a method
             raise TypeError(
                 f"{cls.__name__} has an unknown attribute {name}: gpumon/findings/rule.py "
                 f"describes those of rules; a new one has a type, such as {name}: ClassVar[float]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import gc
 import io
 import os
 import random
@@ -510,6 +511,7 @@ def test_four_minutes_at_ten_hertz_keep_nothing(tmp_path: Path) -> None:
             wait_until(lambda: len(bench.recorder._queue) < QUEUED, "the thread")
             bench.recorder.take(sample(tenth, cards=1, processes=1))
         wait_until(lambda: bench.recorder.status.samples == last * 600, "the last")
+        gc.collect()
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()

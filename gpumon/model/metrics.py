@@ -269,7 +269,8 @@ def _job(process: GpuProcess) -> str | None:
     return place.slurm_job
 
 
-# The order is that of the CSV columns, which scripts count: add new lines at the end.
+# The order is that of the CSV columns, which scripts count: add new lines at the end. A line each, as
+# above.
 # fmt: off
 PROCESS_METRICS: tuple[ProcessMetric, ...] = (
     ProcessMetric("gpu", "GPU", _T, lambda p, _: ",".join(map(str, p.gpu_indices)), None, "Indices of the GPUs that it uses."),

@@ -14,12 +14,12 @@ from gpumon.findings import DEFAULTS, conditions
 from gpumon.fleet.demo import DemoFleet
 from gpumon.fleet.summaries import FleetSummaries
 from gpumon.kill.audit_log import AuditLog
+from gpumon.makers.demo import DemoSource
 from gpumon.model.selection import parse_selection
 from gpumon.recording.history import History
 from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources.demo import DemoSource
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.dialogs import end
 from gpumon.ui.fleet_app import FleetApp

@@ -15,7 +15,7 @@ _COARSER = 24
 def main(*arguments: str) -> int:
     """Run gpumon with these arguments; returns its exit status."""
     from gpumon.cli import main as gpumon
-    from gpumon.sources.demo import source
+    from gpumon.makers.demo import source
 
     source._PAST_STEPS = tuple((before, _COARSER * step) for before, step in source._PAST_STEPS)
     return gpumon(["--demo", *arguments])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from gpumon.host.machine import MachineReader
 from gpumon.host.processes import ProcessReader
+from gpumon.makers.nvidia.source import NvmlBackend
+from gpumon.makers.sampler import Sampler
 from gpumon.model.selection import ALL, GpuSelection
-from gpumon.sources.nvml.source import NvmlBackend
-from gpumon.sources.sampler import Sampler
 
 if TYPE_CHECKING:
     from gpumon.system.clock import Clock

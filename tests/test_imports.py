@@ -83,7 +83,7 @@ def heavy_after(code: str, *arguments: str, env: Mapping[str, str] | None = None
 def test_no_module_outside_the_screen_imports_textual() -> None:
     walked = run(_EVERY_MODULE).split()
     assert len(walked) >= 40
-    assert {"gpumon.cli", "gpumon.cli.snapshot", "gpumon.sources.nvml.source"} <= set(walked)
+    assert {"gpumon.cli", "gpumon.cli.snapshot", "gpumon.makers.nvidia.source"} <= set(walked)
 
 
 def test_every_module_can_be_imported_on_a_system_that_is_no_unix() -> None:

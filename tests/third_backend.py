@@ -12,12 +12,12 @@ from functools import partialmethod
 
 from gpumon.cli import main
 from gpumon.host.device_files import DeviceFiles
+from gpumon.makers import machine
+from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+from gpumon.makers.sampler import Sampler
 from gpumon.model.processes import GpuUse
 from gpumon.model.snapshot import Gpu
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources import machine
-from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
-from gpumon.sources.sampler import Sampler
 
 GIB = 2**30
 PID, FOLDER = "ACME_PID", "ACME_FOLDER"

@@ -1,7 +1,7 @@
 """gpumon on a machine whose GPUs are a tree of files: ``python -m tests.tree_machine ROOT …``.
 
 The rest of the command line is gpumon's. ``ROOT`` has ``sys``, ``proc`` and ``dev``, as
-``tests/sources/drm/trees.py`` makes them.
+``tests/makers/drm/trees.py`` makes them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.cli import main
-from gpumon.sources import machine
-from gpumon.sources.machine import Roots
-from tests.sources.drm.trees import Tree
+from gpumon.makers import machine
+from gpumon.makers.machine import Roots
+from tests.makers.drm.trees import Tree
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from gpumon.findings.finding import Severity
 from gpumon.findings.phrases import at_most, spaced
+from gpumon.makers.maker_words import ErrorSeverity, error_code, short_name
 from gpumon.model.processes import ProcessId
-from gpumon.sources.maker_words import ErrorSeverity, error_code, short_name
 from gpumon.text.formatting import (
     UNKNOWN,
     duration,

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.notice import Notice
     from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources.source import Source
 
 _CLOSE_SECONDS = 5.0
 """How long notices that are being sent may delay the end."""

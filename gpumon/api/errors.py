@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.sources.source import SourceError as GpuError
+from gpumon.makers.source import SourceError as GpuError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

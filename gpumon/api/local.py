@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.links import Links
+    from gpumon.makers.source import Source
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import ReservationHolder
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources.links import Links
-    from gpumon.sources.source import Source
 
     Gpus: TypeAlias = str | int | Iterable[str | int] | None
     """GPUs as ``--gpus`` names them: ``"0,2-3"``, 0, ``["GPU-1a2b", 3]``; ``None`` for all."""
@@ -84,14 +84,14 @@ class LocalMachine:
 
         chosen = ALL if selection is None else selection
         if demo:
-            from gpumon.sources.demo import DemoSource
+            from gpumon.makers.demo import DemoSource
 
             self.source = simulated = DemoSource(selection=chosen)
             self._processes: Callable[[bool], ProcessHost] = lambda readonly: simulated.host(
                 readonly=readonly
             )
             return
-        from gpumon.sources.machine import this_machine
+        from gpumon.makers.machine import this_machine
 
         self.source = source = this_machine(chosen, profiled=profiled, backend=backend or AUTO)
         self.links = source.backend.links

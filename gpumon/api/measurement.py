@@ -13,11 +13,11 @@ from gpumon.api.local import LocalMachine, selection_of
 from gpumon.api.usage import NO_USE, GpuUsage, OwnUse, UsageSample, UsageTally
 from gpumon.host.process_tree import DescendantFinder
 from gpumon.host.visible_devices import selecting_variable, visible_gpus
+from gpumon.makers.source import SourceError
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.makers import makers_of
 from gpumon.model.selection import ALL
 from gpumon.sampling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
-from gpumon.sources.source import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from gpumon.api.local import Gpus
-    from gpumon.sources.source import Source
+    from gpumon.makers.source import Source
 
 _STOP_SECONDS = 5.0
 _TICK_SECONDS = 0.5

@@ -159,7 +159,7 @@ class DashboardCommand(Command):
 
     def _show(self, options: argparse.Namespace, *, visitor: bool) -> int:
         from gpumon.config import load
-        from gpumon.sources.source import SourceError
+        from gpumon.makers.source import SourceError
         from gpumon.ui.session import SessionBuilder
 
         loaded = load()

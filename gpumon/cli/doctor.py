@@ -31,7 +31,7 @@ class DoctorCommand(Command):
 
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.doctor.report import doctor
-        from gpumon.sources.machine import this_machine
+        from gpumon.makers.machine import this_machine
 
         configure_output(options, "json" if options.json else "table")
         return doctor(

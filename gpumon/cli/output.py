@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import argparse
 
     from gpumon.config import Settings
-    from gpumon.sources.source import SourceError
+    from gpumon.makers.source import SourceError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -41,10 +41,10 @@ def explain(error: Exception) -> int | None:
         return None
     from gpumon.config.themes import UnknownThemeError
     from gpumon.fleet.fleet import FleetError
+    from gpumon.makers.source import SourceError
     from gpumon.recording.csv.opening import LogError
     from gpumon.recording.recording import RecordingError
     from gpumon.scheduling.allocation import UncertainAllocationError
-    from gpumon.sources.source import SourceError
 
     if isinstance(error, SourceError):
         return explain_source(error)
@@ -57,7 +57,7 @@ def explain(error: Exception) -> int | None:
 
 def explain_source(error: SourceError) -> int:
     """Say why there are no snapshots, and what to do; the exit status."""
-    from gpumon.sources.source import NoSuchGpuError
+    from gpumon.makers.source import NoSuchGpuError
 
     sentences = f"{error.sentence} {error.advice}"
     if isinstance(error, NoSuchGpuError):

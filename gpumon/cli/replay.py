@@ -70,10 +70,10 @@ class ReplayCommand(Command):
     def _show(self, options: argparse.Namespace) -> int:
         from gpumon.config import load
         from gpumon.findings import conditions
+        from gpumon.makers.source import SourceError
         from gpumon.recording.csv.recording import open_log
         from gpumon.recording.history import LOG_GPU_DEPTH, History
         from gpumon.recording.playback import Player
-        from gpumon.sources.source import SourceError
 
         loaded = load()
         thresholds = loaded.settings.thresholds

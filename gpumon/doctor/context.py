@@ -16,12 +16,12 @@ from msgspec import Struct
 from gpumon.doctor import why_failed
 from gpumon.host.kernel_log import slot_of
 from gpumon.host.power import read_word
+from gpumon.makers.amd import gpu as amd
+from gpumon.makers.drm.cards import read_hex
+from gpumon.makers.intel import names as intel
+from gpumon.makers.source import SourceError
 from gpumon.model.makers import MAKERS, Maker, gpus_of
 from gpumon.model.snapshot import Snapshot, Trouble
-from gpumon.sources.amd import gpu as amd
-from gpumon.sources.drm.cards import read_hex
-from gpumon.sources.intel import names as intel
-from gpumon.sources.source import SourceError
 from gpumon.system.clock import SystemClock
 from gpumon.system.files import beginning
 
@@ -272,7 +272,7 @@ class DiagnosticContext:
     @cached_property
     def module_version(self) -> str | None:
         """Version of the loaded kernel module."""
-        from gpumon.sources.nvml.driver_errors import loaded_version
+        from gpumon.makers.nvidia.driver_errors import loaded_version
 
         return loaded_version(str(self.machine.path("/proc")))
 
@@ -290,8 +290,8 @@ class DiagnosticContext:
 
 def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
     """Query the drivers of this machine."""
-    from gpumon.sources.nvml.driver_errors import library_version
-    from gpumon.sources.nvml.library import Library, load_library
+    from gpumon.makers.nvidia.driver_errors import library_version
+    from gpumon.makers.nvidia.library import Library, load_library
 
     there, version = True, None
     try:

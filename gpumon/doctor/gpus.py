@@ -12,9 +12,9 @@ from gpumon.doctor.driver import DRM_LOG
 from gpumon.findings.faults import advice_on
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
 from gpumon.host.power import may_sleep
+from gpumon.makers.maker_words import XID_CATALOGUE, error_code
 from gpumon.model.makers import Maker, maker_of
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources.maker_words import XID_CATALOGUE, error_code
 from gpumon.text.formatting import counted, duration, index_list
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from gpumon.text.formatting import counted, fit, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from gpumon.sources.source import Source
+    from gpumon.makers.source import Source
     from gpumon.text.cells import Row
 
 _MODULES = {

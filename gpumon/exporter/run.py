@@ -22,8 +22,8 @@ from gpumon.text.status_line import StatusLine
 if TYPE_CHECKING:
     import socket
 
+    from gpumon.makers.source import Source
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources.source import Source
 
 _POLL = 0.2
 

@@ -10,17 +10,17 @@ from gpumon.findings.explanation import DEBUG, KERNEL, LOOK_IN_LOG, NVML, README
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.phrases import at_most, first_part, spaced, time_of_day
 from gpumon.findings.rule import Rule, Words
+from gpumon.makers.maker_words import error_code, words_of
 from gpumon.model.snapshot import GpuStatus
-from gpumon.sources.maker_words import error_code, words_of
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpumon.findings.rule import Said
+    from gpumon.makers.maker_words import ErrorCode
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
-    from gpumon.sources.maker_words import ErrorCode
 
 _REPORT_IT = "End what still holds the GPU, then reboot; if it happens again, report the GPU."
 

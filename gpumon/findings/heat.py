@@ -8,9 +8,9 @@ from gpumon.findings.explanation import CLOCKS, THERMAL_SOURCE, ExplanationText
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.phrases import at_most, spaced
 from gpumon.findings.rule import HYSTERESIS, HeldFor, Rule, Words, bound
+from gpumon.makers.maker_words import words_of
 from gpumon.model.metrics import CLOCK_EVENT_REASONS
 from gpumon.recording.history import Condition
-from gpumon.sources.maker_words import words_of
 from gpumon.text.formatting import number, temperature
 from gpumon.text.units import degree, degrees_between
 

@@ -11,10 +11,10 @@ from gpumon.findings.finding import FindingKind, Severity
 from gpumon.findings.phrases import spaced, time_of_day
 from gpumon.findings.rule import ProcessRule, Rule
 from gpumon.host.visible_devices import MAIN_VARIABLE
+from gpumon.makers.maker_words import words_of
 from gpumon.model.makers import Maker, maker_of
 from gpumon.model.snapshot import ANSWERING, GpuStatus
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.sources.maker_words import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,17 +12,17 @@ from gpumon.fleet.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
 from gpumon.fleet.host_source import HostSource
 from gpumon.fleet.listeners import Listeners
 from gpumon.host.recorded import RecordedHost
+from gpumon.makers.demo import DemoMachine, DemoSource
 from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import ALL, parse_selection
-from gpumon.sources.demo import DemoMachine, DemoSource
 from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources.source import Source
 
 _TURNS = 10
 """Parts of an interval: a tenth of the hosts has news in each."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.host.process_host import ProcessHost
-    from gpumon.sources.source import Source
+    from gpumon.makers.source import Source
 
 
 class FleetError(Exception):

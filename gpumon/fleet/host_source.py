@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.fleet.fleet import HostStatus
+from gpumon.makers.driverless import DriverlessSource
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.sampling.collector import unanswering
-from gpumon.sources.driverless import DriverlessSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

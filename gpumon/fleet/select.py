@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.fleet.answers import changes, is_settled, missing
 from gpumon.fleet.fleet import HostStatus
+from gpumon.makers.source import NoSuchGpuError
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.outputs import (
     as_env,
@@ -16,7 +17,6 @@ from gpumon.scheduling.outputs import (
     table,
 )
 from gpumon.scheduling.ranking import worth
-from gpumon.sources.source import NoSuchGpuError
 from gpumon.text.status_line import columns, tell, write
 
 if TYPE_CHECKING:

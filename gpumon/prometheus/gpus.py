@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from gpumon.findings import RULES, FindingKind
+from gpumon.makers.maker_words import error_code
 from gpumon.model.bounds import plausible_gpus
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
@@ -19,7 +20,6 @@ from gpumon.model.snapshot import (
     Trouble,
     Unknown,
 )
-from gpumon.sources.maker_words import error_code
 from gpumon.stream import GpuState
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.export.as_prometheus import DRIVER_UP, STATE, STATUS, XID_LAST_SEEN
 from gpumon.fleet.fleet import Owner
+from gpumon.makers.maker_words import error_code
 from gpumon.model.metrics import GPU_METRIC
 from gpumon.prometheus.metric_names import (
     FIELDS,
@@ -19,7 +20,6 @@ from gpumon.prometheus.metric_names import (
     number,
 )
 from gpumon.prometheus.series import Labels
-from gpumon.sources.maker_words import error_code
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

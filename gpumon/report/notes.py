@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from gpumon.makers.maker_words import error_code, short_name
 from gpumon.report.figures import (
     KNOWN,
     PARTLY,
@@ -16,7 +17,6 @@ from gpumon.report.figures import (
 )
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.tally import EARLIER_NAMES
-from gpumon.sources.maker_words import error_code, short_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from gpumon.makers.maker_words import is_same_name
 from gpumon.model.processes import Container, ProcessId  # noqa: TC001 - as above
 from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head
@@ -35,7 +36,6 @@ from gpumon.recording.recording import RecordingError
 from gpumon.report.lookups import Lookups
 from gpumon.report.pacing import INTERVALS_AROUND, paced
 from gpumon.report.window import TimeWindow
-from gpumon.sources.maker_words import is_same_name
 from gpumon.text.formatting import memory_size
 
 if TYPE_CHECKING:

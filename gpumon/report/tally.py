@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from gpumon.findings.speed import BusyEmpty, Starved
+from gpumon.makers.maker_words import is_same_name
 from gpumon.model.arithmetic import known_sum
 from gpumon.recording.csv.part import LIST_FRESH
 from gpumon.recording.csv.rows import LIST_SECONDS
@@ -22,7 +23,6 @@ from gpumon.report.lists import GpuProcessList, SubjectShare, WrittenList, by_gp
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
 from gpumon.report.sums import Energy, Period, Sums, WastedTime, slows
-from gpumon.sources.maker_words import is_same_name
 
 if TYPE_CHECKING:
     from gpumon.report.reading import GpuSample, ListedUse, MergedSample

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from gpumon.makers.source import CallGivenUpError, SourceError
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.snapshot import ANSWERING, Gpu, GpuStatus, Host, Snapshot, Trouble
 from gpumon.sampling.cost_meter import CostMeter
-from gpumon.sources.source import CallGivenUpError, SourceError
 from gpumon.system.clock import Clock, SystemClock
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.sources.source import Call, Source
+    from gpumon.makers.source import Call, Source
 
 
 _PATIENCE = 1.0

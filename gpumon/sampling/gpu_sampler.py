@@ -6,15 +6,15 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from gpumon.makers.source import SourceError
 from gpumon.model.interval import MAX_INTERVAL
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.collector import Collector
-from gpumon.sources.source import SourceError
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources.source import Source
 
 PATIENCE = 10.0
 """Seconds to wait for a driver: without persistence mode each GPU takes seconds to initialise."""

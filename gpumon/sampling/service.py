@@ -6,16 +6,16 @@ from contextlib import ExitStack, suppress
 from queue import Empty
 from typing import TYPE_CHECKING
 
+from gpumon.makers.source import NoSuchGpuError, SourceError
 from gpumon.sampling.collector import Collector
-from gpumon.sources.source import NoSuchGpuError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from queue import SimpleQueue
 
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
     from gpumon.sampling.enrichment import Lookup
-    from gpumon.sources.source import Source
 
 _RETRY_SECONDS = 5.0
 """Seconds after which a driver that could not be used is tried again."""

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.makers.links import NONE_KNOWN
+from gpumon.makers.source import NoSuchGpuError
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.allocation import allowance
 from gpumon.scheduling.eligibility import Circumstances, is_identified, job_maker, judge
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.stability import StabilityWindow, look_back
 from gpumon.scheduling.wait_queue import WaitQueue
-from gpumon.sources.links import NONE_KNOWN
-from gpumon.sources.source import NoSuchGpuError
 from gpumon.text.formatting import counted, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from gpumon.makers.links import Links
     from gpumon.model.snapshot import Snapshot
     from gpumon.scheduling.eligibility import Eligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
     from gpumon.scheduling.reservation.locks import Locks
-    from gpumon.sources.links import Links
 
 _UNSETTLED = frozenset(("busy", "old"))
 """Reasons that a second sample may remove. Utilisation is an average of up to a second, so it may

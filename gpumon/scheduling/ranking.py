@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.makers.links import NONE_KNOWN, Link, Links
 from gpumon.scheduling.eligibility import Candidate, Eligibility  # noqa: TC001 - msgspec resolves them
-from gpumon.sources.links import NONE_KNOWN, Link, Links
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

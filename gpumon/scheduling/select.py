@@ -25,11 +25,11 @@ from gpumon.text.status_line import StatusLine, columns, tell, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gpumon.makers.links import Links
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.scheduling.eligibility import Candidate, Eligibility
     from gpumon.scheduling.requirements import Requirements
-    from gpumon.sources.links import Links
-    from gpumon.sources.source import Source
 
 
 _WRITERS: dict[str, Callable[[Sequence[Candidate], Sequence[Gpu]], str]] = {

@@ -10,12 +10,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.findings import DEFAULTS, conditions, gpu_state
+from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources.source import SourceError
 from gpumon.stream.ends import watch_ends
 from gpumon.stream.sample import MOST_EVENTS, GpuState, Heartbeat
 from gpumon.stream.writer import StreamWriter
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.source import Source
     from gpumon.recording.recording import Event
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources.source import Source
 
 SILENCE = 5.0
 """Seconds without a sample after which a heartbeat is written."""

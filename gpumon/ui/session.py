@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpumon.alerts.alert import Alert
     from gpumon.host.process_host import ProcessHost
     from gpumon.kill.audit_log import AuditLog
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.csv.recording import CsvRecording
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from gpumon.recording.playback import Player
     from gpumon.recording.recording import Recording
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources.source import Source
 
 _PAST_LATER = 1.0
 """Seconds after the start at which the past of a source becomes available."""

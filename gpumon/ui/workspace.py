@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.alerts.deliveries import Deliveries
 from gpumon.findings.groups import JobGroup
-from gpumon.sources.source import SourceError
+from gpumon.makers.source import SourceError
 from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.background import call_soon
 from gpumon.ui.kill_controller import KillController

@@ -17,11 +17,11 @@ from gpumon.findings.faults import StatusRule
 from gpumon.findings.registry import GPU_RULES
 from gpumon.findings.rule import LastingRule
 from gpumon.findings.speed import NvlinkErrors
+from gpumon.makers.backend_gpu import DRIVER_FIELDS
 from gpumon.model.process_states import UNINTERRUPTIBLE
 from gpumon.model.processes import GpuUse, Place
 from gpumon.model.snapshot import Reserved, Unknown
 from gpumon.model.thresholds import Thresholds
-from gpumon.sources.backend_gpu import DRIVER_FIELDS
 from tests.alerts.machine import Machine, alert
 from tests.build import GIB, NOON, gpu, process, snapshot
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.sources.nvml import kernel_xids
+from gpumon.makers.nvidia import kernel_xids
 from tests.driver import GIB, Driver, Owner, h100
 from tests.screen import PATIENCE
 

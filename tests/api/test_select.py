@@ -13,8 +13,8 @@ import numpy
 import pytest
 
 import gpumon
+from gpumon.makers.source import NoSuchGpuError
 from gpumon.scheduling.allocation import UncertainAllocationError
-from gpumon.sources.source import NoSuchGpuError
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:

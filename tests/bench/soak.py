@@ -31,11 +31,11 @@ from msgspec.structs import replace
 
 from gpumon.findings import conditions
 from gpumon.host.processes import COMMAND_BYTES
+from gpumon.makers.nvidia.queries import REACTIONS, Reaction
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history import History
 from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
 from gpumon.sampling.collector import Collector
-from gpumon.sources.nvml.queries import REACTIONS, Reaction
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.view import View
 from tests.clock import HandClock

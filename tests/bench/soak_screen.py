@@ -22,8 +22,8 @@ import pytest
 
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
+from gpumon.makers.nvidia.source import DEVICE_FILES
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources.nvml.source import DEVICE_FILES
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from gpumon.cli import main
-from gpumon.sources import machine
+from gpumon.makers import machine
 
 _this_machine = machine.this_machine
 

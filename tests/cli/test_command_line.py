@@ -24,8 +24,8 @@ from gpumon.cli.commands import COMMANDS
 from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.output import fail
 from gpumon.cli.parser import Formatter, make_parser
+from gpumon.makers.source import SourceError
 from gpumon.sampling.gpu_sampler import take_one
-from gpumon.sources.source import SourceError
 from gpumon.ui.session import SnapshotBuffer
 from tests.build import NOON
 from tests.build import snapshot as build_snapshot
@@ -537,7 +537,7 @@ sys.exit(main(["--demo"]))
         ("gpumon.system.resource_errors", "a function"),
         ("gpumon.system.resource_errors", "a callback"),
         *itertools.product(
-            ("gpumon.cli.output", "gpumon.cli.parser", "gpumon.sources.demo"),
+            ("gpumon.cli.output", "gpumon.cli.parser", "gpumon.makers.demo"),
             ("a function", "a class", "a callback"),
         ),
     ],

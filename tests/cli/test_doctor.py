@@ -21,9 +21,9 @@ from tests.build import gpu
 from tests.command import run_here
 from tests.doctor.trees import PROCESSOR, Tree
 from tests.driver import Driver, h100
+from tests.makers.nvml_room import join_watchers
 from tests.nvml_source import NvmlSource
 from tests.screen import PATIENCE, Screen
-from tests.sources.nvml_room import join_watchers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.makers.demo import DemoSource
 from gpumon.sampling.gpu_sampler import take_one
-from gpumon.sources.demo import DemoSource
 from tests.driver import Driver, Owner, h100
 
 if TYPE_CHECKING:

@@ -129,7 +129,7 @@ def test_a_check_that_fails_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPa
         ("stream --demo", "gpumon.stream.session.stream"),
         ("snapshot --demo", "gpumon.sampling.gpu_sampler.take_one"),
         ("completion bash", "gpumon.config.themes.ThemeLibrary.names"),
-        ("--demo --version", "gpumon.sources.versions.all_versions"),
+        ("--demo --version", "gpumon.makers.versions.all_versions"),
     ],
 )
 def test_the_error_of_another_file_is_not_said_to_be_that_of_standard_output(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.doctor.trees import Tree
-from tests.sources.nvml_room import join_watchers
+from tests.makers.nvml_room import join_watchers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

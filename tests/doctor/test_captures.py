@@ -9,13 +9,13 @@ import pytest
 
 from gpumon.doctor import CheckVerdict, access, driver, gpus
 from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
+from gpumon.makers.machine import Roots, this_machine
+from gpumon.makers.nvidia import library, source
 from gpumon.sampling.gpu_sampler import take_one
-from gpumon.sources.machine import Roots, this_machine
-from gpumon.sources.nvml import library, source
 from tests.doctor.trees import verdict, words
-from tests.sources.amd import machines
-from tests.sources.drm.trees import Tree, write
-from tests.sources.intel import captures
+from tests.makers.amd import machines
+from tests.makers.drm.trees import Tree, write
+from tests.makers.intel import captures
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import pytest
 
 from gpumon.doctor import CheckVerdict, driver
 from gpumon.doctor.context import DriverAnswer, ask_driver
-from gpumon.sources.source import SourceError
+from gpumon.makers.source import SourceError
 from tests.build import gpu
 from tests.doctor.trees import MISSING, SILENT, SLOT, VERSION, Tree, verdict, words
 from tests.driver import Driver, h100

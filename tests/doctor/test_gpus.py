@@ -9,9 +9,9 @@ import pytest
 
 from gpumon.doctor import CheckVerdict, gpus
 from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
+from gpumon.makers.maker_words import error_code
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import take_one
-from gpumon.sources.maker_words import error_code
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words
 from tests.driver import Driver, Model, h100, rtx4090

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gpumon.doctor import CheckVerdict, own
-from gpumon.sources import versions
+from gpumon.makers import versions
 from tests.doctor.trees import Tree, verdict, words
 
 if TYPE_CHECKING:

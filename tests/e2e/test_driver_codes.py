@@ -16,7 +16,7 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from gpumon.sources.nvml.queries import PASSES, REACTIONS, Reaction
+from gpumon.makers.nvidia.queries import PASSES, REACTIONS, Reaction
 from tests.driver import GIB, Driver, Mig, Owner, h100, h100_mig
 from tests.screen import Screen
 
@@ -58,7 +58,7 @@ ZERO = re.compile(r"(?<![\d.:])(?<!for )0+(\.0+)?(?![\d.:/])")
 
 QUICK = """
 import sys
-from gpumon.sources.nvml import source
+from gpumon.makers.nvidia import source
 source.RETRY_SECONDS = 0.3
 from gpumon.cli import main
 sys.exit(main(["-n", "0.1"]))

@@ -250,7 +250,7 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
         "def none(*_, **__):\n"
         "    raise MemoryError\n"
         "from tests.demo import main\n"
-        "from gpumon.sources.demo import DemoSource\n"
+        "from gpumon.makers.demo import DemoSource\n"
         "from gpumon.ui.terminal.driver import TerminalDriver\n"
         "from gpumon.ui.screens.dashboard import DashboardScreen\n"
         "def pressed(*_):\n"

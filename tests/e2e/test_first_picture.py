@@ -56,7 +56,7 @@ WHERE_PYTHON_DROPS_WHAT_IS_RAISED = """
 WITHOUT_A_PAST = """
 import sys, threading
 from gpumon.cli import main
-from gpumon.sources.demo import DemoSource
+from gpumon.makers.demo import DemoSource
 
 DemoSource.past = lambda self: threading.Event().wait()
 sys.exit(main(["--demo", "-n", "0.1"]))
@@ -238,7 +238,7 @@ def test_the_first_picture_of_real_cards_imports_nothing_that_it_never_holds(
                 lambda _: told.exists() and told.read_text().endswith("\n"), "waiting for its words"
             )
     modules = set(told.read_text().split())
-    assert {"msgspec", "gpumon.ui.view.dashboard_rows", "gpumon.sources.nvml.source"} <= modules
+    assert {"msgspec", "gpumon.ui.view.dashboard_rows", "gpumon.makers.nvidia.source"} <= modules
     assert not modules & LATER
 
 

@@ -13,17 +13,17 @@ import pytest
 
 from tests import tree_machine
 from tests.driver import Driver, Owner, h100
+from tests.makers.amd import machines
+from tests.makers.drm.trees import write
+from tests.makers.intel import captures
 from tests.screen import Screen
-from tests.sources.amd import machines
-from tests.sources.drm.trees import write
-from tests.sources.intel import captures
 from tests.tree_machine import live_tree, use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.sources.drm.trees import Tree
+    from tests.makers.drm.trees import Tree
 
 GIB = 2**30
 UUID = "GPU-c0ffee0123456789"

@@ -12,10 +12,10 @@ from hypothesis import given
 from msgspec import structs
 
 from gpumon.export.as_csv import gpus_csv, processes_csv
+from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
 from gpumon.model.snapshot import Gpu, Host, Snapshot
-from gpumon.sources.demo import DemoSource
 from gpumon.text.formatting import printable, spreadsheet_text
 from tests.export.hostile import TEXTS, snapshot_of, texts
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from gpumon.export.as_json import SCHEMA, to_json
+from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS
 from gpumon.model.processes import (
     Container,
@@ -33,7 +34,6 @@ from gpumon.model.snapshot import (
     Trouble,
     Unknown,
 )
-from gpumon.sources.demo import DemoSource
 from tests.export.hostile import snapshot_of, texts
 
 BARE = Snapshot(

@@ -18,10 +18,10 @@ from gpumon.export.as_prometheus import (
     exported_value,
     to_prometheus,
 )
+from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Unit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
-from gpumon.sources.demo import DemoSource
 from gpumon.text.formatting import printable
 from tests.export.hostile import snapshot_of, texts
 

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.exporter.metrics_page import MOST_USERS, USER_SECONDS, MetricsPages, UserLimit
+from gpumon.makers.demo import DemoSource
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
-from gpumon.sources.demo import DemoSource
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.exporter.exporting import Scrape, exporting, wait_until
 from tests.exporter.page import PAGE, with_states

@@ -17,7 +17,7 @@ from gpumon.exporter.access import PageAccess
 from gpumon.exporter.metrics_page import MetricsPages, Page
 from gpumon.exporter.server import MOST_CONNECTIONS, MetricsServer
 from gpumon.http.listening import listen
-from gpumon.sources.demo import DemoSource
+from gpumon.makers.demo import DemoSource
 from tests.driver import Driver, h100
 from tests.exporter.exporting import Answer, Scrape, exporting, wait_until
 from tests.screen import PATIENCE

@@ -20,10 +20,10 @@ from gpumon.findings import (
     memory_account,
 )
 from gpumon.findings.registry import GPU_RULES
+from gpumon.makers.maker_words import error_code
 from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, ProcessId, Suspect
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.history import History
-from gpumon.sources.maker_words import error_code
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.findings import FindingKind, conditions, gpu_findings
+from gpumon.makers.demo.source import DemoSource
 from gpumon.recording.history import History
-from gpumon.sources.demo.source import DemoSource
 from tests.clock import HandClock
 
 if TYPE_CHECKING:

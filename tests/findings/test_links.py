@@ -18,14 +18,14 @@ from gpumon.findings import (
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
 from tests.driver import GIB, h100
-from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.findings import Finding
     from tests.driver import Card
-    from tests.sources.nvml_room import Room
+    from tests.makers.nvml_room import Room
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -25,13 +25,13 @@ from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.driver import Owner, h100, h100_mig
-from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gpumon.findings import Finding
-    from tests.sources.nvml_room import Room
+    from tests.makers.nvml_room import Room
 
 MINUTE, HOUR = 60.0, 3600.0
 MIB = 2**20

@@ -14,6 +14,7 @@ from gpumon.host.recorded import RecordedHost
 from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
+from gpumon.makers.nvidia.source import DEVICE_FILES
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.recording import open_log
@@ -22,15 +23,14 @@ from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources.nvml.source import DEVICE_FILES
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
 from tests.clock import HandClock
 from tests.driver import GIB, Card, Driver, Owner, Wave, h100, owners
+from tests.makers.nvml_room import join_watchers
 from tests.nvml_source import NvmlSource
 from tests.screen import PATIENCE
-from tests.sources.nvml_room import join_watchers
 
 if TYPE_CHECKING:
     import random

@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from gpumon.makers.poll_rates import PERIOD
 from gpumon.model.metrics import GPU_METRIC, Metric
-from gpumon.sources.poll_rates import PERIOD
 from tests.bench.rows import whole_rows
 from tests.driver import MIB
 from tests.gpu import dcgm, smi

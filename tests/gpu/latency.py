@@ -30,10 +30,10 @@ import msgspec
 import pynvml
 
 import gpumon.host
-import gpumon.sources
+import gpumon.makers
+from gpumon.makers.nvidia.library import Library, load_library
+from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import Gpu, Unknown
-from gpumon.sources.nvml.library import Library, load_library
-from gpumon.sources.source import SourceError
 from gpumon.text.formatting import printable
 from tests.bench.percentiles import percentile
 from tests.bench.rows import whole_rows
@@ -177,7 +177,7 @@ def _refused(gpu: Gpu) -> list[str]:
 
 def _become(uid: int) -> None:
     """Become another user for good, with nothing of root's left but what is already imported."""
-    for package in (gpumon.host, gpumon.sources):
+    for package in (gpumon.host, gpumon.makers):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     for name in _LAZY:

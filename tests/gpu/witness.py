@@ -14,9 +14,9 @@ import time
 
 import msgspec
 
+from gpumon.makers.poll_rates import PERIOD
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.snapshot import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
-from gpumon.sources.poll_rates import PERIOD
 from tests.gpu.smi import query
 from tests.nvml_source import NvmlSource
 

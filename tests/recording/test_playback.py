@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from gpumon.findings import conditions, gpu_state
 from gpumon.findings.groups import users
+from gpumon.makers.demo import DemoSource
+from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus
 from gpumon.recording.history import History
 from gpumon.recording.playback import SPEEDS, Player
 from gpumon.recording.recording import RecordingError
-from gpumon.sources.demo import DemoSource
-from gpumon.sources.source import SourceError
 from tests.build import NOON, gpu, process, snapshot
 from tests.recording.deck import CreepingClock, Deck
 from tests.recordings import ListTape

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.makers.source import SourceError
 from gpumon.recording.playback.replay import ReplaySource
 from gpumon.recording.recording import EventKind, RecordingError
-from gpumon.sources.source import SourceError
 from tests.build import NOON, process, snapshot
 from tests.clock import HandClock
 from tests.recordings import ListTape
@@ -16,8 +16,8 @@ from tests.recordings import ListTape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources.source import Source
 
 
 def tape_of(seconds: Iterable[float]) -> ListTape:

@@ -14,8 +14,8 @@ from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.report_text import Success, report_text
 from gpumon.kill.session import TerminationSession
+from gpumon.makers.machine import this_machine
 from gpumon.sampling.collector import Collector
-from gpumon.sources.machine import this_machine
 from tests import lives
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpumon.makers.demo import DemoSource
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.rows import GpuRows, ProcessRows
-from gpumon.sources.demo import DemoSource
 from tests.build import GIB, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gpumon.makers.source import SourceError
 from gpumon.model.processes import Place, ProcessId
 from gpumon.model.snapshot import GpuStatus, Host
 from gpumon.recording.csv.files import log_files
@@ -28,7 +29,6 @@ from gpumon.report.curves import GpuCurves
 from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from gpumon.report.plot import draw
-from gpumon.sources.source import SourceError
 from gpumon.text.time_parsing import day_and_time
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.report.logs import changed, lines_of, write_log

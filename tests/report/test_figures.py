@@ -15,9 +15,9 @@ from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from gpumon.text.formatting import cell_width
 from tests.driver import GIB, Driver, Owner, h100, rtx4090
+from tests.makers.nvml_room import Room
 from tests.report.logs import chaos, eventful_night, lines_of, write_log
 from tests.report.witness import Witness
-from tests.sources.nvml_room import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable

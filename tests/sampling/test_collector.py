@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from gpumon.makers.source import Call, CallGivenUpError, SourceError
 from gpumon.model.processes import HolderScan
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, OwnCost, Snapshot
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.cost_meter import CostMeter
-from gpumon.sources.source import Call, CallGivenUpError, SourceError
 from tests.clock import HandClock
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.sources.source import Source
+    from gpumon.makers.source import Source
 
 EPOCH = 1_000_000.0
 """How far the fake clock's two times are apart."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.makers.source import Call
 from gpumon.sampling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
-from gpumon.sources.source import Call
 from tests.build import snapshot
 from tests.screen import PATIENCE
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 import gpumon
 from gpumon.export.as_json import to_json
 from gpumon.findings.finding import FindingKind, Severity
+from gpumon.makers.demo import DemoSource
 from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
 from gpumon.model.snapshot import GpuStatus, Host, Reserved, Snapshot, Trouble, Unknown
 from gpumon.recording.recording import Event, EventKind
-from gpumon.sources.demo import DemoSource
 from gpumon.stream import MOST_LINE, GpuState, Heartbeat, StreamedSample, StreamReader, StreamWriter
 from tests.build import NOON, gpu, process, snapshot
 from tests.clock import HandClock

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.makers.demo import DemoSource
 from gpumon.recording.csv.files import default_name
 from gpumon.sampling.collector import Collector
-from gpumon.sources.demo import DemoSource
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.view.header_footer import footer_row
 from tests.build import NOON

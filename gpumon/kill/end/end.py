@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from gpumon.kill.audit_log import AuditLog
     from gpumon.kill.end.selection import SelectedTargets
     from gpumon.kill.outcome import TerminationReport
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources.source import Source
 
 EXIT_SOME = 1
 """Some have not ended, or nothing was sent."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources.source import Source
 
     Take = Callable[[Mapping[str | None, Snapshot]], None]
 

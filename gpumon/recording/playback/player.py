@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from gpumon.makers.source import Call
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History
     from gpumon.recording.recording import Recording
-    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
 

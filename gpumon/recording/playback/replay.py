@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.makers.driverless import DriverlessSource
+from gpumon.makers.source import SourceError
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
-from gpumon.sources.driverless import DriverlessSource
-from gpumon.sources.source import SourceError
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:

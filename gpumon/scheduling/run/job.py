@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.host.procfs import stat_of
+from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import QUICK_PATIENCE
 from gpumon.scheduling.eligibility import gib, process_name
@@ -20,7 +21,6 @@ from gpumon.scheduling.run.usage import (
     gpu_summary,
     unused_warning,
 )
-from gpumon.sources.source import SourceError
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
 

@@ -26,14 +26,14 @@ from gpumon.text.status_line import StatusLine, columns, tell, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from gpumon.makers.links import Links
+    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
     from gpumon.sampling.gpu_sampler import UnavailableError
     from gpumon.scheduling.allocation import UncertainAllocationError
     from gpumon.scheduling.eligibility import Candidate, Eligibility, Ineligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
-    from gpumon.sources.links import Links
-    from gpumon.sources.source import Source
 
 NOTHING_FITS, TIMED_OUT = 1, 124
 _TRIES = 16

@@ -25,10 +25,10 @@ from gpumon.text.status_line import StatusLine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.makers.source import Source
     from gpumon.scheduling.requirements import Requirements
     from gpumon.scheduling.wait.goals import Progress
     from gpumon.scheduling.wait.targets import WaitedProcess
-    from gpumon.sources.source import Source
 
 EXIT_TIMEOUT = 124
 """The exit status of timeout(1)."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gpumon.config.ui_state import load
 from gpumon.kill.frozen import FROZEN
-from gpumon.sources.source import SourceError
+from gpumon.makers.source import SourceError
 from gpumon.system.folders import state_folder
 from gpumon.system.resource_errors import lack_behind, require_files
 from gpumon.system.startup_imports import import_asyncio, replaced

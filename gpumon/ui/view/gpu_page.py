@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from gpumon.findings import FindingKind, gpu_findings, is_of_the_past, memory_account
 from gpumon.host.visible_devices import assignment_line
+from gpumon.makers.maker_words import error_code, is_meant_for, metric_label
 from gpumon.model.makers import Maker, maker_of
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources.maker_words import error_code, is_meant_for, metric_label
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width
 from gpumon.text.formatting import (
     UNKNOWN,

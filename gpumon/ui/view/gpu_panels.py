@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.sources.maker_words import is_meant_for, words_of
+from gpumon.makers.maker_words import is_meant_for, words_of
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width
 from gpumon.text.formatting import (
     cell_width,

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.findings import RULES, FindingKind, Severity
+from gpumon.makers import maker_words
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources import maker_words
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,

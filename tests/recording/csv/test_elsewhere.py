@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from gpumon.sources.demo import DemoSource
+from gpumon.makers.demo import DemoSource
 from tests.recording.csv.reading import write_log
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
+from gpumon.makers.demo.source import DemoSource
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
 from gpumon.recording.csv.gpus import GpuReader
 from gpumon.recording.csv.headings import first_header
-from gpumon.sources.demo.source import DemoSource
 from tests.clock import HandClock
 from tests.log_headers import GPU_HEADER
 from tests.recording.csv.reading import lines_of

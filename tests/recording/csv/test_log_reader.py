@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import conditions
+from gpumon.makers.demo.source import DemoSource
 from gpumon.model.snapshot import Unknown
 from gpumon.recording.csv import log_reader
 from gpumon.recording.history import History
 from gpumon.recording.recording import EventKind
-from gpumon.sources.demo.source import DemoSource
 from tests.build import NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.recording.csv.reading import (

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpumon.makers.demo.source import DemoSource
 from gpumon.model.processes import Container, Place, ProcessId
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.csv import file_lines, index, log_reader
@@ -25,7 +26,6 @@ from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.history import History
 from gpumon.recording.recording import EventKind, RecordingError
-from gpumon.sources.demo.source import DemoSource
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.driver import Driver, Owner, h100, h100_mig, owners, rtx4090

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpumon.makers.demo import DemoSource
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import Snapshot, Trouble
 from gpumon.recording import history
 from gpumon.recording.memory.recording import MARKS_KEPT, MOST_BYTES, STEP, MemoryRecording
 from gpumon.recording.recording import EventKind
-from gpumon.sources.demo import DemoSource
 from tests.build import NOON, gpu, process, snapshot
 from tests.recordings import ListTape
 

@@ -12,11 +12,11 @@ import pytest
 from gpumon.config.columns import COLUMNS, DEFAULT_PROCESS_COLUMNS, GPU_COLUMNS
 from gpumon.filters.terms import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
+from gpumon.makers.demo import DemoSource
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import GpuStatus, Host, MigInstance, Snapshot, Trouble, Unknown
 from gpumon.recording.history import History, Interval
 from gpumon.recording.playback.replay import Playing
-from gpumon.sources.demo import DemoSource
 from gpumon.text.cells import Row, row_width
 from gpumon.ui.view.dashboard_layout import is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumon.findings import conditions
+from gpumon.makers.maker_words import is_meant_for
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.processes import (
     GpuProcess,
@@ -22,7 +23,6 @@ from gpumon.model.processes import (
 )
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Snapshot, Unknown
 from gpumon.recording.history import History
-from gpumon.sources.maker_words import is_meant_for
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import printable
 from gpumon.ui.view.gpu_charts import least_rows

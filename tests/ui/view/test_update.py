@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gpumon.config.columns import COLUMNS
 from gpumon.findings import conditions
+from gpumon.makers.demo import DemoSource
 from gpumon.recording.history import History
-from gpumon.sources.demo import DemoSource
 from gpumon.ui.view import update
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.table_entries import Listing

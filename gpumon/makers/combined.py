@@ -1,0 +1,311 @@
+"""Reads the GPUs of several makers as if one driver had them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading, joined_type
+from gpumon.makers.links import Links
+from gpumon.makers.poll_rates import RETRY_SECONDS
+from gpumon.makers.source import NoSuchGpuError, SourceError
+from gpumon.model.selection import ALL, GpuSelection
+from gpumon.model.snapshot import Gpu, Trouble
+from gpumon.system.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gpumon.host.device_files import DeviceFiles
+    from gpumon.makers.source import Call
+    from gpumon.model.processes import GpuUse
+    from gpumon.system.clock import Clock
+
+_NONE_SELECTED = "This machine has none of the selected GPUs."
+
+
+class Member:
+    """One of the backends.
+
+    Attributes:
+        backend: The backend.
+        expected: Number of GPUs that this driver should have: if it does not respond, that is an
+            error, and not the absence of such GPUs, and their indices are kept for them.
+        label: How a message calls its driver.
+        hides_integrated: Whether GPUs that are part of a processor are left out while the machine
+            has another one.
+        reading: Its newest reading; ``None`` while it is not open.
+        trouble: Why it is not open.
+        first_index: The index of its first GPU.
+    """
+
+    def __init__(
+        self, backend: GpuBackend, label: str, *, expected: int, hides_integrated: bool = False
+    ) -> None:
+        self.backend = backend
+        self.label = label
+        self.expected = expected
+        self.hides_integrated = hides_integrated
+        self.reading: Reading | None = None
+        self.trouble: Trouble | None = None
+        self.first_index = 0
+        self.is_open = False
+        self.retry_at = -math.inf
+
+    def open(self) -> None:
+        """Open it, if that succeeds."""
+        try:
+            self.backend.open()
+        except SourceError as error:
+            self.trouble = Trouble(error.sentence, error.advice)
+        else:
+            self.is_open, self.trouble = True, None
+
+    def close(self) -> None:
+        """Close it."""
+        self.backend.close()
+        self.reading, self.is_open, self.retry_at = None, False, -math.inf
+
+    def hides(self, gpu: Gpu) -> bool:
+        """Whether one of its GPUs is left out while the machine has another one."""
+        return self.hides_integrated and bool(gpu.memory_unified)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether all of its GPUs are left out while the machine has another one."""
+        return self.is_open and self.hides_integrated and self.backend.only_integrated
+
+    @property
+    def problem(self) -> Trouble | None:
+        """Why its GPUs cannot be read."""
+        return self.trouble if self.reading is None else self.reading.trouble
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Its GPUs, numbered as the driver does."""
+        return () if self.reading is None else self.reading.gpus
+
+
+class CombinedBackend(GpuBackend):
+    """The GPUs of several backends.
+
+    The GPUs of the first backend keep their indices; those of each further one follow the highest
+    index before them. A process on GPUs of two makers is one process.
+
+    Args:
+        members: The backends in the order of their GPUs; the first defines the machine's device
+            files, if a GPU is of none of the makers.
+        selection: The GPUs to show.
+        clock: Clock, for tests.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        selection: GpuSelection = ALL,
+        clock: Clock | None = None,
+    ) -> None:
+        self._members = tuple(members)
+        self._selection = selection
+        self._clock: Clock = clock or SystemClock()
+        first, *others = (member.backend.device_files for member in self._members)
+        further = [one for files in others for one in (files, *files.others)]
+        self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
+        self.name = self._members[0].backend.name
+        self._lists: tuple[object, ...] = ()
+        self._listed: Mapping[int, ListedProcess] | None = None
+        self._facts = DriverFacts()
+
+    def open(self) -> None:
+        """See ``Source.open``."""
+        for member in self._members:
+            if not member.is_open:
+                member.open()
+        if not any(member.is_open and not self._is_superfluous(member) for member in self._members):
+            self.close()
+            self._raise_trouble()
+        if self._selection:
+            self._check_selection()
+
+    def _check_selection(self) -> None:
+        """Raise ``NoSuchGpuError`` if a selected GPU does not exist."""
+        self._read_members(closely=False)
+        gpus = [gpu for _, gpu in self._numbered()]
+        count = max((gpu.index + 1 for gpu in gpus), default=0)
+        missing = self._selection.missing(count, [gpu.uuid for gpu in gpus])
+        if missing:
+            self.close()
+            raise NoSuchGpuError(missing, count)
+
+    def _raise_trouble(self) -> None:
+        """Raise the error of the driver that the machine should have, or else of the first."""
+        for member in sorted(self._members, key=lambda one: not one.expected):
+            if member.trouble is not None:
+                raise SourceError(member.trouble.sentence, member.trouble.advice)
+
+    def read(self, *, closely: bool = True) -> Reading:
+        """See ``GpuBackend.read``."""
+        self._read_members(closely=closely)
+        shown = self._shown()
+        read = [one.reading for one in self._members if one.reading is not None]
+        used = {gpu.uuid for gpu in shown}
+        return Reading(
+            time=read[0].time if read else self._clock.time(),
+            gpus=shown,
+            driver=self._joined_facts(),
+            listed=self._joined_lists(used),
+            listed_at=min(
+                (one.listed_at for one in read if one.listed_at is not None), default=None
+            ),
+            trouble=None if shown else self._why_empty(),
+        )
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        for member in self._members:
+            member.close()
+
+    def links(self) -> Links:
+        """See ``GpuBackend.links``; there is none between GPUs of two makers."""
+        parts = [member.backend.links() for member in self._members]
+        return Links({gpus: joint for part in parts for gpus, joint in part.between.items()})
+
+    def give_up(self, call: Call, /) -> bool:
+        """See ``Source.give_up``."""
+        return any(member.backend.give_up(call) for member in self._members)
+
+    @property
+    def current_call(self) -> Call | None:
+        """See ``Source.current_call``."""
+        for member in self._members:
+            call = member.backend.current_call
+            if call is not None:
+                return call
+        return None
+
+    @property
+    def driver_seconds(self) -> float:
+        """See ``Source.driver_seconds``."""
+        return sum(member.backend.driver_seconds for member in self._members)
+
+    # Reading
+
+    def _read_members(self, *, closely: bool) -> None:
+        now = self._clock.monotonic()
+        for member in self._members:
+            if not member.is_open and member.expected and now >= member.retry_at:
+                member.open()
+                member.retry_at = now + RETRY_SECONDS
+            if self._is_superfluous(member):
+                member.reading = None
+            elif member.is_open:
+                member.reading = member.backend.read(closely=closely)
+        index = 0
+        for member in self._members:
+            member.first_index = max(member.first_index, index)
+            index = max(
+                [member.first_index + gpu.index + 1 for gpu in member.gpus]
+                + [member.first_index + (0 if member.gpus else member.expected)]
+            )
+        names = [member.backend.name for member in self._members if member.gpus]
+        self.name = "+".join(names) or self._members[0].backend.name
+
+    def _is_superfluous(self, member: Member) -> bool:
+        """Whether nothing of it would be shown, so that it is not read."""
+        return member.is_hidden and self._has_others()
+
+    def _has_others(self) -> bool:
+        """Whether the machine has a GPU that is never left out, or should have one."""
+        return any(
+            (bool(member.expected) and member.problem is not None)
+            or (member.is_open and not member.is_hidden and (member.reading is None or member.gpus))
+            for member in self._members
+        )
+
+    def _numbered(self) -> list[tuple[Member, Gpu]]:
+        """All GPUs with their indices on this machine."""
+        return [
+            (member, replace(gpu, index=gpu.index + first) if first else gpu)
+            for member in self._members
+            for first in (member.first_index,)
+            for gpu in member.gpus
+        ]
+
+    def _shown(self) -> tuple[Gpu, ...]:
+        has_others = self._has_others()
+        return tuple(
+            gpu
+            for member, gpu in self._numbered()
+            if self._selection.includes(gpu.index, gpu.uuid)
+            and not (has_others and member.hides(gpu))
+        )
+
+    def _why_empty(self) -> Trouble:
+        """Why there is nothing to show."""
+        has_gpus = any(one.gpus for one in self._members)
+        for member in sorted(self._members, key=lambda one: not one.expected):
+            if member.problem is not None and (member.expected or not has_gpus):
+                return member.problem
+        return Trouble(_NONE_SELECTED, "`gpumon snapshot` lists its GPUs.")
+
+    def _joined_lists(self, shown: set[str]) -> Mapping[int, ListedProcess] | None:
+        """The processes of all drivers: the same object as before while no driver has new lists."""
+        lists = [
+            (member.first_index, member.reading.listed)
+            for member in self._members
+            if member.reading is not None and member.reading.listed is not None
+        ]
+        if not lists:
+            return None
+        key = (*(id(listed) for _, listed in lists), *(first for first, _ in lists), *sorted(shown))
+        if self._listed is None or key != self._lists[:-1]:
+            joined: dict[int, ListedProcess] = {}
+            for first, listed in lists:
+                for pid, process in listed.items():
+                    uses = tuple(_uses(process, first, shown))
+                    if uses:
+                        joined[pid] = _merged(joined.get(pid), process.type, uses)
+            # The lists are kept, so that no other object gets the identity of one of them.
+            self._lists = (*key, [listed for _, listed in lists])
+            self._listed = joined
+        return self._listed
+
+    def _joined_facts(self) -> DriverFacts:
+        """The facts of all drivers with GPUs, and which driver does not respond.
+
+        The same object as before while they are the same.
+        """
+        members = [one for one in self._members if one.gpus or (one.expected and one.problem)]
+        facts = [
+            member.reading.driver
+            for member in members
+            if member.reading is not None and member.problem is None
+        ]
+        joined = DriverFacts()
+        if facts:
+            versions = [one.version for one in facts if one.version is not None]
+            versions += [f"{one.label} does not respond" for one in members if one.problem]
+            joined = replace(
+                facts[0],
+                version=", ".join(versions) or None,
+                since=min((one.since for one in facts if one.since is not None), default=None),
+                pids_are_ours=all(one.pids_are_ours for one in facts),
+            )
+        if joined != self._facts:
+            self._facts = joined
+        return self._facts
+
+
+def _uses(process: ListedProcess, first: int, shown: set[str]) -> Iterable[GpuUse]:
+    """Its uses of GPUs that are shown, with the indices of this machine."""
+    for use in process.uses:
+        if use.gpu_uuid in shown:
+            yield replace(use, gpu_index=use.gpu_index + first) if first else use
+
+
+def _merged(before: ListedProcess | None, kind: str, uses: tuple[GpuUse, ...]) -> ListedProcess:
+    if before is None:
+        return ListedProcess(kind, uses)
+    return ListedProcess(joined_type(before.type + kind), (*before.uses, *uses))

@@ -1,0 +1,327 @@
+"""The demo as a backend: what its driver would say at each moment, and its host beside it."""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from random import Random
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.host.device_files import DeviceFiles
+from gpumon.host.machine import MachineFacts
+from gpumon.host.processes import ProcessFacts
+from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+from gpumon.makers.demo.curves import mean, ripples, steady, together
+from gpumon.makers.demo.gpus import (
+    decoding_of,
+    make_noise,
+    memory_activity,
+    read,
+    utilization_of,
+)
+from gpumon.makers.demo.processes import LEADS
+from gpumon.makers.demo.scenario import GIB, GPU_LOST, HOUR, PAST, DemoMachine
+from gpumon.makers.demo.world import ScenarioState, World
+from gpumon.makers.sampler import Sampler
+from gpumon.makers.source import NoSuchGpuError
+from gpumon.model.processes import GpuUse, HolderScan
+from gpumon.model.selection import ALL, GpuSelection
+from gpumon.system.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from gpumon.makers.demo.host import DemoHost
+    from gpumon.makers.demo.instances import ProcessInstance, Role
+    from gpumon.makers.demo.scenario import Share
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.system.clock import Clock
+
+ADA = DemoMachine()
+"""The simulated machine of ``gpumon --demo``."""
+
+# (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
+# charts of that past look, and no finer, since all of it is told before the screen takes keys.
+_PAST_STEPS: tuple[tuple[float, float], ...] = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
+
+
+class _Lists(Struct, frozen=True):
+    """What the driver lists of its processes at one moment, and who else holds the GPUs.
+
+    Attributes:
+        at: When it was asked, seconds since the epoch.
+        state: How the story went then.
+        listed: Those with work on a GPU, by PID.
+        facts: What the host knows of them, by PID.
+        holders: Who only holds their device files; ``None`` before the demo began.
+        used: Bytes in use of each GPU.
+    """
+
+    at: float
+    state: ScenarioState
+    listed: Mapping[int, ListedProcess]
+    facts: Mapping[int, ProcessFacts]
+    holders: HolderScan | None
+    used: tuple[int, ...]
+
+
+class DemoBackend(GpuBackend):
+    """The demo as a ``GpuBackend``, and what its host knows at the same moment.
+
+    Attributes:
+        world: The machine.
+        shown: Those of its GPUs that are looked at.
+
+    Args:
+        seed: Chooses the machine: names of its GPUs, and when what rises and falls.
+        clock: Where the time comes from.
+        selection: Which of the GPUs are looked at, and what processes have on them.
+        machine: What distinguishes it from other simulated machines.
+    """
+
+    name = "demo"
+    device_files = DeviceFiles(gpu="/dev/nvidia{minor}", prefix="/dev/nvidia")
+
+    def __init__(
+        self, seed: int, clock: Clock, selection: GpuSelection, machine: DemoMachine
+    ) -> None:
+        random = Random(seed)  # noqa: S311 - a story is told here, no secret is made
+        self.world = World(random, clock, machine)
+        self.machine_name = machine.name
+        self._start = self.world.start
+        self._selection = selection
+        self.shown = [c for c in self.world.gpus if selection.includes(c.index, c.uuid)]
+        self._leads = self._on({gpu.index for gpu in self.shown})
+        self._cpu_busy = together(
+            steady(0.41), ripples(*make_noise(random, 0.06), (0.05, 97.0, random.random()))
+        )
+        self._lists: _Lists | None = None
+        self._driver = DriverFacts(
+            version="570.124.06",
+            library_version="12.570.124.06",
+            cuda_version="12.8",
+            since=self._start - PAST,
+        )
+
+    def open(self) -> None:
+        """Nothing to make ready; there may be nothing to show.
+
+        Raises:
+            NoSuchGpuError: When one was chosen that it does not have.
+        """
+        gpus = self.world.gpus
+        missing = self._selection.missing(len(gpus), [gpu.uuid for gpu in gpus])
+        if missing:
+            raise NoSuchGpuError(missing, len(gpus), "The demo")
+
+    def read(self, *, closely: bool = True) -> Reading:  # noqa: ARG002 - the protocol's signature
+        """The machine as it is now."""
+        return self._at(self.world.clock.time())
+
+    def past(self) -> Iterator[Reading]:
+        """The four hours before the demo began, coarsely at first, by the second at the end.
+
+        With it graphs are filled, and what is said of the past has been seen.
+        """
+        ends = (*(before for before, _ in _PAST_STEPS[1:]), 0.0)
+        for (before, step), end in zip(_PAST_STEPS, ends, strict=True):
+            for number in range(round((before - end) / step)):
+                yield self._at(self._start - before + number * step)
+
+    def _at(self, time: float) -> Reading:
+        state = self.world.state
+        lists = self._listed(time, state)
+        return Reading(
+            time=time,
+            gpus=tuple(
+                [
+                    read(state.gpus[gpu.index], self._start, time, lists.used[gpu.index])
+                    for gpu in self.shown
+                ]
+            ),
+            driver=self._driver,
+            listed=lists.listed,
+            listed_at=lists.at,
+            holders=lists.holders,
+        )
+
+    def process(self, pid: int) -> ProcessFacts | None:
+        """What the host knew of a process when the lists were read."""
+        return None if self._lists is None else self._lists.facts.get(pid)
+
+    def machine(self) -> MachineFacts:
+        """How the machine was when the lists were read."""
+        now = 0.0 if self._lists is None else self._lists.at - self._start
+        busy = self._cpu_busy
+        return MachineFacts(
+            name=self.machine_name,
+            cpu_percent=round(100 * mean(busy, now, 1.0), 1),
+            cpu_count=96,
+            load=(
+                round(93 * mean(busy, now, 60.0), 2),
+                round(93 * mean(busy, now, 300.0), 2),
+                round(93 * mean(busy, now, 900.0), 2),
+            ),
+            memory_total=1008 * GIB,
+            memory_used=int((205 + 17 * mean(busy, now, 20.0)) * GIB),
+        )
+
+    def _on(self, gpus: set[int]) -> list[tuple[Role, tuple[Share, ...]]]:
+        """Who has a share of some of these GPUs, and which."""
+        found = []
+        for lead in LEADS:
+            shares = tuple(share for share in lead.shares if share.gpu in gpus)
+            if shares:
+                found.append((self.world.roles[lead.pid], shares))
+        return found
+
+    def _listed(self, time: float, state: ScenarioState) -> _Lists:
+        # Process lists have a slower pace than the GPUs, as they have with a real driver. What a
+        # signal brought about and the loss of a GPU show at once, and the demo begins with a look.
+        at = float(math.floor(time))
+        now, asked = at - self._start, time - self._start
+        looks = (GPU_LOST, 0.0, state.deeds.newest(asked))
+        newest = max((look for look in looks if look <= asked), default=now)
+        if newest > now:
+            at, now = self._start + newest, newest
+        # Remembered for the samples that follow in the same second; it could as well be made anew.
+        if self._lists is None or self._lists.at != at or self._lists.state is not state:
+            found = self._processes(now, state)
+            used = self.world.unattributed(now, state.deeds)
+            for process, _ in found:
+                for use in process.uses:
+                    used[use.gpu_index] += use.memory_used or 0
+            # Who holds a GPU besides is looked for from the start on, as by a real gpumon.
+            holders = self.world.scan(self.shown, now, state.deeds) if now >= 0 else None
+            listed = {facts.id.pid: process for process, facts in found}
+            facts = {facts.id.pid: facts for _, facts in found}
+            self._lists = _Lists(at, state, listed, facts, holders, tuple(used))
+        return self._lists
+
+    def _processes(
+        self, now: float, state: ScenarioState
+    ) -> list[tuple[ListedProcess, ProcessFacts]]:
+        utilizations = [utilization_of(gpu, now) for gpu in state.gpus]
+        found = []
+        parts = [0.0] * len(utilizations)
+        for role, shares in self._leads:
+            being = self.world.present(role, now, state.deeds)
+            if being is not None:
+                found.append((being, shares))
+                if not state.deeds.stopped(being.id, now):
+                    for share in shares:
+                        parts[share.gpu] += share.part
+        return [
+            self._process(being, shares, now, state, utilizations, parts) for being, shares in found
+        ]
+
+    def _process(
+        self,
+        being: ProcessInstance,
+        shares: tuple[Share, ...],
+        now: float,
+        state: ScenarioState,
+        utilizations: list[int],
+        parts: list[float],
+    ) -> tuple[ListedProcess, ProcessFacts]:
+        role, actor = being.role, being.role.actor
+        stopped = state.deeds.stopped(being.id, now)
+        # Allocators take memory from the driver in large blocks.
+        grown = int(actor.gib_per_hour * (now - being.began) / HOUR * 8) * (GIB // 8)
+        uses = []
+        for share in shares:
+            gpu = state.gpus[share.gpu]
+            sm = 0
+            if share.part and not stopped:
+                # The utilisation of a GPU is that of the processes that work on it.
+                sm = round(utilizations[share.gpu] * share.part / parts[share.gpu])
+            decoder = decoding_of(gpu, now) if share.decodes and not stopped else 0
+            uses.append(
+                GpuUse(
+                    gpu_uuid=gpu.uuid,
+                    gpu_index=share.gpu,
+                    memory_used=int(share.gib * 512) * (GIB // 512) + grown,
+                    sm=sm,
+                    memory_activity=memory_activity(sm),
+                    encoder=0,
+                    decoder=decoder,
+                )
+            )
+        busy = utilizations[shares[0].gpu] / 100
+        return ListedProcess(actor.type, tuple(uses)), ProcessFacts(
+            id=being.id,
+            user=actor.user,
+            uid=role.uid,
+            name=role.name,
+            command=role.command,
+            state=self.world.letter(being, now, state.deeds),
+            cpu_percent=0.0 if stopped else round(actor.cpu * (0.8 + 0.4 * busy), 1),
+            rss=int(actor.rss_gib * GIB),
+            started_at=self._start + being.began,
+            place=role.place,
+        )
+
+
+class _DemoMachine:
+    """The machine around the demo's GPUs, as ``MachineReader`` reads a real one."""
+
+    def __init__(self, backend: DemoBackend) -> None:
+        self._backend = backend
+        self.name = backend.machine_name
+
+    def read(self) -> MachineFacts:
+        """See ``MachineReader.read``."""
+        return self._backend.machine()
+
+
+class _DemoProcesses:
+    """The demo's processes, as ``ProcessReader`` reads real ones."""
+
+    def __init__(self, backend: DemoBackend) -> None:
+        self._backend = backend
+
+    def read(self, pid: int, now: float) -> ProcessFacts | None:  # noqa: ARG002 - the protocol's signature
+        """See ``ProcessReader.read``."""
+        return self._backend.process(pid)
+
+    def keep_only(self, pids: Collection[int]) -> None:
+        """Nothing is kept."""
+
+    def has_ended(self, pid: int) -> bool:  # noqa: ARG002 - as above
+        """See ``ProcessReader.has_ended``: those that are not visible run elsewhere."""
+        return False
+
+
+class DemoSource(Sampler):
+    """The demo as a ``Source``: the story begins when it is made. See ``DemoBackend``."""
+
+    backend: DemoBackend
+
+    def __init__(
+        self,
+        seed: int = 1,
+        clock: Clock | None = None,
+        selection: GpuSelection = ALL,
+        machine: DemoMachine = ADA,
+    ) -> None:
+        clock = clock or SystemClock()
+        backend = DemoBackend(seed, clock, selection, machine)
+        super().__init__(backend, clock, _DemoMachine(backend), _DemoProcesses(backend))
+
+    def past(self) -> Iterator[Snapshot]:
+        """See ``Source.past``. A copy tells it, so that another thread may sample meanwhile."""
+        backend = copy(self.backend)
+        processes = _DemoProcesses(backend)
+        return Sampler(backend, self._clock, _DemoMachine(backend), processes).past()
+
+    def host(self, *, readonly: bool = False) -> DemoHost:
+        """The processes of this machine, to be looked at and signalled; none of them is real.
+
+        Args:
+            readonly: Whether every signal is refused.
+        """
+        from gpumon.makers.demo.host import DemoHost
+
+        return DemoHost(self.backend.world, self.backend.shown, readonly=readonly)

@@ -1,0 +1,202 @@
+"""A query to the driver: its state, its poll rate, and the reaction to each NVML error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import pynvml
+
+from gpumon.makers.poll_rates import KEPT_SECONDS
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Unknown
+
+
+class Reaction(Enum):
+    """The meaning of an error."""
+
+    DRIVER = "the driver as a whole is gone, or was replaced"
+    STALE = "the handle may be stale; if it is not, the GPU does not support the call"
+    OTHER = "not supported: use the older call, and retry this one after a pause"
+    REFUSED = "no permission: retry after a pause"
+    EMPTY = "no error: there is no value"
+    GPU = "the GPU is gone"
+    PASSING = "temporary: keep the last value for a while, and call less often"
+    FAILING = "temporary at first, then a sign of a defect"
+
+
+REACTIONS: dict[int, Reaction] = {
+    pynvml.NVML_ERROR_UNINITIALIZED: Reaction.DRIVER,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: Reaction.STALE,
+    pynvml.NVML_ERROR_NOT_SUPPORTED: Reaction.OTHER,
+    pynvml.NVML_ERROR_NO_PERMISSION: Reaction.REFUSED,
+    pynvml.NVML_ERROR_NOT_FOUND: Reaction.EMPTY,
+    pynvml.NVML_ERROR_INSUFFICIENT_SIZE: Reaction.PASSING,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: Reaction.DRIVER,
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: Reaction.DRIVER,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Reaction.OTHER,
+    pynvml.NVML_ERROR_GPU_IS_LOST: Reaction.GPU,
+    pynvml.NVML_ERROR_RESET_REQUIRED: Reaction.GPU,
+    pynvml.NVML_ERROR_OPERATING_SYSTEM: Reaction.REFUSED,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Reaction.DRIVER,
+    pynvml.NVML_ERROR_IN_USE: Reaction.PASSING,
+    pynvml.NVML_ERROR_MEMORY: Reaction.PASSING,
+    pynvml.NVML_ERROR_NO_DATA: Reaction.EMPTY,
+    pynvml.NVML_ERROR_VGPU_ECC_NOT_SUPPORTED: Reaction.OTHER,
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: Reaction.PASSING,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Reaction.OTHER,
+    pynvml.NVML_ERROR_DEPRECATED: Reaction.OTHER,
+    pynvml.NVML_ERROR_NOT_READY: Reaction.PASSING,
+}
+"""By NVML's error code. All others count as UNKNOWN (999): ``FAILING``."""
+
+PASSES = 3
+"""How many UNKNOWN errors in a row still count as temporary."""
+
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 5.0
+
+_PAUSES_AFTER_ANSWERS = (1.0, 5.0, 30.0, 60.0)
+"""Seconds before a refused query that has succeeded before is retried, one entry per refusal."""
+_PAUSES_WITHOUT_ANSWER = (10.0, 60.0, 300.0)
+"""The same for a query that never succeeded. A GPU refuses about a dozen queries for ever: with the
+last of these pauses, retries are below one percent of the calls."""
+
+
+def pause_after(refusals: int, *, answered: bool) -> float:
+    """Seconds to wait before a refused query is retried.
+
+    Args:
+        refusals: Number of refusals in a row, at least 1.
+        answered: Whether it ever succeeded.
+    """
+    pauses = _PAUSES_AFTER_ANSWERS if answered else _PAUSES_WITHOUT_ANSWER
+    return pauses[min(refusals, len(pauses)) - 1]
+
+
+class PollRate(Enum):
+    """How often a query is made."""
+
+    ONCE = "until it succeeds"
+    FAST = "every sample"
+    DETAIL = "every sample if a listener keeps all values, else every second"
+    SLOW = "every few seconds"
+    RARE = "several times a minute"
+    PROCESSES = "with the process lists"
+    PROFILE = "every second while somebody looks or logs"
+
+
+Ask = Callable[[], int]
+"""Makes the call, stores the value if it succeeded, and returns NVML's code."""
+
+
+class Query:
+    """A query to one GPU.
+
+    Attributes:
+        names: The values that it reads.
+        ask: Makes the call.
+        rate: How often it is made.
+        otherwise: The older query that replaces it while it is not supported.
+        cost: Seconds in the driver the last time; an estimate before the first.
+        failures: Errors in a row.
+        refused: Why the GPU refuses it; ``None`` while it does not.
+        refusals: Refusals in a row.
+        answered: Whether it succeeded before the errors.
+        retry_at: It is not made before this time, on the monotonic clock.
+        live: False while it is stopped.
+    """
+
+    __slots__ = (
+        "answered",
+        "ask",
+        "cost",
+        "failing_since",
+        "failures",
+        "live",
+        "names",
+        "otherwise",
+        "rate",
+        "refusals",
+        "refused",
+        "retry_at",
+    )
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        ask: Ask,
+        rate: PollRate,
+        otherwise: Query | None = None,
+        cost: float = 0.0,
+    ) -> None:
+        self.names = names
+        self.ask = ask
+        self.rate = rate
+        self.otherwise = otherwise
+        self.cost = cost
+        self.failures = 0
+        self.failing_since = 0.0
+        self.refused: Unknown | None = None
+        self.refusals = 0
+        self.answered = False
+        self.retry_at = 0.0
+        self.live = True
+        if otherwise is not None:
+            otherwise.live = False
+
+    def fail(self, now: float, forgiven: int) -> None:
+        """Count an error; after ``forgiven`` errors the query is made less and less often."""
+        if self.failures == 0:
+            self.failing_since = now
+        self.failures += 1
+        if self.failures > forgiven:
+            longer = 2 ** min(self.failures - forgiven - 1, 8)
+            self.retry_at = now + min(_LONGEST_PAUSE, _FIRST_PAUSE * longer)
+
+    def refuse(self, now: float, reason: Unknown) -> None:
+        """Count a refusal: the query pauses, longer each time."""
+        self.failures += 1
+        self.refusals += 1
+        self.refused = reason
+        self.retry_at = now + pause_after(self.refusals, answered=self.answered)
+
+    def recover(self) -> None:
+        """Reset the counts after a success."""
+        self.failures = self.refusals = 0
+        self.refused = None
+
+    def is_too_old(self, now: float) -> bool:
+        """Whether the value from before the errors has expired."""
+        return now - self.failing_since >= KEPT_SECONDS
+
+
+class FieldQuery(Query):
+    """A query of ``nvmlDeviceGetFieldValues``, which reads many fields in one call.
+
+    Attributes:
+        field: The field's number in nvml.h. Numbers above 250 are never used: their meaning
+            changed between two driver branches.
+        scope: The field's scope: a link, or all of them.
+        keep: Stores the value of a type; returns ``SUCCESS``, or an error code if it is unusable.
+    """
+
+    __slots__ = ("field", "keep", "scope")
+
+    ALL_LINKS = 0xFFFFFFFF
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        field: int,
+        keep: Callable[[int, float], int],
+        rate: PollRate,
+        otherwise: Query | None = None,
+        scope: int = 0,
+    ) -> None:
+        super().__init__(names, lambda: pynvml.NVML_SUCCESS, rate, otherwise)
+        self.field = field
+        self.scope = scope
+        self.keep = keep

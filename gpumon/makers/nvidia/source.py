@@ -1,0 +1,366 @@
+"""The backend for NVIDIA's driver.
+
+One thread makes the calls (the driver serialises its callers anyway), each at its own rate:
+
+- every sample: memory, utilization, power, temperature, clocks (``NvmlGpu.read_fast``);
+- every second, or every sample if a listener keeps all values: values that only the page of a GPU
+  shows;
+- every second: process lists and their utilization (``processes``), and how much of the GPU works
+  (``gpm``);
+- every two seconds, within a time budget: most other values (``metric_readers``,
+  ``slow_call_budget``);
+- every ten seconds: modes, links, BAR1, lifetime error counts and repairs.
+
+A GPU that is lost, asleep or not permitted does not affect the others. While the driver is gone,
+readings have ``trouble``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from ctypes import byref
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pynvml
+from msgspec.structs import replace
+
+from gpumon.host.device_files import DeviceFiles
+from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.makers.backend import DriverFacts, GpuBackend, Reading
+from gpumon.makers.nvidia.device_registry import DeviceRegistry
+from gpumon.makers.nvidia.driver_errors import (
+    NO_GPUS,
+    NO_LIBRARY,
+    NO_PERMISSION,
+    NONE_CHOSEN,
+    trouble_of,
+)
+from gpumon.makers.nvidia.events import XidWatcher
+from gpumon.makers.nvidia.gpu import DriverGoneError, NvmlGpu
+from gpumon.makers.nvidia.library import Library, load_library
+from gpumon.makers.nvidia.pids import PidTrust, pid_trust
+from gpumon.makers.nvidia.processes import list_processes
+from gpumon.makers.nvidia.queries import pause_after
+from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
+from gpumon.makers.nvidia.xid_reports import XidReports
+from gpumon.makers.poll_rates import EVERY_SECOND, PERIOD, RETRY_SECONDS, pause_after_lists
+from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
+from gpumon.model.makers import Maker
+from gpumon.model.selection import ALL, GpuSelection
+from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
+from gpumon.system.clock import SystemClock
+from gpumon.system.resource_errors import lack_behind
+
+if TYPE_CHECKING:
+    from gpumon.makers.backend import ListedProcess
+    from gpumon.makers.links import Links
+    from gpumon.makers.nvidia.kernel_xids import KernelXidWatcher
+    from gpumon.system.clock import Clock
+
+DEVICE_FILES = DeviceFiles("/dev/nvidia{minor}", "/dev/nvidia", Maker.NVIDIA)
+
+_WATCHER_PATIENCE = 1.0
+"""Seconds for the XID watcher to end before NVML is initialised again: its ``nvmlShutdown`` would
+count against the new initialisation."""
+
+
+class NvmlBackend(GpuBackend):
+    """The GPUs of NVIDIA's driver.
+
+    ``open`` may be called again after it failed.
+
+    Args:
+        selection: The GPUs to read.
+        clock: Clock, for tests.
+        proc: Where the process file system is mounted.
+        sys: Where the system file system is mounted.
+        kernel_log: The kernel log.
+        profiled: Whether to read how much of each GPU works; see ``gpm``.
+    """
+
+    name = "nvml"
+    device_files = DEVICE_FILES
+
+    def __init__(
+        self,
+        selection: GpuSelection = ALL,
+        clock: Clock | None = None,
+        proc: str = "/proc",
+        sys: str = "/sys",
+        kernel_log: str = "/dev/kmsg",
+        *,
+        profiled: bool = False,
+    ) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self._proc = proc
+        self._kernel_log = kernel_log
+        self.calls = self._library = Library(self._clock)
+        self._slow_calls = SlowCallBudget()
+        self._registry = DeviceRegistry(
+            self._library, self._clock, self._slow_calls, selection, sys, profiled=profiled
+        )
+        self._trust = PidTrust(processes=False, utilization=False)
+        self._watcher: XidWatcher | None = None
+        self._kernel_watcher: KernelXidWatcher | None = None
+        self._xids = XidReports()
+        self._has_read = False
+        self._slots: list[str] = []
+        self._initialised = False
+        self._running = False
+        self._trouble: Trouble | None = None
+        self._retry_at = -math.inf
+        self._check_devices_at = -math.inf
+        self._describe_at = math.inf
+        self._descriptions = 0
+        self._details_due = -math.inf
+        self._processes_due = -math.inf
+        self._profile_due = -math.inf
+        self._listed: dict[int, ListedProcess] | None = None
+        self._listed_at: float | None = None
+        self._facts = DriverFacts()
+
+    def open(self) -> None:
+        """See ``Source.open``."""
+        try:
+            load_library()
+        except OSError as error:
+            if lack_behind(error) is not None:
+                raise
+            raise SourceError(NO_LIBRARY.sentence, NO_LIBRARY.advice) from None
+        try:
+            self._open()
+        except SourceError:
+            self._stop()
+            raise
+
+    def read(self, *, closely: bool = True) -> Reading:
+        """See ``GpuBackend.read``."""
+        now = self._clock.monotonic()
+        if self._running or now >= self._retry_at:
+            self._try_to_read(now, closely=closely)
+        return Reading(
+            time=self._clock.time(),
+            gpus=tuple(gpu.snapshot() for gpu in self._registry.gpus) if self._running else (),
+            driver=self._facts,
+            listed=self._listed,
+            listed_at=self._listed_at,
+            trouble=self._trouble if not self._running else self._why_empty(),
+        )
+
+    def links(self) -> Links:
+        """See ``GpuBackend.links``."""
+        from gpumon.makers.nvidia.topology import read_links
+
+        return read_links()
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        self._stop()
+        if self._kernel_watcher is not None:
+            self._kernel_watcher.stop()
+            self._kernel_watcher = None
+            self._has_read = False
+
+    # Connection
+
+    def _open(self) -> None:
+        """Initialise it and find the GPUs.
+
+        Raises:
+            SourceError: There is nothing to sample, or a selected GPU does not exist.
+        """
+        try:
+            if not self._running:
+                self._start(self._clock.monotonic())
+        except DriverGoneError as gone:
+            trouble: Trouble | None = trouble_of(gone.code, self._library, self._proc)
+        else:
+            trouble = self._why_empty()
+            missing = self._registry.missing()
+            if missing and trouble is not NO_GPUS:
+                raise NoSuchGpuError(missing, self._registry.count)
+            if trouble is NONE_CHOSEN:
+                # The UUID of a GPU that sleeps is not known.
+                trouble = Trouble(NONE_CHOSEN.sentence, gpus_there(self._registry.count))
+        if trouble is not None:
+            raise SourceError(trouble.sentence, trouble.advice)
+
+    def _stop(self, patience: float = 0.0) -> None:
+        """Shut NVML down.
+
+        Args:
+            patience: Seconds to wait for the XID watcher's thread.
+        """
+        if self._watcher is not None:
+            self._watcher.stop(patience)
+            self._watcher = None
+        self._registry.forget_handles()
+        self._listed, self._listed_at = None, None
+        self._running = False
+        if self._initialised:
+            self._initialised = False
+            # A thread that hangs in a call still needs the library.
+            if not self._library.hanging:
+                self._library.call(None, "nvmlShutdown")
+
+    def _try_to_read(self, now: float, *, closely: bool) -> None:
+        # After a reload of the driver it is initialised again at once, and must respond then.
+        for _ in range(2):
+            try:
+                if not self._running:
+                    self._start(now)
+                self._read(now, closely=closely)
+            except DriverGoneError as gone:
+                self._trouble = trouble_of(gone.code, self._library, self._proc)
+                self._retry_at = now + RETRY_SECONDS
+                self._stop(_WATCHER_PATIENCE)
+                if gone.code == pynvml.NVML_ERROR_UNINITIALIZED:
+                    continue
+            return
+
+    def _start(self, now: float) -> None:
+        """Initialise NVML and find the GPUs; continues where an abandoned thread stopped.
+
+        Raises:
+            DriverGoneError: The driver does not respond.
+        """
+        if not self._initialised:
+            code = self._library.call(None, "nvmlInit_v2")
+            if code:
+                raise DriverGoneError(code)
+            self._initialised = True
+            self._registry.forget_handles()
+            self._descriptions = 0
+            self._facts = replace(self._facts, since=self._clock.time())
+            self._describe(now)
+            self._slots = self._list_slots()
+        self._check_devices_at = now + PERIOD
+        self._processes_due = now
+        self._registry.find(now)
+        self._running = True
+        self._watcher = XidWatcher(self._library, self._clock, self._xids)
+        self._watcher.start(self._registry.handles())
+
+    def _describe(self, now: float) -> None:
+        """Read the versions, and again later while one of them is unknown."""
+        no_driver, driver = self._library.text(None, "nvmlSystemGetDriverVersion")
+        no_nvml, nvml = self._library.text(None, "nvmlSystemGetNVMLVersion")
+        initial_namespace = in_initial_pid_namespace(self._proc)
+        cuda = ctypes.c_int()
+        no_cuda = self._library.call(None, "nvmlSystemGetCudaDriverVersion_v2", byref(cuda))
+        version = None if no_driver else driver
+        self._trust = pid_trust(version, initial_namespace)
+        self._facts = DriverFacts(
+            version=version,
+            library_version=None if no_nvml else nvml,
+            cuda_version=None if no_cuda else f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",
+            since=self._facts.since,
+            pids_are_ours=self._trust.processes,
+        )
+        self._descriptions += 1
+        pause = pause_after(self._descriptions, answered=True)
+        self._describe_at = now + pause if no_driver or no_nvml or no_cuda else math.inf
+
+    def _list_slots(self) -> list[str]:
+        """The GPUs of the kernel module; NVML sees them only when it is initialised."""
+        try:
+            return sorted(os.listdir(f"{self._proc}/driver/nvidia/gpus"))  # noqa: PTH208 - no import
+        except OSError:
+            return []
+
+    def _why_empty(self) -> Trouble | None:
+        """Why there is nothing to read; ``None`` if there is something."""
+        gpus = self._registry.gpus
+        if gpus:
+            barred = all(gpu.status is GpuStatus.NO_PERMISSION for gpu in gpus)
+            return NO_PERMISSION if barred else None
+        return NONE_CHOSEN if self._registry.count else NO_GPUS
+
+    # Reading
+
+    def _read(self, now: float, *, closely: bool) -> None:
+        """Read what is due. Raises ``DriverGoneError``."""
+        if now >= self._check_devices_at:
+            self._check_devices(now)
+        self._registry.prepare_sample(now)
+        details = closely or now >= self._details_due
+        if details:
+            self._details_due = now + EVERY_SECOND
+        for gpu in self._registry.gpus:
+            if gpu.fast:
+                self._registry.guard(gpu, partial(gpu.read_fast, now, details=details))
+        for turn in self._slow_calls.take(now):
+            spent = self._library.driver_seconds
+            self._registry.guard(turn.gpu, partial(turn.gpu.ask, turn.query, now))
+            self._slow_calls.done(turn, now, self._library.driver_seconds - spent)
+        if now >= self._processes_due or self._registry.restarted:
+            self._read_processes(now)
+        if now >= self._profile_due:
+            spent = self._library.driver_seconds
+            for gpu in self._registry.gpus:
+                if gpu.profile:
+                    self._registry.guard(gpu, partial(gpu.ask_all, gpu.profile, now))
+            self._profile_due = now + pause_after_lists(self._library.driver_seconds - spent)
+        if self._watcher is not None:
+            self._watcher.watch(self._registry.handles())
+        self._take_xids()
+        if self._kernel_watcher is None and self._has_read:
+            # Not for the first sample, which the first picture and many commands wait for.
+            from gpumon.makers.nvidia.kernel_xids import KernelXidWatcher
+
+            self._kernel_watcher = KernelXidWatcher(self._xids, self._clock, self._kernel_log)
+            self._kernel_watcher.start()
+        self._has_read = True
+
+    def _check_devices(self, now: float) -> None:
+        self._check_devices_at = now + PERIOD
+        if now >= self._describe_at:
+            self._describe(now)
+        slots = self._list_slots()
+        if slots == self._slots:
+            self._registry.check_count(now)
+            return
+        # NVML counts the GPUs when its first user initialises it, so all users must end first.
+        since = self._facts.since
+        self._stop(_WATCHER_PATIENCE)
+        self._start(now)
+        self._facts = replace(self._facts, since=since)
+
+    def _read_processes(self, now: float) -> None:
+        self._registry.restarted = False
+        spent = self._library.driver_seconds
+        for gpu in self._registry.gpus:
+            if gpu.fast:
+                self._registry.guard(gpu, partial(gpu.ask_all, gpu.process_lists, now))
+        self._listed = list_processes(self._registry.gpus, with_utilization=self._trust.utilization)
+        self._listed_at = self._clock.time()
+        self._processes_due = now + pause_after_lists(self._library.driver_seconds - spent)
+        for gpu in self._registry.gpus:
+            _detect_unified_memory(gpu)
+
+    def _take_xids(self) -> None:
+        if self._xids.nothing_to_tell:
+            return
+        from gpumon.host.kernel_log import slot_of
+
+        for gpu in self._registry.gpus:
+            slot = None if gpu.bus_id is None else slot_of(gpu.bus_id)
+            told = self._xids.next_of(gpu.uuid, slot)
+            if told is not None:
+                gpu.facts.values["xid"], gpu.facts.values["xid_at"] = told
+
+
+def _detect_unified_memory(gpu: NvmlGpu) -> None:
+    """Detect a GPU without memory of its own.
+
+    Two facts must agree: the driver reports no memory, and all GPUs of this compute capability
+    have none. Otherwise it stays unknown.
+    """
+    facts = gpu.facts
+    if gpu.fast and facts.values.get("memory_unified") is None:
+        tells_none = facts.unknown.get("memory_total") is Unknown.NOT_SUPPORTED
+        if tells_none and facts.values.get("compute_capability") is not None:
+            facts.values["memory_unified"] = gpu.integrated

@@ -1,0 +1,250 @@
+"""Joins the readings of a backend with the host's data of processes and of the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from gpumon.host.machine import MachineFacts, MachineReader
+from gpumon.host.processes import ProcessReader
+from gpumon.model.bounds import plausible_gpus, plausible_processes
+from gpumon.model.process_states import ENDED
+from gpumon.model.processes import GpuProcess, ProcessId
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
+from gpumon.system.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from gpumon.host.processes import ProcessFacts
+    from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+    from gpumon.makers.source import Call
+    from gpumon.system.clock import Clock
+
+_MEMORY = ("memory_total", "memory_free", "memory_used")
+
+
+class ReadsMachine(Protocol):
+    """Reads the machine; see ``MachineReader``."""
+
+    @property
+    def name(self) -> str:
+        """Host name."""
+        ...
+
+    def read(self) -> MachineFacts:
+        """The machine at this moment."""
+        ...
+
+
+class ReadsProcesses(Protocol):
+    """Reads processes; see ``ProcessReader``."""
+
+    def read(self, pid: int, now: float) -> ProcessFacts | None:
+        """A process at this moment; ``None`` if it cannot be read."""
+        ...
+
+    def keep_only(self, pids: Collection[int]) -> None:
+        """Forget all other processes."""
+        ...
+
+    def has_ended(self, pid: int) -> bool:
+        """Whether there is no process with this PID."""
+        ...
+
+
+class Sampler:
+    """Takes snapshots of one machine; implements ``Source``.
+
+    Attributes:
+        backend: The backend of its GPUs.
+
+    Args:
+        backend: The backend of its GPUs.
+        clock: Clock, for tests.
+        machine: Reads the machine; this one by default.
+        processes: Reads processes; those of this machine by default.
+    """
+
+    def __init__(
+        self,
+        backend: GpuBackend,
+        clock: Clock | None = None,
+        machine: ReadsMachine | None = None,
+        processes: ReadsProcesses | None = None,
+    ) -> None:
+        self.backend = backend
+        self._clock: Clock = clock or SystemClock()
+        self._machine: ReadsMachine = machine or MachineReader()
+        self._reader: ReadsProcesses = processes or ProcessReader()
+        self._driver: DriverFacts | None = None
+        self._facts: MachineFacts | None = None
+        self._host = Host(name=self._machine.name)
+        self._listed: Mapping[int, ListedProcess] | None = None
+        self._processes: tuple[GpuProcess, ...] = ()
+        self._made: dict[int, tuple[ProcessFacts | None, GpuProcess]] = {}
+
+    def open(self) -> None:
+        """See ``Source.open``."""
+        self.backend.open()
+
+    def sample(self, *, closely: bool = True) -> Snapshot:
+        """See ``Source.sample``."""
+        now = self._clock.monotonic()
+        return self._snapshot(self.backend.read(closely=closely), now)
+
+    def past(self) -> Iterator[Snapshot]:
+        """See ``Source.past``."""
+        now = self._clock.monotonic()
+        return (self._snapshot(reading, now) for reading in self.backend.past())
+
+    def give_up(self, call: Call, /) -> bool:
+        """See ``Source.give_up``."""
+        return self.backend.give_up(call)
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        self.backend.close()
+        self._forget()
+
+    @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``."""
+        return self._machine.name
+
+    @property
+    def current_call(self) -> Call | None:
+        """See ``Source.current_call``."""
+        return self.backend.current_call
+
+    @property
+    def driver_seconds(self) -> float:
+        """See ``Source.driver_seconds``."""
+        return self.backend.driver_seconds
+
+    def _snapshot(self, reading: Reading, now: float) -> Snapshot:
+        listed = reading.listed
+        if listed is not self._listed:
+            if listed is None:
+                self._forget()
+            else:
+                joined = self._join(listed, now, reading.driver)
+                self._processes = plausible_processes(joined, reading.gpus)
+                self._facts = self._machine.read()
+                self._describe(reading.driver)
+            self._listed = listed
+        if reading.driver is not self._driver:
+            self._describe(reading.driver)
+        return Snapshot(
+            time=reading.time,
+            host=self._host,
+            gpus=plausible_gpus(
+                tuple(
+                    [
+                        self._with_host_memory(gpu)
+                        if gpu.memory_unified and gpu.memory_total is None
+                        else gpu
+                        for gpu in reading.gpus
+                    ]
+                )
+            ),
+            processes=self._processes,
+            processes_at=reading.listed_at,
+            source=self.backend.name,
+            trouble=reading.trouble,
+            holders=reading.holders,
+        )
+
+    # Host
+
+    def _describe(self, driver: DriverFacts) -> None:
+        """Update the host from the driver and the machine."""
+        self._driver = driver
+        facts = self._facts or MachineFacts(self._machine.name)
+        self._host = Host(
+            name=facts.name,
+            driver_version=driver.version,
+            library_version=driver.library_version,
+            cuda_version=driver.cuda_version,
+            driver_since=driver.since,
+            pids_are_ours=driver.pids_are_ours,
+            cpu_percent=facts.cpu_percent,
+            cpu_count=facts.cpu_count,
+            load=facts.load,
+            memory_total=facts.memory_total,
+            memory_used=facts.memory_used,
+            in_container=facts.in_container,
+        )
+
+    def _with_host_memory(self, gpu: Gpu) -> Gpu:
+        """Fill in the memory of a GPU that uses the host's, if the driver does not report it.
+
+        Its used memory is that of its processes, not that of the host (nvtop#511).
+        """
+        total, host_used = self._host.memory_total, self._host.memory_used
+        if gpu.status is not GpuStatus.OK:
+            known = {name: why for name, why in gpu.unknown.items() if name != "memory_total"}
+            return replace(gpu, memory_total=total, unknown=known)
+        unknown = {name: why for name, why in gpu.unknown.items() if name not in _MEMORY}
+        used = None
+        if "processes" in unknown:
+            unknown["memory_used"] = unknown["processes"]
+        else:
+            uses = [
+                u for process in self._processes for u in process.uses if u.gpu_uuid == gpu.uuid
+            ]
+            sizes = [use.memory_used for use in uses if use.memory_used is not None]
+            used = sum(sizes) if len(sizes) == len(uses) else None
+        free = None if total is None or host_used is None else total - host_used
+        return replace(gpu, memory_total=total, memory_free=free, memory_used=used, unknown=unknown)
+
+    # Processes
+
+    def _forget(self) -> None:
+        """Forget all processes."""
+        self._listed, self._processes, self._made = None, (), {}
+        self._reader.keep_only(())
+
+    def _join(
+        self, listed: Mapping[int, ListedProcess], now: float, driver: DriverFacts
+    ) -> tuple[GpuProcess, ...]:
+        """The listed processes; an unchanged process is the same object as before."""
+        self._reader.keep_only(listed.keys())
+        before, self._made = self._made, {}
+        for pid, one in listed.items():
+            facts = self._reader.read(pid, now) if driver.pids_are_ours else None
+            known, process = before.get(pid, (None, None))
+            state = None if facts is None else facts.state
+            if facts is None and driver.pids_are_ours and self._reader.has_ended(pid):
+                state = ENDED
+            if (
+                process is None
+                or known is not facts
+                or (process.type, process.uses, process.state) != (*one, state)
+            ):
+                process = _process(pid, facts, one, state)
+            self._made[pid] = facts, process
+        return tuple([process for _, process in self._made.values()])
+
+
+def _process(
+    pid: int, facts: ProcessFacts | None, listed: ListedProcess, state: str | None
+) -> GpuProcess:
+    if facts is None:
+        nobody = ProcessId(pid, None)
+        return GpuProcess(nobody, listed.type, listed.uses, visible=False, state=state)
+    return GpuProcess(
+        facts.id,
+        listed.type,
+        listed.uses,
+        user=facts.user,
+        uid=facts.uid,
+        name=facts.name,
+        command=facts.command,
+        state=state,
+        cpu_percent=facts.cpu_percent,
+        rss=facts.rss,
+        started_at=facts.started_at,
+        place=facts.place,
+    )

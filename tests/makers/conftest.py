@@ -1,0 +1,13 @@
+"""What all tests of sources share."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpumon.makers.drm import holders
+
+
+@pytest.fixture(autouse=True)
+def _time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take longer than gpumon does to look at what holds a GPU."""
+    monkeypatch.setattr(holders, "_BUDGET", 10.0)

@@ -1,0 +1,162 @@
+"""Where the tests of the NVML source stand: a simulated driver, a clock in hand, a source."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpumon.makers.nvidia.events import THREAD
+from gpumon.makers.nvidia.kernel_xids import KERNEL_THREAD
+from gpumon.model.selection import ALL, GpuSelection
+from tests.clock import HandClock
+from tests.driver import Driver, Model
+from tests.nvml_source import NvmlSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gpumon.makers.nvidia.library import Function
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Snapshot
+
+UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 1, 2, 3, 4, 6
+INSUFFICIENT_SIZE = 7
+NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, LOST, RESET_REQUIRED = 9, 12, 13, 15, 16
+OPERATING_SYSTEM = 17
+MISMATCH, IN_USE, MEMORY, NO_DATA, RESOURCES, OLD_VERSION, NOT_READY = 18, 19, 20, 21, 23, 25, 27
+UNKNOWN = 999
+
+
+class Room:
+    """A driver with cards, and a source that samples it when told to."""
+
+    def __init__(self, driver: Driver, proc: Path, sys_folder: Path, kernel_log: Path) -> None:
+        self.driver = driver
+        self.clock = HandClock()
+        self.proc = proc
+        self.sys = sys_folder
+        self.kernel_log = kernel_log
+        self.sources: list[NvmlSource] = []
+
+    def new_source(
+        self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
+    ) -> NvmlSource:
+        source = NvmlSource(
+            selection,
+            self.clock,
+            proc or "/proc",
+            str(self.sys),
+            str(self.kernel_log),
+            profiled=profiled,
+        )
+        self.sources.append(source)
+        return source
+
+    def open(
+        self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
+    ) -> NvmlSource:
+        source = self.new_source(selection, proc, profiled=profiled)
+        source.open()
+        return source
+
+    def sample(self, seconds: float = 0.1, *, closely: bool = True) -> Snapshot:
+        """One more sample of the first source, so many seconds later."""
+        self.clock.now += seconds
+        return self.sources[0].sample(closely=closely)
+
+    def samples(self, count: int, seconds: float = 0.1) -> Snapshot:
+        """The last of several samples."""
+        for _ in range(count - 1):
+            self.sample(seconds)
+        return self.sample(seconds)
+
+    def gpu(self, seconds: float = 0.1, index: int = 0) -> Gpu:
+        """A card in one more sample."""
+        return self.sample(seconds).gpus[index]
+
+    def processes(self, seconds: float = 1.0) -> dict[int, GpuProcess]:
+        """The processes in one more sample, by PID."""
+        return {process.id.pid: process for process in self.sample(seconds).processes}
+
+    def calls(self, function: str) -> int:
+        """How often a function was called, over all cards."""
+        spent = self.driver.calls().get(function)
+        return spent.calls if spent else 0
+
+    def close(self) -> None:
+        for source in self.sources:
+            source.close()
+        # A driver that is gone lets the waiting threads go at once.
+        self.driver.close()
+        join_watchers()
+
+
+def replace_function(room: Room, name: str, function: Function) -> Function:
+    """Put a function between the source and the driver's of that name, which is returned."""
+    library = room.sources[0].backend._library
+    replaced = library._find(name)
+    library._functions[name] = function
+    return replaced
+
+
+def join_watchers() -> None:
+    """Wait for the threads that wait for XIDs."""
+    for thread in threading.enumerate():
+        if thread.name in {THREAD, KERNEL_THREAD}:
+            thread.join(60)
+
+
+@pytest.fixture
+def furnish(tmp_path: Path) -> Iterator[Callable[..., Room]]:
+    """Makes a room with these cards; what `Driver` takes may be given by name."""
+    rooms: list[Room] = []
+
+    def make(*models: Model, **driver: Any) -> Room:
+        folders = (tmp_path / name for name in ("proc", "sys", "kmsg"))
+        room = Room(Driver(models, **driver), *folders)
+        room.driver.set_clock(10.0)
+        room.driver.attach()
+        rooms.append(room)
+        return room
+
+    yield make
+    for room in rooms:
+        room.close()
+
+
+_ELSEWHERE = """
+import sys
+import msgspec
+from gpumon.makers.source import SourceError
+from gpumon.makers.machine import this_machine
+source = this_machine()
+try:
+    source.open()
+except SourceError as error:
+    answer = {"sentence": error.sentence, "advice": error.advice}
+else:
+    answer = source.sample()
+    source.close()
+sys.stdout.buffer.write(msgspec.json.encode(answer))
+"""
+
+
+def sample_elsewhere(driver: Driver, **env: str) -> dict[str, Any]:
+    """The first snapshot of a process of its own, or why there is none.
+
+    A process keeps the first library it loaded: a driver that lacks symbols needs another one.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _ELSEWHERE],
+        env={**driver.env(), **env},
+        capture_output=True,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

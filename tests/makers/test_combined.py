@@ -1,0 +1,250 @@
+"""GPUs of several makers on one machine."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.host.device_files import DeviceFiles
+from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+from gpumon.makers.combined import CombinedBackend, Member
+from gpumon.makers.links import Joint, Link, Links
+from gpumon.makers.source import Call, NoSuchGpuError, SourceError
+from gpumon.model.makers import Maker
+from gpumon.model.processes import GpuUse
+from gpumon.model.selection import ALL, GpuSelection, parse_selection
+from gpumon.model.snapshot import Gpu, Trouble
+from tests.build import gpu
+from tests.clock import HandClock
+
+
+class Driver(GpuBackend):
+    """A driver that a test controls."""
+
+    def __init__(self, name: str, maker: Maker, *gpus: Gpu, version: str | None = None) -> None:
+        self.name = name
+        path = f"/dev/{name}{{minor}}"
+        self.device_files = DeviceFiles(path, f"/dev/{name}", maker)
+        self.gpus = gpus
+        self.listed: dict[int, ListedProcess] = {}
+        self.facts = DriverFacts(version=version)
+        self.trouble: Trouble | None = None
+        self.opens = self.reads = 0
+        self.call: Call | None = None
+
+    def open(self) -> None:
+        self.opens += 1
+        if self.trouble is not None:
+            raise SourceError(self.trouble.sentence, self.trouble.advice)
+
+    def read(self, *, closely: bool = True) -> Reading:  # noqa: ARG002 - the signature of the base
+        self.reads += 1
+        if self.trouble is not None:
+            return Reading(1.0, (), self.facts, trouble=self.trouble)
+        return Reading(1.0, self.gpus, self.facts, self.listed, 1.0)
+
+    @property
+    def only_integrated(self) -> bool:
+        return all(one.memory_unified for one in self.gpus)
+
+    def links(self) -> Links:
+        pair = frozenset(one.uuid for one in self.gpus[:2])
+        return Links({pair: Joint(nvlink=False, bus=Link.SWITCH)})
+
+    @property
+    def current_call(self) -> Call | None:
+        return self.call
+
+    def give_up(self, call: Call, /) -> bool:
+        return call is self.call
+
+
+GONE = Trouble("The NVIDIA driver is not loaded.", "Load it.")
+
+
+def nvidia() -> Driver:
+    cards = (
+        gpu(uuid=f"GPU-{n}", index=n, name="NVIDIA H100", memory_unified=False) for n in (0, 1)
+    )
+    return Driver("nvml", Maker.NVIDIA, *cards, version="570.1")
+
+
+def amd() -> Driver:
+    cards = [
+        gpu(uuid=f"GPU-a{n}", index=n, name="AMD Instinct MI210", memory_unified=False)
+        for n in (0, 1)
+    ]
+    own = gpu(uuid="PCI-0000:c4:00.0", index=2, name="AMD Radeon 780M", memory_unified=True)
+    return Driver("amdgpu", Maker.AMD, *cards, own, version="amdgpu 6.8")
+
+
+def combined(
+    *drivers: Driver,
+    expected: bool = True,
+    hides: bool = True,
+    selection: GpuSelection = ALL,
+    clock: HandClock | None = None,
+) -> CombinedBackend:
+    members = [
+        Member(
+            one,
+            f"{one.device_files.maker.value if one.device_files.maker else ''}'s driver",
+            expected=2 if expected and one.name == "nvml" else 0,
+            hides_integrated=hides and one.name != "nvml",
+        )
+        for one in drivers
+    ]
+    return CombinedBackend(members, selection, clock=clock or HandClock())
+
+
+def opened(*drivers: Driver, hides: bool = True, selection: GpuSelection = ALL) -> CombinedBackend:
+    both = combined(*drivers, hides=hides, selection=selection)
+    both.open()
+    return both
+
+
+def test_the_gpus_of_the_second_driver_follow_those_of_the_first() -> None:
+    both = opened(nvidia(), amd(), hides=False)
+    reading = both.read()
+    assert [(one.index, one.uuid) for one in reading.gpus] == [
+        (0, "GPU-0"),
+        (1, "GPU-1"),
+        (2, "GPU-a0"),
+        (3, "GPU-a1"),
+        (4, "PCI-0000:c4:00.0"),
+    ]
+    assert both.name == "nvml+amdgpu"
+
+
+def test_a_process_on_gpus_of_two_makers_is_one() -> None:
+    first, second = nvidia(), amd()
+    first.listed = {7: ListedProcess("C", (GpuUse("GPU-1", 1, memory_used=1),))}
+    second.listed = {
+        7: ListedProcess("G", (GpuUse("GPU-a0", 0, memory_used=2),)),
+        8: ListedProcess("C", (GpuUse("GPU-a1", 1),)),
+    }
+    listed = opened(first, second).read().listed
+    assert listed is not None
+    assert listed[7].type == "C+G"
+    assert [(use.gpu_uuid, use.gpu_index) for use in listed[7].uses] == [
+        ("GPU-1", 1),
+        ("GPU-a0", 2),
+    ]
+    assert listed[8].uses[0].gpu_index == 3
+
+
+def test_the_lists_are_the_same_object_until_a_driver_reads_new_ones() -> None:
+    first, second = nvidia(), amd()
+    both = opened(first, second)
+    before = both.read().listed
+    assert both.read().listed is before
+    second.listed = {8: ListedProcess("C", (GpuUse("GPU-a1", 1),))}
+    after = both.read().listed
+    assert after is not before
+    assert after is not None
+    assert 8 in after
+    assert both.read().driver is both.read().driver
+
+
+def test_a_processors_gpu_is_left_out_beside_another_and_not_read() -> None:
+    first, second = nvidia(), amd()
+    second.gpus = tuple(replace(one, index=0) for one in second.gpus[2:])
+    both = opened(first, second)
+    reading = both.read()
+    assert [one.uuid for one in reading.gpus] == ["GPU-0", "GPU-1"]
+    assert (both.name, reading.driver.version) == ("nvml", "570.1")
+    assert second.reads == 0
+
+
+def test_a_processors_gpu_is_shown_where_it_is_the_only_one() -> None:
+    first, second = nvidia(), amd()
+    first.trouble = GONE
+    second.gpus = tuple(replace(one, index=0) for one in second.gpus[2:])
+    both = combined(first, second, expected=False)
+    both.open()
+    assert [one.uuid for one in both.read().gpus] == ["PCI-0000:c4:00.0"]
+    assert both.name == "amdgpu"
+
+
+def test_a_driver_that_must_be_there_is_an_error_beside_a_processors_gpu() -> None:
+    first, second = nvidia(), amd()
+    first.trouble = GONE
+    second.gpus = tuple(replace(one, index=0) for one in second.gpus[2:])
+    with pytest.raises(SourceError, match="not loaded"):
+        combined(first, second).open()
+
+
+def test_a_missing_driver_is_said_beside_the_version_of_the_other() -> None:
+    first, second = nvidia(), amd()
+    first.trouble = GONE
+    reading = opened(first, second).read()
+    # The indices 0 and 1 are those of NVIDIA's GPUs: nobody else's GPU is taken for one of them.
+    assert [one.index for one in reading.gpus] == [2, 3]
+    assert reading.driver.version == "amdgpu 6.8, NVIDIA's driver does not respond"
+
+
+def test_a_driver_that_appears_later_is_opened() -> None:
+    first, second = nvidia(), amd()
+    first.trouble, clock = GONE, HandClock()
+    both = combined(first, second, clock=clock)
+    both.open()
+    first.trouble = None
+    both.read()
+    clock.now += 6.0
+    assert [one.uuid for one in both.read().gpus] == ["GPU-0", "GPU-1", "GPU-a0", "GPU-a1"]
+    assert both.read().driver.version == "570.1, amdgpu 6.8"
+
+
+def test_indices_stay_when_a_driver_is_reloaded() -> None:
+    first, second = nvidia(), amd()
+    both = opened(first, second)
+    both.read()
+    first.trouble = GONE
+    reading = both.read()
+    assert [(one.index, one.uuid) for one in reading.gpus] == [(2, "GPU-a0"), (3, "GPU-a1")]
+    assert reading.trouble is None
+    second.trouble = GONE
+    assert both.read().trouble == GONE
+
+
+def test_selected_gpus_are_those_of_the_common_numbers() -> None:
+    first, second = nvidia(), amd()
+    second.listed = {8: ListedProcess("C", (GpuUse("GPU-a0", 0), GpuUse("GPU-a1", 1)))}
+    reading = opened(first, second, selection=parse_selection("1,3")).read()
+    assert [one.uuid for one in reading.gpus] == ["GPU-1", "GPU-a1"]
+    assert reading.listed is not None
+    assert [use.gpu_uuid for use in reading.listed[8].uses] == ["GPU-a1"]
+    with pytest.raises(NoSuchGpuError, match="no GPU 9"):
+        opened(first, second, selection=parse_selection("9"))
+
+
+def test_without_any_driver_the_one_that_must_be_there_explains() -> None:
+    first, second = nvidia(), amd()
+    first.trouble, second.trouble = GONE, Trouble("No AMD GPU.", "Add one.")
+    with pytest.raises(SourceError, match="NVIDIA driver is not loaded"):
+        combined(first, second).open()
+
+
+def test_a_hung_call_is_given_up_by_its_driver() -> None:
+    first, second = nvidia(), amd()
+    both = opened(first, second)
+    second.call = Call("GPU-a0", "gpu_busy_percent", 1.0)
+    assert both.current_call is second.call
+    assert both.give_up(second.call)
+    assert not both.give_up(Call("GPU-0", "nvmlDeviceGetName", 1.0))
+
+
+def test_each_gpu_has_the_device_file_of_its_driver_and_links_within_its_maker() -> None:
+    both = opened(nvidia(), amd())
+    first, *_, last = both.read().gpus
+    assert both.device_files.path_of(replace(first, minor_number=3)) == "/dev/nvml3"
+    assert both.device_files.path_of(replace(last, minor_number=129)) == "/dev/amdgpu129"
+    assert both.device_files.prefixes == ("/dev/nvml", "/dev/amdgpu")
+    pattern = both.device_files.name_pattern()
+    assert pattern.search("/dev/nvml0")
+    assert pattern.search("/other/amdgpu129 (deleted)")
+    assert not pattern.search("/dev/nvmlctl")
+    links = both.links()
+    assert links.of("GPU-0", "GPU-1").bus is Link.SWITCH
+    assert links.of("GPU-a0", "GPU-a1").bus is Link.SWITCH
+    assert links.of("GPU-0", "GPU-a0").bus is Link.UNKNOWN

@@ -1,0 +1,575 @@
+"""The demo's processes: looked at and ended as real ones are, while no real one is touched."""
+
+from __future__ import annotations
+
+import ast
+import math
+import os
+import signal
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpumon.makers.demo
+from gpumon.host.details import is_secret
+from gpumon.host.process_host import Refusal, Refused, Target, target_of
+from gpumon.kill.audit_log import AuditLog
+from gpumon.kill.outcome import Outcome
+from gpumon.kill.session import TerminationSession
+from gpumon.makers.demo import DemoSource
+from gpumon.model.processes import GpuProcess, HoldReason, ProcessId, Suspect
+from gpumon.model.selection import ALL, GpuSelection, parse_selection
+from tests.clock import HandClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.host.process_host import ProcessHandle, ProcessHost
+    from gpumon.makers.demo.signal_effects import SignalEffects
+    from gpumon.model.snapshot import Snapshot
+
+START = 1_763_700_000.3
+GIB = 2**30
+TRAINING = 51022
+STUBBORN = 51047
+KERNEL = 58204
+ORPHAN = 44817
+PATIENCE = 60.0
+
+
+class Demo:
+    """A demo whose time is set, and what a person does to it."""
+
+    def __init__(self, *, readonly: bool = False, selection: GpuSelection = ALL) -> None:
+        self.clock = HandClock(START, epoch=0.0)
+        self.source = DemoSource(1, self.clock, selection)
+        self.host: ProcessHost = self.source.host(readonly=readonly)
+
+    def sample(self, later: float = 0.0) -> Snapshot:
+        self.clock.now += later
+        return self.source.sample()
+
+    def process(self, pid: int) -> GpuProcess:
+        return next(p for p in self.source.sample().processes if p.id.pid == pid)
+
+    def suspect(self, pid: int) -> Suspect:
+        holders = self.source.sample().holders
+        assert holders is not None
+        return next(suspect for suspect in holders.suspects if suspect.id.pid == pid)
+
+    def kin(self, pid: int) -> Target:
+        """Somebody of the family of the training, or of another lead."""
+        roots = [p.id for p in self.source.sample().processes]
+        (kin,) = [one for one in self.host.families(roots) if one.id.pid == pid]
+        return Target(kin.id, kin.uid, user=kin.user)
+
+    def open_handle(self, pid: int) -> ProcessHandle:
+        return self.host.open_handle(target_of(self.process(pid)))
+
+    def open_suspect(self, pid: int) -> ProcessHandle:
+        suspect = self.suspect(pid)
+        return self.host.open_handle(Target(suspect.id, suspect.uid, user=suspect.user))
+
+    def used(self, card: int) -> float:
+        """GiB in use of a card."""
+        return (self.source.sample().gpus[card].memory_used or 0) / GIB
+
+    def end(self, handle: ProcessHandle, number: int = signal.SIGKILL) -> float:
+        """Send a signal and wait; returns the seconds it took."""
+        begun = self.clock.now
+        handle.send(number)
+        self.host.wait([handle], 10.0)
+        assert handle.ended()
+        return self.clock.now - begun
+
+
+@pytest.fixture
+def demo() -> Demo:
+    return Demo()
+
+
+def refused(action: Callable[[], object]) -> Refusal | None:
+    """Why something was refused; ``None`` when it was done."""
+    try:
+        action()
+    except Refused as answer:
+        return answer.reason
+    return None
+
+
+def refusal(handle: ProcessHandle, number: int = signal.SIGTERM) -> Refused:
+    with pytest.raises(Refused) as caught:
+        handle.send(number)
+    return caught.value
+
+
+def test_the_person_who_looks_has_processes_of_their_own(demo: Demo) -> None:
+    mine = [p for p in demo.sample().processes if p.uid == demo.host.uid]
+    assert len(mine) >= 3
+    assert {p.user for p in mine} == {demo.host.user}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_ends_within_a_second_and_its_memory_is_back(demo: Demo, number: int) -> None:
+    before = demo.used(1)
+    took = demo.end(demo.open_handle(KERNEL), number)
+    assert 0.4 <= took <= 1.1
+    after = demo.sample(0.01)
+    assert before - demo.used(1) == pytest.approx(6.1, abs=0.01)
+    assert KERNEL not in {p.id.pid for p in after.processes}
+    assert after.processes_at is not None
+    assert after.processes_at > START
+
+
+def test_what_it_did_stops_with_it(demo: Demo) -> None:
+    before = demo.sample().gpus
+    demo.end(demo.open_handle(TRAINING))
+    after = demo.sample(60.0).gpus
+    assert (after[0].utilization_gpu or 0) < 0.5 * (before[0].utilization_gpu or 0)
+    assert (after[0].power_draw or 0) < (before[0].power_draw or 0) - 50
+    # An evaluation does most of the work of GPU 1.
+    assert (after[1].utilization_gpu or 0) < (before[1].utilization_gpu or 0) - 5
+    for card in (0, 1):
+        assert (after[card].temperature_gpu or 0) < (before[card].temperature_gpu or 0)
+        assert after[card].utilization_gpu, "others still work there"
+
+
+def send(demo: Demo, target: Target, number: int) -> None:
+    demo.host.open_handle(target).send(number)
+
+
+@settings(deadline=None)
+@given(
+    st.floats(0.0, 600.0),
+    st.lists(st.tuples(st.sampled_from([TRAINING, 51090]), st.floats(0.0, 60.0)), max_size=4),
+    st.lists(st.sampled_from([signal.SIGSTOP, signal.SIGCONT, signal.SIGTERM]), max_size=4),
+)
+def test_power_energy_and_memory_agree_whatever_was_signalled(
+    later: float, chosen: list[tuple[int, float]], numbers: list[int]
+) -> None:
+    demo = Demo()
+    targets = {pid: target_of(demo.process(pid)) for pid, _ in chosen}
+    for (pid, pause), number in zip(chosen, numbers, strict=False):
+        demo.clock.now += pause
+        answer = refused(partial(send, demo, targets[pid], number))
+        assert answer in (None, Refusal.GONE)
+    # On a full second the list and the cards are of one moment.
+    demo.clock.now = float(math.ceil(demo.clock.now + later))
+    before, after = demo.sample(), demo.sample(1.0)
+    for old, new in zip(before.gpus, after.gpus, strict=True):
+        if new.energy is None or old.energy is None or new.memory_used is None:
+            continue
+        assert new.energy - old.energy == pytest.approx(new.power_draw, abs=0.02)
+        assert 60 <= (new.power_draw or 0) <= 720
+        held = [use for p in after.processes for use in p.uses if use.gpu_uuid == new.uuid]
+        unowned = new.memory_used - sum(use.memory_used or 0 for use in held)
+        assert unowned >= 0
+        assert sum(use.sm or 0 for use in held) <= (new.utilization_gpu or 0) + len(held)
+
+
+def test_one_time_is_one_snapshot_after_a_signal_too(demo: Demo) -> None:
+    told = list(demo.source.past())
+    demo.clock.now += 30
+    demo.end(demo.open_handle(TRAINING))
+    ended_at = demo.clock.now
+    demo.clock.now += 100
+    later = demo.sample()
+    demo.clock.now = START
+    assert TRAINING in {p.id.pid for p in demo.sample().processes}
+    assert list(demo.source.past()) == told
+    demo.clock.now = ended_at + 100
+    assert demo.sample() == later
+    other = Demo()
+    other.clock.now += 30
+    other.end(other.open_handle(TRAINING))
+    other.clock.now = ended_at + 100
+    assert other.sample() == later
+
+
+def test_a_stubborn_loader_ends_by_kill_only(demo: Demo) -> None:
+    handle = demo.open_suspect(STUBBORN)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        handle.send(number)
+    demo.host.wait([handle], 30.0)
+    assert not handle.ended()
+    standing = handle.standing()
+    assert standing is not None
+    assert standing.state == "S"
+    assert demo.end(handle) < 0.4
+    assert handle.standing() is None
+
+
+def test_some_memory_stays_with_the_child_that_outlives_its_parent(demo: Demo) -> None:
+    before = demo.used(0)
+    assert demo.suspect(STUBBORN).reason is HoldReason.CHILD
+    demo.end(demo.open_handle(TRAINING), signal.SIGTERM)
+    snapshot = demo.sample(5.0)
+    assert before - demo.used(0) == pytest.approx(47.9 - 12.0, abs=0.01)
+    suspect = demo.suspect(STUBBORN)
+    assert suspect.reason is HoldReason.ORPHAN
+    assert suspect.sentence == "its parent 51022 ended 4s ago; init took it over"
+    assert suspect.parent == ProcessId(1, 0)
+    assert suspect.gpu_uuids == (snapshot.gpus[0].uuid,)
+    assert snapshot.holders is not None
+    assert TRAINING not in {one.parent.pid for one in snapshot.holders.suspects if one.parent}
+    demo.end(demo.open_suspect(STUBBORN))
+    assert before - demo.used(0) == pytest.approx(47.9, abs=0.01)
+
+
+def test_all_memory_is_back_where_the_loader_ends_first(demo: Demo) -> None:
+    before = demo.used(0)
+    demo.end(demo.open_suspect(STUBBORN))
+    assert demo.used(0) == before
+    demo.end(demo.open_handle(TRAINING))
+    assert before - demo.used(0) == pytest.approx(47.9, abs=0.01)
+
+
+def test_ending_the_orphan_gives_the_stray_memory_back(demo: Demo) -> None:
+    before = demo.used(7)
+    demo.end(demo.open_suspect(ORPHAN), signal.SIGTERM)
+    snapshot = demo.sample()
+    assert before - demo.used(7) == pytest.approx(31.0, abs=0.01)
+    assert snapshot.holders is not None
+    assert ORPHAN not in {suspect.id.pid for suspect in snapshot.holders.suspects}
+
+
+def test_a_stopped_process_does_nothing_until_it_is_continued(demo: Demo) -> None:
+    handle = demo.open_handle(TRAINING)
+    handle.send(signal.SIGSTOP)
+    stopped = demo.process(TRAINING)
+    assert (stopped.state, stopped.sm, stopped.cpu_percent) == ("T", 0, 0)
+    standing = handle.standing()
+    assert standing is not None
+    assert standing.state == "T"
+    handle.send(signal.SIGTERM)
+    demo.clock.now += 20
+    assert not handle.ended()
+    assert demo.used(0) > 47.9
+    handle.send(signal.SIGCONT)
+    assert demo.process(TRAINING).state == "R"
+    demo.host.wait([handle], 5.0)
+    assert handle.ended()
+
+
+def test_a_continued_process_works_on(demo: Demo) -> None:
+    handle = demo.open_handle(TRAINING)
+    handle.send(signal.SIGSTOP)
+    demo.clock.now += 50
+    idle = demo.sample().gpus[0].utilization_gpu or 0
+    handle.send(signal.SIGCONT)
+    demo.clock.now += 50
+    assert demo.process(TRAINING).sm
+    assert (demo.sample().gpus[0].utilization_gpu or 0) > idle
+
+
+def test_signals_that_end_nobody_end_nobody(demo: Demo) -> None:
+    handle = demo.open_handle(TRAINING)
+    for number in (0, signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG, signal.SIGCONT):
+        handle.send(number)
+    demo.clock.now += 10
+    assert not handle.ended()
+
+
+def test_other_peoples_processes_are_refused_as_on_a_real_machine(demo: Demo) -> None:
+    others = [p for p in demo.sample().processes if p.uid != demo.host.uid]
+    assert len(others) > 10
+    for process in others:
+        answer = refusal(demo.host.open_handle(target_of(process)))
+        assert answer.reason is Refusal.NOT_PERMITTED
+        assert f"{process.id.pid} is {process.user}'s, not yours" in answer.sentence
+    for number in {0, *signal.valid_signals()}:
+        answer = refusal(demo.host.open_handle(target_of(process)), number)
+        assert answer.reason is Refusal.NOT_PERMITTED
+    demo.clock.now += 10
+    assert {p.id for p in others} <= {p.id for p in demo.sample().processes}
+
+
+def test_a_root_process_is_for_the_administrator(demo: Demo) -> None:
+    assert "ask an administrator" in refusal(demo.host.open_handle(demo.kin(38440))).sentence
+
+
+def test_readonly_refuses_every_signal() -> None:
+    demo = Demo(readonly=True)
+    assert demo.host.readonly
+    with pytest.raises(Refused) as caught:
+        demo.open_handle(TRAINING)
+    assert caught.value.reason is Refusal.READ_ONLY
+
+
+@pytest.mark.parametrize("pid", [0, 1, 53790, 53702, 48810])
+def test_gpumon_and_what_it_was_started_from_are_never_signalled(demo: Demo, pid: int) -> None:
+    with pytest.raises(Refused) as caught:
+        demo.host.open_handle(Target(ProcessId(pid, 0), uid=0))
+    assert caught.value.reason is Refusal.PROTECTED
+
+
+def test_who_has_ended_is_gone(demo: Demo) -> None:
+    target = target_of(demo.process(KERNEL))
+    handle = demo.host.open_handle(target)
+    demo.end(handle)
+    assert refusal(handle).reason is Refusal.GONE
+    with pytest.raises(Refused, match="58204 had ended already"):
+        demo.host.open_handle(target)
+    assert demo.host.details(target.id) is None
+    assert not demo.host.families([target.id])
+
+
+def test_a_number_that_became_another_process_is_refused(demo: Demo) -> None:
+    with pytest.raises(Refused) as caught:
+        demo.host.open_handle(Target(ProcessId(KERNEL, 7), uid=demo.host.uid))
+    assert caught.value.reason is Refusal.REUSED
+
+
+def test_the_next_run_of_a_recurring_process_is_another_one(demo: Demo) -> None:
+    demo.clock.now += 100
+    first = {p.id for p in demo.sample().processes if p.gpu_indices == (4,)}
+    demo.clock.now += 13 * 60
+    second = {p.id for p in demo.sample().processes if p.gpu_indices == (4,)}
+    assert len(first | second) == 2
+    assert [kin.id for kin in demo.host.families(second)][-1] in second
+
+
+@settings(deadline=None)
+@given(st.integers(0, 30 * 86400))
+def test_families_stand_parents_first_and_are_whole(later: int) -> None:
+    demo = Demo()
+    # On a full second the list and the host tell of one moment.
+    demo.clock.now = float(math.ceil(START) + later)
+    processes = demo.sample().processes
+    family = demo.host.families([process.id for process in processes])
+    seen: dict[int, ProcessId] = {1: ProcessId(1, 0)}
+    for kin in family:
+        assert kin.parent in seen
+        assert kin.id.pid not in seen
+        assert (seen[kin.parent].start_time or 0) <= (kin.id.start_time or 0)
+        seen[kin.id.pid] = kin.id
+    for process in processes:
+        assert process.id in seen.values()
+        assert process.place is not None
+        assert process.place.parent in seen.values()
+    assert demo.host.places(processes) == {p.id: p.place for p in processes}
+
+
+def test_a_family_has_ancestors_and_loaders_but_no_cousins(demo: Demo) -> None:
+    family = demo.host.families([demo.process(TRAINING).id])
+    names = [kin.name for kin in family]
+    assert names == ["tmux: server", "bash", "python", *["python"] * 7]
+    assert [kin.id.pid for kin in family][-1] == STUBBORN
+    (training,) = [kin for kin in family if kin.id.pid == TRAINING]
+    assert {kin.group for kin in family[2:]} == {TRAINING}
+    assert training.rss is not None
+    assert training.threads is not None
+
+
+def test_no_two_processes_of_the_machine_share_a_number() -> None:
+    demo = Demo()
+    world = demo.source.backend.world
+    for day in range(31):
+        now, deeds = day * 86400 + 100.0, world.state.deeds
+        there = [world.present(role, now, deeds) for role in world.roles.values()]
+        assert len(world.everybody(now, deeds)) == sum(being is not None for being in there)
+
+
+def test_details_of_my_process_tell_everything(demo: Demo) -> None:
+    details = demo.host.details(demo.process(TRAINING).id)
+    assert details is not None
+    assert details.environment is not None
+    environment = dict(details.environment)
+    assert environment["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "true"
+    assert environment["CONDA_DEFAULT_ENV"] == "llama"
+    assert environment["TMUX"], "it has what its shell has"
+    assert [name for name, value in details.environment if is_secret(name, value)]
+    assert details.cwd == "/home/ann/llama"
+    assert details.executable == "/home/ann/miniconda3/envs/llama/bin/python3.11"
+    assert details.devices is not None
+    assert {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"} <= set(details.devices)
+    assert not details.unreadable
+    assert STUBBORN in {kin.id.pid for kin in details.family}
+
+
+def test_details_of_others_say_what_cannot_be_read(demo: Demo) -> None:
+    details = demo.host.details(demo.process(20991).id)
+    assert details is not None
+    assert (details.environment, details.cwd, details.executable, details.devices) == (None,) * 4
+    assert details.command[1:3] == ("-m", "ipykernel_launcher")
+    (sentence,) = details.unreadable
+    assert sentence.endswith("open files are readable by bo and root only.")
+    root = demo.host.details(demo.kin(38440).id)
+    assert root is not None
+    assert root.unreadable[0].endswith("by root only.")
+
+
+def test_a_scan_tells_what_the_snapshot_tells(demo: Demo) -> None:
+    demo.end(demo.open_handle(TRAINING))
+    demo.clock.now = float(int(demo.clock.now) + 2)
+    snapshot = demo.sample()
+    assert demo.host.scan(snapshot) == snapshot.holders
+    narrow = Demo(selection=parse_selection("3"))
+    scan = narrow.host.scan(narrow.sample())
+    assert scan is not None
+    assert scan.suspects == ()
+
+
+def test_waiting_ends_with_the_time_or_the_first_end(demo: Demo) -> None:
+    loader, kernel = demo.open_suspect(STUBBORN), demo.open_handle(KERNEL)
+    demo.host.wait([loader, kernel], 2.0)
+    assert demo.clock.now - START == pytest.approx(2.0)
+    kernel.send(signal.SIGTERM)
+    demo.host.wait([loader, kernel], 60.0)
+    assert demo.clock.now - START < 4.0
+    assert kernel.ended()
+    loader.close()
+    loader.close()
+
+
+def forbid(name: str) -> object:
+    def refuse(*_: object) -> NoReturn:
+        raise AssertionError(f"{name} was called")
+
+    return refuse
+
+
+def test_ending_everything_signals_no_real_process(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, names in (
+        (os, ("kill", "killpg", "pidfd_open", "system")),
+        (signal, ("pidfd_send_signal", "pthread_kill", "raise_signal")),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, forbid(name), raising=False)
+    mine = [target_of(p) for p in demo.sample().processes if p.uid == demo.host.uid]
+    roots = [target.id for target in mine]
+    kin = [Target(k.id, k.uid) for k in demo.host.families(roots) if k.uid == demo.host.uid]
+    holders = demo.sample().holders
+    assert holders is not None
+    suspects = [Target(suspect.id, suspect.uid) for suspect in holders.suspects]
+    everybody = {target.id: target for target in (*mine, *kin, *suspects)}.values()
+    protected = {k.id for k in demo.host.families(roots) if k.protected}
+    held_back = [
+        target.id
+        for target in everybody
+        if refused(partial(demo.host.open_handle, target)) is Refusal.PROTECTED
+    ]
+    assert protected
+    assert set(held_back) == protected
+    grips = [demo.host.open_handle(target) for target in everybody if target.id not in protected]
+    for number in sorted(signal.valid_signals()):
+        for handle in grips:
+            assert refused(partial(handle.send, number)) in (None, Refusal.GONE)
+        demo.clock.now += 2
+    assert len(grips) >= 12
+    assert all(handle.ended() for handle in grips)
+    ended = {handle.target.id for handle in grips}
+    assert not ended & {process.id for process in demo.sample(3.0).processes}
+
+
+def test_the_demo_imports_nothing_that_could_signal() -> None:
+    (folder,) = gpumon.makers.demo.__path__
+    imported: set[str] = set()
+    for path in Path(folder).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                imported.update(f"{node.module}.{alias.name}" for alias in node.names)
+    assert not {name.partition(".")[0] for name in imported} & {
+        "os",
+        "posix",
+        "signal",
+        "psutil",
+        "subprocess",
+        "ctypes",
+        "multiprocessing",
+    }
+    assert "gpumon.kill.signals" not in {name.rpartition(".")[0] for name in imported}
+
+
+def test_it_may_be_signalled_while_it_is_sampled(demo: Demo) -> None:
+    grips = [demo.open_handle(TRAINING), demo.open_handle(KERNEL), demo.open_suspect(ORPHAN)]
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def signal_on() -> None:
+        try:
+            for _ in range(100):
+                for handle in grips:
+                    handle.send(signal.SIGSTOP)
+                    handle.send(signal.SIGCONT)
+                demo.host.families([handle.target.id for handle in grips])
+        except BaseException as failure:  # noqa: BLE001 - told by the main thread
+            failures.append(failure)
+        finally:
+            done.set()
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=signal_on) for _ in range(2)]
+    try:
+        for thread in threads:
+            thread.start()
+        while not done.is_set():
+            snapshot = demo.source.sample()
+            assert len(snapshot.processes) == 18
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert not failures
+    assert all(
+        len(lot.turns) % 2 == 0 for lot in demo.source.backend.world.state.deeds.lots.values()
+    )
+
+
+def test_the_story_changes_only_while_it_is_locked(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = demo.source.backend.world
+    change, locked = world.change, []
+
+    def watch(deeds: SignalEffects) -> None:
+        locked.append(world.lock.locked())
+        change(deeds)
+
+    monkeypatch.setattr(world, "change", watch)
+    demo.open_handle(TRAINING).send(signal.SIGSTOP)
+    assert locked == [True]
+    assert not world.lock.locked()
+
+
+def test_a_case_tells_what_came_back_and_with_whom_the_rest_is(tmp_path: Path) -> None:
+    source = DemoSource()
+    host = source.host(readonly=False)
+    (training,) = [p for p in source.sample().processes if p.id.pid == TRAINING]
+    changed = threading.Event()
+    case = TerminationSession(
+        host,
+        [target_of(training)],
+        audit_log=AuditLog(tmp_path),
+        changed=changed.set,
+    )
+    case.see(source.sample())
+    case.send(signal.SIGTERM)
+    for _ in range(int(PATIENCE / 0.1)):
+        case.see(source.sample())
+        if case.report.done:
+            break
+        changed.wait(0.1)
+        changed.clear()
+    report = case.report
+    case.close()
+    assert case.join(PATIENCE)
+    assert report.done
+    assert [fate.outcome for fate in report.outcomes] == [Outcome.ENDED]
+    first, second = report.memory
+    assert (first.returned or 0) / GIB == pytest.approx(47.9 - 12.0, abs=0.01)
+    assert [suspect.id.pid for suspect in first.remaining] == [STUBBORN]
+    assert (second.returned or 0) / GIB == pytest.approx(47.9, abs=0.01)
+    assert not second.remaining

@@ -1,0 +1,129 @@
+"""Values that no hardware has are unknown, with that reason, whatever says them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.model.bounds import plausible
+from gpumon.model.processes import GpuUse
+from gpumon.model.snapshot import MigInstance, Unknown
+from tests.build import NOON, gpu, process, snapshot
+from tests.driver import GIB, Driver, Owner, h100, rtx4090
+from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.makers.nvml_room import Room
+
+ALL_32, ALL_64 = 2**32 - 1, 2**64 - 1
+AT_THE_DRIVER: tuple[tuple[str, str, int], ...] = (
+    ("memory_used", "memory_used", 2**64 - 4096),
+    ("memory_used", "memory_used", 81 * GIB),
+    ("memory_used", "memory_used", 17 * 10**12),
+    ("bar1_used", "bar1_used", 2**50),
+    ("utilization_gpu", "utilization_gpu", ALL_32),
+    ("utilization_gpu", "utilization_gpu", 101),
+    ("utilization_memory", "utilization_memory", ALL_32),
+    ("utilization_encoder", "utilization_encoder", 255),
+    ("temperature", "temperature_gpu", 255),
+    ("temperature", "temperature_gpu", -1),
+    ("temperature_memory", "temperature_memory", ALL_32),
+    ("power_usage", "power_draw", ALL_32),
+    ("power_instant", "power_instant", ALL_32),
+    ("power_limit_enforced", "power_limit", ALL_32),
+    ("clock_sm", "clock_sm", ALL_32),
+    ("clock_memory", "clock_memory", 65535),
+    ("clock_sm_max", "clock_sm_max", ALL_32),
+    ("pcie_generation", "pcie_generation", ALL_32),
+    ("pcie_width", "pcie_width", ALL_32),
+    ("clock_event_reasons", "clock_event_reasons", ALL_64),
+    ("ecc_corrected_volatile", "ecc_corrected_volatile", ALL_64),
+    ("remapped_corrected", "remapped_rows_correctable", ALL_32),
+)
+
+
+@pytest.mark.parametrize(("metric", "field", "value"), AT_THE_DRIVER)
+def test_what_the_driver_cannot_mean_is_unknown(
+    furnish: Callable[..., Room], metric: str, field: str, value: int
+) -> None:
+    room = furnish(h100(), h100())
+    setattr(room.driver.cards[0], metric, value)
+    room.open()
+    wrong, right = room.sample().gpus
+    assert getattr(wrong, field) is None
+    assert wrong.unknown[field] is Unknown.IMPOSSIBLE
+    assert getattr(right, field) is not None
+    # Other values stay.
+    assert wrong.memory_total == right.memory_total
+
+
+def test_a_fan_and_its_fellows(furnish: Callable[..., Room]) -> None:
+    room = furnish(rtx4090(fan_speed=ALL_32))
+    room.open()
+    (found,) = room.sample().gpus
+    assert (found.fan_speed, found.fan_speeds) == (None, None)
+    assert found.unknown["fan_speed"] is Unknown.IMPOSSIBLE
+
+
+def test_a_process_has_no_more_memory_than_the_gpu(furnish: Callable[..., Room]) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [
+        Owner(os.getpid(), memory=17 * 10**12, sm=40),
+        Owner(os.getppid(), memory=GIB),
+    ]
+    room.open()
+    processes = room.processes()
+    assert processes[os.getpid()].memory_used is None
+    assert processes[os.getpid()].sm == 40
+    assert processes[os.getppid()].memory_used == GIB
+
+
+def test_its_own_log_is_not_damaged(tmp_path: Path) -> None:
+    log = tmp_path / "a.csv"
+    with Driver([h100(memory_used=2**64 - 4096, utilization_gpu=ALL_32)]) as driver:
+        for arguments in (
+            ["log", str(log), "--for", "1s", "-n", "0.2"],
+            ["report", str(log), "--format", "json"],
+        ):
+            ended = subprocess.run(
+                [sys.executable, "-m", "gpumon", *arguments],
+                env=driver.env(),
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert "damaged" not in ended.stderr
+    (row,) = json.loads(ended.stdout)["lines"]
+    assert row["memory_mean_bytes"] is None
+
+
+def test_every_part_of_a_snapshot() -> None:
+    """As it arrives from another host, whose gpumon may be older."""
+    instance = MigInstance("MIG-1", 0, memory_total=10 * GIB, memory_used=11 * GIB, sm_active=400.0)
+    values: dict[str, Any] = {"memory_total": 48 * GIB, "memory_free": 2**63, "power_draw": 4e6}
+    wrong = gpu(index=0, uuid="GPU-0", mig=(instance,), nvlink_active=ALL_32, **values)
+    unified = gpu(index=1, memory_total=GIB, memory_free=0, memory_unified=True)
+    use = GpuUse("GPU-0", 0, memory_used=49 * GIB, sm=ALL_32, encoder=20)
+    # A process may have more of a shared memory than was set aside for the GPU.
+    shared = GpuUse("GPU-1", 1, memory_used=2 * GIB, sm=20)
+    owner = replace(process(7), uses=(use, shared))
+    told = snapshot(NOON, wrong, unified, processes=(owner,))
+    found = plausible(told)
+    first, second = found.gpus
+    assert (first.memory_total, first.memory_free, first.power_draw) == (48 * GIB, None, None)
+    assert first.nvlink_active is None
+    for field in ("memory_free", "power_draw", "nvlink_active"):
+        assert first.unknown[field] is Unknown.IMPOSSIBLE
+    assert first.mig == (MigInstance("MIG-1", 0, memory_total=10 * GIB),)
+    assert second is unified
+    assert found.processes[0].uses == (GpuUse("GPU-0", 0, encoder=20), shared)
+    assert plausible(found) is found

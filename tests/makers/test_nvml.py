@@ -1,0 +1,783 @@
+"""What a sample of the NVML source holds, when it is asked, and what that costs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pynvml
+import pytest
+
+from gpumon.makers.maker_words import is_meant_for
+from gpumon.makers.nvidia.gpm import METRICS
+from gpumon.makers.nvidia.gpu import NvmlGpu
+from gpumon.makers.nvidia.metric_readers import metric_queries
+from gpumon.makers.nvidia.queries import FieldQuery, Query
+from gpumon.makers.source import SourceError
+from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.selection import parse_selection
+from gpumon.model.snapshot import GpuStatus, Unknown
+from tests.clock import HandClock
+from tests.driver import (
+    FUNCTIONS,
+    GIB,
+    MODELS,
+    Model,
+    Owner,
+    Wave,
+    a100,
+    b200,
+    gb10,
+    h100,
+    owners,
+    rtx4090,
+    settle,
+    v100,
+)
+from tests.driver.layout import FUNCTION_IDS
+from tests.makers.nvml_room import (
+    FUNCTION_NOT_FOUND,
+    NOT_SUPPORTED,
+    UNKNOWN,
+    Room,
+    join_watchers,
+)
+from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+from tests.nvml_source import NvmlSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tests.driver import Card as SimulatedCard
+
+    Furnish = Callable[..., Room]
+
+PCIE = "nvmlDeviceGetPcieThroughput"
+
+AS_THE_DRIVER_SAYS: dict[str, tuple[str, float]] = {
+    "minor_number": ("minor_number", 1),
+    "memory_used": ("memory_used", 1),
+    "memory_reserved": ("memory_reserved", 1),
+    "memory_total": ("memory_total", 1),
+    "bar1_used": ("bar1_used", 1),
+    "bar1_total": ("bar1_total", 1),
+    "utilization_gpu": ("utilization_gpu", 1),
+    "utilization_memory": ("utilization_memory", 1),
+    "utilization_encoder": ("utilization_encoder", 1),
+    "utilization_decoder": ("utilization_decoder", 1),
+    "utilization_jpeg": ("utilization_jpeg", 1),
+    "utilization_ofa": ("utilization_ofa", 1),
+    "temperature_gpu": ("temperature", 1),
+    "temperature_memory": ("temperature_memory", 1),
+    "temperature_slowdown": ("temperature_slowdown", 1),
+    "temperature_shutdown": ("temperature_shutdown", 1),
+    "temperature_margin": ("temperature_margin", 1),
+    "power_draw": ("power_usage", 1e-3),
+    "power_instant": ("power_instant", 1e-3),
+    "power_average": ("power_usage", 1e-3),
+    "power_limit": ("power_limit_enforced", 1e-3),
+    "power_limit_min": ("power_limit_min", 1e-3),
+    "power_limit_max": ("power_limit_max", 1e-3),
+    "clock_sm": ("clock_sm", 1),
+    "clock_memory": ("clock_memory", 1),
+    "clock_graphics": ("clock_graphics", 1),
+    "clock_video": ("clock_video", 1),
+    "clock_sm_max": ("clock_sm_max", 1),
+    "clock_memory_max": ("clock_memory_max", 1),
+    "clock_graphics_max": ("clock_graphics_max", 1),
+    "clock_video_max": ("clock_video_max", 1),
+    "pstate": ("pstate", 1),
+    "clock_event_reasons": ("clock_event_reasons", 1),
+    "fan_speed": ("fan_speed", 1),
+    "pcie_generation": ("pcie_generation", 1),
+    "pcie_generation_max": ("pcie_generation_max", 1),
+    "pcie_width": ("pcie_width", 1),
+    "pcie_width_max": ("pcie_width_max", 1),
+    "nvlink_count": ("nvlink_count", 1),
+    "ecc_mode": ("ecc_mode", 1),
+    "ecc_corrected_volatile": ("ecc_corrected_volatile", 1),
+    "ecc_uncorrected_volatile": ("ecc_uncorrected_volatile", 1),
+    "ecc_corrected_aggregate": ("ecc_corrected_aggregate", 1),
+    "ecc_uncorrected_aggregate": ("ecc_uncorrected_aggregate", 1),
+    "remapped_rows_correctable": ("remapped_corrected", 1),
+    "remapped_rows_uncorrectable": ("remapped_uncorrected", 1),
+    "remapped_rows_pending": ("remapped_pending", 1),
+    "remapped_rows_failure": ("remapped_failed", 1),
+    "retired_pages_single_bit": ("retired_single_bit", 1),
+    "retired_pages_double_bit": ("retired_double_bit", 1),
+    "retired_pages_pending": ("retired_pending", 1),
+    "persistence_mode": ("persistence_mode", 1),
+    "display_mode": ("display_mode", 1),
+    "display_active": ("display_active", 1),
+    "mig_mode": ("mig_mode", 1),
+}
+"""Field of the model -> the driver's number, and how many model units it is worth."""
+
+IN_WORDS = {
+    "index",
+    "uuid",
+    "name",
+    "pci_bus_id",
+    "architecture",
+    "compute_capability",
+    "vbios_version",
+    "serial",
+    "compute_mode",
+    "recovery_action",
+}
+DERIVED = {
+    "memory_free",
+    "memory_unified",
+    "energy",
+    "pcie_rx",
+    "pcie_tx",
+    "nvlink_active",
+    "nvlink_rx",
+    "nvlink_tx",
+    "nvlink_errors",
+    "xid",
+    "xid_at",
+}
+
+
+FLAGS = {
+    "ecc_mode",
+    "remapped_pending",
+    "remapped_failed",
+    "retired_pending",
+    "persistence_mode",
+    "display_mode",
+    "display_active",
+    "mig_mode",
+}
+
+
+SMALL = ("pstate", "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
+"""Metrics whose values are low."""
+
+
+def distinct(make: Callable[..., Model], first: int, low: int) -> Model:
+    """A card no two of whose numbers are alike, so that none is taken for another.
+
+    Args:
+        make: Makes the card.
+        first: The first number.
+        low: The first number of those that are low.
+    """
+    numbers = [metric for metric, value in make().numbers.items() if value is not None]
+    told = {metric for metric, _ in AS_THE_DRIVER_SAYS.values()} - FLAGS
+    changes = {metric: first + place for place, metric in enumerate(numbers) if metric in told}
+    small = {metric: low + place for place, metric in enumerate(SMALL) if metric in changes}
+    # More than any part of it.
+    totals = {metric: 10**9 * first + len(metric) for metric in ("memory_total", "bar1_total")}
+    changes |= {**small, **{metric: size for metric, size in totals.items() if metric in changes}}
+    if "nvlink_count" in changes:
+        changes["nvlink_count"] = 12
+    return make(**changes, **{flag: 1 for flag in FLAGS - {"mig_mode"} if flag in numbers})
+
+
+def test_every_metric_of_the_table_is_read() -> None:
+    told = {*AS_THE_DRIVER_SAYS, *IN_WORDS, *DERIVED, *METRICS}
+    assert told == {m.field for m in GPU_METRICS if is_meant_for(m.field, "NVIDIA H100")}
+
+
+@pytest.mark.parametrize("make", [h100, a100, b200, v100, rtx4090])
+def test_every_number_is_the_drivers(furnish: Furnish, make: Callable[..., Model]) -> None:
+    room = furnish(distinct(make, 20, 1), distinct(make, 31, 7))
+    room.open()
+    for card, gpu in zip(room.driver.cards, room.sample().gpus, strict=True):
+        for field, (metric, unit) in AS_THE_DRIVER_SAYS.items():
+            expected = card.get(metric)
+            if expected is None:
+                assert getattr(gpu, field) is None, field
+                assert gpu.unknown[field] is Unknown.NOT_SUPPORTED, field
+            else:
+                assert getattr(gpu, field) == pytest.approx(expected * unit), field
+                assert field not in gpu.unknown, field
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+def test_the_first_sample_holds_all_that_does_not_make_it_wait(
+    furnish: Furnish, model: Callable[..., Model]
+) -> None:
+    room = furnish(model())
+    card = room.driver.cards[0]
+    room.open()
+    gpu = room.gpu(0.0)
+    for field, (metric, unit) in AS_THE_DRIVER_SAYS.items():
+        if gpu.mig_mode and field.startswith("utilization"):
+            continue
+        expected = card.get(metric)
+        if gpu.memory_unified and field in {"memory_total", "memory_used"}:
+            continue
+        value = getattr(gpu, field)
+        assert value == (None if expected is None else pytest.approx(expected * unit)), field
+        assert (field in gpu.unknown) == (value is None), field
+    assert room.calls(PCIE) == 0
+
+
+def test_garbage_is_not_looked_for_in_what_a_sample_leaves(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(os.getpid(), memory=2**30)]
+    room.open()
+    snapshot = room.sample()
+    (process,) = snapshot.processes
+    left = (snapshot, snapshot.host, *snapshot.gpus, process, process.id, *process.uses)
+    assert not any(map(gc.is_tracked, left))
+
+
+def test_what_a_card_is_is_said_in_the_fields_own_words(furnish: Furnish) -> None:
+    room = furnish(h100(compute_mode=3, recovery_action=4))
+    room.open()
+    gpu = room.gpu()
+    assert (gpu.index, gpu.uuid) == (0, room.driver.cards[0].uuid)
+    assert gpu.name == "NVIDIA H100 80GB HBM3"
+    assert gpu.pci_bus_id == room.driver.cards[0].bus_id
+    assert (gpu.architecture, gpu.compute_capability) == ("Hopper", "9.0")
+    assert (gpu.vbios_version, gpu.serial) == ("96.00.89.00.01", room.driver.cards[0].serial)
+    assert (gpu.compute_mode, gpu.recovery_action) == ("Exclusive_Process", "Drain and Reset")
+    assert gpu.nvlink_active == gpu.nvlink_count == 18
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [(5, "Recover IMEX Domain"), (6, "Bus Reset"), (7, "System Reboot")],
+)
+def test_newer_recovery_actions_have_words(furnish: Furnish, action: int, words: str) -> None:
+    room = furnish(h100(recovery_action=action))
+    room.open()
+    assert room.gpu().recovery_action == words
+
+
+def test_an_architecture_the_driver_does_not_know_is_unknown(furnish: Furnish) -> None:
+    room = furnish(h100(architecture=2**32 - 1))
+    room.open()
+    assert room.gpu().architecture is None
+
+
+def test_a_number_without_a_name_is_shown_as_that_number(furnish: Furnish) -> None:
+    room = furnish(h100(compute_mode=9, recovery_action=77, architecture=42))
+    room.open()
+    gpu = room.gpu()
+    assert gpu.compute_mode == "unknown (9)"
+    assert gpu.recovery_action == "unknown (77)"
+    assert gpu.architecture == "unknown (42)"
+
+
+def test_the_host_names_the_versions(furnish: Furnish) -> None:
+    room = furnish(h100(), driver_version="580.65.06", cuda_version=13_010)
+    room.open()
+    host = room.sample().host
+    assert host.driver_version == "580.65.06"
+    assert host.library_version == "12.580.65.06"
+    assert host.cuda_version == "13.1"
+    assert host.driver_since == pytest.approx(room.clock.time(), abs=0.2)
+    assert host.memory_total
+    assert host.cpu_count
+
+
+def test_reserved_memory_is_not_used_memory(furnish: Furnish) -> None:
+    room = furnish(h100(memory_used=5 * GIB))
+    room.open()
+    gpu = room.gpu()
+    assert gpu.memory_used == 5 * GIB
+    assert gpu.memory_free is not None
+    assert gpu.memory_reserved == room.driver.cards[0].memory_reserved
+    assert gpu.memory_total == gpu.memory_used + gpu.memory_free + (gpu.memory_reserved or 0)
+
+
+def test_names_with_escape_sequences_and_broken_utf8_survive(furnish: Furnish) -> None:
+    room = furnish(h100(name=b"bad \xff\x1b[31mname", serial=b"\xc3("))
+    room.open()
+    gpu = room.gpu()
+    assert gpu.name == "bad \N{REPLACEMENT CHARACTER}\x1b[31mname"
+    assert gpu.serial == "\N{REPLACEMENT CHARACTER}("
+
+
+def test_a_performance_state_the_driver_does_not_know_is_unknown(furnish: Furnish) -> None:
+    room = furnish(h100(pstate=32))
+    room.open()
+    assert room.gpu().pstate is None
+
+
+def test_a_fan_may_be_asked_for_more_than_everything(furnish: Furnish) -> None:
+    room = furnish(rtx4090(fan_speed=112))
+    room.open()
+    gpu = room.gpu()
+    assert (gpu.fan_speed, gpu.fan_speeds) == (112, (112, 112))
+
+
+def test_energy_is_the_drivers_counter_in_joules(furnish: Furnish) -> None:
+    room = furnish(h100(power_usage=300_000))
+    room.open()
+    assert room.gpu().energy == pytest.approx(room.driver.cards[0].total("power_usage") / 1000)
+
+
+def test_links_that_are_down_are_counted_and_not_active(furnish: Furnish) -> None:
+    room = furnish(h100(nvlink_down=0b101))
+    room.open()
+    gpu = room.gpu()
+    assert (gpu.nvlink_active, gpu.nvlink_count) == (16, 18)
+
+
+# Paces
+
+
+def test_static_values_are_asked_once(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(3)))
+    room.open()
+    room.samples(60)
+    for function in (
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetPciInfo_v3",
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetTemperatureThreshold",
+    ):
+        assert room.calls(function) in {3, 6, 12}, function
+
+
+def test_a_static_value_that_could_not_be_read_is_asked_again(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].fail("nvmlDeviceGetName", 999)
+    room.open()
+    assert room.gpu().name is None
+    room.driver.cards[0].heal()
+    assert room.gpu(seconds=3).name == "NVIDIA H100 80GB HBM3"
+
+
+def test_fast_values_are_read_at_every_sample(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    for watts in (100, 200, 300):
+        room.driver.cards[0].power_usage = watts * 1000
+        assert room.gpu().power_draw == watts
+
+
+def test_what_the_dashboard_does_not_show_is_read_once_a_second_unless_somebody_keeps_it(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100())
+    room.open()
+    kept = []
+    for sample in range(21):
+        room.driver.cards[0].power_instant = sample * 1000
+        kept.append(room.sample(closely=sample >= 18).gpus[0].power_instant)
+    assert kept == [0.0] * 10 + [10.0] * 8 + [18.0, 19.0, 20.0]
+
+
+def test_slow_values_follow_within_their_period(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(8)))
+    room.open()
+    room.sample()
+    for card in room.driver.cards:
+        card.power_limit_enforced = 500_000
+        card.temperature_memory = 71
+    snapshot = room.samples(21)
+    assert {gpu.power_limit for gpu in snapshot.gpus} == {500.0}
+    assert {gpu.temperature_memory for gpu in snapshot.gpus} == {71}
+
+
+def test_modes_follow_within_ten_seconds_and_are_asked_no_more_often(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(8)))
+    room.open()
+    room.sample()
+    for card in room.driver.cards:
+        card.persistence_mode = 0
+    before = room.calls("nvmlDeviceGetPersistenceMode")
+    snapshot = room.samples(101)
+    assert {gpu.persistence_mode for gpu in snapshot.gpus} == {False}
+    assert room.calls("nvmlDeviceGetPersistenceMode") - before <= 2 * 8
+
+
+def test_a_mode_that_was_not_told_is_asked_for_again_soon(furnish: Furnish) -> None:
+    room = furnish(h100())
+    card = room.driver.cards[0]
+    room.open()
+    room.sample()
+    card.persistence_mode = 0
+    card.fail("nvmlDeviceGetPersistenceMode", UNKNOWN)
+    room.samples(120)
+    card.heal()
+    assert room.gpu(7.0).persistence_mode is False
+
+
+def test_slow_questions_are_spread_over_the_samples(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(8)))
+    room.open()
+    room.samples(5)
+    slow = (
+        "nvmlDeviceGetEnforcedPowerLimit",
+        "nvmlDeviceGetPerformanceState",
+        "nvmlDeviceGetEncoderUtilization",
+    )
+    counts = []
+    for _ in range(20):
+        before = sum(map(room.calls, slow))
+        room.sample()
+        counts.append(sum(map(room.calls, slow)) - before)
+    assert sum(counts) == pytest.approx(24, abs=3)
+    assert max(counts) <= 4
+
+
+def test_processes_are_listed_once_a_second(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.samples(31)
+    assert 3 <= room.calls("nvmlDeviceGetComputeRunningProcesses_v3") <= 4
+
+
+def test_processes_are_listed_at_every_sample_that_is_slower(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.samples(6, seconds=1.0)
+    assert room.calls("nvmlDeviceGetComputeRunningProcesses_v3") == 6
+
+
+def test_fields_are_read_in_one_call_a_sample(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    before = room.calls("nvmlDeviceGetFieldValues")
+    room.samples(4, seconds=0.01)
+    assert room.calls("nvmlDeviceGetFieldValues") - before == 4
+
+
+def test_no_field_is_asked_whose_number_was_given_away_anew() -> None:
+    fields = {reading.field for reading in all_questions() if isinstance(reading, FieldQuery)}
+    assert fields == {52, 59, 82, 185, 186, 138, 139, 197, 198, 202, 204, 230}
+
+
+def all_questions() -> Iterator[Query]:
+    """What may be asked of a card, older ways included."""
+    card = NvmlGpu(_NoLibrary(), HandClock(), "GPU-0", 0, lambda *_: None)  # type: ignore[arg-type] # asks nothing
+    for question in metric_queries(card):
+        reading: Query | None = question
+        while reading is not None:
+            yield reading
+            reading = reading.otherwise
+
+
+class _NoLibrary:
+    hanging: Mapping[str, float] = {}
+
+    def has(self, _: str) -> bool:
+        return True
+
+    def call(self, *_: object) -> int:
+        raise AssertionError
+
+    def prepared(self, *_: object) -> Callable[[], int]:
+        return self.call
+
+    def text(self, *_: object) -> tuple[int, str]:
+        raise AssertionError
+
+
+class BlockingClock(HandClock):
+    """Moves 20 ms with every call that blocks, which itself takes no time here."""
+
+    def __init__(self, cards: list[SimulatedCard]) -> None:
+        super().__init__()
+        for card in cards:
+            card.latency(PCIE, 0)
+        self._rows = [card._rows[FUNCTION_IDS[PCIE]] for card in cards]
+
+    def blocked(self) -> int:
+        return sum(row.calls for row in self._rows)
+
+    def monotonic(self) -> float:
+        return self.now + 0.020 * self.blocked()
+
+
+@pytest.mark.parametrize("cards", [1, 2, 8])
+def test_ten_samples_a_second_hold_though_pcie_throughput_blocks(
+    furnish: Furnish, cards: int
+) -> None:
+    room = furnish(*(a100(pcie_rx=2_000, pcie_tx=1_000) for _ in range(cards)))
+    clock = room.clock = BlockingClock(room.driver.cards)
+    source = room.open()
+    room.sample(0.0)
+    began, start = clock.blocked(), clock.monotonic()
+    seconds = 30
+    for _ in range(seconds * 10):
+        before = clock.blocked()
+        deadline = clock.monotonic() + 0.1
+        source.sample()
+        assert clock.blocked() - before <= 1
+        assert clock.monotonic() < deadline
+        clock.now += deadline - clock.monotonic()
+    spent = 0.020 * (clock.blocked() - began)
+    assert spent / (clock.monotonic() - start) <= 0.055
+    for gpu in source.sample().gpus:
+        assert (gpu.pcie_rx, gpu.pcie_tx) == (2_000_000.0, 1_000_000.0)
+
+
+def test_time_that_was_not_used_is_not_saved_for_a_burst(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(8)))
+    clock = room.clock = BlockingClock(room.driver.cards)
+    source = room.open()
+    room.samples(100)
+    assert clock.blocked() == 0, "these have counters"
+    for card in room.driver.cards:
+        for field in (197, 198):
+            card.fail_field(field, NOT_SUPPORTED)
+    for _ in range(100):
+        before = clock.blocked()
+        clock.now += 0.1
+        source.sample()
+        assert clock.blocked() - before <= 1
+    assert clock.blocked() >= 16
+
+
+def test_with_seconds_between_samples_nothing_waits_for_many_of_them(furnish: Furnish) -> None:
+    room = furnish(*(a100() for _ in range(8)))
+    clock = room.clock = BlockingClock(room.driver.cards)
+    source = room.open()
+    for _ in range(3):
+        source.sample()
+        clock.now += 5.0
+    assert all(gpu.pcie_rx is not None for gpu in source.sample().gpus)
+
+
+def test_a_call_that_turns_out_dear_is_paid_from_the_same_purse(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(8)))
+    function = "nvmlDeviceGetBAR1MemoryInfo"
+    rows = [card._rows[FUNCTION_IDS[function]] for card in room.driver.cards]
+
+    class Dear(HandClock):
+        def monotonic(self) -> float:
+            return self.now + 0.030 * sum(row.calls for row in rows)
+
+    room.clock = Dear()
+    source = room.open()
+    source.sample()
+    before = room.calls(function)
+    for _ in range(200):
+        room.clock.now += 0.1
+        source.sample()
+    spent = 0.030 * (room.calls(function) - before)
+    assert 0 < spent <= 0.055 * (20 + spent)
+
+
+def test_pcie_traffic_comes_from_counters_that_do_not_block(furnish: Furnish) -> None:
+    room = furnish(h100(pcie_rx=3_000, pcie_tx=500))
+    room.open()
+    assert room.gpu(0.0).unknown["pcie_rx"] is Unknown.NOT_READ
+    room.driver.set_clock(14.0)
+    gpu = room.gpu(4.0)
+    assert gpu.pcie_rx == pytest.approx(3_000_000)
+    assert gpu.pcie_tx == pytest.approx(500_000)
+    assert "pcie_rx" not in gpu.unknown
+    assert room.calls(PCIE) == 0
+
+
+def test_a_counter_of_four_bytes_is_no_measure_of_traffic() -> None:
+    for reading in all_questions():
+        if isinstance(reading, FieldQuery) and reading.field in {138, 139, 197, 198, 202, 204}:
+            assert (
+                reading.keep(pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, 5)
+                == pynvml.NVML_ERROR_NOT_SUPPORTED
+            )
+            assert reading.keep(pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 5) == pynvml.NVML_SUCCESS
+
+
+@pytest.mark.parametrize("model", [h100, b200], ids=["NVLink 4", "NVLink 5"])
+def test_nvlink_traffic_is_the_difference_of_two_counters(
+    furnish: Furnish, model: Callable[..., Model]
+) -> None:
+    room = furnish(model(nvlink_rx=8_192, nvlink_tx=1_024))
+    room.open()
+    room.sample()
+    room.sample(2.1)
+    room.driver.set_clock(12.0)
+    gpu = room.gpu(2.0)
+    assert gpu.nvlink_rx == pytest.approx(8_192 * 1024, rel=1e-4)
+    assert gpu.nvlink_tx == pytest.approx(1_024 * 1024, rel=1e-6)
+
+
+def test_nvlink_errors_are_replays_and_recoveries_of_all_links(furnish: Furnish) -> None:
+    room = furnish(h100(nvlink_replays=7), b200(), rtx4090())
+    room.open()
+    assert room.gpu().nvlink_errors == 7
+    room.driver.cards[0].nvlink_recoveries = 2
+    h100_, b200_, rtx = room.sample(5.0).gpus
+    assert h100_.nvlink_errors == 9
+    for other in (b200_, rtx):
+        assert other.nvlink_errors is None
+        assert other.unknown["nvlink_errors"] is Unknown.NOT_SUPPORTED
+
+
+def test_a_counter_that_went_back_gives_no_rate(furnish: Furnish) -> None:
+    room = furnish(h100(nvlink_rx=8_192))
+    room.open()
+    room.driver.set_clock(100.0)
+    room.samples(2, seconds=2.1)
+    room.driver.set_clock(50.0)
+    gpu = room.gpu(2.1)
+    assert gpu.nvlink_rx is None
+    assert gpu.unknown["nvlink_rx"] is Unknown.NOT_READ
+    room.driver.set_clock(52.1)
+    assert room.gpu(2.1).nvlink_rx == pytest.approx(8_192 * 1024, rel=1e-4)
+
+
+def test_a_card_that_does_not_do_something_is_asked_once(furnish: Furnish) -> None:
+    room = furnish(gb10(), h100())
+    room.open()
+    room.samples(60)
+    gb10_calls = room.driver.cards[0].calls()
+    assert gb10_calls["nvmlDeviceGetMemoryInfo_v2"].calls == 1
+    assert gb10_calls["nvmlDeviceGetMemoryInfo"].calls == 1
+    assert gb10_calls["nvmlDeviceGetFanSpeed"].calls == 1
+    assert room.driver.cards[1].calls()["nvmlDeviceGetMemoryInfo_v2"].calls == 60
+
+
+def test_a_snapshot_never_changes(furnish: Furnish) -> None:
+    room = furnish(h100(memory_used=GIB))
+    room.open()
+    first = room.sample()
+    unknown = dict(first.gpus[0].unknown)
+    room.driver.cards[0].memory_used = 2 * GIB
+    room.driver.cards[0].fail("nvmlDeviceGetClockInfo", NOT_SUPPORTED)
+    room.driver.cards[0].lost = True
+    room.samples(5)
+    assert first.gpus[0].memory_used == GIB
+    assert first.gpus[0].unknown == unknown
+
+
+def test_a_sample_of_eight_cards_asks_no_more_than_it_says(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(8)))
+    room.open()
+    room.samples(30)
+    room.driver.reset_counters()
+    room.samples(100)
+    calls = sum(spent.calls for spent in room.driver.calls().values())
+    # Twelve calls a card and sample; the slow and the medium ones are the rest.
+    assert calls / 100 / 8 < 12 + 6
+
+
+# Old drivers
+
+
+def without(room: Room, *functions: str) -> None:
+    """As with a library that lacks these symbols."""
+    for card in room.driver.cards:
+        for function in functions:
+            card.fail(function, FUNCTION_NOT_FOUND)
+
+
+def test_older_variants_are_asked_where_newer_ones_are_missing(furnish: Furnish) -> None:
+    newer = [
+        "nvmlDeviceGetTemperatureV",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetPciInfo_v3",
+    ]
+    assert set(newer) <= set(FUNCTIONS)
+    room = furnish(h100(temperature=61, clock_event_reasons=0x20))
+    without(room, *newer)
+    room.open()
+    for _ in range(2):
+        gpu = room.gpu()
+        card = room.driver.cards[0]
+        assert gpu.temperature_gpu == 61
+        assert gpu.clock_event_reasons == 0x20
+        assert gpu.pci_bus_id == card.bus_id
+    for function in newer:
+        assert room.calls(function) == 1
+
+
+# Which cards
+
+
+def test_only_the_cards_that_were_chosen_are_read(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(4)))
+    room.open(parse_selection("1,3"))
+    assert [gpu.index for gpu in room.samples(30).gpus] == [1, 3]
+    assert not room.driver.cards[0].calls()
+    assert not room.driver.cards[2].calls()
+
+
+def test_a_card_may_be_chosen_by_the_beginning_of_its_uuid(furnish: Furnish) -> None:
+    room = furnish(h100(), a100(), rtx4090())
+    uuid = room.driver.cards[1].uuid
+    room.open(parse_selection(uuid[:12].upper()))
+    assert [gpu.uuid for gpu in room.sample().gpus] == [uuid]
+
+
+def test_a_choice_without_a_card_says_which_there_are(furnish: Furnish) -> None:
+    room = furnish(h100(), rtx4090())
+    with pytest.raises(SourceError) as caught:
+        room.open(parse_selection("7"))
+    assert "There is no GPU 7" in caught.value.sentence
+    assert caught.value.advice == "This machine has GPUs 0 to 1."
+
+
+# The door
+
+
+def test_open_and_close_may_be_called_again(furnish: Furnish) -> None:
+    room = furnish(h100())
+    source = room.open()
+    source.open()
+    assert room.sample().gpus
+    source.close()
+    source.close()
+    source.open()
+    assert room.sample().gpus[0].status is GpuStatus.OK
+
+
+def test_closing_gives_back_every_reference_on_the_driver(furnish: Furnish) -> None:
+    room = furnish(h100())
+    source = room.open()
+    room.sample()
+    source.close()
+    join_watchers()
+    assert room.calls("nvmlShutdown") == room.calls("nvmlInit_v2") == 2
+
+
+def test_a_source_that_was_never_opened_may_be_closed() -> None:
+    source = NvmlSource()
+    source.close()
+    assert source.current_call is None
+    assert source.driver_seconds == 0.0
+
+
+def test_time_inside_the_driver_is_counted(furnish: Furnish) -> None:
+    room = furnish(a100())
+    room.clock = BlockingClock(room.driver.cards)
+    source = room.open()
+    source.sample()
+    for _ in range(9):
+        room.clock.now += 0.1
+        source.sample()
+    blocked = room.calls(PCIE)
+    assert blocked
+    assert source.driver_seconds == pytest.approx(0.020 * blocked)
+
+
+def test_a_sample_needs_neither_psutil_nor_what_the_binding_never_calls(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
+    code = (
+        "import sys; from gpumon.makers.machine import this_machine;"
+        "source = this_machine(); source.open(); assert source.sample().processes; source.close();"
+        "print({'ctypes.util', 'psutil', 'textual', 'rich'} & sys.modules.keys())"
+    )
+    command = [sys.executable, "-c", code]
+    assert subprocess.check_output(command, env=room.driver.env(), text=True) == "set()\n"
+
+
+def test_a_busy_machine_reads_as_it_is(furnish: Furnish) -> None:
+    room = furnish(*(h100(power_usage=Wave(600_000, 50_000, 3)) for _ in range(8)))
+    with owners(16) as started:
+        settle(room.driver, [process.pid for process in started])
+        room.open()
+        snapshot = room.sample()
+        for card, gpu in zip(room.driver.cards, snapshot.gpus, strict=True):
+            assert gpu.memory_used == card.memory_used
+            assert gpu.power_draw == (card.power_usage or 0) / 1000
+        assert {process.id.pid for process in snapshot.processes} == {
+            process.pid for process in started
+        }

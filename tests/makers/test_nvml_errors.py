@@ -1,0 +1,736 @@
+"""Each of the driver's errors has its reaction: the table of NVML's codes, row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.makers.nvidia.queries import REACTIONS, PollRate, Query, Reaction
+from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
+from gpumon.makers.poll_rates import KEPT_SECONDS
+from gpumon.makers.source import SourceError
+from gpumon.model.snapshot import GpuStatus, Unknown
+from tests.driver import GIB, Owner, h100, rtx4090
+from tests.makers.nvml_room import (
+    FUNCTION_NOT_FOUND,
+    IN_USE,
+    INVALID_ARGUMENT,
+    LIBRARY_NOT_FOUND,
+    LOST,
+    MEMORY,
+    MISMATCH,
+    NO_DATA,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_LOADED,
+    NOT_READY,
+    NOT_SUPPORTED,
+    OLD_VERSION,
+    OPERATING_SYSTEM,
+    RESET_REQUIRED,
+    RESOURCES,
+    UNINITIALIZED,
+    UNKNOWN,
+    Room,
+    replace_function,
+)
+from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Furnish = Callable[..., Room]
+
+POWER = "nvmlDeviceGetPowerUsage"
+CLOCK = "nvmlDeviceGetClockInfo"
+HANDLE = "nvmlDeviceGetHandleByIndex_v2"
+MEMORY_INFO = "nvmlDeviceGetMemoryInfo_v2"
+TEMPERATURE = "nvmlDeviceGetTemperatureV"
+THROUGHPUT = "nvmlDeviceGetPcieThroughput"
+REFUSALS = [NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION, NO_PERMISSION, OPERATING_SYSTEM]
+PASSING = [IN_USE, MEMORY, RESOURCES, NOT_READY]
+
+
+def test_every_code_that_has_a_reaction_of_its_own_is_in_the_table() -> None:
+    assert set(REACTIONS) == {
+        *(1, 2, 3, 4, 6, 7, 9, 12, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25, 26, 27)
+    }
+    assert Reaction.FAILING not in REACTIONS.values()
+
+
+# 1
+
+
+def test_a_driver_that_was_loaded_anew_is_initialised_anew_in_the_same_sample(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    before = room.sample()
+    room.driver.reload()
+    after = room.sample(60)
+    assert after.trouble is None
+    assert [gpu.status for gpu in after.gpus] == [GpuStatus.OK] * 2
+    assert after.gpus[0].power_draw == before.gpus[0].power_draw
+    assert before.host.driver_since is not None
+    assert after.host.driver_since == pytest.approx(before.host.driver_since + 60, abs=0.2)
+
+
+def test_what_was_learned_is_learned_anew_from_a_driver_that_was_loaded_anew(
+    furnish: Furnish,
+) -> None:
+    room = furnish(rtx4090(temperature_slowdown=None))
+    room.open()
+    assert room.gpu().unknown["temperature_slowdown"] is Unknown.NOT_SUPPORTED
+    room.driver.cards[0].temperature_slowdown = 97
+    room.driver.reload()
+    gpu = room.gpu()
+    assert gpu.temperature_slowdown == 97
+    assert "temperature_slowdown" not in gpu.unknown
+
+
+def test_a_driver_that_stays_uninitialised_is_trouble_and_not_a_loop(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.system.fail("nvmlDeviceGetCount_v2", UNINITIALIZED)
+    snapshot = room.samples(30)
+    assert snapshot.trouble is not None
+    assert room.calls("nvmlInit_v2") < 8
+    room.driver.system.heal()
+    assert room.sample(5).trouble is None
+
+
+# 2
+
+
+def test_a_stale_handle_is_enumerated_again(furnish: Furnish) -> None:
+    room = furnish(h100(), rtx4090())
+    room.open()
+    kept = room.driver.cards[1].uuid
+    room.driver.remove_card(0)
+    room.sample()
+    snapshot = room.sample()
+    assert [(gpu.index, gpu.uuid) for gpu in snapshot.gpus] == [(0, kept)]
+
+
+def test_a_call_that_refuses_its_arguments_is_not_asked_again(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].fail(CLOCK, INVALID_ARGUMENT)
+    room.open()
+    gpu = room.samples(5).gpus[0]
+    assert gpu.status is GpuStatus.OK
+    assert gpu.power_draw is not None
+    assert gpu.clock_sm is None
+    assert gpu.unknown["clock_sm"] is Unknown.NOT_SUPPORTED
+    assert room.calls(CLOCK) == 4
+
+
+# 3, 13, 25
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION])
+def test_what_a_card_does_not_do_is_unknown_and_remembered(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(), h100())
+    room.driver.cards[0].fail(POWER, code)
+    room.open()
+    first, second = room.samples(20).gpus
+    assert first.power_draw is None
+    assert first.unknown["power_draw"] is Unknown.NOT_SUPPORTED
+    assert room.driver.cards[0].calls()[POWER].calls == 1
+    assert second.power_draw is not None
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION])
+def test_the_older_way_is_asked_instead_in_the_same_sample(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(temperature=61))
+    room.driver.cards[0].fail(TEMPERATURE, code)
+    room.open()
+    for gpu in (room.gpu(), room.gpu()):
+        assert gpu.temperature_gpu == 61
+        assert "temperature_gpu" not in gpu.unknown
+    assert room.calls(TEMPERATURE) == 1
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION])
+@pytest.mark.parametrize("answered", [True, False])
+def test_used_memory_never_contains_the_reserve_where_the_card_can_tell_them_apart(
+    furnish: Furnish, code: int, answered: bool
+) -> None:
+    room = furnish(h100(memory_used=GIB))
+    card = room.driver.cards[0]
+    if not answered:
+        card.fail(MEMORY_INFO, code)
+    room.open()
+    usual = room.gpu()
+    card.fail(MEMORY_INFO, code)
+    for gpu in (room.gpu(), room.gpu()):
+        assert (gpu.memory_used, gpu.memory_reserved) == (None, None)
+        assert gpu.unknown["memory_used"] is Unknown.NOT_SUPPORTED
+        assert gpu.memory_total == usual.memory_total == card.memory_total
+        assert gpu.memory_free == usual.memory_free is not None
+        assert "memory_free" not in gpu.unknown
+    card.heal()
+    gpu = room.gpu(10)
+    assert (gpu.memory_used, gpu.memory_reserved) == (GIB, card.memory_reserved)
+    assert "memory_used" not in gpu.unknown
+    older = room.calls("nvmlDeviceGetMemoryInfo")
+    room.samples(5)
+    assert room.calls("nvmlDeviceGetMemoryInfo") == older, "it is needed no longer"
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_second_in_which_everything_is_refused_leaves_no_trace(
+    furnish: Furnish, code: int
+) -> None:
+    room = furnish(h100(power_usage=250_000, memory_used=GIB))
+    card = room.driver.cards[0]
+    card.processes = [Owner(4_000_001, memory=GIB)]
+    room.open()
+    before = room.samples(60).gpus[0]
+    card.fail(None, code)
+    gpu = room.samples(10).gpus[0]
+    assert (gpu.power_draw, gpu.memory_used) == (None, None)
+    card.heal()
+    gpu = room.samples(20).gpus[0]
+    assert (gpu.power_draw, gpu.memory_used) == (250.0, GIB)
+    snapshot = room.samples(140)
+    after = snapshot.gpus[0]
+    assert after.unknown == before.unknown
+    lacking = [
+        name
+        for name in before.__struct_fields__
+        if (getattr(before, name) is None) != (getattr(after, name) is None)
+    ]
+    assert lacking == []
+    assert [process.memory_used for process in snapshot.processes] == [GIB]
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_what_a_card_once_answered_is_asked_again_after_longer_and_longer_pauses(
+    furnish: Furnish, code: int
+) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    room.sample()
+    before = room.calls(POWER)
+    asked_after = []
+    for half in range(440):
+        room.sample(0.5)
+        if room.calls(POWER) > before:
+            before = room.calls(POWER)
+            asked_after.append((half + 1) / 2)
+    assert asked_after == pytest.approx([1, 6, 36, 96, 156, 216], abs=0.7)
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_what_a_card_never_answered_is_asked_again_seldom(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].fail(POWER, code)
+    room.open()
+    room.sample()
+    room.samples(1000, seconds=1.0)
+    assert room.calls(POWER) == 6
+    room.driver.cards[0].heal()
+    assert room.samples(2, seconds=300).gpus[0].power_draw is not None
+    assert "power_draw" not in room.gpu().unknown
+
+
+def test_what_is_taken_up_again_before_its_turn_came_is_asked_once(furnish: Furnish) -> None:
+    source = furnish(h100()).open()
+    (card,) = source.backend._registry.gpus
+    turns, reading = SlowCallBudget(), Query(("pcie_rx",), lambda: 0, PollRate.SLOW, cost=0.02)
+    turns.add(card, reading)
+    assert list(turns.take(0.0)) == [], "there is no time for it yet"
+    turns.add(card, reading)
+    assert [turn.query for turn in turns.take(1.0)] == [reading]
+
+
+def test_the_number_of_links_is_not_what_an_error_cut_off(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    assert room.gpu().nvlink_count == 18
+    states: list[int] = []
+
+    def fifth_refused(*arguments: object) -> int:
+        states.append(1)
+        return NOT_SUPPORTED if len(states) == 5 else answer(*arguments)
+
+    answer = replace_function(room, "nvmlDeviceGetNvLinkState", fifth_refused)
+    counts = {room.gpu(1.0).nvlink_count for _ in range(30)}
+    assert counts == {18, None}
+    assert room.gpu().nvlink_count == 18
+
+
+@pytest.mark.parametrize(
+    ("function", "field"),
+    [
+        ("nvmlSystemGetDriverVersion", "driver_version"),
+        ("nvmlSystemGetNVMLVersion", "library_version"),
+        ("nvmlSystemGetCudaDriverVersion_v2", "cuda_version"),
+    ],
+)
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, UNKNOWN])
+def test_a_version_that_is_not_told_at_first_is_told_later(
+    furnish: Furnish, function: str, field: str, code: int
+) -> None:
+    room = furnish(h100())
+    room.driver.system.fail(function, code)
+    room.open()
+    first = room.sample()
+    assert getattr(first.host, field) is None
+    room.driver.system.heal()
+    later = room.sample(3)
+    assert getattr(later.host, field) is not None
+    assert later.host.driver_since == first.host.driver_since
+    before = room.calls(function)
+    room.samples(20, seconds=3.0)
+    assert room.calls(function) == before
+
+
+def test_a_field_the_driver_does_not_know_leaves_the_others(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].fail_field(82, NOT_SUPPORTED)
+    room.open()
+    gpu = room.samples(3).gpus[0]
+    assert gpu.temperature_memory is None
+    assert gpu.unknown["temperature_memory"] is Unknown.NOT_SUPPORTED
+    assert gpu.power_instant is not None
+
+
+def test_a_driver_without_field_values_leaves_everything_else(furnish: Furnish) -> None:
+    room = furnish(h100(pcie_rx=7))
+    room.driver.cards[0].fail("nvmlDeviceGetFieldValues", FUNCTION_NOT_FOUND)
+    room.driver.cards[0].latency(THROUGHPUT, 0)
+    room.open()
+    gpu = room.samples(40).gpus[0]
+    assert gpu.power_draw is not None
+    assert gpu.unknown["power_instant"] is Unknown.NOT_SUPPORTED
+    assert gpu.unknown["nvlink_rx"] is Unknown.NOT_SUPPORTED
+    assert gpu.pcie_rx == 7000
+
+
+def test_the_older_way_does_not_inherit_why_the_newer_one_had_no_answer(furnish: Furnish) -> None:
+    room = furnish(h100())
+    card = room.driver.cards[0]
+    room.open()
+    card.fail(TEMPERATURE, UNKNOWN)
+    assert room.samples(4).gpus[0].unknown["temperature_gpu"] is Unknown.NO_ANSWER
+    card.fail(TEMPERATURE, NOT_SUPPORTED)
+    gpu = room.gpu(5)
+    assert gpu.temperature_gpu is not None
+    assert "temperature_gpu" not in gpu.unknown
+
+
+# 4, 17
+
+
+@pytest.mark.parametrize("code", [NO_PERMISSION, OPERATING_SYSTEM])
+def test_what_is_for_other_users_says_so(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].fail(POWER, code)
+    room.open()
+    gpu = room.samples(3).gpus[0]
+    assert gpu.power_draw is None
+    assert gpu.unknown["power_draw"] is Unknown.NO_PERMISSION
+    assert gpu.status is GpuStatus.OK
+
+
+@pytest.mark.parametrize("code", [NO_PERMISSION, OPERATING_SYSTEM])
+def test_a_card_one_may_not_open_leaves_the_others(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(), h100(), h100())
+    room.driver.cards[1].fail(HANDLE, code)
+    room.open()
+    statuses = [gpu.status for gpu in room.sample().gpus]
+    assert statuses == [GpuStatus.OK, GpuStatus.NO_PERMISSION, GpuStatus.OK]
+    barred = room.sample().gpus[1]
+    assert barred.uuid == "index-1"
+    assert barred.unknown["memory_used"] is Unknown.NO_PERMISSION
+
+
+def test_without_permission_for_any_card_there_is_nothing_to_open(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    for card in room.driver.cards:
+        card.fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION)
+    with pytest.raises(SourceError, match="no permission"):
+        room.open()
+
+
+# 6, 21
+
+
+@pytest.mark.parametrize("code", [NOT_FOUND, NO_DATA])
+def test_nothing_there_is_no_error(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    gpu = room.samples(5).gpus[0]
+    assert gpu.power_draw is None
+    assert "power_draw" not in gpu.unknown
+    assert gpu.status is GpuStatus.OK
+    room.driver.cards[0].heal()
+    assert room.gpu().power_draw is not None
+
+
+@pytest.mark.parametrize("code", [NOT_FOUND, NO_DATA])
+def test_a_list_that_is_not_there_is_empty(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(4_000_001, memory=GIB)]
+    room.open()
+    assert room.processes()
+    room.driver.cards[0].fail("nvmlDeviceGetComputeRunningProcesses_v3", code)
+    assert not room.processes()
+
+
+# 9, 12
+
+
+def test_a_driver_that_goes_is_trouble_until_it_is_back(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(4_000_001, memory=GIB)]
+    room.open()
+    assert room.sample().processes
+    room.driver.unload()
+    for snapshot in (room.sample(), room.sample()):
+        assert snapshot.gpus == ()
+        assert snapshot.processes == ()
+        assert snapshot.trouble is not None
+        assert "not loaded" in snapshot.trouble.sentence
+        assert "modprobe" in snapshot.trouble.advice
+    room.driver.reload()
+    assert room.sample(1.0).trouble is not None, "it is tried again only every few seconds"
+    back = room.sample(4.0)
+    assert back.trouble is None
+    assert back.gpus[0].power_draw is not None
+    assert back.processes
+    assert back.host.driver_since == pytest.approx(room.clock.time(), abs=0.01)
+
+
+def test_a_driver_that_is_away_is_asked_every_five_seconds(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.unload()
+    room.sample()
+    before = room.calls("nvmlInit_v2")
+    room.samples(300)
+    assert room.calls("nvmlInit_v2") - before == pytest.approx(6, abs=1)
+
+
+def test_a_library_that_misses_its_parts_is_trouble(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.driver.system.fail("nvmlDeviceGetCount_v2", LIBRARY_NOT_FOUND)
+    trouble = room.sample(3).trouble
+    assert trouble is not None
+    assert "libnvidia-ml.so.1" in trouble.sentence
+
+
+# 15, 16
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(LOST, GpuStatus.LOST), (RESET_REQUIRED, GpuStatus.RESET_REQUIRED)],
+)
+def test_a_lost_card_leaves_the_others_running(
+    furnish: Furnish, code: int, status: GpuStatus
+) -> None:
+    room = furnish(*(h100(memory_used=GIB) for _ in range(3)))
+    for card in room.driver.cards:
+        card.processes = [Owner(4_000_001 + card.index, memory=GIB)]
+    room.open()
+    room.sample()
+    room.driver.cards[1].fail(None, code)
+    lost_at = room.clock.time()
+    snapshot = room.samples(20)
+    gpu = snapshot.gpus[1]
+    assert gpu.status is status
+    assert gpu.status_since == pytest.approx(lost_at, abs=0.2)
+    assert gpu.name == "NVIDIA H100 80GB HBM3"
+    assert gpu.memory_used is None
+    assert gpu.unknown["memory_used"] is Unknown.GPU_LOST
+    assert gpu.unknown["fan_speed"] is Unknown.GPU_LOST
+    for other in (snapshot.gpus[0], snapshot.gpus[2]):
+        assert (other.status, other.memory_used) == (GpuStatus.OK, GIB)
+    assert {process.id.pid for process in snapshot.processes} == {4_000_001, 4_000_003}
+
+
+def test_a_lost_card_is_asked_every_five_seconds_and_may_come_back(furnish: Furnish) -> None:
+    room = furnish(h100(memory_used=GIB), h100())
+    room.open()
+    room.sample()
+    card = room.driver.cards[0]
+    card.lost = True
+    room.sample()
+    card.reset_counters()
+    assert room.samples(100).gpus[0].status is GpuStatus.LOST
+    assert sum(spent.calls for spent in card.calls().values()) == pytest.approx(2, abs=1)
+    card.lost = False
+    gpu = room.gpu(6)
+    assert (gpu.status, gpu.memory_used) == (GpuStatus.OK, GIB)
+    assert gpu.status_since == pytest.approx(room.clock.time())
+    assert "memory_used" not in gpu.unknown
+
+
+def test_of_a_card_that_is_back_all_that_moves_is_known_at_once(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample(closely=False)
+    room.driver.cards[0].lost = True
+    room.sample(closely=False)
+    room.driver.cards[0].lost = False
+    room.driver.cards[0].power_instant = 333_000
+    for _ in range(100):
+        gpu = room.sample(closely=False).gpus[0]
+        if gpu.status is GpuStatus.OK:
+            break
+    assert gpu.power_instant == 333.0
+
+
+def test_a_card_that_only_seems_to_be_back_stays_lost_since_then(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail("nvmlDeviceGetTemperatureV", LOST)
+    first = room.gpu()
+    later = room.samples(300).gpus[0]
+    assert later.status is first.status is GpuStatus.LOST
+    assert later.status_since == first.status_since
+    assert later.name == first.name is not None
+
+
+def test_a_lost_card_has_no_fans(furnish: Furnish) -> None:
+    room = furnish(rtx4090(), h100())
+    room.open()
+    assert room.gpu().fan_speeds is not None
+    room.driver.cards[0].lost = True
+    gpu = room.gpu()
+    assert gpu.fan_speeds is None
+    assert gpu.unknown["fan_speeds"] is Unknown.GPU_LOST
+
+
+@pytest.mark.parametrize("code", [UNKNOWN, *PASSING])
+def test_looking_for_a_lost_card_leaves_those_that_answer(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    room.driver.cards[1].lost = True
+    room.sample()
+    room.driver.cards[0].fail(HANDLE, code)
+    sound, lost = room.sample(6).gpus
+    assert (sound.status, lost.status) == (GpuStatus.OK, GpuStatus.LOST)
+    assert sound.power_draw is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(NO_PERMISSION, GpuStatus.NO_PERMISSION), (RESET_REQUIRED, GpuStatus.RESET_REQUIRED)],
+)
+def test_a_handle_that_is_taken_away_is_not_used(
+    furnish: Furnish, code: int, status: GpuStatus
+) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    room.driver.cards[1].lost = True
+    room.sample()
+    room.driver.cards[0].fail(HANDLE, code)
+    assert room.gpu(6).status is status
+
+
+def test_a_handle_that_hangs_blames_the_card_that_was_there(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    source = room.open()
+    room.driver.cards[1].lost = True
+    room.sample()
+    blamed = []
+
+    def handle(*arguments: object) -> int:
+        assert source.current_call is not None
+        blamed.append(source.current_call.gpu_uuid)
+        return answer(*arguments)
+
+    answer = replace_function(room, HANDLE, handle)
+    room.sample(6)
+    assert blamed == [card.uuid for card in room.driver.cards]
+
+
+def test_a_card_that_was_lost_before_gpumon_came_has_a_row(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    room.driver.cards[0].lost = True
+    room.open()
+    lost, sound = room.sample().gpus
+    assert (lost.index, lost.status, lost.uuid) == (0, GpuStatus.LOST, "index-0")
+    assert sound.status is GpuStatus.OK
+    room.driver.cards[0].lost = False
+    back = room.gpu(6)
+    assert (back.status, back.uuid) == (GpuStatus.OK, room.driver.cards[0].uuid)
+    assert len(room.sample().gpus) == 2
+
+
+# 18
+
+
+def test_a_mismatch_at_run_time_names_both_versions(furnish: Furnish) -> None:
+    room = furnish(h100(), driver_version="580.65.06")
+    write_loaded_version(room.proc, "570.124.06")
+    room.open(proc=str(room.proc))
+    room.sample()
+    room.driver.cards[0].fail(POWER, MISMATCH)
+    trouble = room.sample().trouble
+    assert trouble is not None
+    assert "580.65.06" in trouble.sentence
+    assert "570.124.06" in trouble.sentence
+    assert "Reboot" in trouble.advice
+    room.driver.cards[0].heal()
+    assert room.sample(6).trouble is None
+
+
+def write_loaded_version(proc: Path, version: str) -> None:
+    file = proc / "driver/nvidia/version"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n"
+        "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)\n"
+    )
+
+
+# 19, 20, 23, 27
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_a_passing_error_keeps_the_last_value_and_asks_less(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(power_usage=250_000))
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    before = room.calls(POWER)
+    gpu = room.samples(50).gpus[0]
+    assert gpu.power_draw == 250.0
+    assert gpu.status is GpuStatus.OK
+    assert room.calls(POWER) - before <= 5
+    room.driver.cards[0].heal()
+    room.driver.cards[0].power_usage = 90_000
+    assert room.gpu(5).power_draw == 90.0
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_a_passing_error_that_does_not_pass_ends_in_unknown(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    gpu = room.samples(20, seconds=1 + KEPT_SECONDS / 10).gpus[0]
+    assert gpu.power_draw is None
+    assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
+
+
+# 999, and whatever else
+
+
+@pytest.mark.parametrize("code", [UNKNOWN, 10, 4242])
+def test_an_unknown_error_passes_three_times(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(power_usage=250_000))
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    assert room.gpu().power_draw == 250.0
+    assert room.gpu().power_draw == 250.0
+    gpu = room.gpu()
+    assert gpu.power_draw is None
+    assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
+    assert gpu.status is GpuStatus.OK, "one value is not the GPU"
+    room.driver.cards[0].heal()
+    gpu = room.gpu(5)
+    assert gpu.power_draw == 250.0
+    assert "power_draw" not in gpu.unknown
+
+
+def test_a_card_that_answers_nothing_is_failing_and_recovers(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(None, UNKNOWN)
+    failing, sound = room.samples(4).gpus
+    assert failing.status is GpuStatus.FAILING
+    assert failing.unknown["memory_used"] is Unknown.NO_ANSWER
+    assert failing.unknown["power_instant"] is Unknown.NO_ANSWER
+    assert sound.status is GpuStatus.OK
+    since = failing.status_since
+    assert room.samples(30).gpus[0].status_since == since
+    room.driver.cards[0].heal()
+    gpu = room.gpu(5)
+    assert gpu.status is GpuStatus.OK
+    assert gpu.memory_used is not None
+    assert gpu.power_instant is not None
+
+
+def test_a_card_whose_handle_cannot_be_had_for_no_reason_is_failing(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    room.driver.cards[0].fail("nvmlDeviceGetHandleByIndex_v2", UNKNOWN)
+    room.open()
+    assert [gpu.status for gpu in room.sample().gpus] == [GpuStatus.FAILING, GpuStatus.OK]
+    room.driver.cards[0].heal()
+    assert room.gpu(6).status is GpuStatus.OK
+
+
+def test_errors_at_random_never_make_a_zero(furnish: Furnish) -> None:
+    room = furnish(h100(power_usage=250_000, memory_used=GIB, utilization_gpu=50))
+    room.driver.random_unknown(0.4, seed=7)
+    room.open()
+    for _ in range(200):
+        gpu = room.gpu()
+        assert gpu.power_draw in {250.0, None}
+        assert gpu.memory_used in {GIB, None}
+        assert gpu.utilization_gpu in {50, None}
+    room.driver.random_unknown(0.0)
+    gpu = room.gpu(6)
+    assert (gpu.power_draw, gpu.memory_used, gpu.utilization_gpu) == (250.0, GIB, 50)
+
+
+# When it is opened
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence", "advice"),
+    [
+        (NOT_LOADED, "not loaded", "modprobe"),
+        (NO_PERMISSION, "no permission", "/dev/nvidia"),
+        (OPERATING_SYSTEM, "no permission", "/dev/nvidia"),
+        (LIBRARY_NOT_FOUND, "libnvidia-ml.so.1", "container"),
+        (UNKNOWN, "999", "dmesg"),
+    ],
+)
+def test_a_driver_that_cannot_be_opened_says_why_and_what_to_do(
+    furnish: Furnish, code: int, sentence: str, advice: str
+) -> None:
+    room = furnish(h100())
+    room.driver.fail_init(code)
+    source = room.new_source()
+    with pytest.raises(SourceError) as caught:
+        source.open()
+    assert sentence in caught.value.sentence
+    assert advice in caught.value.advice
+    room.driver.fail_init(0)
+    source.open()
+    assert source.sample().gpus
+
+
+def test_a_mismatch_names_both_versions(furnish: Furnish) -> None:
+    room = furnish(h100(), driver_version="580.65.06")
+    write_loaded_version(room.proc, "570.124.06")
+    room.driver.fail_init(MISMATCH)
+    with pytest.raises(SourceError) as caught:
+        room.open(proc=str(room.proc))
+    assert "library is version 580.65.06" in caught.value.sentence
+    assert "module 570.124.06" in caught.value.sentence
+
+
+def test_a_driver_without_cards_says_so(furnish: Furnish) -> None:
+    room = furnish()
+    with pytest.raises(SourceError, match="no GPUs"):
+        room.open()

@@ -1,0 +1,601 @@
+"""Who owns what: process lists, utilisation samples and the host, joined."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING
+
+import psutil
+import pynvml
+import pytest
+
+from gpumon.availability.rule import FRESH_SECONDS
+from gpumon.host import machine
+from gpumon.makers.nvidia import fields, processes, source
+from gpumon.makers.nvidia.pids import pid_trust
+from gpumon.makers.poll_rates import KEPT_SECONDS
+from gpumon.model.process_states import ENDED
+from gpumon.model.snapshot import Unknown
+from tests.clock import HandClock
+from tests.driver import GIB, Owner, h100, h100_mig, owners
+from tests.makers.nvml_room import (
+    FUNCTION_NOT_FOUND,
+    IN_USE,
+    INSUFFICIENT_SIZE,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    UNKNOWN,
+    Room,
+    replace_function,
+)
+from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Furnish = Callable[..., Room]
+
+COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
+GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
+UTILIZATION = "nvmlDeviceGetProcessUtilization"
+
+NOBODY = 4_194_000
+"""A number near the kernel's largest, which no process here has."""
+
+
+def test_the_structures_have_the_sizes_of_the_bindings() -> None:
+    for entry, structure in (
+        (processes._ENTRY, pynvml.c_nvmlProcessInfo_v3_t),
+        (processes._SAMPLE, pynvml.c_nvmlProcessUtilizationSample_t),
+        (fields.ENTRY, pynvml.c_nvmlFieldValue_t),
+    ):
+        assert entry.size == ctypes.sizeof(structure)
+
+
+def test_an_owner_is_known_by_pid_and_start_time(furnish: Furnish) -> None:
+    room = furnish(h100())
+    with owners(1, ["python", "train.py", "--lr", "3e-5"]) as (process,):
+        room.driver.cards[0].processes = [Owner(process.pid, memory=5 * GIB, sm=37)]
+        room.open()
+        owner = room.processes()[process.pid]
+        facts = psutil.Process(process.pid)
+        assert owner.visible
+        assert owner.id.start_time is not None
+        assert owner.user == facts.username()
+        assert owner.command == ("python", "train.py", "--lr", "3e-5")
+        assert owner.memory_used == 5 * GIB
+        assert owner.sm == 37
+        assert owner.type == "C"
+
+
+def test_a_process_on_several_cards_is_one_process(furnish: Furnish) -> None:
+    room = furnish(h100(), h100(), h100())
+    for place, memory in ((2, 3), (0, 1)):
+        room.driver.cards[place].processes = [Owner(os.getpid(), memory=memory * GIB)]
+    room.open()
+    (process,) = room.sample().processes
+    assert process.gpu_indices == (0, 2)
+    assert [use.memory_used for use in process.uses] == [GIB, 3 * GIB]
+    assert [use.gpu_uuid for use in process.uses] == [
+        room.driver.cards[0].uuid,
+        room.driver.cards[2].uuid,
+    ]
+    assert process.memory_used == 4 * GIB
+
+
+@pytest.mark.parametrize("kind", ["C", "G", "C+G", "M"])
+def test_a_process_has_nvidia_smis_letters(furnish: Furnish, kind: str) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB, type=kind)]
+    room.open()
+    process = room.processes()[NOBODY]
+    assert process.type == kind
+    assert process.memory_used == GIB, "it is in two lists, and has the memory once"
+
+
+def test_a_client_of_mps_that_also_draws_is_both(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [
+        Owner(NOBODY, memory=GIB, type="M"),
+        Owner(NOBODY, memory=2 * GIB, type="C"),
+    ]
+    room.open()
+    process = room.processes()[NOBODY]
+    assert process.type == "M+C"
+    assert process.memory_used == 2 * GIB, "the larger of the two, not their sum"
+
+
+def test_memory_the_driver_does_not_know_is_unknown(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=None)]
+    room.open()
+    assert room.processes()[NOBODY].memory_used is None
+
+
+def test_memory_known_to_one_list_is_known(furnish: Furnish) -> None:
+    room = furnish(h100())
+    for types in (("C", "G"), ("G", "C")):
+        room.driver.cards[0].processes = [
+            Owner(NOBODY, memory=None, type=types[0]),
+            Owner(NOBODY, memory=GIB, type=types[1]),
+        ]
+        if not room.sources:
+            room.open()
+        assert room.processes()[NOBODY].memory_used == GIB
+
+
+def test_a_process_the_host_does_not_show_keeps_its_row(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB, sm=5)]
+    room.open()
+    process = room.processes()[NOBODY]
+    assert not process.visible
+    assert process.id.start_time is None
+    assert process.user is None
+    assert (process.memory_used, process.sm) == (GIB, 5)
+
+
+def test_an_ended_process_that_the_driver_still_lists_keeps_its_name(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    card = room.driver.cards[0]
+    with owners(1) as (process,):
+        card.processes = [Owner(process.pid, memory=GIB)]
+        first = room.processes()[process.pid]
+    second = room.processes()[process.pid]
+    assert first.visible
+    assert second.visible
+    assert (second.id, second.command, second.user) == (first.id, first.command, first.user)
+    assert (second.state, second.memory_used, second.rss) == (ENDED, GIB, None)
+    assert room.processes()[process.pid] is second
+
+    card.processes = []
+    assert not room.processes()
+    card.processes = [Owner(process.pid, memory=GIB)]
+    later = room.processes()[process.pid]
+    assert not later.visible, "listed anew, the number is another process's"
+    assert later.id != first.id
+
+
+# Name spaces
+
+
+@pytest.mark.parametrize(
+    ("version", "visible", "utilization"),
+    [
+        ("535.104.05", False, False),
+        ("535.113.01", True, False),
+        ("565.57.01", True, False),
+        ("570.86.15", True, True),
+    ],
+)
+def test_in_a_container_a_number_alone_names_nobody(
+    furnish: Furnish,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    visible: bool,
+    utilization: bool,
+) -> None:
+    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: False)
+    room = furnish(h100(), driver_version=version)
+    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB, sm=40)]
+    room.open()
+    process = room.processes()[os.getpid()]
+    assert process.visible is visible
+    assert (process.id.start_time is not None) is visible
+    assert process.sm == (40 if utilization else None)
+    assert process.memory_used == GIB
+
+
+@pytest.mark.parametrize("initial", [True, False])
+def test_a_pid_name_space_of_its_own_is_told(
+    furnish: Furnish, monkeypatch: pytest.MonkeyPatch, initial: bool
+) -> None:
+    monkeypatch.setattr(machine, "in_initial_pid_namespace", lambda _proc: initial)
+    room = furnish(h100())
+    room.open()
+    assert room.sample().host.in_container is (not initial)
+
+
+def test_on_the_host_the_drivers_numbers_are_ours(
+    furnish: Furnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pid_trust("535.54.03", initial_namespace=True).processes
+    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: True)
+    room = furnish(h100(), driver_version="535.54.03")
+    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
+    room.open()
+    assert room.processes()[os.getpid()].visible
+
+
+# Lists
+
+
+def test_more_processes_than_there_was_room_for_are_all_listed(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].processes = [Owner(NOBODY - i, memory=GIB) for i in range(900)]
+    assert len(room.processes()) == 900
+    before = room.calls(f"{COMPUTE}_v3")
+    room.processes()
+    assert room.calls(f"{COMPUTE}_v3") - before == 1, "the room is kept"
+
+
+def test_a_list_that_grows_between_two_calls_is_caught_up_with(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY - i) for i in range(60)]
+    room.open()
+    room.driver.cards[0].grow_processes(50)
+    assert len(room.processes()) == 60
+
+
+def test_a_list_that_is_never_caught_up_with_keeps_the_last_for_a_while(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(f"{COMPUTE}_v3", INSUFFICIENT_SIZE)
+    room.driver.cards[0].processes = []
+    before = room.calls(f"{COMPUTE}_v3")
+    assert set(room.processes()) == {NOBODY}
+    assert room.calls(f"{COMPUTE}_v3") - before == 5
+    snapshot = room.sample(KEPT_SECONDS - 2)
+    assert [process.id.pid for process in snapshot.processes] == [NOBODY]
+    assert "processes" not in snapshot.gpus[0].unknown
+    snapshot = room.samples(3, seconds=5)
+    assert not snapshot.processes
+    assert snapshot.gpus[0].unknown["processes"] is Unknown.NO_ANSWER
+    room.driver.cards[0].heal()
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    snapshot = room.sample(5)
+    assert snapshot.processes
+    assert "processes" not in snapshot.gpus[0].unknown
+
+
+@pytest.mark.parametrize("code", [INSUFFICIENT_SIZE, IN_USE])
+def test_a_list_that_never_came_is_no_empty_list(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.driver.cards[0].fail(f"{COMPUTE}_v3", code)
+    room.open()
+    assert room.gpu().unknown["processes"] is Unknown.NO_ANSWER
+
+
+def test_a_list_that_failed_once_and_was_never_read_is_not_read_yet(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.driver.cards[0].fail(f"{COMPUTE}_v3", UNKNOWN)
+    room.open()
+    assert room.gpu().unknown["processes"] is Unknown.NOT_READ
+    room.driver.cards[0].heal()
+    snapshot = room.sample(1)
+    assert snapshot.processes
+    assert "processes" not in snapshot.gpus[0].unknown
+
+
+def test_a_size_that_cannot_be_true_is_not_made_room_for(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.open()
+    room.sample()
+    room.driver.cards[0].grow_processes(2**31)
+    room.processes()
+    assert set(room.processes()) == {NOBODY}
+    assert room.calls(f"{COMPUTE}_v3") <= 4
+
+
+@pytest.mark.parametrize("missing", [["_v3"], ["_v3", "_v2"]])
+def test_older_lists_are_read_where_newer_ones_are_missing(
+    furnish: Furnish, missing: list[str]
+) -> None:
+    room = furnish(h100())
+    card = room.driver.cards[0]
+    card.processes = [Owner(NOBODY, memory=GIB, type="C+G"), Owner(NOBODY - 1, memory=None)]
+    for version in missing:
+        for function in (COMPUTE, GRAPHICS):
+            card.fail(function + version, FUNCTION_NOT_FOUND)
+    room.open()
+    for _ in range(2):
+        processes = room.processes()
+        assert processes[NOBODY].memory_used == GIB
+        assert processes[NOBODY].type == "C+G"
+        assert processes[NOBODY - 1].memory_used is None
+    for version in missing:
+        assert room.calls(COMPUTE + version) == 1
+
+
+def test_the_longer_entries_of_early_535_drivers_are_read_as_they_are(furnish: Furnish) -> None:
+    room = furnish(h100(), driver_version="535.54.03")
+    room.driver.use_long_process_structs()
+    room.driver.cards[0].processes = [Owner(NOBODY - i, memory=(i + 1) * GIB) for i in range(70)]
+    room.open()
+    for _ in range(2):
+        processes = room.processes()
+        assert {pid: process.memory_used for pid, process in processes.items()} == {
+            NOBODY - i: (i + 1) * GIB for i in range(70)
+        }
+
+
+def test_what_cannot_be_a_pid_is_dropped(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [
+        Owner(NOBODY, memory=GIB),
+        Owner(2**32 - 1, memory=2**63),
+        Owner(NOBODY - 1, memory=GIB),
+    ]
+    room.open()
+    assert set(room.processes()) == {NOBODY, NOBODY - 1}
+
+
+def test_a_list_that_fails_for_a_moment_keeps_its_rows(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(f"{COMPUTE}_v3", UNKNOWN)
+    assert room.processes()
+    assert room.processes()
+    assert not room.processes(), "after the third time the rows are no longer believed"
+    room.driver.cards[0].heal()
+    assert room.processes(5)
+
+
+def test_processes_of_a_card_that_does_not_list_them_are_none(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    for version in ("_v3", "_v2", ""):
+        room.driver.cards[0].fail(COMPUTE + version, NOT_SUPPORTED)
+    for card in room.driver.cards:
+        card.processes = [Owner(NOBODY - card.index, memory=GIB)]
+    room.open()
+    assert set(room.processes()) == {NOBODY - 1}
+
+
+def test_a_card_that_does_not_list_its_processes_says_so(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    for version in ("_v3", "_v2", ""):
+        room.driver.cards[1].fail(COMPUTE + version, NOT_SUPPORTED)
+    room.open()
+    room.sample()
+    assert "processes" not in room.gpu(index=0).unknown
+    assert room.gpu(index=1).unknown["processes"] is Unknown.NOT_SUPPORTED
+    room.driver.cards[0].lost = True
+    room.sample()
+    assert room.gpu(index=0).unknown["processes"] is Unknown.GPU_LOST
+
+
+def test_when_the_lists_were_read_is_told(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    first = room.sample()
+    assert first.processes_at == first.time
+    second = room.sample(0.5)
+    assert second.processes_at == first.time
+    assert second.processes is first.processes
+    assert room.sample(0.6).processes_at == room.clock.time()
+
+
+def test_a_process_in_another_namespace_is_one_object_until_it_changes(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.open()
+    first = room.sample().processes
+    second = room.sample(1.1).processes
+    assert second is not first
+    assert second[0] is first[0]
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=2 * GIB)]
+    assert room.sample(1.1).processes[0].uses[0].memory_used == 2 * GIB
+
+
+def test_lists_that_take_long_are_read_less_often(furnish: Furnish) -> None:
+    room = furnish(h100())
+    function = f"{GRAPHICS}_v3"
+
+    class Slow(HandClock):
+        def monotonic(self) -> float:
+            return self.now + 0.2 * room.calls(function)
+
+    room.clock = Slow()
+    room.open()
+    room.samples(100)
+    assert room.calls(function) <= 4, "a fifth of a second each is read every four seconds"
+
+
+def test_lists_that_take_very_long_are_read_before_they_are_stale(furnish: Furnish) -> None:
+    room = furnish(h100())
+    function = f"{GRAPHICS}_v3"
+
+    class Slow(HandClock):
+        def monotonic(self) -> float:
+            return self.now + room.calls(function)
+
+    room.clock = Slow()
+    room.open()
+    first = room.sample().processes_at
+    assert first is not None
+    later = room.samples(45).processes_at
+    assert later is not None
+    assert 0 < later - first < FRESH_SECONDS
+
+
+# Utilisation
+
+
+def utilization(room: Room, pid: int = NOBODY) -> tuple[int | None, ...]:
+    (use,) = room.processes()[pid].uses
+    return use.sm, use.memory_activity, use.encoder, use.decoder
+
+
+def test_what_a_process_uses_is_that_of_its_newest_sample(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [
+        Owner(NOBODY, sm=90, memory_util=1, sampled_us=1_000),
+        Owner(NOBODY, sm=40, memory_util=20, encoder=3, decoder=4, sampled_us=2_000),
+        Owner(NOBODY, sm=10, memory_util=2, sampled_us=1_500),
+    ]
+    room.open()
+    assert utilization(room) == (40, 20, 3, 4)
+
+
+def test_what_the_driver_remembers_from_before_gpumon_came_is_not_shown(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [
+        Owner(NOBODY, sm=90, sampled_us=5_000_000),
+        Owner(NOBODY - 1, sm=80, sampled_us=6_500_000),
+        Owner(NOBODY - 2, sm=70, sampled_us=7_000_000),
+    ]
+    room.open()
+    processes = room.processes()
+    assert [processes[NOBODY - i].sm for i in range(3)] == [0, 80, 70]
+
+
+def test_the_newest_timestamp_returned_is_where_the_next_call_begins(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, sm=90, sampled_us=5_000_000)]
+    room.open()
+    assert utilization(room)[0] == 90
+    assert utilization(room)[0] == 0, "it was not sampled again: it did nothing"
+    room.driver.cards[0].processes = [Owner(NOBODY, sm=70, sampled_us=5_000_001)]
+    assert utilization(room)[0] == 70
+
+
+def test_a_sample_from_before_the_last_call_is_dropped(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, sm=90, sampled_us=5_000_000)]
+    room.open()
+    assert utilization(room)[0] == 90
+
+    def forgetful(*arguments: object) -> int:
+        return answer(*arguments[:-1], ctypes.c_ulonglong(0))
+
+    answer = replace_function(room, UTILIZATION, forgetful)
+    assert utilization(room)[0] == 0
+
+
+def test_timestamps_are_those_of_each_card(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, sm=11, sampled_us=9_000_000_000)]
+    room.driver.cards[1].processes = [Owner(NOBODY - 1, sm=22, sampled_us=7)]
+    room.open()
+    processes = room.processes()
+    assert (processes[NOBODY].sm, processes[NOBODY - 1].sm) == (11, 22)
+
+
+def test_a_sample_of_more_than_everything_is_dropped_with_its_timestamp(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [
+        Owner(NOBODY, sm=4_000_000, sampled_us=2**62),
+        Owner(NOBODY - 1, sm=30, sampled_us=10),
+    ]
+    room.open()
+    processes = room.processes()
+    assert (processes[NOBODY].sm, processes[NOBODY - 1].sm) == (0, 30)
+    room.driver.cards[0].processes = [Owner(NOBODY - 1, sm=31, sampled_us=11)]
+    assert room.processes()[NOBODY - 1].sm == 31
+
+
+def test_nobody_active_is_zero_and_not_unknown(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, sm=None)]
+    room.open()
+    assert utilization(room) == (0, 0, 0, 0)
+    assert room.driver.cards[0].calls()[UTILIZATION].calls == 1
+
+
+def test_samples_of_others_are_not_shown(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, sm=50), Owner(NOBODY - 1, sm=60)]
+    room.open()
+    room.driver.set_process_limit(1)
+    assert set(room.processes()) == {NOBODY}
+
+
+def test_more_samples_than_there_was_room_for_are_all_taken(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY - i, sm=i % 100) for i in range(500)]
+    room.open()
+    processes = room.processes()
+    assert {pid: process.sm for pid, process in processes.items()} == {
+        NOBODY - i: i % 100 for i in range(500)
+    }
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, NO_PERMISSION])
+def test_utilisation_that_cannot_be_had_is_unknown(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, sm=50)]
+    room.driver.cards[0].fail(UTILIZATION, code)
+    room.open()
+    assert utilization(room) == (None, None, None, None)
+    assert utilization(room) == (None, None, None, None)
+    assert room.calls(UTILIZATION) == 1
+
+
+# MIG
+
+
+def test_under_mig_a_process_is_on_its_instance(furnish: Furnish) -> None:
+    room = furnish(h100_mig())
+    room.driver.cards[0].processes = [
+        Owner(NOBODY, memory=GIB, gpu_instance=9, compute_instance=0),
+        Owner(NOBODY, memory=2 * GIB, gpu_instance=2, compute_instance=0),
+    ]
+    room.open()
+    process = room.processes()[NOBODY]
+    assert [(use.instance, use.memory_used, use.sm) for use in process.uses] == [
+        ((2, 0), 2 * GIB, None),
+        ((9, 0), GIB, None),
+    ]
+
+
+def test_who_may_not_list_a_whole_card_lists_its_instances(furnish: Furnish) -> None:
+    room = furnish(h100_mig())
+    card = room.driver.cards[0]
+    card.processes = [
+        Owner(NOBODY, memory=GIB, gpu_instance=9, compute_instance=0),
+        Owner(NOBODY - 1, memory=2 * GIB, gpu_instance=2, compute_instance=0),
+    ]
+    room.open()
+    refuse_whole_cards(room, f"{COMPUTE}_v3")
+    processes = room.processes()
+    assert processes[NOBODY].uses[0].instance == (9, 0)
+    assert processes[NOBODY - 1].uses[0].instance == (2, 0)
+    card.fail("nvmlDeviceGetMigMode", UNKNOWN)
+    card.set_mig([])
+    assert not room.processes(0.96), "stale instances list nobody"
+    assert room.calls(f"{COMPUTE}_v2") == 0, "and are no reason to ask another way"
+
+
+def test_instances_that_come_after_the_whole_card_was_refused_are_listed(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100_mig())
+    card = room.driver.cards[0]
+    card.set_mig([])
+    room.open()
+    refuse_whole_cards(room, f"{COMPUTE}_v3")
+    assert room.gpu().unknown["processes"] is Unknown.NO_PERMISSION
+    card.set_mig(h100_mig().migs)
+    card.processes = [Owner(NOBODY, memory=GIB, gpu_instance=9, compute_instance=0)]
+    snapshot = room.samples(2, seconds=2.1)
+    assert [process.id.pid for process in snapshot.processes] == [NOBODY]
+    assert "processes" not in snapshot.gpus[0].unknown
+
+
+def refuse_whole_cards(room: Room, name: str) -> None:
+    """As the driver treats a user without rights: only instances may be listed."""
+    whole = room.sources[0].backend._registry.gpus[0].handle.value
+
+    def refusing(handle: ctypes.c_void_p, *arguments: object) -> int:
+        return NO_PERMISSION if handle.value == whole else answer(handle, *arguments)
+
+    answer = replace_function(room, name, refusing)
+
+
+def test_a_list_that_is_not_found_is_no_error_under_mig(furnish: Furnish) -> None:
+    room = furnish(h100_mig())
+    room.driver.cards[0].fail(f"{COMPUTE}_v3", NOT_FOUND)
+    room.open()
+    assert not room.processes()

@@ -1,0 +1,338 @@
+"""XIDs from the driver's events and from the kernel log, each told once and in order."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_past
+from gpumon.makers.maker_words import ErrorSeverity, error_code
+from gpumon.makers.nvidia import kernel_xids
+from gpumon.makers.nvidia.kernel_xids import KERNEL_THREAD
+from gpumon.makers.nvidia.xid_reports import XidOrigin, XidReports
+from gpumon.makers.xids import XIDS
+from gpumon.recording.history import History
+from gpumon.recording.memory.event_finder import EventFinder
+from gpumon.recording.recording import EventKind
+from tests.driver import h100
+from tests.makers.nvml_room import Room, join_watchers
+from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sized
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.recording import Event
+
+    Furnish = Callable[..., Room]
+
+DEADLINE = 60.0
+
+
+def line(
+    bus: int | None, number: int, at: float, rest: str = "pid=1234, name=python, Ch 00000008"
+) -> str:
+    """A line of the kernel log, ``at`` seconds after the machine was started."""
+    assert bus is not None
+    return f"3,900,{round(at * 1e6)},-;NVRM: Xid (PCI:0000:{bus:02x}:00): {number}, {rest}\n"
+
+
+class Watched:
+    """A source that is sampled into a history, as the dashboard does."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.source = room.open()
+        self.history = History(conditions())
+        self.finder = EventFinder(0.05)
+        self.events: list[Event] = []
+        self.told: list[tuple[int, int]] = []
+        """Index of a GPU and its XID, in the order in which samples told them."""
+        self._last: dict[int, tuple[int | None, float | None]] = {}
+        self.sample()
+
+    def sample(self) -> Snapshot:
+        snapshot = self.source.sample()
+        self.history.add(snapshot)
+        self.events += self.finder.see(snapshot)
+        for gpu in snapshot.gpus:
+            if gpu.xid is not None and self._last.get(gpu.index) != (gpu.xid, gpu.xid_at):
+                self._last[gpu.index] = gpu.xid, gpu.xid_at
+                self.told.append((gpu.index, gpu.xid))
+        return snapshot
+
+    def until(self, true: Callable[[], object]) -> None:
+        """Sample until something is so."""
+
+        def is_so() -> bool:
+            if true():
+                return True
+            self.sample()
+            return False
+
+        self.wait(is_so)
+
+    def wait(self, true: Callable[[], object]) -> None:
+        """Wait until something is so, without a sample."""
+        deadline = time.monotonic() + DEADLINE
+        while not true():
+            assert time.monotonic() < deadline, f"it did not come about; told: {self.told}"
+            time.sleep(0.001)
+
+    def xids(self, index: int = 0) -> dict[int, float | None]:
+        return self.history.xids(self.room.driver.cards[index].uuid)
+
+
+def arrived(watched: Watched) -> Sized:
+    """The reports that no sample has told."""
+    return watched.source.backend._xids._arrived
+
+
+def kernel_thread() -> threading.Thread | None:
+    threads = (one for one in threading.enumerate() if one.name == KERNEL_THREAD)
+    return next(threads, None)
+
+
+@pytest.fixture
+def awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the machine of the tests did, this one has not slept."""
+    monkeypatch.setattr(kernel_xids, "_slept", lambda: 0.0)
+
+
+@pytest.mark.usefixtures("awake")
+def test_errors_from_before_are_told_with_their_own_times_and_are_no_events(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100(), h100())
+    first, second = (card.pci_bus for card in room.driver.cards)
+    room.kernel_log.write_text(
+        line(first, 31, 300)
+        + line(first, 48, 400)
+        + line(first, 45, 401)
+        + line(second, 79, 500, "GPU has fallen off the bus.")
+        + line(first, 31, 700)
+        + line(0xEE, 62, 600)
+    )
+    watched = Watched(room)
+    watched.until(lambda: len(watched.told) == 4)
+    now = room.clock.time() - 1000  # The hand clock says that it began 1,000 s ago.
+    assert watched.xids(0) == {48: now + 400, 45: now + 401, 31: now + 700}
+    assert watched.xids(1) == {79: now + 500}
+    assert [number for index, number in watched.told if index == 0] == [48, 45, 31]
+    assert watched.sample().gpus[0].xid == 31, "the newest"
+    assert watched.events == []
+    assert all(is_of_the_past(watched.history, at) for at in watched.xids(0).values())
+    found = gpu_findings(watched.history, watched.sample().gpus[0])
+    (xid,) = (one for one in found if one.kind is FindingKind.XID)
+    assert xid.brief == "XID 48"
+    assert xid.since == now + 400
+
+
+@pytest.mark.usefixtures("awake")
+def test_a_hardware_error_of_days_ago_is_no_finding_any_more(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.clock.now = 90_000.0
+    room.kernel_log.write_text(line(room.driver.cards[0].pci_bus, 48, 400))
+    watched = Watched(room)
+    watched.until(lambda: watched.xids() == {48: room.clock.time() - 89_600})
+    found = gpu_findings(watched.history, watched.sample().gpus[0])
+    assert FindingKind.XID not in [one.kind for one in found]
+
+
+def test_a_machine_that_slept_has_no_times_for_old_lines(
+    furnish: Furnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_xids, "_slept", lambda: 3600.0)
+    room = furnish(h100())
+    bus = room.driver.cards[0].pci_bus
+    room.kernel_log.write_text(line(bus, 48, 400))
+    watched = Watched(room)
+    watched.until(kernel_thread)
+    watched.until(lambda: not watched.source.backend._xids._held)
+    with room.kernel_log.open("a") as log:
+        log.write(line(bus, 79, 999))
+    watched.until(lambda: watched.told)
+    assert watched.told == [(0, 79)]
+
+
+@pytest.mark.usefixtures("awake")
+def test_only_the_newest_of_each_number_and_few_numbers_are_told(furnish: Furnish) -> None:
+    room = furnish(h100())
+    bus = room.driver.cards[0].pci_bus
+    numbers = [62, 95, *range(126, 136), *(31, 43) * 100]
+    text = "".join(line(bus, number, 100 + place) for place, number in enumerate(numbers))
+    room.kernel_log.write_text(text)
+    watched = Watched(room)
+    watched.until(lambda: (0, 43) in watched.told)
+    assert [number for _, number in watched.told] == [62, 95, 132, 133, 134, 135, 31, 43]
+
+
+@pytest.mark.usefixtures("awake")
+def test_a_new_line_that_no_event_told_is_an_error_of_now(furnish: Furnish) -> None:
+    room = furnish(h100(event_types=None))
+    room.kernel_log.write_text("")
+    watched = Watched(room)
+    watched.until(kernel_thread)
+    room.clock.now += 50
+    with room.kernel_log.open("a") as log:
+        log.write(line(room.driver.cards[0].pci_bus, 79, 1049.9))
+    watched.until(lambda: watched.told == [(0, 79)])
+    assert watched.xids() == {79: pytest.approx(room.clock.time(), abs=1)}
+    assert [event.kind for event in watched.events] == [EventKind.ERROR]
+
+
+@pytest.mark.usefixtures("awake")
+def test_what_both_tell_is_told_once(furnish: Furnish) -> None:
+    room = furnish(h100())
+    pipe = room.kernel_log
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    try:
+        watched = Watched(room)
+        card = room.driver.cards[0]
+        watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+        for number in (48, 45, 79):
+            card.xid(number)
+            os.write(writer, line(card.pci_bus, number, 1000).encode())
+        # It comes last in the log, and as an event that nothing else tells.
+        os.write(writer, line(card.pci_bus, 154, 1000).encode())
+        watched.until(lambda: (0, 154) in watched.told)
+        card.xid(43)
+        watched.until(lambda: (0, 43) in watched.told)
+    finally:
+        os.close(writer)
+    assert sorted(watched.told) == [(0, 43), (0, 45), (0, 48), (0, 79), (0, 154)]
+    assert len(watched.events) == 5
+
+
+def test_errors_between_two_samples_are_told_one_after_the_other(furnish: Furnish) -> None:
+    room = furnish(h100())
+    watched = Watched(room)
+    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    for number in (48, 63, 45):
+        room.driver.cards[0].xid(number)
+        room.clock.now += 0.01
+    reports = arrived(watched)
+    watched.wait(lambda: len(reports) == 3)
+    watched.sample()
+    assert watched.told == [(0, 48)]
+    watched.until(lambda: len(watched.told) == 3)
+    assert watched.told == [(0, 48), (0, 63), (0, 45)]
+    assert sorted(watched.xids()) == [45, 48, 63]
+
+
+def test_the_first_sample_does_not_wait_for_the_log(furnish: Furnish) -> None:
+    room = furnish(h100())
+    os.mkfifo(room.kernel_log)
+    join_watchers()
+    source = room.open()
+    source.sample()
+    assert kernel_thread() is None
+    source.sample()
+    assert kernel_thread() is not None
+    source.close()
+    join_watchers()
+    assert kernel_thread() is None
+
+
+def test_events_are_told_where_the_log_may_not_be_read(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.kernel_log.symlink_to("/dev/zero")
+    watched = Watched(room)
+    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room.driver.cards[0].xid(94)
+    watched.until(lambda: watched.told == [(0, 94)])
+
+
+def taken(reports: XidReports) -> list[int]:
+    numbers = []
+    while (told := reports.next_of("GPU-0", "0000:3b:00")) is not None:
+        numbers.append(told[0])
+    return numbers
+
+
+@pytest.mark.parametrize("event_first", [True, False])
+@pytest.mark.parametrize(
+    ("apart", "told"), [(0.0, [79]), (1.9, [79]), (2.1, [79, 79]), (60.0, [79, 79])]
+)
+def test_the_same_within_two_seconds_is_one(
+    apart: float, told: list[int], event_first: bool
+) -> None:
+    reports = XidReports()
+    times = (100.0, 100.0 + apart) if event_first else (100.0 + apart, 100.0)
+    reports.add("GPU-0", 79, times[0], XidOrigin.EVENT)
+    reports.add("0000:3b:00", 79, times[1], XidOrigin.KERNEL_LOG)
+    assert taken(reports) == told
+
+
+def test_two_events_of_a_number_are_two(furnish: Furnish) -> None:
+    room = furnish(h100())
+    watched = Watched(room)
+    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    for count in (1, 2):
+        room.driver.cards[0].xid(31)
+        watched.until(lambda count=count: len(watched.told) == count)  # type: ignore[misc] # a default
+        room.clock.now += 0.5
+
+
+def test_of_both_origins_the_older_is_told_first() -> None:
+    reports = XidReports()
+    reports.add("GPU-0", 45, 101.0, XidOrigin.EVENT)
+    reports.add("0000:3b:00", 48, 100.0, XidOrigin.KERNEL_LOG)
+    assert taken(reports) == [48, 45]
+
+
+def test_nothing_is_told_while_older_reports_are_to_come() -> None:
+    reports = XidReports()
+    reports.hold()
+    reports.add("GPU-0", 45, 101.0, XidOrigin.EVENT)
+    assert reports.nothing_to_tell
+    assert taken(reports) == []
+    reports.release()
+    assert not reports.nothing_to_tell
+    assert taken(reports) == [45]
+    assert reports.nothing_to_tell
+
+
+@pytest.mark.parametrize("gpus", [1, 500])
+def test_a_flood_is_bounded(gpus: int) -> None:
+    reports = XidReports()
+    for count in range(50_000):
+        reports.add(f"{count % gpus:04x}:3b:00", count // gpus, float(count), XidOrigin.KERNEL_LOG)
+        if count % 1000 == 0:
+            reports.next_of("GPU-0", None)
+    assert reports.next_of("GPU-0", None) is None
+    assert len(reports._waiting) <= 256
+    assert all(len(waiting) <= 32 for waiting in reports._waiting.values())
+
+
+def test_each_xid_that_deserves_an_alert_is_of_its_severity() -> None:
+    """The same lists as in docs/fleet/alerts.yml."""
+    critical = {
+        number for number in range(1000) if error_code(number).severity is ErrorSeverity.CRITICAL
+    }
+    assert critical == {48, 62, 64, 74, 79, 95, 119, 120}
+    assert error_code(94).severity is ErrorSeverity.WARNING
+    for number in (13, 31, 43, 63, 92):
+        assert error_code(number).passing, number
+
+
+@pytest.mark.parametrize("number", sorted(XIDS))
+def test_each_xid_has_plain_words_and_says_what_to_do(number: int) -> None:
+    error = error_code(number)
+    assert error.label == f"XID {number}"
+    for text in (error.meaning, error.advice):
+        assert text
+        assert text.isprintable()
+        assert not text.endswith(".")
+
+
+def test_nothing_is_made_up_of_a_number_that_is_in_no_table() -> None:
+    error = error_code(999)
+    assert (error.label, error.meaning, error.severity, error.advice) == ("XID 999", *3 * (None,))
+    assert "docs.nvidia.com/deploy/xid-errors" in error.explanation
+    assert not error.by_program

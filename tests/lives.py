@@ -106,8 +106,8 @@ class Family:
         process = self.start("sh", "-c", "echo ready; exec sleep 1000")
 
         def sleeps() -> bool:
-            kin = look(process.pid)
-            return kin is None or (kin.name, kin.state) == ("sleep", "S")
+            relative = look(process.pid)
+            return relative is None or (relative.name, relative.state) == ("sleep", "S")
 
         until(sleeps, "its sleep")
         return process
@@ -160,10 +160,15 @@ def family() -> Iterator[Family]:
 
 def target(pid: int, **changes: object) -> Target:
     """A process as somebody sees it now."""
-    kin = look(pid)
-    assert kin is not None, f"there is no process {pid}"
+    relative = look(pid)
+    assert relative is not None, f"there is no process {pid}"
     seen = Target(
-        id=kin.id, uid=kin.uid, user=kin.user, name=kin.name, command=kin.command, parent=kin.parent
+        id=relative.id,
+        uid=relative.uid,
+        user=relative.user,
+        name=relative.name,
+        command=relative.command,
+        parent=relative.parent,
     )
     return msgspec.structs.replace(seen, **changes)
 
@@ -201,7 +206,9 @@ def user_name(uid: int) -> str:
 def children(pid: int) -> list[int]:
     """The numbers of its children."""
     numbers = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-    return sorted(n for n in numbers if (kin := look(n)) is not None and kin.parent == pid)
+    return sorted(
+        n for n in numbers if (relative := look(n)) is not None and relative.parent == pid
+    )
 
 
 def until(condition: Callable[[], object], what: str) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 _RANDOM = random.SystemRandom()
 
 
-class Place(NamedTuple):
+class Workload(NamedTuple):
     """An address of this machine and a port of it."""
 
     host: str
@@ -19,7 +19,7 @@ class Place(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-def free_place() -> Place:
+def free_place() -> Workload:
     """A place where nobody listens, now and until the test does.
 
     At 127.0.0.1 another test could get the same port in the meantime; and whoever connects to a
@@ -28,4 +28,4 @@ def free_place() -> Place:
     """
     host = ".".join(["127", *(str(_RANDOM.randint(1, 254)) for _ in range(3))])
     with socket.create_server((host, 0)) as found:
-        return Place(host, found.getsockname()[1])
+        return Workload(host, found.getsockname()[1])

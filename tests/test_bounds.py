@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import pytest
 
-from gpumon.host.places import PlaceReader
+from gpumon.host.workloads import WorkloadReader
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.run.job import Members
@@ -86,9 +86,9 @@ def test_long_commands_do_not_fill_the_caches() -> None:
     assert kept(pass_by) < 10 * MIB
 
 
-def test_places_of_many_short_processes_are_forgotten(tmp_path: Path) -> None:
+def test_workloads_of_many_short_processes_are_forgotten(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
-    reader = PlaceReader(str(proc), root=str(tmp_path))
+    reader = WorkloadReader(str(proc), root=str(tmp_path))
     there = []
     for pid in range(1000, 1200):
         one = proc.add(pid, command=b"python\0" + long_text(pid).encode())
@@ -96,7 +96,7 @@ def test_places_of_many_short_processes_are_forgotten(tmp_path: Path) -> None:
         (proc.root / str(pid) / "environ").write_text("".join(environ))
         there.append(process(pid, start_time=one.start_time))
 
-    def pass_by() -> PlaceReader:
+    def pass_by() -> WorkloadReader:
         for one in there:
             assert reader.read([one])
         return reader

@@ -152,7 +152,7 @@ def test_choosing_a_card_imports_little() -> None:
         asked = "import sys\n" + _AFTER_MAIN + "\nprint(*sys.modules)"
         modules = set(run(asked, "select", env=driver.env()).split())
     assert not heavy & {"textual", "rich", "prometheus_client"}
-    assert not modules & {"gpumon.ui.view", "gpumon.host.places", "http.client", "secrets"}
+    assert not modules & {"gpumon.ui.view", "gpumon.host.workloads", "http.client", "secrets"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from functools import partialmethod
 from gpumon.cli import main
 from gpumon.host.device_files import DeviceFiles
 from gpumon.makers import machine
-from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
 from gpumon.makers.sampler import Sampler
 from gpumon.model.processes import GpuUse
 from gpumon.model.snapshot import Gpu
@@ -30,9 +30,9 @@ class AcmeBackend(GpuBackend):
     name = "acme"
     folder = os.getenv(FOLDER, "/dev")
     device_files = DeviceFiles(gpu=f"{folder}/render{{minor}}", prefix=folder)
-    driver = DriverFacts(version="7.1")
+    driver = DriverInfo(version="7.1")
 
-    def read(self, *, closely: bool = True) -> Reading:  # noqa: ARG002 - the signature of the base
+    def read(self, *, full: bool = True) -> Reading:  # noqa: ARG002 - the signature of the base
         """See ``GpuBackend.read``."""
         now = time.time()
         owner = ListedProcess("C", (GpuUse("ACME-0", 0, memory_used=5 * GIB),))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import main
 from gpumon.makers import machine
-from gpumon.makers.machine import Roots
+from gpumon.system.system import System
 from tests.makers.drm.trees import Tree
 
 if TYPE_CHECKING:
@@ -58,6 +58,6 @@ def use(tree: Tree, pid: int, node: str, info: str, descriptor: int = 5) -> None
 
 if __name__ == "__main__":
     root = sys.argv.pop(1)
-    roots = Roots(f"{root}/proc", f"{root}/sys", f"{root}/dev")
-    machine.this_machine = partial(machine.this_machine, roots=roots)
+    system = System(f"{root}/proc", f"{root}/sys", f"{root}/dev")
+    machine.this_machine = partial(machine.this_machine, system=system)
     sys.exit(main())

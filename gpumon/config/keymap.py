@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpumon.config.settings import Preset
 
-    Place: TypeAlias = Literal[
+    KeyScope: TypeAlias = Literal[
         "app",
         "dashboard",
         "fleet",
@@ -46,7 +46,7 @@ class KeyAction(Struct, frozen=True):
     name: str  # In the configuration.
     keys: tuple[str, ...]
     action: str  # The method of the screens, with its arguments, as Textual writes it.
-    on: Mapping[Place, str]  # Its description on each screen; the help page omits an empty one.
+    on: Mapping[KeyScope, str]  # Its description on each screen; the help page omits an empty one.
     label: str = ""  # In a footer.
     # Its keys with the preset ``vim``; empty if they are the default ones.
     vim: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def changeable(
     action: str,
     about: str,
     label: str = "",
-    place: Place = "dashboard",
+    place: KeyScope = "dashboard",
     vim: str = "",
     fleet: str = "",
 ) -> KeyAction:
@@ -86,7 +86,7 @@ def changeable(
 
 
 def fixed(
-    place: Place,
+    place: KeyScope,
     keys: str,
     action: str,
     about: str = "",
@@ -135,7 +135,7 @@ WINDOWS = (
 )
 DEFAULT_WINDOW = WINDOWS[1]
 
-_LISTS: tuple[Place, ...] = ("themes", "columns")
+_LISTS: tuple[KeyScope, ...] = ("themes", "columns")
 """Dialogs with a list."""
 _SORT_IN_VIM = {"gpu": "#", "job": "X"}
 """Letters that move the cursor with the preset ``vim`` do not sort."""
@@ -493,7 +493,7 @@ ACTIONS = {name: action for name, action in NAMED.items() if not action.fixed}
 """Actions whose keys can be configured."""
 
 
-def fixed_keys(*places: Place, preset: Preset = "default") -> dict[str, KeyAction]:
+def fixed_keys(*places: KeyScope, preset: Preset = "default") -> dict[str, KeyAction]:
     """The keys that always have the same effect on these screens."""
     return {
         key: action

@@ -35,12 +35,12 @@ from gpumon.model.metrics import (
     clock_event_names,
     gpu_value,
 )
-from gpumon.model.processes import Container, Place
+from gpumon.model.processes import Container, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, ProcessId, Suspect
+    from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, ProcessId, UnlistedHolder
     from gpumon.model.snapshot import Gpu, Snapshot, Unknown
 
 SCHEMA = "gpumon.snapshot/1"
@@ -64,7 +64,7 @@ _UNITS = {
 }
 """Units of the model's fields that the metric table does not hold and whose names do not tell."""
 
-_NO_PLACE = Place()
+_NO_PLACE = Workload()
 _NO_CONTAINER = dict.fromkeys(Container.__struct_fields__)
 
 
@@ -123,7 +123,7 @@ def unknown_json(unknown: Mapping[str, Unknown]) -> dict[str, Unknown]:
     return {json_key(field): why for field, why in unknown.items()}
 
 
-def place_json(place: Place) -> dict[str, Any]:
+def workload_json(place: Workload) -> dict[str, Any]:
     """A place, with every key however little is known."""
     return {
         **_fields(place, "container", "launcher", "parent"),
@@ -165,7 +165,7 @@ def _process(process: GpuProcess, now: float) -> dict[str, Any]:
     told |= _identity("", process.id)
     told["gpu"] = process.gpu_indices
     told["uses"] = [_use(use) for use in process.uses]
-    told["place"] = place_json(process.place or _NO_PLACE)
+    told["place"] = workload_json(process.place or _NO_PLACE)
     return told
 
 
@@ -178,12 +178,12 @@ def _holders(scan: HolderScan) -> dict[str, Any]:
     return {**_fields(scan, "suspects"), "suspects": [_suspect(one) for one in scan.suspects]}
 
 
-def _suspect(suspect: Suspect) -> dict[str, Any]:
+def _suspect(suspect: UnlistedHolder) -> dict[str, Any]:
     return {
         **_identity("", suspect.id),
         **_fields(suspect, "id", "parent", "place"),
         **_identity("parent", suspect.parent),
-        "place": place_json(suspect.place or _NO_PLACE),
+        "place": workload_json(suspect.place or _NO_PLACE),
     }
 
 

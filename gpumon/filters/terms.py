@@ -35,7 +35,7 @@ from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpumon.model.processes import GpuProcess, Place, ProcessId
+    from gpumon.model.processes import GpuProcess, ProcessId, Workload
 
 
 class FilterContext(Struct, frozen=True):
@@ -67,18 +67,18 @@ def names(process: GpuProcess) -> str:
     return "\0".join(part for part in parts if part).casefold()
 
 
-def _container(place: Place) -> tuple[str | None, ...]:
+def _container(place: Workload) -> tuple[str | None, ...]:
     container = place.container
     if container is None:
         return ()
     return container.name, container.id, container.pod
 
 
-def _job(place: Place) -> tuple[str | None, ...]:
+def _job(place: Workload) -> tuple[str | None, ...]:
     return place.slurm_job, place.launcher_name
 
 
-def _place(parts: Callable[[Place], Iterable[str | None]]) -> ReadProcessTest:
+def _place(parts: Callable[[Workload], Iterable[str | None]]) -> ReadProcessTest:
     """``text_term`` for the place where the process runs."""
     return text_term(lambda process: () if process.place is None else parts(process.place))
 

@@ -27,7 +27,7 @@ from gpumon.findings.growth import gpu_growth, room
 from gpumon.findings.phrases import at_most, count_processes, in_container, spaced
 from gpumon.findings.rule import HeldFor, LastingRule, Rule, Words
 from gpumon.findings.work import OWNERLESS_SECONDS
-from gpumon.model.processes import HoldReason, Suspect, blamed
+from gpumon.model.processes import HoldReason, UnlistedHolder, blamed
 from gpumon.text.formatting import UNKNOWN, cell_width, gib, gibibytes, printable
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Account(Struct, frozen=True):
     when the list is older than the other values."""
     tolerance: int
     free: int | None
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[UnlistedHolder, ...]
     """Processes that have the device file open but are not in the driver's list, most likely
     first."""
     unseen: int | None
@@ -234,7 +234,7 @@ def _scan(history: History) -> HolderScan | None:
     return None if history.latest is None else history.latest.holders
 
 
-def _suspects(history: History, gpu: Gpu) -> tuple[Suspect, ...]:
+def _suspects(history: History, gpu: Gpu) -> tuple[UnlistedHolder, ...]:
     """Processes that hold a GPU but are not in the newest list; the scan may be older."""
     scan = _scan(history)
     if scan is None or history.latest is None:
@@ -252,13 +252,13 @@ def _suspects(history: History, gpu: Gpu) -> tuple[Suspect, ...]:
     return tuple(suspect for suspect in here if suspect.id not in listed)
 
 
-def _named_first(suspects: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
+def _named_first(suspects: tuple[UnlistedHolder, ...]) -> tuple[UnlistedHolder, ...]:
     """The suspects to name: children are included only if there is no other suspect."""
     children = tuple(suspect for suspect in suspects if suspect.reason is HoldReason.CHILD)
     return blamed(suspects) or children
 
 
-def _named(suspect: Suspect, *, with_pid: bool = True) -> str:
+def _named(suspect: UnlistedHolder, *, with_pid: bool = True) -> str:
     """A suspect's name: ``orphan 41251 of ann``."""
     word = _REASON_WORDS.get(suspect.reason, "process")
     if not with_pid:
@@ -268,7 +268,7 @@ def _named(suspect: Suspect, *, with_pid: bool = True) -> str:
     return f"{word} {suspect.id.pid}{owner}"
 
 
-def _short_suspects(start: str, named: tuple[Suspect, ...]) -> str:
+def _short_suspects(start: str, named: tuple[UnlistedHolder, ...]) -> str:
     """The first suspect, for a column; with a question mark if the evidence is weak."""
     first = named[0]
     doubt = "?" if first.reason in (HoldReason.CHILD, HoldReason.HOLDS) else ""

@@ -149,7 +149,7 @@ class DemoFleet:
                 return
         else:
             since = before.since if before.status is HostStatus.LIVE else now
-            state = _live(name, part, source.sample(closely=False), since, now)
+            state = _live(name, part, source.sample(full=False), since, now)
         with self._lock:
             self._states[name] = state
         self._listeners.tell()

@@ -47,7 +47,7 @@ class HostSource(DriverlessSource):
         """See ``Source.open``; never fails."""
         self._unsubscribe = self._fleet.subscribe(self._changed.set)
 
-    def sample(self, *, closely: bool = True) -> Snapshot:  # noqa: ARG002 - a host sends all it reads
+    def sample(self, *, full: bool = True) -> Snapshot:  # noqa: ARG002 - a host sends all it reads
         """The newest snapshot of the host.
 
         It waits for one that it has not returned yet, less than a second and at most an interval.

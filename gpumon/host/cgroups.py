@@ -77,7 +77,7 @@ _MAX_STEP = 0xFFFFFFF0
 """``SLURM_MAX_NORMAL_STEP_ID`` of slurm/slurm.h."""
 
 
-class CgroupFacts(Struct, frozen=True):
+class CgroupInfo(Struct, frozen=True):
     """The information in the cgroup paths of a process. ``None`` is unknown or absent.
 
     Attributes:
@@ -95,7 +95,7 @@ class CgroupFacts(Struct, frozen=True):
 
 
 @lru_cache(maxsize=64)  # the processes of a job or of a container share theirs
-def cgroup_facts(text: str) -> CgroupFacts:
+def cgroup_info(text: str) -> CgroupInfo:
     """Parse ``/proc/PID/cgroup`` of version 1, 2 or both.
 
     If gpumon itself runs in a container, processes of the same container show no path of it,
@@ -119,8 +119,8 @@ def cgroup_facts(text: str) -> CgroupFacts:
         if user is not None:
             slice_uid = int(user[1])
     if slurm is None:
-        return CgroupFacts(container, slice_uid=slice_uid)
-    return CgroupFacts(container, slurm[1], step_name(slurm[2]), slice_uid)
+        return CgroupInfo(container, slice_uid=slice_uid)
+    return CgroupInfo(container, slurm[1], step_name(slurm[2]), slice_uid)
 
 
 def step_name(step: str | None) -> str | None:

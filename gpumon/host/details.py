@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from gpumon.host.process_host import Details
-from gpumon.host.process_tree import read_families
+from gpumon.host.process_tree import read_relatives
 from gpumon.host.procfs import (
     Stat,
     hangs,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.host.device_files import DeviceFiles
-    from gpumon.model.processes import Place, ProcessId
+    from gpumon.model.processes import ProcessId, Workload
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def read_details(
     process: ProcessId,
     files: DeviceFiles,
     proc: str = "/proc",
-    place: Place | None = None,
+    place: Workload | None = None,
 ) -> Details | None:
     """The details of one process.
 
@@ -87,7 +87,7 @@ def read_details(
         wait_channel=waits_in,
         devices=devices,
         place=place,
-        family=read_families([process], proc),
+        family=read_relatives([process], proc),
         unreadable=unreadable,
     )
 

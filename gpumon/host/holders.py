@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.host.device_files import DeviceFiles
-    from gpumon.model.processes import ProcessId, Suspect
+    from gpumon.model.processes import ProcessId, UnlistedHolder
     from gpumon.model.snapshot import Snapshot
 
 _Device = tuple[int, ...]
@@ -91,7 +91,7 @@ class HolderScanner:
             self._known,
         )
         youngest = snapshot.processes_at - boot_time()
-        suspects: list[Suspect] = []
+        suspects: list[UnlistedHolder] = []
         unseen = 0
         for pid in pids:
             if pid == self._own_pid:
@@ -114,7 +114,7 @@ class HolderScanner:
         devices: Mapping[_Device, str],
         classifier: HolderClassifier,
         youngest: float,
-    ) -> Suspect | None:
+    ) -> UnlistedHolder | None:
         """Check one process; ``None`` if it is no suspect."""
         with opened(self._proc, pid) as directory:
             held = _held(directory, devices, self._name)

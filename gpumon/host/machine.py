@@ -15,7 +15,7 @@ _LINE, _MOST_BYTES = 512, 2**16
 """More than the length of that line, and of ``/proc/meminfo``."""
 
 
-class MachineFacts(Struct, frozen=True):
+class MachineInfo(Struct, frozen=True):
     """The machine at one moment. ``None`` is unknown.
 
     Attributes:
@@ -61,10 +61,10 @@ class MachineReader:
         """Host name."""
         return os.uname().nodename
 
-    def read(self) -> MachineFacts:
+    def read(self) -> MachineInfo:
         """The machine at this moment."""
         total, used = self._memory()
-        return MachineFacts(
+        return MachineInfo(
             name=self.name,
             cpu_percent=self._measure_cpu(),
             cpu_count=os.cpu_count(),

@@ -13,12 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.model.process_states import ENDED
-from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.model.processes import HolderScan, Suspect
+    from gpumon.model.processes import HolderScan, UnlistedHolder
     from gpumon.model.snapshot import Snapshot
 
 
@@ -58,7 +58,7 @@ class RelatedProcess(Struct, frozen=True):
     protected: bool = False
     stack_start: int | None = None
 
-    def on_no_gpu(self, place: Place | None = None) -> GpuProcess:
+    def on_no_gpu(self, place: Workload | None = None) -> GpuProcess:
         """It as a process that uses no GPU.
 
         Args:
@@ -107,7 +107,7 @@ class Details(Struct, frozen=True):
     state: str | None = None
     wait_channel: str | None = None
     devices: tuple[str, ...] | None = None
-    place: Place | None = None
+    place: Workload | None = None
     family: tuple[RelatedProcess, ...] = ()
     unreadable: tuple[str, ...] = ()
 
@@ -172,7 +172,7 @@ class Target(Struct, frozen=True):
     command: tuple[str, ...] = ()
     uses: tuple[GpuUse, ...] = ()
     started_at: float | None = None
-    place: Place | None = None
+    place: Workload | None = None
     parent: int | None = None
     ended: bool = False
 
@@ -184,20 +184,20 @@ def target_of(process: GpuProcess) -> Target:
     return replace(target, ended=True) if process.state == ENDED else target
 
 
-def target_of_kin(
-    kin: RelatedProcess, uses: tuple[GpuUse, ...] = (), place: Place | None = None
+def target_of_relative(
+    relative: RelatedProcess, uses: tuple[GpuUse, ...] = (), place: Workload | None = None
 ) -> Target:
     """The target for a relative of a GPU process.
 
     Args:
-        kin: The relative.
+        relative: The relative.
         uses: Its use of GPUs, if the driver lists it too.
         place: Where the GPU process runs; a descendant runs there too.
     """
-    return _target(kin, uses, place, kin.parent)
+    return _target(relative, uses, place, relative.parent)
 
 
-def target_of_suspect(suspect: Suspect, uses: tuple[GpuUse, ...] = ()) -> Target:
+def target_of_holder(suspect: UnlistedHolder, uses: tuple[GpuUse, ...] = ()) -> Target:
     """The target for a process that holds a GPU's device file and is not in the driver's list.
 
     Args:
@@ -209,9 +209,9 @@ def target_of_suspect(suspect: Suspect, uses: tuple[GpuUse, ...] = ()) -> Target
 
 
 def _target(
-    process: GpuProcess | RelatedProcess | Suspect,
+    process: GpuProcess | RelatedProcess | UnlistedHolder,
     uses: tuple[GpuUse, ...],
-    place: Place | None,
+    place: Workload | None,
     parent: int | None,
 ) -> Target:
     return Target(
@@ -278,7 +278,7 @@ class ProcessHandle(Protocol):
         """Whether the process with all its threads is known to have ended; true for a zombie."""
         ...
 
-    def standing(self) -> ProcessStatus | None:
+    def status(self) -> ProcessStatus | None:
         """Its state; ``None`` once it is reaped.
 
         Raises:
@@ -309,7 +309,7 @@ class ProcessHost(Protocol):
         """Whether every signal is refused."""
         ...
 
-    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
+    def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:
         """Where these processes run, without those that ended or are not visible."""
         ...
 
@@ -317,7 +317,7 @@ class ProcessHost(Protocol):
         """Find unlisted holders of the GPUs' device files; ``None`` if that is impossible."""
         ...
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+    def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         """These processes with all their ancestors and descendants, each once, parents first.
 
         Raises:

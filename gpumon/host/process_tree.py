@@ -30,7 +30,7 @@ _INIT = 1
 _REMEMBERED = 10_000
 
 
-def read_families(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[RelatedProcess, ...]:
+def read_relatives(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[RelatedProcess, ...]:
     """These processes with all their ancestors and descendants, in one pass over ``/proc``.
 
     PID 1 is left out unless it is one of the roots, as the program of a container is. So is a root
@@ -53,11 +53,11 @@ def read_families(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[Rela
     boot = boot_time()
     own = table.get(os.getpid())
     protected = {_INIT} if own is None else {_INIT, *_ancestors(own, table)}
-    kin = (
-        _kin(table[pid], proc, boot, pid in protected)
+    relatives = (
+        _relative(table[pid], proc, boot, pid in protected)
         for pid in _parents_first(family, table, children)
     )
-    return tuple(one for one in kin if one is not None)
+    return tuple(one for one in relatives if one is not None)
 
 
 class DescendantFinder:
@@ -146,7 +146,7 @@ def _parents_first(
     return order
 
 
-def _kin(stat: Stat, proc: str, boot: float, protected: bool) -> RelatedProcess | None:
+def _relative(stat: Stat, proc: str, boot: float, protected: bool) -> RelatedProcess | None:
     """Read one process; ``None`` if it has ended meanwhile."""
     try:
         with opened(proc, stat.id.pid) as directory:

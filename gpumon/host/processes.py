@@ -35,7 +35,7 @@ from gpumon.system.users import user_name
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpumon.model.processes import Place
+    from gpumon.model.processes import Workload
 
 COMMAND_BYTES = 4096
 """Bytes of a command line that are read; some have megabytes, but few exceed a page."""
@@ -47,7 +47,7 @@ _OPEN_SHARE, _ENOUGH_FILES = 4, 1024
 _Incarnation = tuple[bytes, bytes]
 
 
-class ProcessFacts(Struct, frozen=True):
+class ProcessInfo(Struct, frozen=True):
     """One process at one moment. ``None`` is unknown.
 
     Attributes:
@@ -74,7 +74,7 @@ class ProcessFacts(Struct, frozen=True):
     cpu_percent: float | None
     rss: int | None
     started_at: float
-    place: Place | None = None
+    place: Workload | None = None
 
 
 class _Known:
@@ -109,7 +109,7 @@ class _Known:
         self.read_at = now
         self.boot = 0.0
         self.stat = b""
-        self.facts: ProcessFacts | None = None
+        self.facts: ProcessInfo | None = None
 
     def measure(self, cpu_ticks: int, now: float) -> None:
         """Compute the CPU percentage since the previous reading."""
@@ -123,9 +123,9 @@ class _Known:
 
     def now(
         self, state: str, cpu_percent: float | None, rss: int | None, boot: float
-    ) -> ProcessFacts:
+    ) -> ProcessInfo:
         """The facts with what changes."""
-        return ProcessFacts(
+        return ProcessInfo(
             self.id,
             self.name,
             self.user,
@@ -166,7 +166,7 @@ class ProcessReader:
         self._boot = boot_time()
         self._boot_checked_at: float | None = None
 
-    def read(self, pid: int, now: float) -> ProcessFacts | None:
+    def read(self, pid: int, now: float) -> ProcessInfo | None:
         """A process at this moment.
 
         The first process of a user looks up the user's name, which may wait for the network.
@@ -208,7 +208,7 @@ class ProcessReader:
 
     def _parse(
         self, pid: int, stat: bytes, uid: int | None, boot: float, now: float
-    ) -> ProcessFacts:
+    ) -> ProcessInfo:
         """Parse ``/proc/PID/stat``."""
         name, fields = split_stat(stat)
         cpu_ticks = int(fields[UTIME]) + int(fields[STIME])

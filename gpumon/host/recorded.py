@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.host.process_host import Details, ProcessHandle, RelatedProcess, Target
-    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import Snapshot
 
 
@@ -29,7 +29,7 @@ class RecordedHost:
 
         return user_name(os.geteuid())
 
-    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:  # noqa: ARG002 - see ProcessHost
+    def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:  # noqa: ARG002 - see ProcessHost
         """Empty: the places are in the log."""
         return {}
 
@@ -37,7 +37,7 @@ class RecordedHost:
         """Always ``None``."""
         return None
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:  # noqa: ARG002 - see ProcessHost
+    def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:  # noqa: ARG002 - see ProcessHost
         """Always empty."""
         return ()
 

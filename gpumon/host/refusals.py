@@ -43,9 +43,9 @@ def reused(pid: int) -> Refused:
     return Refused(Refusal.REUSED, f"{pid} is another process by now; the one you chose has ended")
 
 
-def gone(pid: int, standing: ProcessStatus | None = None) -> Refused:
+def gone(pid: int, status: ProcessStatus | None = None) -> Refused:
     """The process has ended."""
-    return Refused(Refusal.GONE, f"{pid} had ended already{unreaped(standing)}")
+    return Refused(Refusal.GONE, f"{pid} had ended already{unreaped(status)}")
 
 
 def still_listed(pid: int) -> Refused:
@@ -53,12 +53,12 @@ def still_listed(pid: int) -> Refused:
     return Refused(Refusal.GONE, f"{pid} {STATES[ENDED].about}")
 
 
-def unreaped(standing: ProcessStatus | None) -> str:
+def unreaped(status: ProcessStatus | None) -> str:
     """The end of a sentence on a process that has exited but is still listed; otherwise empty."""
-    if standing is None or standing.parent is None:
+    if status is None or status.parent is None:
         return ""
-    name = printable(standing.parent_name or "")
-    return f"; its parent {standing.parent.pid} ({name}) has not taken notice yet"
+    name = printable(status.parent_name or "")
+    return f"; its parent {status.parent.pid} ({name}) has not taken notice yet"
 
 
 def not_permitted(target: Target, number: int, own_uid: int) -> Refused:

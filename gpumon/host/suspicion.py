@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.cgroups import CgroupFacts, cgroup_facts
+from gpumon.host.cgroups import CgroupInfo, cgroup_info
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
     Stat,
@@ -24,7 +24,7 @@ from gpumon.host.procfs import (
     stat_of,
     wait_channel,
 )
-from gpumon.model.processes import HoldReason, Place, ProcessId, Suspect
+from gpumon.model.processes import HoldReason, ProcessId, UnlistedHolder, Workload
 from gpumon.system.users import user_name
 from gpumon.text.formatting import duration, printable
 
@@ -64,7 +64,7 @@ Classification = tuple[HoldReason, str]
 """The reason, and its sentence."""
 
 
-def rank(suspect: Suspect) -> tuple[int, int]:
+def rank(suspect: UnlistedHolder) -> tuple[int, int]:
     """A sort key: the most suspect first, observers last."""
     return _RANKS[suspect.reason], suspect.id.pid
 
@@ -94,7 +94,7 @@ class _Surroundings(Struct, frozen=True):
     """The namespace and the cgroup of a process."""
 
     pid_namespace: str | None = None
-    cgroup: CgroupFacts = CgroupFacts()
+    cgroup: CgroupInfo = CgroupInfo()
     in_scope: bool = False
 
 
@@ -142,7 +142,7 @@ class HolderClassifier:
         except OSError:
             self._own = _Surroundings()
 
-    def suspect(self, directory: int, stat: Stat, held: Sequence[str]) -> Suspect | None:
+    def suspect(self, directory: int, stat: Stat, held: Sequence[str]) -> UnlistedHolder | None:
         """Classify a process; ``None`` if the driver lists it on all GPUs that it holds.
 
         Args:
@@ -170,7 +170,7 @@ class HolderClassifier:
         reason, sentence = self._classify(case)
         if not self._ambiguous.isdisjoint(unlisted):
             sentence += "; the driver may list it by a number of another PID name space"
-        return Suspect(
+        return UnlistedHolder(
             id=stat.id,
             gpu_uuids=unlisted,
             reason=reason,
@@ -182,7 +182,7 @@ class HolderClassifier:
             state=stat.state,
             parent=None if parent is None else parent.id,
             started_at=boot_time() + started_after_boot(stat.id),
-            place=Place(
+            place=Workload(
                 container=around.cgroup.container,
                 slurm_job=around.cgroup.slurm_job,
                 slurm_step=around.cgroup.slurm_step,
@@ -345,7 +345,7 @@ def _surroundings(directory: int) -> _Surroundings:
     cgroup = _text(directory, "cgroup")
     path = _SYSTEMD_CGROUP.search(cgroup)
     units: list[str] = [] if path is None else _UNIT.findall(path[1])
-    return _Surroundings(namespace, cgroup_facts(cgroup), units[-1:] == ["scope"])
+    return _Surroundings(namespace, cgroup_info(cgroup), units[-1:] == ["scope"])
 
 
 def _text(directory: int, name: str) -> str:

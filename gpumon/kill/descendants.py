@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.host.process_host import target_of_kin
+from gpumon.host.process_host import target_of_relative
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,11 +25,11 @@ def descendants(
     """
     uses = {process.id: process.uses for process in listed}
     relatives = tuple(family)
-    known = {kin.id for kin in relatives}
+    known = {relative.id for relative in relatives}
     places = {root.id.pid: root.place for root in roots if root.id in known}
     found = []
-    for kin in relatives:
-        if kin.parent in places:
-            place = places.setdefault(kin.id.pid, places[kin.parent])
-            found.append(target_of_kin(kin, uses.get(kin.id, ()), place))
+    for relative in relatives:
+        if relative.parent in places:
+            place = places.setdefault(relative.id.pid, places[relative.parent])
+            found.append(target_of_relative(relative, uses.get(relative.id, ()), place))
     return found

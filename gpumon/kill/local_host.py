@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from gpumon.host.device_files import DeviceFiles
     from gpumon.host.holders import HolderScanner
-    from gpumon.host.places import PlaceReader
     from gpumon.host.process_host import Details, ProcessHandle, RelatedProcess, Target
-    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.host.workloads import WorkloadReader
+    from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import Snapshot
 
 
@@ -49,8 +49,8 @@ class LocalHost:
 
         return user_name(self.uid)
 
-    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
-        """See ``ProcessHost.places``."""
+    def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:
+        """See ``ProcessHost.workloads``."""
         with self._places_lock:
             return self._place_reader.read(processes)
 
@@ -59,21 +59,21 @@ class LocalHost:
         with self._scan_lock:
             return self._scanner.scan(snapshot)
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        """See ``ProcessHost.families``."""
-        from gpumon.host.process_tree import read_families
+    def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        """See ``ProcessHost.relatives``."""
+        from gpumon.host.process_tree import read_relatives
 
-        return read_families(roots)
+        return read_relatives(roots)
 
     def details(self, process: ProcessId) -> Details | None:
         """See ``ProcessHost.details``."""
         from gpumon.host.details import read_details
-        from gpumon.host.places import PlaceReader
+        from gpumon.host.workloads import WorkloadReader
         from gpumon.model.processes import GpuProcess
 
         # A separate reader, so that a hung reader elsewhere does not delay the details.
         anybody = GpuProcess(process, type="", uses=())
-        place = PlaceReader().read([anybody]).get(process)
+        place = WorkloadReader().read([anybody]).get(process)
         return read_details(process, self._files, place=place)
 
     def open_handle(self, target: Target) -> ProcessHandle:
@@ -89,10 +89,10 @@ class LocalHost:
         wait_for_any(handles, seconds)
 
     @cached_property
-    def _place_reader(self) -> PlaceReader:
-        from gpumon.host.places import PlaceReader
+    def _place_reader(self) -> WorkloadReader:
+        from gpumon.host.workloads import WorkloadReader
 
-        return PlaceReader()
+        return WorkloadReader()
 
     @cached_property
     def _scanner(self) -> HolderScanner:

@@ -81,7 +81,7 @@ class MemoryWatch:
         """Whether memory is missing on a settled GPU and no scan has looked for its holder yet."""
         return any(gpu.unexplained for gpu in self._gpus.values())
 
-    def explain(self, scan: HolderScan | None, kin: Collection[ProcessId]) -> None:
+    def explain(self, scan: HolderScan | None, relatives: Collection[ProcessId]) -> None:
         """Take the holders of missing memory from a scan."""
         suspects = () if scan is None else scan.suspects
         for gpu in self._gpus.values():
@@ -89,7 +89,7 @@ class MemoryWatch:
                 uuid = gpu.state.gpu_uuid
                 gpu.explained = True
                 here = (one for one in suspects if uuid in one.gpu_uuids)
-                gpu.state = msgspec.structs.replace(gpu.state, remaining=blamed(here, kin))
+                gpu.state = msgspec.structs.replace(gpu.state, remaining=blamed(here, relatives))
 
 
 class _End(NamedTuple):

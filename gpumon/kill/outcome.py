@@ -7,7 +7,7 @@ from enum import Enum
 from msgspec import Struct
 
 from gpumon.host.process_host import ProcessStatus, Refusal, Target  # noqa: TC001 - msgspec resolves them
-from gpumon.model.processes import Suspect  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.processes import UnlistedHolder  # noqa: TC001 - msgspec resolves annotations at run time
 
 PATIENCE = 5.0
 """Seconds after a signal until SIGKILL is offered."""
@@ -43,7 +43,7 @@ class TargetOutcome(Struct, frozen=True):
         refusal: Why no signal was sent.
         sentence: More for the user than the outcome says: its owner, what it waits for, which
             process has to reap it.
-        standing: Its status while it has not exited.
+        status: Its status while it has not exited.
         seconds: Seconds from the first signal to its exit.
     """
 
@@ -53,7 +53,7 @@ class TargetOutcome(Struct, frozen=True):
     signal: int | None = None
     refusal: Refusal | None = None
     sentence: str = ""
-    standing: ProcessStatus | None = None
+    status: ProcessStatus | None = None
     seconds: float | None = None
 
 
@@ -82,7 +82,7 @@ class MemoryReclaimed(Struct, frozen=True):
     before: int
     now: int | None
     others: int | None = None
-    remaining: tuple[Suspect, ...] = ()
+    remaining: tuple[UnlistedHolder, ...] = ()
     settled: bool = False
     listed: tuple[int, ...] = ()
 

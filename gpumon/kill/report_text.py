@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
-    from gpumon.model.processes import ProcessId, Suspect
+    from gpumon.model.processes import ProcessId, UnlistedHolder
 
 _Reason: TypeAlias = tuple[str, ...]
 """A sentence, split at the PID of its process."""
@@ -130,10 +130,10 @@ def _process_lines(outcomes: Sequence[TargetOutcome]) -> list[str]:
         parent = _parent_not_waiting(outcome)
         reason = _refusal_reason(outcome)
         line = _problem(outcome) if reason is None else _refusal(reason, refused[reason])
-        if parent is not None and outcome.standing is not None and zombies[parent] > 1:
+        if parent is not None and outcome.status is not None and zombies[parent] > 1:
             line = (
                 f"{zombies[parent]} have ended; their parent {parent.pid} "
-                f"({printable(outcome.standing.parent_name or '')}) has not taken notice yet"
+                f"({printable(outcome.status.parent_name or '')}) has not taken notice yet"
             )
         if line and line not in lines:
             lines.append(line)
@@ -160,9 +160,9 @@ def _refusal(reason: _Reason, pids: Sequence[str]) -> str:
 
 def _parent_not_waiting(outcome: TargetOutcome) -> ProcessId | None:
     """The parent that has not called ``wait`` for an ended process."""
-    if outcome.outcome is not Outcome.ENDED or not outcome.sentence or outcome.standing is None:
+    if outcome.outcome is not Outcome.ENDED or not outcome.sentence or outcome.status is None:
         return None
-    return outcome.standing.parent
+    return outcome.status.parent
 
 
 def _problem(outcome: TargetOutcome) -> str:
@@ -200,6 +200,6 @@ def _still_listed(pids: Sequence[int]) -> str:
     return f"the driver still lists {named}, which {'has' if len(pids) == 1 else 'have'} ended"
 
 
-def _holder(suspect: Suspect) -> str:
+def _holder(suspect: UnlistedHolder) -> str:
     name, user = printable(suspect.name or "unknown"), printable(suspect.user or "unknown")
     return f"{suspect.id.pid} ({name} of {user}) still holds the GPU; {printable(suspect.sentence)}"

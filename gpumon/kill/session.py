@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.host.process_host import Refusal, Refused, target_of_kin
+from gpumon.host.process_host import Refusal, Refused, target_of_relative
 from gpumon.kill.memory_reclaimed import MemoryWatch
 from gpumon.kill.outcome import PATIENCE, TerminationReport
 from gpumon.kill.target import TargetState, ends, requests_end
@@ -82,7 +82,7 @@ class TerminationSession:
         self._clock = clock or SystemClock()
         self._changed = changed
         self._states = {target.id: TargetState(target) for target in sorted(targets, key=_age)}
-        self._kin = set(self._states)
+        self._relatives = set(self._states)
         self._orders: deque[tuple[int, bool]] = deque()
         self._news = threading.Event()
         self._closing = threading.Event()
@@ -295,9 +295,9 @@ class TerminationSession:
             looks_without_news = 0 if self._find_children() else looks_without_news + 1
 
     def _any_running(self) -> bool:
-        standings = (state.handle.standing() for state in self._states.values() if state.handle)
+        statuses = (state.handle.status() for state in self._states.values() if state.handle)
         try:
-            return any(standing and standing.state not in _STILL for standing in standings)
+            return any(status and status.state not in _STILL for status in statuses)
         except Refused:
             return False  # The signals that follow are refused, too.
 
@@ -311,31 +311,33 @@ class TerminationSession:
         if not roots:
             return []
         try:
-            family = self._host.families(roots)
+            family = self._host.relatives(roots)
         except (OSError, Refused):
             return []  # The targets were confirmed: they get the signal, late children do not.
         parents = {id_.pid: id_ for id_ in roots if self._states[id_].alive}
         found = []
-        for kin in family:
-            parent = parents.get(kin.parent)
-            if parent is None or (kin.id.start_time or 0) < (parent.start_time or 0):
+        for relative in family:
+            parent = parents.get(relative.parent)
+            if parent is None or (relative.id.start_time or 0) < (parent.start_time or 0):
                 continue
-            self._kin.add(kin.id)
+            self._relatives.add(relative.id)
             if not self._whole_tree:
-                parents[kin.id.pid] = kin.id
+                parents[relative.id.pid] = relative.id
                 continue
-            state = self._states.get(kin.id)
-            if state is None and (state := self._add_child(kin, parent)) is not None:
+            state = self._states.get(relative.id)
+            if state is None and (state := self._add_child(relative, parent)) is not None:
                 found.append(state)
             if state is not None and state.alive:
-                parents[kin.id.pid] = kin.id
+                parents[relative.id.pid] = relative.id
         return found
 
-    def _add_child(self, kin: RelatedProcess, parent: ProcessId) -> TargetState | None:
+    def _add_child(self, relative: RelatedProcess, parent: ProcessId) -> TargetState | None:
         """Add a late child to the session, unless it has exited already."""
         listed = () if self._newest is None else self._newest.processes
-        uses = next((process.uses for process in listed if process.id == kin.id), ())
-        state = TargetState(target_of_kin(kin, uses, self._states[parent].target.place), late=True)
+        uses = next((process.uses for process in listed if process.id == relative.id), ())
+        state = TargetState(
+            target_of_relative(relative, uses, self._states[parent].target.place), late=True
+        )
         try:
             state.handle = self._host.open_handle(state.target)
         except OSError:
@@ -344,7 +346,7 @@ class TerminationSession:
             if refused.reason is Refusal.GONE:
                 return None
             self._refuse(state, refused, self._number)
-        self._states[kin.id] = state
+        self._states[relative.id] = state
         return state
 
     def _look(self) -> None:
@@ -389,7 +391,7 @@ class TerminationSession:
             if scan is None or scan.at <= self._scanned_at:
                 return memory
         self._scanned_at = time
-        self._watch.explain(scan, self._kin)
+        self._watch.explain(scan, self._relatives)
         return self._watch.look(self._newest, states, now, time)
 
     def _publish_report(self) -> None:

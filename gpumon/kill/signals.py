@@ -130,7 +130,7 @@ class _Handle:
                 f"{pid} runs as {now} by now, not as {before}: look at it and choose it again",
             )
         if self.ended():
-            raise refusals.gone(pid, self.standing())
+            raise refusals.gone(pid, self.status())
 
     def send(self, number: int) -> None:
         """See ``ProcessHandle.send``."""
@@ -146,7 +146,7 @@ class _Handle:
 
     def freeze(self) -> None:
         """See ``ProcessHandle.freeze``."""
-        status = self.standing()
+        status = self.status()
         if status is None or status.state != STOPPED:
             FROZEN.stop(self, lambda: self.send(signal.SIGSTOP))
 
@@ -176,8 +176,8 @@ class _Handle:
             return False  # Too many open files, for example: that does not mean that it has exited.
         return seen is None or seen[0].id != self._target.id or seen[0].ended
 
-    def standing(self) -> ProcessStatus | None:
-        """See ``ProcessHandle.standing``."""
+    def status(self) -> ProcessStatus | None:
+        """See ``ProcessHandle.status``."""
         pid = self._target.id.pid
         try:
             with opened(self._proc, pid) as directory:

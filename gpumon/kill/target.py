@@ -61,7 +61,7 @@ class TargetState:
         self.ended_time: float | None = None
         self.refusal: Refusal | None = None
         self._sentence = ""
-        self._standing: ProcessStatus | None = None
+        self._status: ProcessStatus | None = None
         self._looks_asleep = 0
         self._first_sent_at = 0.0
         self._sent_at = 0.0
@@ -86,7 +86,7 @@ class TargetState:
         """Whether nothing more will be learned about it."""
         if self.ended_at is None:
             return not self.waiting
-        return self._standing is None or now - self.ended_at >= _REAP_SECONDS
+        return self._status is None or now - self.ended_at >= _REAP_SECONDS
 
     def sent(self, number: int, now: float) -> None:
         """Record that a signal was sent."""
@@ -136,10 +136,10 @@ class TargetState:
         if news:
             self.outcome, self.ended_at, self.ended_time = Outcome.ENDED, now, time
         try:
-            self._standing = self.handle.standing()
+            self._status = self.handle.status()
         except Refused:
-            self._standing = None  # It has ended; whether it is reaped will not be known.
-        if self._standing is None:
+            self._status = None  # It has ended; whether it is reaped will not be known.
+        if self._status is None:
             self.release()
         return news
 
@@ -150,8 +150,8 @@ class TargetState:
             Refused: Its machine cannot be asked any more.
         """
         if self.handle is not None and self.waiting:
-            self._standing = self.handle.standing()
-            asleep = self._standing is not None and self._standing.state == UNINTERRUPTIBLE
+            self._status = self.handle.status()
+            asleep = self._status is not None and self._status.state == UNINTERRUPTIBLE
             self._looks_asleep = self._looks_asleep + 1 if asleep else 0
 
     def release(self) -> None:
@@ -169,21 +169,21 @@ class TargetState:
             signal=self.signal,
             refusal=self.refusal,
             sentence=self._sentence_now(now),
-            standing=self._standing,
+            status=self._status,
             seconds=self.seconds,
         )
 
     def _sentence_now(self, now: float) -> str:
         if self.ended_at is not None:
             patient = now - self.ended_at < _REAP_SECONDS
-            return "" if patient else _why_it_is_listed(self.target.id, self._standing)
+            return "" if patient else _why_it_is_listed(self.target.id, self._status)
         if self.waiting and self.signal is not None:
             since = now - self._sent_at
             over = since if since >= PATIENCE and ends(self.signal) else None
             # Every process waits for a disk now and then.
             passing = 0 < self._looks_asleep < _LOOKS_ASLEEP
-            standing = None if passing else self._standing
-            return _why_it_lives(self.target.id, standing, self.signal, over)
+            status = None if passing else self._status
+            return _why_it_lives(self.target.id, status, self.signal, over)
         return self._sentence
 
 

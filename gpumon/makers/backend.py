@@ -45,7 +45,7 @@ class ListedProcess(NamedTuple):
     uses: tuple[GpuUse, ...]
 
 
-class DriverFacts(Struct, frozen=True):
+class DriverInfo(Struct, frozen=True):
     """The driver as a whole. ``None`` is unknown.
 
     Attributes:
@@ -79,7 +79,7 @@ class Reading(NamedTuple):
 
     time: float
     gpus: tuple[Gpu, ...]
-    driver: DriverFacts = DriverFacts()
+    driver: DriverInfo = DriverInfo()
     listed: Mapping[int, ListedProcess] | None = None
     listed_at: float | None = None
     trouble: Trouble | None = None
@@ -104,7 +104,7 @@ class GpuBackend(ABC):
     calls: CallWatch | None = None
 
     @abstractmethod
-    def read(self, *, closely: bool = True) -> Reading:
+    def read(self, *, full: bool = True) -> Reading:
         """Read the values that are due; see ``Source.sample``."""
 
     def open(self) -> None:  # noqa: B027 - a default, not a missing method

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading, joined_type
+from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading, joined_type
 from gpumon.makers.links import Links
 from gpumon.makers.poll_rates import RETRY_SECONDS
 from gpumon.makers.source import NoSuchGpuError, SourceError
@@ -116,7 +116,7 @@ class CombinedBackend(GpuBackend):
         self.name = self._members[0].backend.name
         self._lists: tuple[object, ...] = ()
         self._listed: Mapping[int, ListedProcess] | None = None
-        self._facts = DriverFacts()
+        self._facts = DriverInfo()
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -131,7 +131,7 @@ class CombinedBackend(GpuBackend):
 
     def _check_selection(self) -> None:
         """Raise ``NoSuchGpuError`` if a selected GPU does not exist."""
-        self._read_members(closely=False)
+        self._read_members(full=False)
         gpus = [gpu for _, gpu in self._numbered()]
         count = max((gpu.index + 1 for gpu in gpus), default=0)
         missing = self._selection.missing(count, [gpu.uuid for gpu in gpus])
@@ -145,9 +145,9 @@ class CombinedBackend(GpuBackend):
             if member.trouble is not None:
                 raise SourceError(member.trouble.sentence, member.trouble.advice)
 
-    def read(self, *, closely: bool = True) -> Reading:
+    def read(self, *, full: bool = True) -> Reading:
         """See ``GpuBackend.read``."""
-        self._read_members(closely=closely)
+        self._read_members(full=full)
         shown = self._shown()
         read = [one.reading for one in self._members if one.reading is not None]
         used = {gpu.uuid for gpu in shown}
@@ -192,7 +192,7 @@ class CombinedBackend(GpuBackend):
 
     # Reading
 
-    def _read_members(self, *, closely: bool) -> None:
+    def _read_members(self, *, full: bool) -> None:
         now = self._clock.monotonic()
         for member in self._members:
             if not member.is_open and member.expected and now >= member.retry_at:
@@ -201,7 +201,7 @@ class CombinedBackend(GpuBackend):
             if self._is_superfluous(member):
                 member.reading = None
             elif member.is_open:
-                member.reading = member.backend.read(closely=closely)
+                member.reading = member.backend.read(full=full)
         index = 0
         for member in self._members:
             member.first_index = max(member.first_index, index)
@@ -272,7 +272,7 @@ class CombinedBackend(GpuBackend):
             self._listed = joined
         return self._listed
 
-    def _joined_facts(self) -> DriverFacts:
+    def _joined_facts(self) -> DriverInfo:
         """The facts of all drivers with GPUs, and which driver does not respond.
 
         The same object as before while they are the same.
@@ -283,7 +283,7 @@ class CombinedBackend(GpuBackend):
             for member in members
             if member.reading is not None and member.problem is None
         ]
-        joined = DriverFacts()
+        joined = DriverInfo()
         if facts:
             versions = [one.version for one in facts if one.version is not None]
             versions += [f"{one.label} does not respond" for one in members if one.problem]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from gpumon.host.machine import MachineReader
 from gpumon.host.processes import ProcessReader
 from gpumon.makers.drm.cards import DRM_DRIVERS, list_nodes
@@ -14,23 +12,14 @@ from gpumon.makers.sampler import Sampler
 from gpumon.model import makers
 from gpumon.model.makers import MAKERS, Maker
 from gpumon.model.selection import ALL, GpuSelection
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from gpumon.makers.backend import GpuBackend
     from gpumon.makers.drm.backend import DrmBackend
-
-
-class Roots(Struct, frozen=True):
-    """Where the file systems of the kernel are mounted."""
-
-    proc: str = "/proc"
-    sys: str = "/sys"
-    dev: str = "/dev"
-
-
-HERE = Roots()
+    from gpumon.system.system import System
 
 
 def _amd() -> type[DrmBackend]:
@@ -57,7 +46,7 @@ def this_machine(
     *,
     profiled: bool = False,
     backend: str = makers.AUTO,
-    roots: Roots = HERE,
+    system: System = THIS_SYSTEM,
 ) -> Sampler:
     """The sampler of this machine.
 
@@ -67,28 +56,30 @@ def this_machine(
             only those need who show or log it.
         backend: One of ``makers.BACKENDS``. ``auto`` is every driver that the machine has, without
             the GPUs of processors where there is another GPU; ``all`` has these too.
-        roots: Where the file systems of the kernel are mounted.
+        system: The operating system that is read.
     """
-    chosen = _backend(selection, backend, roots, profiled=profiled)
-    return Sampler(chosen, None, MachineReader(roots.proc), ProcessReader(roots.proc))
+    chosen = _backend(selection, backend, system, profiled=profiled)
+    return Sampler(chosen, None, MachineReader(system.proc), ProcessReader(system.proc))
 
 
-def _backend(selection: GpuSelection, backend: str, roots: Roots, *, profiled: bool) -> GpuBackend:
+def _backend(
+    selection: GpuSelection, backend: str, system: System, *, profiled: bool
+) -> GpuBackend:
     if backend in {makers.AUTO, makers.ALL}:
-        drivers = {driver for *_, driver in list_nodes(DRM_DRIVERS, roots.sys)}
+        drivers = {driver for *_, driver in list_nodes(DRM_DRIVERS, system.sys)}
         there = [
             maker for maker in _DRM_BACKENDS if not drivers.isdisjoint(MAKERS[maker].kernel_drivers)
         ]
         if there:
-            return _combined(there, selection, backend, roots, profiled=profiled)
+            return _combined(there, selection, backend, system, profiled=profiled)
     for maker in _DRM_BACKENDS:
         if backend == MAKERS[maker].backend:
-            return _drm_backend(maker, selection, roots)
-    return NvmlBackend(selection, None, roots.proc, roots.sys, profiled=profiled)
+            return _drm_backend(maker, selection, system)
+    return NvmlBackend(selection, None, system.proc, system.sys, profiled=profiled)
 
 
-def _drm_backend(maker: Maker, selection: GpuSelection, roots: Roots) -> GpuBackend:
-    return _DRM_BACKENDS[maker]()(selection, None, roots.proc, roots.sys, roots.dev)
+def _drm_backend(maker: Maker, selection: GpuSelection, system: System) -> GpuBackend:
+    return _DRM_BACKENDS[maker]()(selection, None, system.proc, system.sys, system.dev)
 
 
 def _nvidia_gpus(sys: str) -> int:
@@ -104,18 +95,18 @@ def _combined(
     there: Collection[Maker],
     selection: GpuSelection,
     backend: str,
-    roots: Roots,
+    system: System,
     *,
     profiled: bool,
 ) -> GpuBackend:
     """NVIDIA's backend, which may find no driver, and these."""
     from gpumon.makers.combined import CombinedBackend, Member
 
-    nvml = NvmlBackend(ALL, None, roots.proc, roots.sys, profiled=profiled)
-    members = [Member(nvml, "NVIDIA's driver", expected=_nvidia_gpus(roots.sys))]
+    nvml = NvmlBackend(ALL, None, system.proc, system.sys, profiled=profiled)
+    members = [Member(nvml, "NVIDIA's driver", expected=_nvidia_gpus(system.sys))]
     members += [
         Member(
-            _drm_backend(maker, ALL, roots),
+            _drm_backend(maker, ALL, system),
             f"{maker.value}'s driver",
             expected=0,
             hides_integrated=backend == makers.AUTO,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from gpumon.host.machine import MachineFacts, MachineReader
+from gpumon.host.machine import MachineInfo, MachineReader
 from gpumon.host.processes import ProcessReader
 from gpumon.model.bounds import plausible_gpus, plausible_processes
 from gpumon.model.process_states import ENDED
@@ -17,8 +17,8 @@ from gpumon.system.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from gpumon.host.processes import ProcessFacts
-    from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+    from gpumon.host.processes import ProcessInfo
+    from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
     from gpumon.makers.source import Call
     from gpumon.system.clock import Clock
 
@@ -33,7 +33,7 @@ class ReadsMachine(Protocol):
         """Host name."""
         ...
 
-    def read(self) -> MachineFacts:
+    def read(self) -> MachineInfo:
         """The machine at this moment."""
         ...
 
@@ -41,7 +41,7 @@ class ReadsMachine(Protocol):
 class ReadsProcesses(Protocol):
     """Reads processes; see ``ProcessReader``."""
 
-    def read(self, pid: int, now: float) -> ProcessFacts | None:
+    def read(self, pid: int, now: float) -> ProcessInfo | None:
         """A process at this moment; ``None`` if it cannot be read."""
         ...
 
@@ -78,21 +78,21 @@ class Sampler:
         self._clock: Clock = clock or SystemClock()
         self._machine: ReadsMachine = machine or MachineReader()
         self._reader: ReadsProcesses = processes or ProcessReader()
-        self._driver: DriverFacts | None = None
-        self._facts: MachineFacts | None = None
+        self._driver: DriverInfo | None = None
+        self._facts: MachineInfo | None = None
         self._host = Host(name=self._machine.name)
         self._listed: Mapping[int, ListedProcess] | None = None
         self._processes: tuple[GpuProcess, ...] = ()
-        self._made: dict[int, tuple[ProcessFacts | None, GpuProcess]] = {}
+        self._made: dict[int, tuple[ProcessInfo | None, GpuProcess]] = {}
 
     def open(self) -> None:
         """See ``Source.open``."""
         self.backend.open()
 
-    def sample(self, *, closely: bool = True) -> Snapshot:
+    def sample(self, *, full: bool = True) -> Snapshot:
         """See ``Source.sample``."""
         now = self._clock.monotonic()
-        return self._snapshot(self.backend.read(closely=closely), now)
+        return self._snapshot(self.backend.read(full=full), now)
 
     def past(self) -> Iterator[Snapshot]:
         """See ``Source.past``."""
@@ -158,10 +158,10 @@ class Sampler:
 
     # Host
 
-    def _describe(self, driver: DriverFacts) -> None:
+    def _describe(self, driver: DriverInfo) -> None:
         """Update the host from the driver and the machine."""
         self._driver = driver
-        facts = self._facts or MachineFacts(self._machine.name)
+        facts = self._facts or MachineInfo(self._machine.name)
         self._host = Host(
             name=facts.name,
             driver_version=driver.version,
@@ -207,7 +207,7 @@ class Sampler:
         self._reader.keep_only(())
 
     def _join(
-        self, listed: Mapping[int, ListedProcess], now: float, driver: DriverFacts
+        self, listed: Mapping[int, ListedProcess], now: float, driver: DriverInfo
     ) -> tuple[GpuProcess, ...]:
         """The listed processes; an unchanged process is the same object as before."""
         self._reader.keep_only(listed.keys())
@@ -229,7 +229,7 @@ class Sampler:
 
 
 def _process(
-    pid: int, facts: ProcessFacts | None, listed: ListedProcess, state: str | None
+    pid: int, facts: ProcessInfo | None, listed: ListedProcess, state: str | None
 ) -> GpuProcess:
     if facts is None:
         nobody = ProcessId(pid, None)

@@ -99,11 +99,11 @@ class Source(Protocol):
         """
         ...
 
-    def sample(self, *, closely: bool = True) -> Snapshot:
+    def sample(self, *, full: bool = True) -> Snapshot:
         """Take a snapshot. Errors of GPUs and drivers are part of it and not raised.
 
         Args:
-            closely: Whether a listener keeps all values. If not, values that only the page of a GPU
+            full: Whether a listener keeps all values. If not, values that only the page of a GPU
                 shows may be up to a second old.
 
         Raises:

@@ -81,7 +81,7 @@ class Container(Struct, frozen=True, gc=False):
         return f"{self.runtime} {name}".rstrip()
 
 
-class Place(Struct, frozen=True, gc=False):
+class Workload(Struct, frozen=True, gc=False):
     """Where a process runs and what it belongs to. ``None`` means unknown or absent.
 
     Attributes:
@@ -165,7 +165,7 @@ class GpuProcess(Struct, frozen=True, gc=False):
     cpu_percent: float | None = None
     rss: int | None = None
     started_at: float | None = None
-    place: Place | None = None
+    place: Workload | None = None
 
     @property
     def memory_used(self) -> int | None:
@@ -228,7 +228,7 @@ class HoldReason(str, Enum):
     """It holds the device file; nothing more is known against it."""
 
 
-class Suspect(Struct, frozen=True, gc=False):
+class UnlistedHolder(Struct, frozen=True, gc=False):
     """A process that has a GPU's device file open though the driver does not list it there.
 
     Attributes:
@@ -257,12 +257,12 @@ class Suspect(Struct, frozen=True, gc=False):
     state: str | None = None
     parent: ProcessId | None = None
     started_at: float | None = None
-    place: Place | None = None
+    place: Workload | None = None
 
 
 def blamed(
-    suspects: Iterable[Suspect], kin: Collection[ProcessId] = frozenset()
-) -> tuple[Suspect, ...]:
+    suspects: Iterable[UnlistedHolder], relatives: Collection[ProcessId] = frozenset()
+) -> tuple[UnlistedHolder, ...]:
     """The suspects that may explain missing memory, most likely first.
 
     A monitor holds almost nothing, and the memory of a child of a listed process is attributed to
@@ -271,11 +271,11 @@ def blamed(
 
     Args:
         suspects: The suspects of one GPU.
-        kin: The processes whose memory is missing; they and their children come first.
+        relatives: The processes whose memory is missing; they and their children come first.
     """
     related, strong, weak = [], [], []
     for suspect in suspects:
-        if suspect.id in kin or suspect.parent in kin:
+        if suspect.id in relatives or suspect.parent in relatives:
             related.append(suspect)
         elif suspect.reason is HoldReason.HOLDS:
             weak.append(suspect)
@@ -294,5 +294,5 @@ class HolderScan(Struct, frozen=True, gc=False):
     """
 
     at: float
-    suspects: tuple[Suspect, ...] = ()
+    suspects: tuple[UnlistedHolder, ...] = ()
     unseen: int = 0

@@ -42,7 +42,7 @@ class PrometheusSource(HostSource):
         super().open()
         self._end = self._prometheus.keep_open(self.hostname)
 
-    def sample(self, *, closely: bool = True) -> Snapshot:
+    def sample(self, *, full: bool = True) -> Snapshot:
         """See ``HostSource.sample``.
 
         Times never run backwards, although a scrape is seen a few seconds after it, when older
@@ -51,7 +51,7 @@ class PrometheusSource(HostSource):
         deadline = time.monotonic() + _WHOLE_SECONDS
         while not self._prometheus.has_whole(self.hostname) and time.monotonic() < deadline:
             time.sleep(_POLL)
-        snapshot = super().sample(closely=closely)
+        snapshot = super().sample(full=full)
         # Only up to now, in case that the clock of this machine was set back.
         at = max(snapshot.time, min(self._last, time.time()))
         self._last = at

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpumon.host.process_host import ProcessHandle, Target
-    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class RemoteHost:
             connection.abandon(f"gpumon has closed the connection to {self._name}")
             connection.join(_CLOSE_SECONDS)
 
-    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:  # noqa: ARG002 - see ProcessHost
+    def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:  # noqa: ARG002 - see ProcessHost
         """Empty: the snapshots of that machine have the places already."""
         return {}
 
@@ -114,11 +114,11 @@ class RemoteHost:
         """The last scan of that machine, which is in its snapshots."""
         return snapshot.holders
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        """See ``ProcessHost.families``."""
+    def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        """See ``ProcessHost.relatives``."""
         asked = tuple(roots)
         found, time_offset = self._read(
-            lambda number: protocol.Families(number, asked), tuple[RelatedProcess, ...]
+            lambda number: protocol.Relatives(number, asked), tuple[RelatedProcess, ...]
         )
         return plausible_family(found, time_offset)
 
@@ -244,8 +244,8 @@ class _RemoteHandle:
         self._ended = self._ended or (not self._closed and self.connection.ended(self.number))
         return self._ended
 
-    def standing(self) -> ProcessStatus | None:
-        """See ``ProcessHandle.standing``."""
+    def status(self) -> ProcessStatus | None:
+        """See ``ProcessHandle.status``."""
         try:
             status = self.connection.ask(
                 lambda id_: protocol.Status(id_, self.number),

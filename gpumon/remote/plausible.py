@@ -39,16 +39,16 @@ def plausible_family(
 ) -> tuple[RelatedProcess, ...]:
     """These processes, each PID once and none before its parent, in this machine's time."""
     listed = tuple(family)
-    pids = {kin.id.pid for kin in listed}
+    pids = {relative.id.pid for relative in listed}
     kept: dict[int, RelatedProcess] = {}
-    for kin in listed:
-        if kin.id.pid in kept or (kin.parent in pids and kin.parent not in kept):
+    for relative in listed:
+        if relative.id.pid in kept or (relative.parent in pids and relative.parent not in kept):
             continue
-        kept[kin.id.pid] = replace(
-            kin,
-            user=_text(kin.user),
-            state=_letter(kin.state),
-            started_at=_time(kin.started_at, time_offset),
+        kept[relative.id.pid] = replace(
+            relative,
+            user=_text(relative.user),
+            state=_letter(relative.state),
+            started_at=_time(relative.started_at, time_offset),
         )
     return tuple(kept.values())
 

@@ -28,8 +28,8 @@ class _Request(Struct, frozen=True, tag_field="ask"):
     id: int
 
 
-class Families(_Request, frozen=True, tag="families"):
-    """See ``ProcessHost.families``: an ``Answer``."""
+class Relatives(_Request, frozen=True, tag="families"):
+    """See ``ProcessHost.relatives``: an ``Answer``."""
 
     roots: tuple[ProcessId, ...]
 
@@ -64,7 +64,7 @@ class Send(_Request, frozen=True, tag="send"):
 
 
 class Status(_Request, frozen=True, tag="status"):
-    """See ``ProcessHandle.standing``: an ``Answer``."""
+    """See ``ProcessHandle.status``: an ``Answer``."""
 
     handle: int
 
@@ -75,7 +75,7 @@ class Close(_Request, frozen=True, tag="close"):
     handle: int
 
 
-Request: TypeAlias = Families | ReadDetails | Open | Send | Status | Close
+Request: TypeAlias = Relatives | ReadDetails | Open | Send | Status | Close
 
 
 class Hello(Struct, frozen=True, tag_field="say", tag="hello"):

@@ -1,7 +1,7 @@
 """Answers the questions of another machine's gpumon about the processes of this one.
 
 One thread reads requests. The main thread does everything that concerns handles, in the order of
-the requests, and writes every answer. Families and details can hang together with a process, so
+the requests, and writes every answer. Relatives and details can hang together with a process, so
 each is read on a thread of its own.
 """
 
@@ -30,13 +30,13 @@ from gpumon.remote.protocol import (
     Declined,
     Exited,
     Failed,
-    Families,
     Hello,
     Lines,
     Message,
     Open,
     Opened,
     ReadDetails,
+    Relatives,
     Request,
     Send,
     Status,
@@ -82,7 +82,7 @@ class _Held(NamedTuple):
 class _Result(NamedTuple):
     """What a reading thread has found."""
 
-    request: Families | ReadDetails
+    request: Relatives | ReadDetails
     message: Message
 
 
@@ -157,7 +157,7 @@ class Server:
                 # had ended: its PID may have been reused before.
                 self._say_exits()
                 self._say(message)
-            case Families() | ReadDetails():
+            case Relatives() | ReadDetails():
                 self._begin_reading(item)
             case Close(handle=number):
                 self._close(number)
@@ -178,7 +178,7 @@ class Server:
                     self._send(request)
                     return _result(request.id, None)
                 case Status():
-                    return _result(request.id, self._find(request.handle).handle.standing())
+                    return _result(request.id, self._find(request.handle).handle.status())
         except Refused as refused:
             return Declined(request.id, refused.reason, refused.sentence)
         except OSError as error:
@@ -243,7 +243,7 @@ class Server:
 
     # -- what can hang -----------------------------------------------------------------------------
 
-    def _begin_reading(self, request: Families | ReadDetails) -> None:
+    def _begin_reading(self, request: Relatives | ReadDetails) -> None:
         if _subject(request) in self._reading:
             self._say(Failed(request.id, errno.EAGAIN, "its details are still being read"))
         elif len(self._reading) >= MOST_READERS:
@@ -255,11 +255,11 @@ class Server:
                 target=self._look, args=(request,), name="gpumon-look", daemon=True
             ).start()
 
-    def _look(self, request: Families | ReadDetails) -> None:
+    def _look(self, request: Relatives | ReadDetails) -> None:
         message: Message
         try:
-            if isinstance(request, Families):
-                message = _result(request.id, self._host.families(request.roots))
+            if isinstance(request, Relatives):
+                message = _result(request.id, self._host.relatives(request.roots))
             else:
                 message = _result(request.id, self._host.details(request.process))
         except Exception as error:  # noqa: BLE001 - nobody is above this thread, and the client waits
@@ -303,7 +303,7 @@ class Server:
             data = data[os.write(self._write, data) :]
 
 
-def _subject(request: Families | ReadDetails) -> ProcessId | int:
+def _subject(request: Relatives | ReadDetails) -> ProcessId | int:
     return request.process if isinstance(request, ReadDetails) else request.id
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings.groups import jobs
-from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _process(one: ListedUse) -> GpuProcess:
         uses=(GpuUse(one.gpu_uuid or "", one.gpu_index or 0),),
         user=one.user,
         name=one.name,
-        place=Place(
+        place=Workload(
             container=one.container,
             slurm_job=one.slurm_job,
             session=one.session,

@@ -41,7 +41,7 @@ _REMINDER = 1.0
 class _Listener(NamedTuple):
     listener: Callable[[Snapshot], None]
     failed: Callable[[BaseException], None] | None
-    closely: bool
+    full: bool
 
 
 class Collector:
@@ -94,7 +94,7 @@ class Collector:
 
         self._subscribing = threading.Lock()
         self._listeners: tuple[_Listener, ...] = ()
-        self._closely = False
+        self._full = False
         self._failure: BaseException | None = None
 
         # Held while a snapshot is published, so that a report of a hung call cannot overtake the
@@ -160,7 +160,7 @@ class Collector:
         failed: Callable[[BaseException], None] | None = None,
         *,
         newest: bool = False,
-        closely: bool = True,
+        full: bool = True,
     ) -> Callable[[], None]:
         """Pass every new snapshot to a listener.
 
@@ -169,13 +169,13 @@ class Collector:
             failed: Called once with ``failure``; at once if it has already happened.
             newest: Also pass the newest existing snapshot first, on the caller's thread, which must
                 not be a listener's then.
-            closely: See ``Source.sample``; False for listeners that only display.
+            full: See ``Source.sample``; False for listeners that only display.
 
         Returns:
             A function that ends the subscription. A call that is under way at that moment still
             comes to its end.
         """
-        entry = _Listener(listener, failed, closely)
+        entry = _Listener(listener, failed, full)
         if newest:
             with self._publishing:
                 failure = self._enter(entry)
@@ -282,7 +282,7 @@ class Collector:
     def _tick(self) -> None:
         began = self._clock.monotonic()
         self._tick_began = began
-        snapshot = self._source.sample(closely=self._closely)
+        snapshot = self._source.sample(full=self._full)
         if self._annotate is not None:
             snapshot = self._annotate(snapshot)
         cost = self._meter.measure(self._clock.monotonic(), self._source.driver_seconds)
@@ -416,7 +416,7 @@ class Collector:
 
     def _keep(self, listeners: tuple[_Listener, ...]) -> None:
         self._listeners = listeners
-        self._closely = any(entry.closely for entry in listeners)
+        self._full = any(entry.full for entry in listeners)
 
 
 def _checked(interval: float) -> float:

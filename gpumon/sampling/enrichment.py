@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from gpumon.host.process_host import ProcessHost, RelatedProcess
-    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import ReservationHolder, Snapshot
 
     Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
@@ -78,7 +78,7 @@ class Lookup:
         self._failure: BaseException | None = None
         self._for_places = threading.Event()
         self._for_scan = threading.Event()
-        self._for_kin = threading.Event()
+        self._for_relatives = threading.Event()
         self._for_locks = threading.Event()
         self._threads = tuple(
             threading.Thread(
@@ -88,9 +88,9 @@ class Lookup:
                 daemon=True,
             )
             for name, look, wake in (
-                ("places", self._look_for_places, self._for_places),
+                ("workloads", self._look_for_places, self._for_places),
                 ("holders", self._look_for_holders, self._for_scan),
-                ("kin", self._look_for_kin, self._for_kin),
+                ("relatives", self._look_for_relatives, self._for_relatives),
                 *(
                     ()
                     if reservations is None
@@ -105,12 +105,12 @@ class Lookup:
         self._ids: frozenset[ProcessId] = frozenset()
         self._unexplained: frozenset[str] = frozenset()
         self._scan_early = False
-        self._kin_wanted = False
+        self._relatives_wanted = False
 
         # The results. Each is replaced as a whole, only by the thread of its kind.
-        self._places: dict[ProcessId, Place] = {}
+        self._places: dict[ProcessId, Workload] = {}
         self._holders: HolderScan | None = None
-        self._kin: tuple[RelatedProcess, ...] = ()
+        self._relatives: tuple[RelatedProcess, ...] = ()
         self._reserved: tuple[Reserved, ...] = ()
 
         self._places_asked: frozenset[ProcessId] = frozenset()
@@ -129,17 +129,17 @@ class Lookup:
         return self._failure
 
     @property
-    def kin(self) -> tuple[RelatedProcess, ...]:
+    def relatives(self) -> tuple[RelatedProcess, ...]:
         """The process trees of the GPU processes while requested, parents first."""
-        return self._kin if self._kin_wanted else ()
+        return self._relatives if self._relatives_wanted else ()
 
-    def want_kin(self, wanted: bool) -> None:
+    def want_relatives(self, wanted: bool) -> None:
         """Start or stop reading process trees, about once a second."""
-        if wanted == self._kin_wanted:
+        if wanted == self._relatives_wanted:
             return
-        self._kin = ()
-        self._kin_wanted = wanted
-        self._for_kin.set()
+        self._relatives = ()
+        self._relatives_wanted = wanted
+        self._for_relatives.set()
 
     def start(self) -> None:
         """Start the lookups.
@@ -158,7 +158,7 @@ class Lookup:
             BaseException: The bug that is in ``failure``, if there is one.
         """
         self._stopping = True
-        for wake in (self._for_places, self._for_scan, self._for_kin, self._for_locks):
+        for wake in (self._for_places, self._for_scan, self._for_relatives, self._for_locks):
             wake.set()
         # The system clock, even if this object has another: threads are joined in real time.
         deadline = time.monotonic() + _STOP_PATIENCE
@@ -279,7 +279,7 @@ class Lookup:
         asked = [one for one in listed if all_again or one.id not in self._places_asked]
         if asked:
             with suppress(OSError):
-                self._keep_places(listed, self._host.places(asked))
+                self._keep_places(listed, self._host.workloads(asked))
         self._places_asked = frozenset([process.id for process in listed])
         now = self._clock.monotonic()
         if all_again:
@@ -287,10 +287,10 @@ class Lookup:
         return max(0.0, self._places_due - now)
 
     def _keep_places(
-        self, processes: tuple[GpuProcess, ...], found: Mapping[ProcessId, Place]
+        self, processes: tuple[GpuProcess, ...], found: Mapping[ProcessId, Workload]
     ) -> None:
         """Store the results; an exited process keeps its place while it is listed."""
-        kept: dict[ProcessId, Place] = {}
+        kept: dict[ProcessId, Workload] = {}
         for process in processes:
             known, place = self._places.get(process.id), found.get(process.id)
             if place is None or place == known:
@@ -316,15 +316,15 @@ class Lookup:
         self._scan_due = now + _rest(now - began, _SCAN_AGAIN)
         return self._scan_due - now
 
-    def _look_for_kin(self) -> float:
+    def _look_for_relatives(self) -> float:
         """Read the process trees if requested. Returns seconds until the next time."""
-        if not self._kin_wanted:
+        if not self._relatives_wanted:
             return _UNTIL_WOKEN
         began = self._clock.monotonic()
         if self._snapshot is not None:
             roots = [process.id for process in self._snapshot.processes if process.visible]
             with suppress(OSError, Refused):
-                self._kin = self._host.families(roots)
+                self._relatives = self._host.relatives(roots)
         return _rest(self._clock.monotonic() - began, _KIN_AGAIN)
 
     def _look_for_locks(self) -> float:
@@ -354,7 +354,7 @@ def _rest(took: float, least: float) -> float:
     return max(least, _REST * took)
 
 
-def _placed(given: GpuProcess, known: GpuProcess, place: Place | None) -> GpuProcess:
+def _placed(given: GpuProcess, known: GpuProcess, place: Workload | None) -> GpuProcess:
     """A process with its place, if its source has not set one.
 
     Args:

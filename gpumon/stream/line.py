@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from gpumon.export.as_json import identity_keys, json_key, json_keys
 from gpumon.model.metrics import GPU_METRIC
-from gpumon.model.processes import HolderScan, Place
+from gpumon.model.processes import HolderScan, Workload
 from gpumon.model.snapshot import Host, OwnCost, Trouble
 from gpumon.stream.sample import MOST, MOST_EVENTS, Heartbeat
 from gpumon.stream.tables import (
@@ -83,7 +83,7 @@ def _object(struct: type[Struct], *without: str) -> Any:
     return _struct(struct.__name__, keys)
 
 
-_CELLS = {"unknown": dict[str, str], "place": _either(_object(Place), None)}
+_CELLS = {"unknown": dict[str, str], "place": _either(_object(Workload), None)}
 
 
 def _table(table: Table) -> Any:

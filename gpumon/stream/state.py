@@ -11,7 +11,7 @@ from msgspec.structs import astuple, fields, replace
 
 from gpumon.export.as_json import identity_keys, json_key, json_keys
 from gpumon.findings.finding import FindingKind, Severity
-from gpumon.model.processes import HolderScan, HoldReason, Place, ProcessId
+from gpumon.model.processes import HolderScan, HoldReason, ProcessId, Workload
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, OwnCost, Snapshot, Trouble, Unknown
 from gpumon.stream.sample import StreamError
 from gpumon.stream.tables import (
@@ -233,18 +233,18 @@ def _joined(field: str, first: int | None, second: int | None) -> Any:
     return None if first is None or second is None else (first, second)
 
 
-def _place(told: Any) -> Place | None:
+def _place(told: Any) -> Workload | None:
     if told is None:
         return None
     known: dict[str, Any] = {}
-    for field, key in json_keys(Place).items():
+    for field, key in json_keys(Workload).items():
         if field in IDENTITIES:
             pid, start_time = (getattr(told, part) for part in identity_keys(field))
             if pid is not UNSET:
                 known[field] = ProcessId(pid, None if start_time is UNSET else start_time)
         elif (value := getattr(told, key)) is not UNSET:
             known[field] = value
-    return Place(**known)
+    return Workload(**known)
 
 
 _FIELDS = {json_key(field): field for field in (*Gpu.__struct_fields__, "processes")}

@@ -20,11 +20,11 @@ from gpumon.export.as_json import (
     identity_keys,
     json_key,
     json_keys,
-    place_json,
     unknown_json,
+    workload_json,
 )
 from gpumon.model.metrics import GPU_METRIC
-from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId, Suspect
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, UnlistedHolder, Workload
 from gpumon.model.snapshot import Gpu, MigInstance, Reserved
 from gpumon.stream.sample import MOST, GpuState
 
@@ -158,8 +158,8 @@ def _count(rows: tuple[Struct, ...] | None) -> tuple[int]:
     return (len(rows or ()),)
 
 
-def _place(place: Place | None) -> dict[str, Any] | None:
-    return None if place is None else _known(place_json(place))
+def _place(place: Workload | None) -> dict[str, Any] | None:
+    return None if place is None else _known(workload_json(place))
 
 
 def _known(told: dict[str, Any]) -> dict[str, Any]:
@@ -185,6 +185,6 @@ GPUS = Table("gpus", Gpu, 2**10, lambda gpu: gpu.uuid)
 MIG = Table("mig", MigInstance, 2**13, lambda instance: instance.uuid)
 PROCESSES = Table("processes", GpuProcess, 2**14, lambda process: process.id)
 USES = Table("uses", GpuUse, 2**16, _use_identity)
-SUSPECTS = Table("suspects", Suspect, 2**14, lambda suspect: suspect.id)
+SUSPECTS = Table("suspects", UnlistedHolder, 2**14, lambda suspect: suspect.id)
 RESERVED = Table("reserved", Reserved, 2**13, lambda one: (one.gpu_uuid, one.mig_uuid))
 STATES = Table("states", GpuState, 2**10, lambda state: state.gpu_uuid)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.theme import Theme
 
-    from gpumon.config.keymap import KeyAction, Place
+    from gpumon.config.keymap import KeyAction, KeyScope
     from gpumon.ui.screens.dashboard import PageRequested
     from gpumon.ui.screens.painted import WatchRequested
     from gpumon.ui.terminal.terminal import ShutdownWatchdog
@@ -383,7 +383,7 @@ class BaseApp(App[int]):
 
     def explained(self) -> list[tuple[KeyAction, str]]:
         """The key actions of the application and the main screen that work, with descriptions."""
-        place: Place = "fleet" if self.workspace is None else "dashboard"
+        place: KeyScope = "fleet" if self.workspace is None else "dashboard"
         readonly = self.workspace is not None and self.workspace.session.host.readonly
         return [
             (action, about)

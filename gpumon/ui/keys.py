@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.screen import Screen
 
-    from gpumon.config.keymap import Place
+    from gpumon.config.keymap import KeyScope
 
 
-def bindings_of(place: Place) -> list[BindingType]:
+def bindings_of(place: KeyScope) -> list[BindingType]:
     """Textual's bindings for a screen, with the ids of the actions."""
     return [
         Binding(

@@ -117,14 +117,14 @@ class KillController:
         now = None if latest is None else latest.time
 
         def look() -> Sequence[RelatedProcess]:
-            return host.families(asked)
+            return host.relatives(asked)
 
         unattributed = self._unattributed(targets)
         dialog = EndDialog(targets, host.uid, number, now, look, name, unattributed)
         self._app.push_screen(dialog, self._begin)
 
         def found(family: Sequence[RelatedProcess]) -> None:
-            protected = {kin.id for kin in family if kin.protected}
+            protected = {relative.id for relative in family if relative.protected}
             free = [target for target in targets if target.id not in protected]
             latest = self._session.history.latest
             children = descendants(free, family, latest.processes if latest else ())
@@ -136,7 +136,7 @@ class KillController:
             look,
             found,
             lambda _: dialog.add_children(None),
-            name="gpumon-families",
+            name="gpumon-relatives",
         )
 
     def _with_held_gpus(self, target: Target) -> Target:

@@ -104,12 +104,12 @@ class SessionBuilder:
         self._stop_first: Callable[[], None] = lambda: None
         self._early = SnapshotBuffer()
         self._settling: Timer | None = None
-        self.collector.subscribe(self._early.take, closely=False)
+        self.collector.subscribe(self._early.take, full=False)
 
     def first_history(self) -> History:
         """The history of the first picture, which does not wait for ``build``."""
         self._first = first = self._empty_history()
-        self._stop_first = self.collector.subscribe(first.add, newest=True, closely=False)
+        self._stop_first = self.collector.subscribe(first.add, newest=True, full=False)
         return first
 
     def _empty_history(self) -> History:

@@ -87,7 +87,7 @@ class Workspace:
         """Follow the snapshots; must be called on the application's thread."""
         self._wakeup.start()
         self._unsubscribe = self.session.collector.subscribe(
-            lambda _: self._wakeup.wake(), lambda _: self._wakeup.wake(), closely=False
+            lambda _: self._wakeup.wake(), lambda _: self._wakeup.wake(), full=False
         )
         self._wakeup.wake()
 

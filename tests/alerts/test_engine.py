@@ -13,7 +13,7 @@ from gpumon.alerts.channels.command import Command
 from gpumon.alerts.channels.terminal import Bell
 from gpumon.alerts.watchers import MOST_SUBJECTS
 from gpumon.findings.finding import Severity
-from gpumon.model.processes import GpuProcess, Place
+from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.snapshot import Gpu, GpuStatus, Trouble, Unknown
 from tests.alerts.machine import Machine, alert, hot
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -236,7 +236,7 @@ def test_only_processes_that_come_later_are_reported() -> None:
 
 def test_what_is_looked_up_after_the_first_list_was_there_before() -> None:
     machine = Machine(alert("env:torch"), alert("user:me"), alert("util<5 user:me"))
-    place = Place(environment="torch")
+    place = Workload(environment="torch")
     unknown = replace(working(user=None), place=None)
     machine.see(3, gpu(), processes=(unknown,))
     known = replace(working(), place=place)

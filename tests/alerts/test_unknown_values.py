@@ -19,7 +19,7 @@ from gpumon.findings.rule import LastingRule
 from gpumon.findings.speed import NvlinkErrors
 from gpumon.makers.backend_gpu import DRIVER_FIELDS
 from gpumon.model.process_states import UNINTERRUPTIBLE
-from gpumon.model.processes import GpuUse, Place
+from gpumon.model.processes import GpuUse, Workload
 from gpumon.model.snapshot import Reserved, Unknown
 from gpumon.model.thresholds import Thresholds
 from tests.alerts.machine import Machine, alert
@@ -77,7 +77,7 @@ WELL: dict[str, Any] = {
 
 def busy(pid: int = 100, session: int = 7, sm: int = 60, **changes: Any) -> GpuProcess:
     """A process whose job, CPU use and state are known."""
-    known = {"place": Place(session=session), "cpu_percent": 50.0, "state": "S", **changes}
+    known = {"place": Workload(session=session), "cpu_percent": 50.0, "state": "S", **changes}
     return replace(process(pid, sm=sm, memory_used=GIB // 4), **known)
 
 

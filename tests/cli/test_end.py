@@ -78,15 +78,15 @@ def trainings(machine: Machine, count: int = 1, **how: Any) -> Iterator[list[int
 
 
 def lives_on(pid: int) -> bool:
-    kin = lives.look(pid)
-    return kin is not None and kin.state != "Z"
+    relative = lives.look(pid)
+    return relative is not None and relative.state != "Z"
 
 
 def start_of(pid: int) -> int:
-    kin = lives.look(pid)
-    assert kin is not None
-    assert kin.id.start_time is not None
-    return kin.id.start_time
+    relative = lives.look(pid)
+    assert relative is not None
+    assert relative.id.start_time is not None
+    return relative.id.start_time
 
 
 def test_it_ends_the_process_and_says_what_came_back(machine: Machine) -> None:
@@ -168,8 +168,8 @@ def test_a_process_that_started_another_program_meanwhile_gets_nothing(
 
 
 def name_of(pid: int) -> str | None:
-    kin = lives.look(pid)
-    return None if kin is None else kin.name
+    relative = lives.look(pid)
+    return None if relative is None else relative.name
 
 
 def test_without_a_terminal_nobody_can_be_asked(machine: Machine) -> None:

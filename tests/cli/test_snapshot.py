@@ -24,7 +24,7 @@ from gpumon.cli.machine_options import SampleOptions
 from gpumon.cli.parser import make_parser
 from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import GPU_METRICS
-from gpumon.model.processes import Container, Place
+from gpumon.model.processes import Container, Workload
 from gpumon.sampling.enrichment import Lookup
 from tests.driver import GIB, MIB, Driver, Owner, gb10, h100, h100_mig, owners, rtx4090
 from tests.sampling.test_enrichment import FakeHost, Hang
@@ -409,8 +409,8 @@ def test_the_formats_agree_on_the_cards_and_processes_of_the_demo() -> None:
 class Bare(DemoSource):
     """The demo, less what has to be looked up on a real machine."""
 
-    def sample(self, *, closely: bool = True) -> Snapshot:
-        told = super().sample(closely=closely)
+    def sample(self, *, full: bool = True) -> Snapshot:
+        told = super().sample(full=full)
         processes = tuple(replace(process, place=None) for process in told.processes)
         return replace(told, processes=processes, holders=None)
 
@@ -418,10 +418,11 @@ class Bare(DemoSource):
 class Whereabouts(FakeHost):
     """A host that says of every process that it is in a container of its own number."""
 
-    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
-        super().places(processes)
+    def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:
+        super().workloads(processes)
         return {
-            one.id: Place(container=Container("docker", name=f"c{one.id.pid}")) for one in processes
+            one.id: Workload(container=Container("docker", name=f"c{one.id.pid}"))
+            for one in processes
         }
 
 
@@ -491,7 +492,7 @@ def test_nobody_looks_for_what_is_not_printed(form: str) -> None:
 
 def test_a_look_that_hangs_holds_nothing_up() -> None:
     host, hang = FakeHost(), Hang()
-    host.before_places = hang
+    host.before_workloads = hang
     told = json.loads(printed("json", host))
     assert told["processes"]
     assert told["holders"] is None

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from textual.dom import DOMNode
 
-    from gpumon.config.keymap import KeyAction, Place
+    from gpumon.config.keymap import KeyAction, KeyScope
     from gpumon.config.settings import Preset
 
-PLACES: dict[Place, type[DOMNode]] = {
+PLACES: dict[KeyScope, type[DOMNode]] = {
     "app": GpumonApp,
     "dashboard": DashboardScreen,
     "fleet": FleetScreen,
@@ -60,10 +60,10 @@ PLACES: dict[Place, type[DOMNode]] = {
     "end": EndDialog,
     "signals": _Signals,
 }
-DIALOGS: set[Place] = {"help", "themes", "columns", "moment", "end", "signals"}
+DIALOGS: set[KeyScope] = {"help", "themes", "columns", "moment", "end", "signals"}
 
 
-def rows(*places: Place) -> list[KeyAction]:
+def rows(*places: KeyScope) -> list[KeyAction]:
     return [one for one in KEYMAP if not one.on.keys().isdisjoint(places)]
 
 
@@ -71,7 +71,7 @@ FIXED = fixed_keys("app", "dashboard")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_a_screen_binds_is_what_the_keymap_says(place: Place) -> None:
+def test_what_a_screen_binds_is_what_the_keymap_says(place: KeyScope) -> None:
     bound = [one for one in PLACES[place].BINDINGS if isinstance(one, Binding)]
     assert [(one.id, one.action, one.description) for one in bound] == [
         (one.id, one.action, one.on[place]) for one in rows(place)
@@ -82,12 +82,12 @@ def test_what_a_screen_binds_is_what_the_keymap_says(place: Place) -> None:
 
 @pytest.mark.parametrize("preset", ["default", "vim"])
 def test_a_key_does_one_thing_wherever_it_works(preset: Preset) -> None:
-    def keys(place: Place) -> list[str]:
+    def keys(place: KeyScope) -> list[str]:
         return [key for one in rows(place) for key in one.usual_keys(preset)]
 
     for place in PLACES:
         assert len(keys(place)) == len(set(keys(place))), place
-    pairs: list[tuple[Place, Place]] = [
+    pairs: list[tuple[KeyScope, KeyScope]] = [
         *(
             ("app", "dashboard"),
             ("app", "fleet"),

@@ -9,9 +9,10 @@ import pytest
 
 from gpumon.doctor import CheckVerdict, access, driver, gpus
 from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
-from gpumon.makers.machine import Roots, this_machine
+from gpumon.makers.machine import this_machine
 from gpumon.makers.nvidia import library, source
 from gpumon.sampling.gpu_sampler import take_one
+from gpumon.system.system import System
 from tests.doctor.trees import verdict, words
 from tests.makers.amd import machines
 from tests.makers.drm.trees import Tree, write
@@ -34,10 +35,10 @@ def _no_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _examined(root: Path) -> DiagnosticContext:
-    roots = Roots(str(root / "proc"), str(root / "sys"), str(root / "dev"))
+    system = System(str(root / "proc"), str(root / "sys"), str(root / "dev"))
     return DiagnosticContext(
         Machine(root=root, environ={}),
-        partial(ask_driver, partial(take_one, this_machine(roots=roots))),
+        partial(ask_driver, partial(take_one, this_machine(system=system))),
     )
 
 

@@ -242,7 +242,7 @@ SECTIONS: dict[str, dict[str, Field]] = {
         "name": Field("Product name.", lambda gpu: _text(gpu.get("Name")), other="gpu_name"),
         "serial": Field("Number of the board.", lambda gpu: gpu.get("Serial"), other="gpu_serial"),
         "uuid": Field("Identifier of the GPU.", lambda gpu: gpu.get("UUID"), other="gpu_uuid"),
-        "pci.bus_id": Field("Place on the bus, in hex.", Gpu.bus_id, other="gpu_bus_id"),
+        "pci.bus_id": Field("Workload on the bus, in hex.", Gpu.bus_id, other="gpu_bus_id"),
         "pci.domain": Field("Domain, in hex.", lambda gpu: _hex(gpu.pci("domain"), 4)),
         "pci.bus": Field("Bus, in hex.", lambda gpu: _hex(gpu.pci("bus"), 2)),
         "pci.device": Field("Device, in hex.", lambda gpu: _hex(gpu.pci("device"), 2)),

@@ -197,7 +197,7 @@ LATER = {
         "gpumon.config.reading",
         "gpumon.kill.session",
         "gpumon.filters.language",
-        "gpumon.host.places",
+        "gpumon.host.workloads",
     ),
     *(
         "gpumon.kill.signals",

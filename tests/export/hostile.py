@@ -10,9 +10,9 @@ from gpumon.model.processes import (
     GpuUse,
     HolderScan,
     HoldReason,
-    Place,
     ProcessId,
-    Suspect,
+    UnlistedHolder,
+    Workload,
 )
 from gpumon.model.snapshot import Gpu, Host, MigInstance, Snapshot
 
@@ -44,9 +44,9 @@ texts = st.one_of(
 )
 
 
-def place_of(text: str, launcher: ProcessId = ProcessId(4700, 98)) -> Place:  # noqa: B008 - frozen
+def place_of(text: str, launcher: ProcessId = ProcessId(4700, 98)) -> Workload:  # noqa: B008 - frozen
     """A place with the text wherever a text may stand."""
-    return Place(
+    return Workload(
         container=Container(runtime=text, id=text, name=text, pod=text),
         slurm_job=text,
         slurm_step=text,
@@ -61,7 +61,7 @@ def place_of(text: str, launcher: ProcessId = ProcessId(4700, 98)) -> Place:  # 
 
 def snapshot_of(text: str) -> Snapshot:
     """A card, a MIG instance and a process, and the text wherever a text may stand."""
-    suspect = Suspect(
+    suspect = UnlistedHolder(
         id=ProcessId(4712, 100),
         gpu_uuids=(text,),
         reason=HoldReason.ORPHAN,

@@ -14,7 +14,7 @@ from msgspec import structs
 from gpumon.export.as_csv import gpus_csv, processes_csv
 from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import GPU_METRICS
-from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.snapshot import Gpu, Host, Snapshot
 from gpumon.text.formatting import printable, spreadsheet_text
 from tests.export.hostile import TEXTS, snapshot_of, texts
@@ -145,7 +145,7 @@ def test_a_process_has_a_row_for_each_card_with_what_it_has_there() -> None:
 
 
 def test_where_a_process_runs_comes_after_the_columns_that_were_there_before() -> None:
-    place = Place(container=Container("podman", name="web"), launcher=ProcessId(9, 1))
+    place = Workload(container=Container("podman", name="web"), launcher=ProcessId(9, 1))
     process = GpuProcess(ProcessId(5, 6), "C", (GpuUse("GPU-a", 0),), place=place)
     (row,) = rows(processes_csv(structs.replace(of(CARD), processes=(process,))))
     assert ",".join(row).startswith(

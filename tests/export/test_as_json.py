@@ -19,9 +19,9 @@ from gpumon.model.processes import (
     GpuUse,
     HolderScan,
     HoldReason,
-    Place,
     ProcessId,
-    Suspect,
+    UnlistedHolder,
+    Workload,
 )
 from gpumon.model.snapshot import (
     Gpu,
@@ -45,7 +45,9 @@ BARE = Snapshot(
     ),
 )
 HOLDERS = HolderScan(
-    3.0, (Suspect(ProcessId(8, 9), ("GPU-0",), HoldReason.ORPHAN, "its parent ended"),), unseen=2
+    3.0,
+    (UnlistedHolder(ProcessId(8, 9), ("GPU-0",), HoldReason.ORPHAN, "its parent ended"),),
+    unseen=2,
 )
 RESERVED = (Reserved("GPU-0", user="ann", pid=5, since=2.0, command="python x.py"),)
 
@@ -87,7 +89,7 @@ def test_every_key_is_there_however_little_is_known() -> None:
 
 def test_whoever_has_a_place_has_the_same_keys_as_who_has_none() -> None:
     identity = ProcessId(41, 5)
-    place = Place(
+    place = Workload(
         container=Container("docker", id="f" * 64, name="llama-ft"),
         slurm_job="88123",
         launcher=identity,
@@ -143,10 +145,10 @@ def test_numbers_are_the_models_in_its_units_under_keys_that_name_them() -> None
         (GpuUse, "processes.uses."),
         (Trouble, "trouble."),
         (OwnCost, "cost."),
-        (Place, "processes.place."),
+        (Workload, "processes.place."),
         (Container, "processes.place.container."),
         (HolderScan, "holders."),
-        (Suspect, "holders.suspects."),
+        (UnlistedHolder, "holders.suspects."),
         (Reserved, "reserved."),
         (Snapshot, ""),
     ],

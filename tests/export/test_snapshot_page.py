@@ -10,7 +10,14 @@ import pytest
 
 from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS
-from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, HoldReason, ProcessId, Suspect
+from gpumon.model.processes import (
+    GpuProcess,
+    GpuUse,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    UnlistedHolder,
+)
 from gpumon.model.snapshot import (
     Gpu,
     GpuStatus,
@@ -34,7 +41,8 @@ TOLD: Any = json.loads(
             processes=(GpuProcess(ProcessId(7, 9), "C", (GpuUse("GPU-0", 0),)),),
             cost=OwnCost(),
             holders=HolderScan(
-                1.0, (Suspect(ProcessId(8, 9), ("GPU-0",), HoldReason.HOLDS, "It holds it."),)
+                1.0,
+                (UnlistedHolder(ProcessId(8, 9), ("GPU-0",), HoldReason.HOLDS, "It holds it."),),
             ),
             reserved=(Reserved("GPU-0"),),
         )

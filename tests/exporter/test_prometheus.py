@@ -33,7 +33,7 @@ from tests.ports import free_place
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.ports import Place
+    from tests.ports import Workload
 
 __all__ = ["authority"]
 
@@ -67,7 +67,7 @@ def board() -> Any:
 class Prometheus:
     """A Prometheus that runs, and what it answers."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Workload) -> None:
         self._place = place
 
     def query(self, expression: str) -> list[dict[str, Any]]:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gpumon.filters.language import FilterError, Selection
 from gpumon.filters.terms import TERMS, FilterContext, parse_filter
-from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
 from tests.build import GIB, NOON, process
 
-PLACE = Place(
+PLACE = Workload(
     container=Container("docker", id="3f2c" * 16, name="llama-ft", pod="train-0"),
     slurm_job="88123_4",
     slurm_step="0",
@@ -350,7 +350,7 @@ processes = st.builds(
     rss=amounts,
     started_at=st.floats(0, NOON),
     place=st.builds(
-        Place,
+        Workload,
         container=st.builds(
             Container, runtime=st.just("docker"), id=written, name=written, pod=written
         ),

@@ -17,7 +17,7 @@ from gpumon.findings import (
     gpu_findings,
     gpu_state,
 )
-from gpumon.model.processes import GpuUse, Place, ProcessId
+from gpumon.model.processes import GpuUse, ProcessId, Workload
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -94,7 +94,7 @@ def working(
     **changes: Any,
 ) -> GpuProcess:
     """A process whose place is known, of the job that its session says."""
-    changes = {"place": Place(session=session), **changes}
+    changes = {"place": Workload(session=session), **changes}
     return msgspec.structs.replace(process(pid, sm=sm, gpus=gpus), **changes)
 
 
@@ -318,11 +318,11 @@ def test_processes_of_one_job_do_not_share(machine: Machine, changes: dict[str, 
 
 
 def test_a_process_that_becomes_a_launcher_is_of_the_job_of_its_processes(machine: Machine) -> None:
-    parent = msgspec.structs.replace(process(1, sm=50), place=Place(session=7))
-    child = msgspec.structs.replace(process(2, sm=40), place=Place(session=9))
+    parent = msgspec.structs.replace(process(1, sm=50), place=Workload(session=7))
+    child = msgspec.structs.replace(process(2, sm=40), place=Workload(session=9))
     started = msgspec.structs.replace(
         process(2, sm=40),
-        place=Place(session=9, launcher=ProcessId(1, 1), launcher_name="torchrun"),
+        place=Workload(session=9, launcher=ProcessId(1, 1), launcher_name="torchrun"),
     )
     card = gpu(utilization_gpu=95, power_draw=400.0)
     machine.play(130, lambda _: snapshot(NOON, card, processes=(parent, child)))

@@ -21,7 +21,7 @@ from gpumon.findings import (
 )
 from gpumon.findings.registry import GPU_RULES
 from gpumon.makers.maker_words import error_code
-from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, ProcessId, Suspect
+from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, ProcessId, UnlistedHolder
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
@@ -838,12 +838,12 @@ def suspect(
     sentence: str = "its parent 41233 ended 22m ago",
     user: str | None = "ann",
     card: str = "GPU-0",
-) -> Suspect:
-    return Suspect(ProcessId(pid, 1), (card,), reason, sentence, user=user, name="python")
+) -> UnlistedHolder:
+    return UnlistedHolder(ProcessId(pid, 1), (card,), reason, sentence, user=user, name="python")
 
 
 def stray(
-    *suspects: Suspect, unseen: int = 0, in_container: bool | None = None, **changes: object
+    *suspects: UnlistedHolder, unseen: int = 0, in_container: bool | None = None, **changes: object
 ) -> Finding:
     """What is said of 31 GiB that no process owns, after somebody has looked for the holders."""
     history = looked_before()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.findings.groups import JobGroup, UserUse, jobs, users
-from gpumon.model.processes import Container, GpuProcess, Place, ProcessId
+from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import History, Interval
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -47,7 +47,7 @@ def uses(*processes: GpuProcess, seen: Seen | None = None, cards: int = 2) -> li
 
 
 def placed(one: GpuProcess, **place: object) -> GpuProcess:
-    return msgspec.structs.replace(one, place=msgspec.convert(place, Place))
+    return msgspec.structs.replace(one, place=msgspec.convert(place, Workload))
 
 
 def pids(job: JobGroup) -> list[int]:
@@ -197,7 +197,7 @@ def test_the_containers_of_one_pod_are_one_job() -> None:
     first = Container("containerd", id="aa", pod="train-0")
     second = Container("containerd", id="bb", pod="train-0")
     both = [
-        msgspec.structs.replace(process(pid), place=Place(container=container))
+        msgspec.structs.replace(process(pid), place=Workload(container=container))
         for pid, container in ((1, first), (2, second))
     ]
     assert [pids(job) for job in jobs(both)] == [[1, 2]]
@@ -259,7 +259,7 @@ def test_a_label_is_safe_to_print() -> None:
 
 
 places = st.builds(
-    Place,
+    Workload,
     container=st.none() | st.builds(Container, st.just("docker"), id=st.sampled_from(["a", "b"])),
     slurm_job=st.none() | st.sampled_from(["1", "2"]),
     session=st.none() | st.integers(0, 3),
@@ -269,7 +269,7 @@ places = st.builds(
 
 @given(st.lists(st.none() | places, max_size=12))
 def test_every_process_is_in_one_job_and_the_order_among_others_changes_nothing(
-    where: list[Place | None],
+    where: list[Workload | None],
 ) -> None:
     given_ = [
         msgspec.structs.replace(process(pid), place=place) for pid, place in enumerate(where, 1)

@@ -19,7 +19,7 @@ from gpumon.findings import (
 )
 from gpumon.findings.preallocation import preallocation
 from gpumon.host.process_host import Details
-from gpumon.model.processes import GpuProcess, Place
+from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
@@ -350,7 +350,7 @@ def test_a_variable_or_the_name_of_an_environment_tells_as_much_as_the_command()
     one = runs("python train.py", 0.75)
     told = details({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"})
     assert preallocation(one, told, CARDS) is not None
-    named = msgspec.structs.replace(one, place=Place(environment="jax-0.4"))
+    named = msgspec.structs.replace(one, place=Workload(environment="jax-0.4"))
     assert preallocation(named, None, CARDS) is not None
     program = details(executable="/opt/jax/bin/python3.12")
     assert preallocation(one, program, CARDS) is not None

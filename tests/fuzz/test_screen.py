@@ -55,7 +55,7 @@ LIVED, REPLAYED = 25, 10
 _QUIET = 3
 """Looks in a row that find nothing more to do."""
 _GLANCE = 0.001
-ERRANDS = {"gpumon-families", "gpumon-details", "gpumon-logbook", "gpumon-remember"}
+ERRANDS = {"gpumon-relatives", "gpumon-details", "gpumon-logbook", "gpumon-remember"}
 
 
 class ScreenTime:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.host.cgroups import CgroupFacts, cgroup_facts, step_name
+from gpumon.host.cgroups import CgroupInfo, cgroup_info, step_name
 from gpumon.model.processes import Container
 
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"
@@ -180,7 +180,7 @@ CONTAINERS = {
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_the_container_is_told(kind: str) -> None:
     lines, container = CONTAINERS[kind]
-    assert cgroup_facts(lines).container == container
+    assert cgroup_info(lines).container == container
 
 
 SLURM_V1 = """\
@@ -220,18 +220,18 @@ SLURM = {
 @pytest.mark.parametrize("kind", SLURM)
 def test_the_slurm_job_is_told(kind: str) -> None:
     lines, job = SLURM[kind]
-    facts = cgroup_facts(lines)
+    facts = cgroup_info(lines)
     assert (facts.slurm_job, facts.slurm_step) == job
 
 
 def test_a_container_in_a_slurm_job_is_both() -> None:
-    facts = cgroup_facts(f"{SCOPE}/job_42/step_0/user/task_0/libpod-{ID}.scope")
-    assert facts == CgroupFacts(Container("podman", ID), "42", "0")
+    facts = cgroup_info(f"{SCOPE}/job_42/step_0/user/task_0/libpod-{ID}.scope")
+    assert facts == CgroupInfo(Container("podman", ID), "42", "0")
 
 
 def test_the_owner_of_a_rootless_container_is_told() -> None:
-    assert cgroup_facts(f"0::{USER}/user.slice/libpod-{ID}.scope").slice_uid == 1000
-    assert cgroup_facts(f"0::/machine.slice/libpod-{ID}.scope").slice_uid is None
+    assert cgroup_info(f"0::{USER}/user.slice/libpod-{ID}.scope").slice_uid == 1000
+    assert cgroup_info(f"0::/machine.slice/libpod-{ID}.scope").slice_uid is None
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_the_steps_without_a_number_go_by_name(number: str | None, name: str | N
 
 
 def test_this_process_is_read() -> None:
-    cgroup_facts(Path("/proc/self/cgroup").read_text())
+    cgroup_info(Path("/proc/self/cgroup").read_text())
 
 
 PARTS = st.sampled_from(
@@ -293,7 +293,7 @@ LINES = st.lists(LINE, max_size=5)
 
 @given(st.one_of(st.text(), LINES.map("\n".join)))
 def test_no_text_makes_it_fail(text: str) -> None:
-    facts = cgroup_facts(text)
+    facts = cgroup_info(text)
     assert facts.slurm_job is None or facts.slurm_job.isdecimal()
     if facts.container is not None:
         assert facts.container.runtime
@@ -301,5 +301,5 @@ def test_no_text_makes_it_fail(text: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_it_fail(data: bytes) -> None:
-    cgroup_facts(data.decode(errors="replace"))
-    cgroup_facts(data.decode(errors="surrogateescape"))
+    cgroup_info(data.decode(errors="replace"))
+    cgroup_info(data.decode(errors="surrogateescape"))

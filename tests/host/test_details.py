@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpumon.host.details import LIMIT, is_secret, read_details
 from gpumon.host.process_host import Details
-from gpumon.model.processes import Place, ProcessId
+from gpumon.model.processes import ProcessId, Workload
 from tests import build, lives
 from tests.host import programs
 from tests.host.fakes import FakeProc
@@ -42,9 +42,9 @@ print(msgspec.json.encode(read_details(ProcessId(pid, start_time), files)).decod
 
 
 def identity(pid: int) -> ProcessId:
-    kin = lives.look(pid)
-    assert kin is not None
-    return kin.id
+    relative = lives.look(pid)
+    assert relative is not None
+    return relative.id
 
 
 def told(pid: int, device_folder: Path | None = None) -> Details:
@@ -64,8 +64,8 @@ def told_to(uid: int, pid: int) -> Details:
 
 
 def state(pid: int) -> str | None:
-    kin = lives.look(pid)
-    return None if kin is None else kin.state
+    relative = lives.look(pid)
+    return None if relative is None else relative.state
 
 
 def test_a_process_of_ones_own_is_told_in_full(
@@ -82,7 +82,7 @@ def test_a_process_of_ones_own_is_told_in_full(
     assert (details.threads, details.devices) == (1, (str(card),))
     assert details.wait_channel is None
     assert details.unreadable == ()
-    family_of_it = [kin.id.pid for kin in details.family]
+    family_of_it = [relative.id.pid for relative in details.family]
     assert {os.getpid(), process.pid, *lives.children(process.pid)} < set(family_of_it)
 
 
@@ -204,7 +204,7 @@ def test_who_may_read_it_is_named(family: Family) -> None:
 
 
 def test_a_place_is_handed_on(family: Family) -> None:
-    place = Place(tmux="train")
+    place = Workload(tmux="train")
     details = read_details(identity(family.sleeper().pid), FILES, place=place)
     assert details is not None
     assert details.place is place

@@ -23,9 +23,9 @@ from gpumon.model.processes import (
     GpuProcess,
     HolderScan,
     HoldReason,
-    Place,
     ProcessId,
-    Suspect,
+    UnlistedHolder,
+    Workload,
 )
 from gpumon.model.snapshot import Gpu, Snapshot, Unknown
 from tests import build, lives
@@ -98,9 +98,9 @@ def snapshot(*listed: GpuProcess, gpus: tuple[Gpu, ...] = GPUS, **changes: objec
 
 def listed(pid: int, *gpus: int) -> GpuProcess:
     """A process as the driver lists it."""
-    kin = lives.look(pid)
-    assert kin is not None
-    return build.process(pid, gpus=gpus or (0,), start_time=kin.id.start_time)
+    relative = lives.look(pid)
+    assert relative is not None
+    return build.process(pid, gpus=gpus or (0,), start_time=relative.id.start_time)
 
 
 def scan(scanner: HolderScanner, given: Snapshot | None = None) -> HolderScan:
@@ -109,14 +109,14 @@ def scan(scanner: HolderScanner, given: Snapshot | None = None) -> HolderScan:
     return found
 
 
-def only(scanner: HolderScanner, given: Snapshot | None = None) -> Suspect:
+def only(scanner: HolderScanner, given: Snapshot | None = None) -> UnlistedHolder:
     (suspect,) = scan(scanner, given).suspects
     return suspect
 
 
 def state(pid: int) -> str | None:
-    kin = lives.look(pid)
-    return None if kin is None else kin.state
+    relative = lives.look(pid)
+    return None if relative is None else relative.state
 
 
 def test_a_holder_that_the_driver_does_not_list_is_named(
@@ -124,10 +124,10 @@ def test_a_holder_that_the_driver_does_not_list_is_named(
 ) -> None:
     with owners(1, ["python", "train.py"], device=str(cards / "nvidia4")) as (owner,):
         found = scan(scanner)
-        kin = lives.look(owner.pid)
-    assert kin is not None
+        relative = lives.look(owner.pid)
+    assert relative is not None
     (suspect,) = found.suspects
-    assert suspect.id == kin.id
+    assert suspect.id == relative.id
     assert suspect.gpu_uuids == ("GPU-0",)
     assert (suspect.reason, suspect.sentence) == (
         HoldReason.HOLDS,
@@ -552,7 +552,7 @@ def test_a_container_is_named_where_its_cgroup_tells(
     suspect = only(fakes)
     assert suspect.reason is HoldReason.OTHER_CONTAINER
     assert suspect.sentence == "it runs in docker abababababab"
-    assert suspect.place == Place(container=Container("docker", "ab" * 32))
+    assert suspect.place == Workload(container=Container("docker", "ab" * 32))
     assert suspect.started_at is not None
 
 

@@ -32,9 +32,9 @@ def host(card: Path) -> ProcessHost:
 
 
 def identity(pid: int) -> ProcessId:
-    kin = lives.look(pid)
-    assert kin is not None
-    return kin.id
+    relative = lives.look(pid)
+    assert relative is not None
+    return relative.id
 
 
 def snapshot(*processes: GpuProcess) -> Snapshot:
@@ -88,9 +88,11 @@ def test_the_details_say_where_it_runs_and_who_belongs_to_it(
     details = host.details(identity(process.pid))
     assert details is not None
     assert details.place is not None
-    assert details.place == host.places([gpu_process(process.pid)])[details.id]
+    assert details.place == host.workloads([gpu_process(process.pid)])[details.id]
     assert details.place.session == process.pid
-    assert [kin.id for kin in details.family] == [kin.id for kin in host.families([details.id])]
+    assert [relative.id for relative in details.family] == [
+        relative.id for relative in host.relatives([details.id])
+    ]
     assert details.family[-1].id.pid in lives.children(process.pid)
 
 
@@ -128,8 +130,8 @@ def test_any_thread_may_ask_anything(host: ProcessHost, family: Family, card: Pa
                 found = host.scan(snapshot(listed))
                 assert found is not None
                 assert len(found.suspects) == 2
-                assert listed.id in host.places([listed])
-                assert listed.id in {kin.id for kin in host.families([listed.id])}
+                assert listed.id in host.workloads([listed])
+                assert listed.id in {relative.id for relative in host.relatives([listed.id])}
                 assert host.details(listed.id) is not None
         except BaseException as failure:  # noqa: BLE001 - told by the test's own thread
             failures.append(failure)

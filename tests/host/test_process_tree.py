@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from gpumon.host.process_tree import read_families
+from gpumon.host.process_tree import read_relatives
 from gpumon.model.processes import ProcessId
 from tests import lives
 from tests.host.fakes import PAGE_BYTES, FakeProc
@@ -52,14 +52,14 @@ def fake(tmp_path: Path) -> FakeProc:
 
 
 def identity(pid: int) -> ProcessId:
-    kin = lives.look(pid)
-    assert kin is not None
-    return kin.id
+    relative = lives.look(pid)
+    assert relative is not None
+    return relative.id
 
 
 def state(pid: int) -> str | None:
-    kin = lives.look(pid)
-    return None if kin is None else kin.state
+    relative = lives.look(pid)
+    return None if relative is None else relative.state
 
 
 def trainers(launcher: int) -> list[ProcessId]:
@@ -70,8 +70,8 @@ def descendants(pid: int) -> set[int]:
     return {child.pid for child in psutil.Process(pid).children(recursive=True)}
 
 
-def pids(kin: tuple[RelatedProcess, ...]) -> list[int]:
-    return [one.id.pid for one in kin]
+def pids(relative: tuple[RelatedProcess, ...]) -> list[int]:
+    return [one.id.pid for one in relative]
 
 
 def test_a_process_has_its_ancestors_and_its_descendants_and_no_siblings(family: Family) -> None:
@@ -79,7 +79,7 @@ def test_a_process_has_its_ancestors_and_its_descendants_and_no_siblings(family:
     trainer, other = trainers(launcher)
     loaders = descendants(trainer.pid)
     above = {parent.pid for parent in psutil.Process(trainer.pid).parents()}
-    found = read_families([trainer])
+    found = read_relatives([trainer])
     assert len(loaders) == 2
     assert set(pids(found)) == above - {1} | {trainer.pid} | loaders
     assert os.getpid() in pids(found)
@@ -89,19 +89,19 @@ def test_a_process_has_its_ancestors_and_its_descendants_and_no_siblings(family:
 
 def test_parents_come_first_and_everybody_once(family: Family) -> None:
     launcher = identity(family.python(LAUNCHER).pid)
-    found = read_families([*trainers(launcher.pid), launcher, launcher])
+    found = read_relatives([*trainers(launcher.pid), launcher, launcher])
     numbers = pids(found)
     assert len(numbers) == len(set(numbers))
     assert descendants(launcher.pid) < set(numbers)
-    for place, kin in enumerate(found):
-        assert kin.parent not in numbers or kin.parent in numbers[:place]
+    for place, relative in enumerate(found):
+        assert relative.parent not in numbers or relative.parent in numbers[:place]
 
 
 def test_each_is_told_as_it_is(family: Family) -> None:
     process = family.python(LAUNCHER, "an argument")
     known = identity(process.pid)
     lives.until(lambda: state(process.pid) == "S", "it waits for a signal")
-    told = {kin.id: kin for kin in read_families([known])}[known]
+    told = {relative.id: relative for relative in read_relatives([known])}[known]
     peer = psutil.Process(process.pid)
     assert told.command == tuple(peer.cmdline())
     assert told.command[-1] == "an argument"
@@ -114,7 +114,7 @@ def test_each_is_told_as_it_is(family: Family) -> None:
 
 def test_the_start_time_is_the_same_to_the_digit_at_every_look(family: Family) -> None:
     process = identity(family.sleeper().pid)
-    assert len({read_families([process])[-1].started_at for _ in range(10)}) == 1
+    assert len({read_relatives([process])[-1].started_at for _ in range(10)}) == 1
 
 
 def test_setting_the_clock_moves_start_times(
@@ -122,9 +122,9 @@ def test_setting_the_clock_moves_start_times(
 ) -> None:
     process = fake.add(20)
     real = time.time
-    before = read_families([process], str(fake))[0].started_at
+    before = read_relatives([process], str(fake))[0].started_at
     monkeypatch.setattr(time, "time", lambda: real() + 3600)
-    after = read_families([process], str(fake))[0].started_at
+    after = read_relatives([process], str(fake))[0].started_at
     assert before is not None
     assert after == pytest.approx(before + 3600, abs=0.2)
 
@@ -132,9 +132,9 @@ def test_setting_the_clock_moves_start_times(
 def test_a_reused_number_has_no_family(family: Family) -> None:
     process = identity(family.sleeper().pid)
     assert process.start_time is not None
-    assert read_families([ProcessId(process.pid, process.start_time - 1)]) == ()
-    assert read_families([ProcessId(process.pid, None)]) == ()
-    assert process.pid in pids(read_families([process]))
+    assert read_relatives([ProcessId(process.pid, process.start_time - 1)]) == ()
+    assert read_relatives([ProcessId(process.pid, None)]) == ()
+    assert process.pid in pids(read_relatives([process]))
 
 
 def test_a_process_that_ended_has_no_family(family: Family) -> None:
@@ -142,7 +142,7 @@ def test_a_process_that_ended_has_no_family(family: Family) -> None:
     known = identity(process.pid)
     process.kill()
     process.wait()
-    assert read_families([known]) == ()
+    assert read_relatives([known]) == ()
 
 
 def test_a_zombie_is_still_of_the_family() -> None:
@@ -150,15 +150,15 @@ def test_a_zombie_is_still_of_the_family() -> None:
         known = identity(process.pid)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        told = read_families([known])[-1]
+        told = read_relatives([known])[-1]
     assert (told.id, told.state, told.command) == (known, "Z", ())
 
 
 def test_a_process_whose_main_thread_died_keeps_its_command(family: Family) -> None:
     process = family.python(HOLLOW, "an argument")
     known = identity(process.pid)
-    lives.until(lambda: read_families([known])[-1].state == "Z", "its main thread ends")
-    told = read_families([known])[-1]
+    lives.until(lambda: read_relatives([known])[-1].state == "Z", "its main thread ends")
+    told = read_relatives([known])[-1]
     assert told.command[-1] == "an argument"
     assert told.threads == 2
     assert told.rss is None
@@ -169,16 +169,16 @@ def test_processes_that_end_meanwhile_raise_nothing(family: Family) -> None:
     forking += "    if os.fork() == 0: os._exit(0)\n    os.wait()\n"
     process = identity(family.python(forking).pid)
     for _ in range(30):
-        assert process.pid in pids(read_families([process]))
+        assert process.pid in pids(read_relatives([process]))
 
 
 def test_the_first_process_is_left_out_unless_it_is_asked_for(fake: FakeProc) -> None:
     first = fake.add(1, 0, name="train")
     trainer = fake.add(20, 1)
     loader = fake.add(30, 20)
-    assert pids(read_families([loader], str(fake))) == [20, 30]
-    assert pids(read_families([first], str(fake))) == [1, 20, 30]
-    assert pids(read_families([trainer, first], str(fake))) == [1, 20, 30]
+    assert pids(read_relatives([loader], str(fake))) == [20, 30]
+    assert pids(read_relatives([first], str(fake))) == [1, 20, 30]
+    assert pids(read_relatives([trainer, first], str(fake))) == [1, 20, 30]
 
 
 def test_siblings_come_by_age_and_each_before_its_children(fake: FakeProc) -> None:
@@ -186,25 +186,25 @@ def test_siblings_come_by_age_and_each_before_its_children(fake: FakeProc) -> No
     fake.add(40, 20, start_time=50)
     fake.add(30, 20, start_time=60)
     fake.add(50, 40, start_time=70)
-    assert pids(read_families([root], str(fake))) == [20, 40, 50, 30]
+    assert pids(read_relatives([root], str(fake))) == [20, 40, 50, 30]
 
 
 def test_a_parent_younger_than_its_child_is_a_stranger(fake: FakeProc) -> None:
     child = fake.add(30, 20, start_time=100)
     stranger = fake.add(20, start_time=200)
-    assert pids(read_families([child], str(fake))) == [30]
-    assert pids(read_families([stranger], str(fake))) == [20]
+    assert pids(read_relatives([child], str(fake))) == [30]
+    assert pids(read_relatives([stranger], str(fake))) == [20]
 
 
 def test_a_table_that_contradicts_itself_is_read_to_its_end(fake: FakeProc) -> None:
     one = fake.add(20, 30, start_time=100)
     fake.add(30, 20, start_time=100)
-    assert len(read_families([one], str(fake))) <= 2
+    assert len(read_relatives([one], str(fake))) <= 2
 
 
 def test_names_chosen_to_confuse_are_told_as_they_are(fake: FakeProc) -> None:
     process = fake.add(20, name="a) S 1 (\n", command=b"a\xffb\0\x1b[31m\0")
-    (told,) = read_families([process], str(fake))
+    (told,) = read_relatives([process], str(fake))
     assert told.name == "a) S 1 (\n"
     assert told.command == ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m")
     assert (told.parent, told.rss) == (1, 10 * PAGE_BYTES)
@@ -212,24 +212,24 @@ def test_names_chosen_to_confuse_are_told_as_they_are(fake: FakeProc) -> None:
 
 def test_the_command_of_a_process_that_hangs_is_not_asked_for(fake: FakeProc) -> None:
     process = fake.add(20, state="D", command=b"python\0")
-    assert read_families([process], str(fake))[0].command == ()
+    assert read_relatives([process], str(fake))[0].command == ()
 
 
 def test_without_a_process_file_system_there_are_no_families(tmp_path: Path) -> None:
-    assert read_families([ProcessId(1, 1)], str(tmp_path / "absent")) == ()
+    assert read_relatives([ProcessId(1, 1)], str(tmp_path / "absent")) == ()
 
 
 @pytest.mark.root
 def test_a_process_of_another_user_is_told_too(family: Family) -> None:
     process = identity(family.start("sh", "-c", "echo; read line", user=65534).pid)
-    told = read_families([process])[-1]
+    told = read_relatives([process])[-1]
     assert told.uid == 65534
     assert told.command == ("sh", "-c", "echo; read line")
 
 
 def test_the_line_of_gpumon_itself_is_marked(family: Family) -> None:
     child = family.sleeper()
-    kin = read_families([identity(child.pid), identity(os.getpid())])
-    protected = {one.id.pid for one in kin if one.protected}
+    relative = read_relatives([identity(child.pid), identity(os.getpid())])
+    protected = {one.id.pid for one in relative if one.protected}
     above = {parent.pid for parent in psutil.Process().parents()} - {1}
     assert protected == {os.getpid(), *above}

@@ -15,7 +15,7 @@ import msgspec
 import psutil
 import pytest
 
-from gpumon.host.processes import COMMAND_BYTES, ProcessFacts, ProcessReader
+from gpumon.host.processes import COMMAND_BYTES, ProcessInfo, ProcessReader
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import ProcessId
 from tests import lives
@@ -74,7 +74,7 @@ def child() -> Iterator[Child]:
     child.end()
 
 
-def facts(reader: ProcessReader, pid: int, now: float = 0.0) -> ProcessFacts:
+def facts(reader: ProcessReader, pid: int, now: float = 0.0) -> ProcessInfo:
     found = reader.read(pid, now)
     assert found is not None
     return found
@@ -111,7 +111,7 @@ class FakeProc:
         line = b"%d (%s) %s\n" % (self.pid, self.comm, b" ".join(fields))
         (self.directory / "stat").write_bytes(line)
 
-    def read(self, reader: ProcessReader, now: float = 0.0) -> ProcessFacts:
+    def read(self, reader: ProcessReader, now: float = 0.0) -> ProcessInfo:
         self.write()
         return facts(reader, self.pid, now)
 

@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 
 COMMAND = (sys.executable, "-m", "tests.kill.hung_gpumon")
 
-_read_families = process_tree.read_families
+_read_families = process_tree.read_relatives
 
 
 def _hang(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[RelatedProcess, ...]:
     roots = tuple(roots)
-    if any((kin := lives.look(root.pid)) is not None and kin.state == "T" for root in roots):
+    if any(
+        (relative := lives.look(root.pid)) is not None and relative.state == "T" for root in roots
+    ):
         threading.Event().wait()
     return _read_families(roots, proc)
 
 
 if __name__ == "__main__":
-    process_tree.read_families = _hang
+    process_tree.read_relatives = _hang
     frozen.MOST_SECONDS = float(os.environ.get("MOST_SECONDS", lives.PATIENCE))
     sys.exit(main())

@@ -25,8 +25,8 @@ RIGHT, DOWN = "\x1b[C", "\x1b[B"
 
 
 def state(pid: int) -> str:
-    kin = lives.look(pid)
-    return "gone" if kin is None else kin.state
+    relative = lives.look(pid)
+    return "gone" if relative is None else relative.state
 
 
 def until_stopped(pid: int) -> None:

@@ -17,13 +17,13 @@ import msgspec
 import pytest
 
 from gpumon.host.process_host import ProcessStatus, Refusal, Refused, RelatedProcess
-from gpumon.host.process_tree import read_families
+from gpumon.host.process_tree import read_relatives
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.memory_reclaimed import WAIT_SECONDS
 from gpumon.kill.outcome import PATIENCE, TOLERANCE, Outcome
 from gpumon.kill.session import TerminationSession
 from gpumon.kill.signals import open_handle, wait_for_any
-from gpumon.model.processes import GpuUse, HolderScan, HoldReason, ProcessId, Suspect
+from gpumon.model.processes import GpuUse, HolderScan, HoldReason, ProcessId, UnlistedHolder
 from gpumon.model.snapshot import Unknown
 from gpumon.system.clock import SystemClock
 from gpumon.ui.view.kill_report import summary_text
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from gpumon.host.process_host import Details, ProcessHandle, Target
     from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
-    from gpumon.model.processes import GpuProcess, Place
+    from gpumon.model.processes import GpuProcess, Workload
     from gpumon.model.snapshot import Snapshot
     from tests.lives import Family
 
@@ -48,10 +48,10 @@ class Host:
 
     def __init__(self, readonly: bool = False) -> None:
         self.readonly = readonly
-        self.suspects: tuple[Suspect, ...] = ()
+        self.suspects: tuple[UnlistedHolder, ...] = ()
         self.scans = 0
 
-    def places(self, processes: Sequence[GpuProcess]) -> dict[ProcessId, Place]:
+    def workloads(self, processes: Sequence[GpuProcess]) -> dict[ProcessId, Workload]:
         raise NotImplementedError
 
     def details(self, process: ProcessId) -> Details | None:
@@ -61,8 +61,8 @@ class Host:
         self.scans += 1
         return HolderScan(snapshot.time, self.suspects)
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        return read_families(roots)
+    def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        return read_relatives(roots)
 
     def open_handle(self, target: Target) -> ProcessHandle:
         return open_handle(target, readonly=self.readonly)
@@ -308,15 +308,15 @@ def test_a_stopped_process_is_told_as_stopped(family: Family, bench: Bench) -> N
 class Asleep:
     """A grip on a process that waits inside the kernel."""
 
-    def __init__(self, grip: ProcessHandle, standing: ProcessStatus) -> None:
+    def __init__(self, grip: ProcessHandle, status: ProcessStatus) -> None:
         self._grip = grip
-        self._standing = standing
+        self._status = status
         self.target = grip.target
         self.send, self.ended, self.close = grip.send, grip.ended, grip.close
         self.freeze, self.thaw = grip.freeze, grip.thaw
 
-    def standing(self) -> ProcessStatus | None:
-        return self._standing
+    def status(self) -> ProcessStatus | None:
+        return self._status
 
 
 def test_a_process_waiting_in_the_kernel_is_reported_with_its_wait_channel(
@@ -333,14 +333,14 @@ def test_a_process_waiting_in_the_kernel_is_reported_with_its_wait_channel(
         f"{process.pid} waits inside the kernel (nvidia_close): no signal reaches it until that "
         "ends"
     )
-    assert report.outcomes[0].standing == asleep
+    assert report.outcomes[0].status == asleep
 
 
 def test_a_tree_is_killed_though_its_states_cannot_be_asked_any_more(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Mute(Asleep):
-        def standing(self) -> ProcessStatus | None:
+        def status(self) -> ProcessStatus | None:
             raise Refused(Refusal.UNREACHABLE, "the connection ended")
 
     run, _ = start_loaders(family)
@@ -469,8 +469,8 @@ def test_a_process_that_is_no_descendant_of_a_living_target_is_never_signalled(
     assert seen.id.start_time is not None
     before = ProcessId(older.pid, seen.id.start_time - 1)
 
-    def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        found = read_families(roots)
+    def relatives(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        found = read_relatives(roots)
         parent.kill()  # between the table and the hold
         parent.wait()
         return (
@@ -479,7 +479,7 @@ def test_a_process_that_is_no_descendant_of_a_living_target_is_never_signalled(
             msgspec.structs.replace(elder, id=before, parent=parent.pid),
         )
 
-    monkeypatch.setattr(bench.host, "families", families)
+    monkeypatch.setattr(bench.host, "relatives", relatives)
     case = bench.case(seen)
     case.send(signal.SIGKILL, whole_tree=True)
     report = done(case)
@@ -498,8 +498,8 @@ def test_a_process_older_than_its_parent_is_no_child(
     parent = family.sleeper()
     monkeypatch.setattr(
         bench.host,
-        "families",
-        lambda roots: (*read_families(roots), msgspec.structs.replace(elder, parent=parent.pid)),
+        "relatives",
+        lambda roots: (*read_relatives(roots), msgspec.structs.replace(elder, parent=parent.pid)),
     )
     case = bench.case(lives.target(parent.pid))
     case.send(signal.SIGKILL, whole_tree=True)
@@ -656,11 +656,11 @@ def hanging_table(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> threading.Ev
     """Make the process table hang until the returned event is set."""
     answer = threading.Event()
 
-    def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+    def relatives(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         answer.wait(lives.PATIENCE)
-        return read_families(roots)
+        return read_relatives(roots)
 
-    monkeypatch.setattr(bench.host, "families", families)
+    monkeypatch.setattr(bench.host, "relatives", relatives)
     return answer
 
 
@@ -698,10 +698,10 @@ def test_closing_a_session_that_hangs_takes_no_time(
 def test_a_bug_on_the_thread_reaches_the_owner(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def families(_: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+    def relatives(_: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(bench.host, "families", families)
+    monkeypatch.setattr(bench.host, "relatives", relatives)
     case = bench.case(lives.target(family.sleeper().pid))
     case.send(signal.SIGTERM)
     assert case.join(lives.PATIENCE)
@@ -723,12 +723,12 @@ def test_a_bug_between_stop_and_kill_continues_what_was_stopped(
         lambda: [state_of(stopped.pid), state_of(child)] == ["T", "T"], "the stop by its user"
     )
 
-    def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+    def relatives(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         if state_of(root.pid) == "T":
             raise ValueError("a bug")
-        return read_families(roots)
+        return read_relatives(roots)
 
-    monkeypatch.setattr(bench.host, "families", families)
+    monkeypatch.setattr(bench.host, "relatives", relatives)
     case = bench.case(lives.target(root.pid), lives.target(stopped.pid))
     case.send(signal.SIGKILL, whole_tree=True)
     assert case.join(lives.PATIENCE)
@@ -742,8 +742,8 @@ def test_a_bug_between_stop_and_kill_continues_what_was_stopped(
 
 
 def state_of(pid: int) -> str:
-    kin = lives.look(pid)
-    return "gone" if kin is None else kin.state
+    relative = lives.look(pid)
+    return "gone" if relative is None else relative.state
 
 
 def test_the_audit_log_has_the_outcome(family: Family, bench: Bench) -> None:
@@ -917,12 +917,14 @@ def test_a_sample_from_before_the_signal_is_ignored(family: Family, bench: Bench
 def test_missing_memory_is_explained(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     held = ("GPU-0",)
-    stranger = Suspect(ProcessId(1, 1), held, HoldReason.ORPHAN, "its parent 7 ended 22m ago")
-    elsewhere = Suspect(ProcessId(2, 1), ("GPU-1",), HoldReason.ORPHAN, "…")
-    monitor = Suspect(ProcessId(3, 1), held, HoldReason.OBSERVER, "…")
-    loader = Suspect(ProcessId(4, 1), held, HoldReason.CHILD, "…", parent=OTHER.id)
-    own = Suspect(ProcessId(5, 1), held, HoldReason.CHILD, "…", parent=ended.target.id)
-    weak = Suspect(ProcessId(6, 1), held, HoldReason.HOLDS, "…")
+    stranger = UnlistedHolder(
+        ProcessId(1, 1), held, HoldReason.ORPHAN, "its parent 7 ended 22m ago"
+    )
+    elsewhere = UnlistedHolder(ProcessId(2, 1), ("GPU-1",), HoldReason.ORPHAN, "…")
+    monitor = UnlistedHolder(ProcessId(3, 1), held, HoldReason.OBSERVER, "…")
+    loader = UnlistedHolder(ProcessId(4, 1), held, HoldReason.CHILD, "…", parent=OTHER.id)
+    own = UnlistedHolder(ProcessId(5, 1), held, HoldReason.CHILD, "…", parent=ended.target.id)
+    weak = UnlistedHolder(ProcessId(6, 1), held, HoldReason.HOLDS, "…")
     bench.host.suspects = (stranger, elsewhere, monitor, loader, own, weak)
 
     short = USED - HELD + 12 * GIB

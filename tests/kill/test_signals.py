@@ -17,7 +17,7 @@ import pytest
 
 from gpumon.host.process_host import ProcessStatus, Refusal, Refused, Target
 from gpumon.kill.signals import open_handle, wait_for_any
-from gpumon.model.processes import Container, Place, ProcessId
+from gpumon.model.processes import Container, ProcessId, Workload
 from tests import lives
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_a_signal_reaches_the_process_that_was_chosen(family: Family) -> None:
     grip.send(signal.SIGTERM)
     assert process.wait(lives.PATIENCE) == -signal.SIGTERM
     assert grip.ended()
-    assert grip.standing() is None
+    assert grip.status() is None
     grip.close()
     grip.close()
 
@@ -150,14 +150,14 @@ def test_a_zombie_counts_as_gone_and_its_parent_is_named(family: Family) -> None
     grip = open_handle(seen)
     grip.send(signal.SIGKILL)
     lives.until(grip.ended, "the end of the child")
-    standing = grip.standing()
+    status = grip.status()
     grip.close()
-    assert standing is not None
-    assert (standing.state, standing.parent) == ("Z", lives.target(parent.pid).id)
-    assert standing.parent_name == lives.target(parent.pid).name
+    assert status is not None
+    assert (status.state, status.parent) == ("Z", lives.target(parent.pid).id)
+    assert status.parent_name == lives.target(parent.pid).name
     refused = refusal(seen, signal.SIGTERM)
     assert refused.reason is Refusal.GONE
-    assert f"its parent {parent.pid} ({standing.parent_name}) has not" in refused.sentence
+    assert f"its parent {parent.pid} ({status.parent_name}) has not" in refused.sentence
 
 
 @pytest.mark.usefixtures("means")
@@ -166,17 +166,17 @@ def test_a_process_whose_main_thread_has_died_has_not_ended(family: Family) -> N
     lives.until(lambda: state(process.pid) == "Z", "the death of its main thread")
     grip = open_handle(lives.target(process.pid))
     assert not grip.ended()
-    standing = grip.standing()
-    assert standing is not None
-    assert (standing.state, standing.parent) == ("Z", None)
+    status = grip.status()
+    assert status is not None
+    assert (status.state, status.parent) == ("Z", None)
     grip.send(signal.SIGKILL)
     lives.until(grip.ended, "its end")
     grip.close()
 
 
 def state(pid: int) -> str:
-    kin = lives.look(pid)
-    return "gone" if kin is None else kin.state
+    relative = lives.look(pid)
+    return "gone" if relative is None else relative.state
 
 
 @pytest.mark.usefixtures("means")
@@ -185,18 +185,18 @@ def test_a_stopped_process_is_told_as_stopped(family: Family) -> None:
     grip = open_handle(lives.target(process.pid))
     grip.send(signal.SIGSTOP)
     lives.until(lambda: state(process.pid) == "T", "the stop")
-    standing = grip.standing()
-    assert standing is not None
-    assert standing.state == "T"
+    status = grip.status()
+    assert status is not None
+    assert status.state == "T"
     grip.close()
 
 
 def test_the_wait_channel_is_reported_in_state_d(tmp_path: Path) -> None:
     proc = fake_proc(tmp_path, state="D")
     (proc / "wchan").write_text("nvidia_close")
-    assert held_standing(tmp_path).wait_channel == "nvidia_close"
+    assert held_status(tmp_path).wait_channel == "nvidia_close"
     (proc / "wchan").write_text("0")
-    assert held_standing(tmp_path).wait_channel is None
+    assert held_status(tmp_path).wait_channel is None
 
 
 def fake_proc(root: Path, state: str) -> Path:
@@ -208,12 +208,12 @@ def fake_proc(root: Path, state: str) -> Path:
     return directory
 
 
-def held_standing(root: Path) -> ProcessStatus:
+def held_status(root: Path) -> ProcessStatus:
     from gpumon.kill.signals import _Handle
 
-    standing = _Handle(Target(ProcessId(4711, 777), os.geteuid()), str(root)).standing()
-    assert standing is not None
-    return standing
+    status = _Handle(Target(ProcessId(4711, 777), os.geteuid()), str(root)).status()
+    assert status is not None
+    return status
 
 
 @pytest.mark.usefixtures("means")
@@ -335,15 +335,15 @@ except Refused as refused:
 
 PLACES = {
     None: "ask nobody, or sudo kill -TERM {pid}",
-    Place(slurm_job="88123"): "ask nobody, or an operator runs scancel 88123",
-    Place(container=Container("docker", "a" * 64, "llama-ft")): (
+    Workload(slurm_job="88123"): "ask nobody, or an operator runs scancel 88123",
+    Workload(container=Container("docker", "a" * 64, "llama-ft")): (
         "ask nobody, or docker stop llama-ft, which ends all that is in it"
     ),
-    Place(container=Container("docker", name="$(reboot)\x1b[0m")): (
+    Workload(container=Container("docker", name="$(reboot)\x1b[0m")): (
         "ask nobody, or docker stop '$(reboot)\N{REPLACEMENT CHARACTER}[0m', "
         "which ends all that is in it"
     ),
-    Place(container=Container("podman", "a" * 64, "llama-ft")): (
+    Workload(container=Container("podman", "a" * 64, "llama-ft")): (
         "ask nobody, or sudo kill -TERM {pid}"
     ),
 }
@@ -352,7 +352,7 @@ PLACES = {
 @pytest.mark.root
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_not_permitted_names_the_owner_and_a_way(
-    family: Family, place: Place | None, means: str
+    family: Family, place: Workload | None, means: str
 ) -> None:
     process = family.python(f"import os; os.setuid({NOBODY}); print(1, flush=True); input()")
     seen = lives.target(process.pid, place=place, user="nobody")

@@ -65,10 +65,10 @@ class Room:
         source.open()
         return source
 
-    def sample(self, seconds: float = 0.1, *, closely: bool = True) -> Snapshot:
+    def sample(self, seconds: float = 0.1, *, full: bool = True) -> Snapshot:
         """One more sample of the first source, so many seconds later."""
         self.clock.now += seconds
-        return self.sources[0].sample(closely=closely)
+        return self.sources[0].sample(full=full)
 
     def samples(self, count: int, seconds: float = 0.1) -> Snapshot:
         """The last of several samples."""

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.host.device_files import DeviceFiles
-from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
 from gpumon.makers.combined import CombinedBackend, Member
 from gpumon.makers.links import Joint, Link, Links
 from gpumon.makers.source import Call, NoSuchGpuError, SourceError
@@ -27,7 +27,7 @@ class Driver(GpuBackend):
         self.device_files = DeviceFiles(path, f"/dev/{name}", maker)
         self.gpus = gpus
         self.listed: dict[int, ListedProcess] = {}
-        self.facts = DriverFacts(version=version)
+        self.facts = DriverInfo(version=version)
         self.trouble: Trouble | None = None
         self.opens = self.reads = 0
         self.call: Call | None = None
@@ -37,7 +37,7 @@ class Driver(GpuBackend):
         if self.trouble is not None:
             raise SourceError(self.trouble.sentence, self.trouble.advice)
 
-    def read(self, *, closely: bool = True) -> Reading:  # noqa: ARG002 - the signature of the base
+    def read(self, *, full: bool = True) -> Reading:  # noqa: ARG002 - the signature of the base
         self.reads += 1
         if self.trouble is not None:
             return Reading(1.0, (), self.facts, trouble=self.trouble)

@@ -23,7 +23,7 @@ from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
 from gpumon.makers.demo import DemoSource
-from gpumon.model.processes import GpuProcess, HoldReason, ProcessId, Suspect
+from gpumon.model.processes import GpuProcess, HoldReason, ProcessId, UnlistedHolder
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
 from tests.clock import HandClock
 
@@ -58,16 +58,16 @@ class Demo:
     def process(self, pid: int) -> GpuProcess:
         return next(p for p in self.source.sample().processes if p.id.pid == pid)
 
-    def suspect(self, pid: int) -> Suspect:
+    def suspect(self, pid: int) -> UnlistedHolder:
         holders = self.source.sample().holders
         assert holders is not None
         return next(suspect for suspect in holders.suspects if suspect.id.pid == pid)
 
-    def kin(self, pid: int) -> Target:
+    def relative(self, pid: int) -> Target:
         """Somebody of the family of the training, or of another lead."""
         roots = [p.id for p in self.source.sample().processes]
-        (kin,) = [one for one in self.host.families(roots) if one.id.pid == pid]
-        return Target(kin.id, kin.uid, user=kin.user)
+        (relative,) = [one for one in self.host.relatives(roots) if one.id.pid == pid]
+        return Target(relative.id, relative.uid, user=relative.user)
 
     def open_handle(self, pid: int) -> ProcessHandle:
         return self.host.open_handle(target_of(self.process(pid)))
@@ -198,11 +198,11 @@ def test_a_stubborn_loader_ends_by_kill_only(demo: Demo) -> None:
         handle.send(number)
     demo.host.wait([handle], 30.0)
     assert not handle.ended()
-    standing = handle.standing()
-    assert standing is not None
-    assert standing.state == "S"
+    status = handle.status()
+    assert status is not None
+    assert status.state == "S"
     assert demo.end(handle) < 0.4
-    assert handle.standing() is None
+    assert handle.status() is None
 
 
 def test_some_memory_stays_with_the_child_that_outlives_its_parent(demo: Demo) -> None:
@@ -244,9 +244,9 @@ def test_a_stopped_process_does_nothing_until_it_is_continued(demo: Demo) -> Non
     handle.send(signal.SIGSTOP)
     stopped = demo.process(TRAINING)
     assert (stopped.state, stopped.sm, stopped.cpu_percent) == ("T", 0, 0)
-    standing = handle.standing()
-    assert standing is not None
-    assert standing.state == "T"
+    status = handle.status()
+    assert status is not None
+    assert status.state == "T"
     handle.send(signal.SIGTERM)
     demo.clock.now += 20
     assert not handle.ended()
@@ -291,7 +291,7 @@ def test_other_peoples_processes_are_refused_as_on_a_real_machine(demo: Demo) ->
 
 
 def test_a_root_process_is_for_the_administrator(demo: Demo) -> None:
-    assert "ask an administrator" in refusal(demo.host.open_handle(demo.kin(38440))).sentence
+    assert "ask an administrator" in refusal(demo.host.open_handle(demo.relative(38440))).sentence
 
 
 def test_readonly_refuses_every_signal() -> None:
@@ -317,7 +317,7 @@ def test_who_has_ended_is_gone(demo: Demo) -> None:
     with pytest.raises(Refused, match="58204 had ended already"):
         demo.host.open_handle(target)
     assert demo.host.details(target.id) is None
-    assert not demo.host.families([target.id])
+    assert not demo.host.relatives([target.id])
 
 
 def test_a_number_that_became_another_process_is_refused(demo: Demo) -> None:
@@ -332,7 +332,7 @@ def test_the_next_run_of_a_recurring_process_is_another_one(demo: Demo) -> None:
     demo.clock.now += 13 * 60
     second = {p.id for p in demo.sample().processes if p.gpu_indices == (4,)}
     assert len(first | second) == 2
-    assert [kin.id for kin in demo.host.families(second)][-1] in second
+    assert [relative.id for relative in demo.host.relatives(second)][-1] in second
 
 
 @settings(deadline=None)
@@ -342,27 +342,27 @@ def test_families_stand_parents_first_and_are_whole(later: int) -> None:
     # On a full second the list and the host tell of one moment.
     demo.clock.now = float(math.ceil(START) + later)
     processes = demo.sample().processes
-    family = demo.host.families([process.id for process in processes])
+    family = demo.host.relatives([process.id for process in processes])
     seen: dict[int, ProcessId] = {1: ProcessId(1, 0)}
-    for kin in family:
-        assert kin.parent in seen
-        assert kin.id.pid not in seen
-        assert (seen[kin.parent].start_time or 0) <= (kin.id.start_time or 0)
-        seen[kin.id.pid] = kin.id
+    for relative in family:
+        assert relative.parent in seen
+        assert relative.id.pid not in seen
+        assert (seen[relative.parent].start_time or 0) <= (relative.id.start_time or 0)
+        seen[relative.id.pid] = relative.id
     for process in processes:
         assert process.id in seen.values()
         assert process.place is not None
         assert process.place.parent in seen.values()
-    assert demo.host.places(processes) == {p.id: p.place for p in processes}
+    assert demo.host.workloads(processes) == {p.id: p.place for p in processes}
 
 
 def test_a_family_has_ancestors_and_loaders_but_no_cousins(demo: Demo) -> None:
-    family = demo.host.families([demo.process(TRAINING).id])
-    names = [kin.name for kin in family]
+    family = demo.host.relatives([demo.process(TRAINING).id])
+    names = [relative.name for relative in family]
     assert names == ["tmux: server", "bash", "python", *["python"] * 7]
-    assert [kin.id.pid for kin in family][-1] == STUBBORN
-    (training,) = [kin for kin in family if kin.id.pid == TRAINING]
-    assert {kin.group for kin in family[2:]} == {TRAINING}
+    assert [relative.id.pid for relative in family][-1] == STUBBORN
+    (training,) = [relative for relative in family if relative.id.pid == TRAINING]
+    assert {relative.group for relative in family[2:]} == {TRAINING}
     assert training.rss is not None
     assert training.threads is not None
 
@@ -391,7 +391,7 @@ def test_details_of_my_process_tell_everything(demo: Demo) -> None:
     assert details.devices is not None
     assert {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"} <= set(details.devices)
     assert not details.unreadable
-    assert STUBBORN in {kin.id.pid for kin in details.family}
+    assert STUBBORN in {relative.id.pid for relative in details.family}
 
 
 def test_details_of_others_say_what_cannot_be_read(demo: Demo) -> None:
@@ -401,7 +401,7 @@ def test_details_of_others_say_what_cannot_be_read(demo: Demo) -> None:
     assert details.command[1:3] == ("-m", "ipykernel_launcher")
     (sentence,) = details.unreadable
     assert sentence.endswith("open files are readable by bo and root only.")
-    root = demo.host.details(demo.kin(38440).id)
+    root = demo.host.details(demo.relative(38440).id)
     assert root is not None
     assert root.unreadable[0].endswith("by root only.")
 
@@ -447,12 +447,12 @@ def test_ending_everything_signals_no_real_process(
             monkeypatch.setattr(module, name, forbid(name), raising=False)
     mine = [target_of(p) for p in demo.sample().processes if p.uid == demo.host.uid]
     roots = [target.id for target in mine]
-    kin = [Target(k.id, k.uid) for k in demo.host.families(roots) if k.uid == demo.host.uid]
+    relative = [Target(k.id, k.uid) for k in demo.host.relatives(roots) if k.uid == demo.host.uid]
     holders = demo.sample().holders
     assert holders is not None
     suspects = [Target(suspect.id, suspect.uid) for suspect in holders.suspects]
-    everybody = {target.id: target for target in (*mine, *kin, *suspects)}.values()
-    protected = {k.id for k in demo.host.families(roots) if k.protected}
+    everybody = {target.id: target for target in (*mine, *relative, *suspects)}.values()
+    protected = {k.id for k in demo.host.relatives(roots) if k.protected}
     held_back = [
         target.id
         for target in everybody
@@ -503,7 +503,7 @@ def test_it_may_be_signalled_while_it_is_sampled(demo: Demo) -> None:
                 for handle in grips:
                     handle.send(signal.SIGSTOP)
                     handle.send(signal.SIGCONT)
-                demo.host.families([handle.target.id for handle in grips])
+                demo.host.relatives([handle.target.id for handle in grips])
         except BaseException as failure:  # noqa: BLE001 - told by the main thread
             failures.append(failure)
         finally:

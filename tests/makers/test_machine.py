@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.makers.combined import CombinedBackend
-from gpumon.makers.machine import Roots, this_machine
+from gpumon.makers.machine import this_machine
 from gpumon.makers.nvidia.source import NvmlBackend
 from gpumon.makers.source import SourceError
+from gpumon.system.system import System
 from tests.makers.amd.machines import add
 from tests.makers.drm.trees import Tree, link
 from tests.makers.intel.captures import uhd_i915
@@ -26,7 +27,9 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def sampler(tree: Tree, backend: str = "auto") -> Sampler:
-    return this_machine(backend=backend, roots=Roots(str(tree.proc), str(tree.sys), str(tree.dev)))
+    return this_machine(
+        backend=backend, system=System(str(tree.proc), str(tree.sys), str(tree.dev))
+    )
 
 
 def nvidia(tree: Tree, driver: str | None) -> None:

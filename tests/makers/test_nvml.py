@@ -364,7 +364,7 @@ def test_what_the_dashboard_does_not_show_is_read_once_a_second_unless_somebody_
     kept = []
     for sample in range(21):
         room.driver.cards[0].power_instant = sample * 1000
-        kept.append(room.sample(closely=sample >= 18).gpus[0].power_instant)
+        kept.append(room.sample(full=sample >= 18).gpus[0].power_instant)
     assert kept == [0.0] * 10 + [10.0] * 8 + [18.0, 19.0, 20.0]
 
 

@@ -481,13 +481,13 @@ def test_a_lost_card_is_asked_every_five_seconds_and_may_come_back(furnish: Furn
 def test_of_a_card_that_is_back_all_that_moves_is_known_at_once(furnish: Furnish) -> None:
     room = furnish(h100())
     room.open()
-    room.sample(closely=False)
+    room.sample(full=False)
     room.driver.cards[0].lost = True
-    room.sample(closely=False)
+    room.sample(full=False)
     room.driver.cards[0].lost = False
     room.driver.cards[0].power_instant = 333_000
     for _ in range(100):
-        gpu = room.sample(closely=False).gpus[0]
+        gpu = room.sample(full=False).gpus[0]
         if gpu.status is GpuStatus.OK:
             break
     assert gpu.power_instant == 333.0

@@ -14,7 +14,7 @@ from gpumon.model.metrics import (
     Unit,
     clock_event_names,
 )
-from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.snapshot import Gpu
 
 STRUCTURE = {"status", "status_since", "sampled_at", "unknown", "mig", "fan_speeds"}
@@ -53,7 +53,7 @@ def test_a_json_key_names_its_unit() -> None:
     assert len({unit.value for unit in Unit}) == len(Unit)
 
 
-def read(key: str, place: Place | None) -> object:
+def read(key: str, place: Workload | None) -> object:
     process = GpuProcess(ProcessId(7, 8), "C", (GpuUse("GPU-0", 0),), place=place)
     return PROCESS_METRIC[key].read(process, 0.0)
 
@@ -61,20 +61,20 @@ def read(key: str, place: Place | None) -> object:
 def test_nothing_is_said_of_a_place_that_was_not_looked_up_or_tells_nothing() -> None:
     for key in ("where", "container", "job"):
         assert read(key, None) is None
-        assert read(key, Place(session=3)) is None
+        assert read(key, Workload(session=3)) is None
 
 
 def test_where_is_the_most_telling_part_of_a_place() -> None:
-    environment = Place(environment="torch")
+    environment = Workload(environment="torch")
     assert read("where", environment) == "env torch"
     assert read("where", replace(environment, container=Container("lxc", name="web"))) == "lxc web"
 
 
 def test_a_job_is_slurms_or_else_that_of_whoever_launched_it() -> None:
-    launched = Place(launcher=ProcessId(41200, 5), launcher_name="torchrun")
+    launched = Workload(launcher=ProcessId(41200, 5), launcher_name="torchrun")
     assert read("job", launched) == "torchrun 41200"
     assert read("job", replace(launched, slurm_job="88123_4")) == "88123_4"
-    assert read("job", Place(launcher=ProcessId(41200, 5))) == "launcher 41200"
+    assert read("job", Workload(launcher=ProcessId(41200, 5))) == "launcher 41200"
 
 
 def test_reasons_are_named_and_unknown_bits_are_not_lost() -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gpumon.host.process_host import Refusal, Refused
-from gpumon.host.process_tree import read_families
+from gpumon.host.process_tree import read_relatives
 from gpumon.model.processes import ProcessId
 from gpumon.system.users import user_name
 from tests import lives
@@ -54,16 +54,16 @@ def test_a_signal_reaches_the_process_that_was_chosen_and_its_end_is_announced(
 ) -> None:
     process, other = family.sleeper(), family.sleeper()
     handle = host.open_handle(lives.target(process.pid))
-    standing = handle.standing()
-    assert standing is not None
-    assert standing.state == "S"
+    status = handle.status()
+    assert status is not None
+    assert status.state == "S"
     host.wait([handle], 0.01)
     assert not handle.ended()
     handle.send(signal.SIGTERM)
     assert process.wait(lives.PATIENCE) == -signal.SIGTERM
     host.wait([handle], lives.PATIENCE)
     assert handle.ended()
-    assert handle.standing() is None
+    assert handle.status() is None
     handle.close()
     handle.close()
     assert handle.ended(), "what is known is not forgotten"
@@ -79,17 +79,17 @@ def test_who_is_logged_in_there_is_known_once_it_is_connected(host: RemoteHost) 
 
 def test_families_and_details_are_those_of_that_machine(host: RemoteHost, family: Family) -> None:
     root = lives.target(family.python(LOADERS).pid).id
-    found, here = host.families([root]), read_families([root])
-    below = [kin.id for kin in found if kin.parent == root.pid]
+    found, here = host.relatives([root]), read_relatives([root])
+    below = [relative.id for relative in found if relative.parent == root.pid]
     assert len(below) == 3
-    assert [(kin.id, kin.parent, kin.command) for kin in found] == [
-        (kin.id, kin.parent, kin.command) for kin in here
+    assert [(relative.id, relative.parent, relative.command) for relative in found] == [
+        (relative.id, relative.parent, relative.command) for relative in here
     ]
     details = host.details(root)
     assert details is not None
     assert details.command[-1] == LOADERS
     assert details.environment is not None
-    assert {kin.id for kin in details.family} >= {root, *below}
+    assert {relative.id for relative in details.family} >= {root, *below}
     assert host.details(ProcessId(root.pid, 1)) is None
 
 
@@ -171,7 +171,7 @@ def test_readonly_there_refuses_whoever_asks(
     assert refused.reason is Refusal.READ_ONLY
     assert host.readonly
     assert process.poll() is None
-    assert host.families([lives.target(process.pid).id])
+    assert host.relatives([lives.target(process.pid).id])
 
 
 def test_many_threads_ask_at_the_same_time(host: RemoteHost, family: Family) -> None:
@@ -181,10 +181,10 @@ def test_many_threads_ask_at_the_same_time(host: RemoteHost, family: Family) -> 
     def ask(target: Target) -> None:
         for _ in range(20):
             handle = host.open_handle(target)
-            standing = handle.standing()
-            assert standing is not None
+            status = handle.status()
+            assert status is not None
             details = host.details(target.id) if not states else None
-            states.append(standing.state if details is None else details.state or "")
+            states.append(status.state if details is None else details.state or "")
             handle.close()
 
     threads = [threading.Thread(target=ask, args=(target,)) for target in targets]

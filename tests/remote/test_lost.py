@@ -59,7 +59,7 @@ def test_a_server_that_is_killed_leaves_nothing_known(host: RemoteHost, family: 
     }
     refused = why(lambda: second.send(signal.SIGTERM))
     assert refused.reason is Refusal.UNREACHABLE
-    assert why(handle.standing).sentence == f"{pid} may live on: {ENDED}"
+    assert why(handle.status).sentence == f"{pid} may live on: {ENDED}"
     assert not handle.ended()
     host.wait([handle], 0.01)
     handle.close()
@@ -73,7 +73,7 @@ def test_nothing_connects_again_and_again(host: RemoteHost, family: Family) -> N
     before = server_of(host)
     for _ in range(64):
         assert ENDED in why(lambda: held_again(host, handle)).sentence
-    assert ENDED in why(lambda: host.families([handle.target.id])).sentence
+    assert ENDED in why(lambda: host.relatives([handle.target.id])).sentence
     assert ENDED in why(lambda: host.details(handle.target.id)).sentence
     assert server_of(host) == before
 
@@ -90,8 +90,8 @@ def test_it_connects_anew_later_and_old_handles_stay_lost(
     os.kill(server_of(host), signal.SIGKILL)
     lives.until(lambda: host._connection is not None and host._connection.lost, "the loss")
     newer = host.open_handle(handle.target)
-    assert newer.standing() is not None
-    assert why(handle.standing).reason is Refusal.UNREACHABLE
+    assert newer.status() is not None
+    assert why(handle.status).reason is Refusal.UNREACHABLE
     newer.send(signal.SIGKILL)
     host.wait([newer], lives.PATIENCE)
     assert newer.ended()
@@ -140,7 +140,7 @@ def test_an_answer_that_cannot_be_read_is_told(
     connect: Callable[..., RemoteHost], family: Family, answers: list[str], sentence: str
 ) -> None:
     host = connect(says(*answers))
-    refused = why(lambda: host.families([lives.target(family.sleeper().pid).id]))
+    refused = why(lambda: host.relatives([lives.target(family.sleeper().pid).id]))
     assert refused.reason is Refusal.UNREACHABLE
     assert sentence in refused.sentence
 
@@ -149,11 +149,11 @@ def test_a_line_without_end_is_not_kept(connect: Callable[..., RemoteHost], fami
     endless = "while True:\n    sys.stdout.write('x' * 2**20)"
     host = connect(says(HELLO, then=endless))
     asked = lives.target(family.sleeper().pid).id
-    refused = why(lambda: host.families([asked]))
+    refused = why(lambda: host.relatives([asked]))
     assert refused.sentence == "what gpumon on gpu-04 sent cannot be read"
     endless = f"import sys\n{endless}"
     host = connect([sys.executable, "-S", "-c", endless])
-    refused = why(lambda: host.families([asked]))
+    refused = why(lambda: host.relatives([asked]))
     assert refused.sentence == "what gpu-04 sent is not from gpumon remote"
 
 
@@ -162,12 +162,12 @@ def test_what_a_login_shell_prints_is_skipped(
 ) -> None:
     command = f"echo Welcome to gpu-04; echo; exec {sys.executable} -m gpumon remote"
     host = connect(["sh", "-c", command])
-    assert held(host, family).standing() is not None
+    assert held(host, family).status() is not None
 
 
 def test_another_version_is_named(connect: Callable[..., RemoteHost], family: Family) -> None:
     host = connect(["sh", "-c", 'echo \'{"say":"hello","schema":"gpumon.remote/2"}\'; cat'])
-    refused = why(lambda: host.families([lives.target(family.sleeper().pid).id]))
+    refused = why(lambda: host.relatives([lives.target(family.sleeper().pid).id]))
     assert refused.sentence == (
         "gpumon on gpu-04 speaks gpumon.remote/2, and this one gpumon.remote/1: install the same "
         "version on both"
@@ -181,10 +181,10 @@ def test_why_there_is_no_connection_is_what_the_program_says(
     host = connect(
         ["sh", "-c", "exec >&-; sleep 0.1; printf 'one\\n\\033[31mPermission denied\\n' >&2"]
     )
-    refused = why(lambda: host.families([asked]))
+    refused = why(lambda: host.relatives([asked]))
     assert refused.sentence == f"{ENDED} (�[31mPermission denied)"
     host = connect([f"{ABSENT}/ssh"])
-    refused = why(lambda: host.families([asked]))
+    refused = why(lambda: host.relatives([asked]))
     assert refused.sentence == f"{ABSENT}/ssh cannot be started: No such file or directory"
 
 
@@ -209,11 +209,18 @@ def test_what_a_hostile_server_says_reaches_no_terminal(
     assert refused.reason is Refusal.GONE
     assert refused.sentence.isprintable()
     assert len(refused.sentence) < 400
-    kin = '{"id":{"pid":%d,"start_time":1},"parent":%d,"group":1,"session":1,"name":"a",%s}'
+    relative = '{"id":{"pid":%d,"start_time":1},"parent":%d,"group":1,"session":1,"name":"a",%s}'
     odd = f'"state":"{evil}","user":"{evil}","started_at":1e300'
-    family_ = ",".join([kin % (5, 6, odd), kin % (6, 5, odd), kin % (7, 1, odd), kin % (7, 1, odd)])
+    family_ = ",".join(
+        [
+            relative % (5, 6, odd),
+            relative % (6, 5, odd),
+            relative % (7, 1, odd),
+            relative % (7, 1, odd),
+        ]
+    )
     host = connect(says(f'{{"say":"answer","id":1,"result":[{family_}]}}'))
-    (only,) = host.families([asked.id])
+    (only,) = host.relatives([asked.id])
     assert (only.id.pid, only.state, only.started_at) == (7, "?", None)
     assert only.user is not None
     assert only.user.isprintable()
@@ -225,9 +232,9 @@ def test_what_a_hostile_server_says_reaches_no_terminal(
 def test_times_of_a_machine_whose_clock_is_wrong_are_in_the_clock_of_this_one(
     connect: Callable[..., RemoteHost],
 ) -> None:
-    kin = '{"id":{"pid":7,"start_time":1},"parent":1,"group":1,"session":1,"name":"a"'
+    relative = '{"id":{"pid":7,"start_time":1},"parent":1,"group":1,"session":1,"name":"a"'
     # By the clock there, its hello said the first second of 1970.
-    host = connect(says(f'{{"say":"answer","id":1,"result":[{kin},"started_at":1001.0}}]}}'))
-    (only,) = host.families([ProcessId(7, 1)])
+    host = connect(says(f'{{"say":"answer","id":1,"result":[{relative},"started_at":1001.0}}]}}'))
+    (only,) = host.relatives([ProcessId(7, 1)])
     assert only.started_at is not None
     assert abs(only.started_at - (time.time() + 1000)) < lives.PATIENCE

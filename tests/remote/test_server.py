@@ -186,8 +186,8 @@ def test_a_signal_of_a_client_that_has_gone_is_not_sent(server: Server, family: 
 
 
 def state(pid: int) -> str:
-    kin = lives.look(pid)
-    return "gone" if kin is None else kin.state
+    relative = lives.look(pid)
+    return "gone" if relative is None else relative.state
 
 
 def test_an_exit_is_said_before_the_families_that_were_read_after_it(

@@ -87,7 +87,7 @@ def test_an_sshd_that_is_killed_leaves_nothing_known(lab: Lab, family: Family) -
 def test_a_host_that_is_down_says_so(lab: Lab, family: Family) -> None:
     lab.host("gpu-04", running=False)
     with reached(lab) as host, pytest.raises(Refused) as refused:
-        host.families([lives.target(family.sleeper().pid).id])
+        host.relatives([lives.target(family.sleeper().pid).id])
     assert "Connection refused" in refused.value.sentence
 
 

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from gpumon.makers.source import SourceError
-from gpumon.model.processes import Place, ProcessId
+from gpumon.model.processes import ProcessId, Workload
 from gpumon.model.snapshot import GpuStatus, Host
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import open_log
@@ -233,7 +233,7 @@ def test_the_energy_is_shared_equally_where_nobody_tells_or_works(tmp_path: Path
 
 def test_a_job_that_was_looked_up_late_is_one_job(tmp_path: Path) -> None:
     def placed(pid: int, second: int) -> GpuProcess:
-        place = Place(slurm_job="88123") if second >= 20 else None
+        place = Workload(slurm_job="88123") if second >= 20 else None
         return msgspec.structs.replace(process(pid), place=place)
 
     samples = [
@@ -769,7 +769,7 @@ def test_a_gpu_that_a_job_leaves_out_is_counted_for_it(tmp_path: Path) -> None:
         ]
         there = [
             msgspec.structs.replace(
-                process(100 + i, gpus=(i,), sm=load), place=Place(slurm_job="88123")
+                process(100 + i, gpus=(i,), sm=load), place=Workload(slurm_job="88123")
             )
             for i, load in enumerate(loads)
         ]

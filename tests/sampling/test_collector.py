@@ -36,7 +36,7 @@ class FakeSource:
         self.hostname = "ada"
         self.current_call: Call | None = None
         self.driver_seconds = 0.0
-        self.closely = False
+        self.full = False
         self.sampled_at: list[float] = []
         self.closed_by: list[threading.Thread] = []
         self.on_open: Callable[[], None] = lambda: None
@@ -45,8 +45,8 @@ class FakeSource:
     def open(self) -> None:
         self.on_open()
 
-    def sample(self, *, closely: bool = True) -> Snapshot:
-        self.closely = closely
+    def sample(self, *, full: bool = True) -> Snapshot:
+        self.full = full
         self.sampled_at.append(self.clock.now)
         self.on_sample(len(self.sampled_at))
         return Snapshot(self.clock.time(), Host("ada"), self.gpus)
@@ -222,7 +222,7 @@ def test_the_source_looks_closely_while_somebody_keeps_all_values(bench: Bench) 
     collector = Collector(source, 0.5, bench.clock)
 
     def look(_: Snapshot) -> None:
-        looked.append(source.closely)
+        looked.append(source.full)
         if len(looked) == 2:
             ends.append(collector.subscribe(lambda _: None))
         elif len(looked) == 4:
@@ -231,7 +231,7 @@ def test_the_source_looks_closely_while_somebody_keeps_all_values(bench: Bench) 
             collector._stopping = True
 
     ends: list[Callable[[], None]] = []
-    collector.subscribe(look, closely=False)
+    collector.subscribe(look, full=False)
     collector._sampler.run()
     assert looked == [False, False, True, True, False]
 

@@ -11,7 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.host.process_host import ProcessHost, RelatedProcess
-from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, Place, ProcessId, Suspect
+from gpumon.model.processes import (
+    GpuProcess,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    UnlistedHolder,
+    Workload,
+)
 from gpumon.model.snapshot import MigInstance, ReservationHolder, Reserved, Snapshot
 from gpumon.sampling.enrichment import Lookup
 from tests.build import GIB, gpu, process, snapshot
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 
     from gpumon.host.process_host import Details, ProcessHandle, Target
 
-SUSPECT = Suspect(ProcessId(9, 1), ("GPU-0",), HoldReason.ORPHAN, "its parent ended")
+SUSPECT = UnlistedHolder(ProcessId(9, 1), ("GPU-0",), HoldReason.ORPHAN, "its parent ended")
 
 
 class FakeHost:
@@ -37,17 +44,17 @@ class FakeHost:
         self.places_asked: list[list[int]] = []
         self.scans = 0
         self.roots: list[list[int]] = []
-        self.before_places: Callable[[], object] = lambda: None
+        self.before_workloads: Callable[[], object] = lambda: None
         self.before_scan: Callable[[], object] = lambda: None
-        self.before_families: Callable[[], object] = lambda: None
+        self.before_relatives: Callable[[], object] = lambda: None
         self.suffix = ""
         self.silent_about: set[int] = set()
 
-    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
+    def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:
         self.places_asked.append([one.id.pid for one in processes])
-        self.before_places()
+        self.before_workloads()
         return {
-            one.id: Place(tmux=f"{one.id.pid}{self.suffix}")
+            one.id: Workload(tmux=f"{one.id.pid}{self.suffix}")
             for one in processes
             if one.id.pid not in self.silent_about
         }
@@ -57,10 +64,10 @@ class FakeHost:
         self.before_scan()
         return HolderScan(snapshot.time, (SUSPECT,))
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+    def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         known = list(roots)
         self.roots.append([root.pid for root in known])
-        self.before_families()
+        self.before_relatives()
         return tuple(RelatedProcess(root, 1, 1, 1, "python") for root in known)
 
     def details(self, process: ProcessId) -> Details | None:
@@ -94,7 +101,7 @@ class Bench:
         self._looks = (
             (self.lookup._look_for_places, self.lookup._for_places),
             (self.lookup._look_for_holders, self.lookup._for_scan),
-            (self.lookup._look_for_kin, self.lookup._for_kin),
+            (self.lookup._look_for_relatives, self.lookup._for_relatives),
         )
         self._due = [0.0] * len(self._looks)
 
@@ -143,7 +150,7 @@ def test_what_is_known_by_now_is_added_and_nothing_is_waited_for(bench: Bench) -
 
 def test_what_the_source_tells_stays_and_is_not_looked_up(bench: Bench) -> None:
     told = process(300)
-    told = replace(told, place=Place(tmux="told"))
+    told = replace(told, place=Workload(tmux="told"))
     given = replace(snapshot(processes=(told,)), holders=HolderScan(5.0))
     bench.annotate(given)
     bench.pass_time(30.0)
@@ -154,14 +161,14 @@ def test_what_the_source_tells_stays_and_is_not_looked_up(bench: Bench) -> None:
 def test_what_the_source_tells_stands_above_what_was_looked_up(bench: Bench) -> None:
     bench.annotate(snapshot(processes=(ANN,)))
     bench.pass_time()
-    told = snapshot(processes=(replace(ANN, place=Place(tmux="told")),))
+    told = snapshot(processes=(replace(ANN, place=Workload(tmux="told")),))
     assert bench.annotate(told).processes is told.processes
 
 
 def test_a_process_that_is_not_visible_is_not_asked_about(bench: Bench) -> None:
     """Its number may be a stranger's here."""
     hidden = process(300, start_time=None, visible=False)
-    bench.lookup.want_kin(True)
+    bench.lookup.want_relatives(True)
     bench.annotate(snapshot(processes=(ANN, hidden)))
     bench.pass_time(20.0)
     assert {pid for asked in bench.host.places_asked for pid in asked} == {100}
@@ -333,28 +340,28 @@ def test_a_scan_is_as_old_as_it_says(bench: Bench) -> None:
 def test_families_are_read_once_a_second_while_wanted_and_else_not_at_all(bench: Bench) -> None:
     bench.annotate(snapshot(processes=(ANN, BO)))
     bench.pass_time(10.0)
-    assert (bench.host.roots, bench.lookup.kin) == ([], ())
-    bench.lookup.want_kin(True)
+    assert (bench.host.roots, bench.lookup.relatives) == ([], ())
+    bench.lookup.want_relatives(True)
     bench.pass_time()
-    assert [kin.id for kin in bench.lookup.kin] == [ANN.id, BO.id]
+    assert [relatives.id for relatives in bench.lookup.relatives] == [ANN.id, BO.id]
     for _ in range(4):
-        bench.lookup.want_kin(True)
+        bench.lookup.want_relatives(True)
         bench.pass_time(0.5)
     assert bench.host.roots == [[100, 200]] * 3
-    bench.lookup.want_kin(False)
-    assert bench.lookup.kin == ()
+    bench.lookup.want_relatives(False)
+    assert bench.lookup.relatives == ()
     bench.pass_time(10.0)
     assert len(bench.host.roots) == 3
-    bench.lookup.want_kin(True)
-    assert bench.lookup.kin == (), "what was read long ago is not shown again"
+    bench.lookup.want_relatives(True)
+    assert bench.lookup.relatives == (), "what was read long ago is not shown again"
 
 
 def test_families_that_come_when_they_are_no_longer_wanted_are_not_shown(bench: Bench) -> None:
     bench.annotate(snapshot(processes=(ANN,)))
-    bench.host.before_families = lambda: bench.lookup.want_kin(False)
-    bench.lookup.want_kin(True)
+    bench.host.before_relatives = lambda: bench.lookup.want_relatives(False)
+    bench.lookup.want_relatives(True)
     bench.pass_time()
-    assert (bench.host.roots, bench.lookup.kin) == ([[100]], ())
+    assert (bench.host.roots, bench.lookup.relatives) == ([[100]], ())
 
 
 def test_one_call_is_one_look(bench: Bench) -> None:
@@ -380,15 +387,15 @@ def refuse() -> None:
 
 def test_an_os_error_is_no_answer_and_what_was_known_stays(bench: Bench) -> None:
     given = snapshot(processes=(ANN,))
-    bench.lookup.want_kin(True)
+    bench.lookup.want_relatives(True)
     bench.annotate(given)
     bench.pass_time(2.0)
-    known, kin = bench.annotate(given), bench.lookup.kin
-    bench.host.before_places = bench.host.before_scan = bench.host.before_families = refuse
+    known, relatives = bench.annotate(given), bench.lookup.relatives
+    bench.host.before_workloads = bench.host.before_scan = bench.host.before_relatives = refuse
     bench.pass_time(20.0)
     assert bench.annotate(given) == known
-    assert bench.lookup.kin is kin
-    bench.host.before_places = bench.host.before_scan = lambda: None
+    assert bench.lookup.relatives is relatives
+    bench.host.before_workloads = bench.host.before_scan = lambda: None
     bench.host.suffix = " again"
     bench.pass_time(10.0)
     assert tmux(bench.annotate(given)) == ["100 again"], "and it is asked again"
@@ -429,7 +436,7 @@ class Hang:
         assert self.may_end.wait(PATIENCE)
 
 
-@pytest.mark.parametrize("kind", ["places", "scan", "families"])
+@pytest.mark.parametrize("kind", ["workloads", "scan", "relatives"])
 def test_a_look_that_hangs_keeps_away_its_own_answers_only(kind: str) -> None:
     host, hang = FakeHost(), Hang()
     setattr(host, f"before_{kind}", hang)
@@ -439,13 +446,17 @@ def test_a_look_that_hangs_keeps_away_its_own_answers_only(kind: str) -> None:
         def known() -> set[str]:
             lookup._for_scan.set()
             now = lookup.annotate(given)
-            told = {"places": tmux(now) == ["100"], "scan": now.holders, "families": lookup.kin}
+            told = {
+                "workloads": tmux(now) == ["100"],
+                "scan": now.holders,
+                "relatives": lookup.relatives,
+            }
             return {kind for kind, answer in told.items() if answer}
 
-        lookup.want_kin(True)
+        lookup.want_relatives(True)
         assert known() == set()
         assert hang.begun.wait(PATIENCE)
-        others = {"places", "scan", "families"} - {kind}
+        others = {"workloads", "scan", "relatives"} - {kind}
         eventually(lambda: known() == others)
         begun = time.monotonic()
         lookup.stop()
@@ -458,7 +469,7 @@ def test_a_look_that_hangs_keeps_away_its_own_answers_only(kind: str) -> None:
 
 def test_a_look_that_comes_back_late_is_an_answer_all_the_same() -> None:
     host, hang = FakeHost(), Hang()
-    host.before_places = hang
+    host.before_workloads = hang
     given = snapshot(processes=(ANN,))
     with looking(host) as lookup:
         assert lookup.annotate(given) is given
@@ -467,7 +478,7 @@ def test_a_look_that_comes_back_late_is_an_answer_all_the_same() -> None:
         eventually(lambda: tmux(lookup.annotate(given)) == ["100"])
 
 
-@pytest.mark.parametrize("kind", ["places", "scan", "families"])
+@pytest.mark.parametrize("kind", ["workloads", "scan", "relatives"])
 def test_a_bug_in_a_look_reaches_whoever_samples_and_whoever_stops(kind: str) -> None:
     bug = ZeroDivisionError("a bug in a look")
 
@@ -479,7 +490,7 @@ def test_a_bug_in_a_look_reaches_whoever_samples_and_whoever_stops(kind: str) ->
     lookup = Lookup(host)
     lookup.start()
     lookup._scan_due = 0.0
-    lookup.want_kin(True)
+    lookup.want_relatives(True)
     lookup.annotate(snapshot(processes=(ANN,)))
     lookup._for_scan.set()
     eventually(lambda: lookup.failure)
@@ -494,7 +505,7 @@ def test_its_threads_end_when_it_is_stopped_and_are_named() -> None:
     host = FakeHost()
     with looking(host) as lookup:
         names = {thread.name for thread in threading.enumerate()}
-        assert {f"gpumon-lookup-{kind}" for kind in ("places", "holders", "kin")} <= names
+        assert {f"gpumon-lookup-{kind}" for kind in ("workloads", "holders", "relatives")} <= names
         lookup.annotate(snapshot(processes=(ANN,)))
         eventually(lambda: host.places_asked)
     for thread in lookup._threads:
@@ -512,7 +523,7 @@ def test_a_lookup_that_never_started_can_be_stopped() -> None:
 
 def test_one_look_knows_everything_when_it_returns() -> None:
     host = FakeHost()
-    host.before_places = host.before_scan = lambda: threading.Event().wait(0.02)
+    host.before_workloads = host.before_scan = lambda: threading.Event().wait(0.02)
     given = snapshot(processes=(ANN, BO))
     known = Lookup(host).look_once(given, PATIENCE)
     assert tmux(known) == ["100", "200"]
@@ -520,7 +531,7 @@ def test_one_look_knows_everything_when_it_returns() -> None:
     assert (host.places_asked, host.scans, host.roots) == ([[100, 200]], 1, [])
 
 
-@pytest.mark.parametrize("kind", ["places", "scan"])
+@pytest.mark.parametrize("kind", ["workloads", "scan"])
 def test_one_look_leaves_out_what_is_late(kind: str) -> None:
     host, hang = FakeHost(), Hang()
     setattr(host, f"before_{kind}", hang)
@@ -528,7 +539,7 @@ def test_one_look_leaves_out_what_is_late(kind: str) -> None:
     known = Lookup(host).look_once(snapshot(processes=(ANN,)), 0.05)
     assert time.monotonic() - begun < PATIENCE / 4
     assert known.holders is None
-    if kind == "places":
+    if kind == "workloads":
         assert tmux(known) == [None]
     hang.may_end.set()
 

@@ -36,8 +36,8 @@ class HangingSource:
     def open(self) -> None:
         self.go.wait()
 
-    def sample(self, *, closely: bool = True) -> Snapshot:
-        assert closely
+    def sample(self, *, full: bool = True) -> Snapshot:
+        assert full
         return snapshot(time.time())
 
     def give_up(self, _call: Call, /) -> bool:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from gpumon.model.metrics import GPU_METRIC
-from gpumon.model.processes import GpuProcess, HolderScan, Suspect
+from gpumon.model.processes import GpuProcess, HolderScan, UnlistedHolder
 from gpumon.model.snapshot import Gpu, Host, OwnCost, Reserved, Snapshot, Trouble, Unknown
 
 MOST = 10**18
@@ -74,10 +74,10 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
     """Snapshots that follow each other: rows come, go, move and change."""
     gpus = draw(st.lists(structs(Gpu), min_size=1, max_size=3))
     processes = draw(st.lists(structs(GpuProcess), min_size=1, max_size=4))
-    suspects = draw(st.lists(structs(Suspect), min_size=1, max_size=2))
+    suspects = draw(st.lists(structs(UnlistedHolder), min_size=1, max_size=2))
     taken: list[Snapshot] = []
     for _ in range(draw(st.integers(1, 4))):
-        for row, rows in ((Gpu, gpus), (GpuProcess, processes), (Suspect, suspects)):
+        for row, rows in ((Gpu, gpus), (GpuProcess, processes), (UnlistedHolder, suspects)):
             at = draw(st.integers(0, len(rows) - 1))
             other = draw(structs(row))
             field = draw(st.sampled_from(rows[at].__struct_fields__))

@@ -14,7 +14,14 @@ import gpumon
 from gpumon.export.as_json import to_json
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.makers.demo import DemoSource
-from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
+from gpumon.model.processes import (
+    GpuUse,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    UnlistedHolder,
+    Workload,
+)
 from gpumon.model.snapshot import GpuStatus, Host, Reserved, Snapshot, Trouble, Unknown
 from gpumon.recording.recording import Event, EventKind
 from gpumon.stream import MOST_LINE, GpuState, Heartbeat, StreamedSample, StreamReader, StreamWriter
@@ -199,7 +206,7 @@ def _keys(value: Any, path: str, found: set[str]) -> set[str]:
 def test_the_keys_are_those_of_the_snapshot_as_json() -> None:
     place = place_of("x")
     one = replace(process(1), place=place, uses=(GpuUse("GPU-0", 0, (1, 0), 5, 6, 7, 8, 9),))
-    suspect = Suspect(ProcessId(8, 9), ("GPU-0",), HoldReason.ORPHAN, "why", place=place)
+    suspect = UnlistedHolder(ProcessId(8, 9), ("GPU-0",), HoldReason.ORPHAN, "why", place=place)
     full = replace(
         snapshot_of("x"),
         processes=(one,),
@@ -242,7 +249,7 @@ def test_what_newer_versions_add_is_skipped_and_new_words_are_taken_for_the_near
 
 def test_what_is_not_there_is_not_invented() -> None:
     bare = Snapshot(NOON, Host("ada-07"))
-    with_place = replace(process(1), place=Place())
+    with_place = replace(process(1), place=Workload())
     for written in (bare, replace(bare, processes=(process(1), with_place), holders=None)):
         (sample,) = read(b"".join(lines_of([written])))
         assert sample.snapshot == written

@@ -11,7 +11,7 @@ from gpumon.alerts.alert import Alert
 from gpumon.alerts.channels.terminal import Bell
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
-from gpumon.model.processes import GpuProcess, Place
+from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.snapshot import Gpu, Reserved, Snapshot
 from gpumon.recording.history import History
 from gpumon.ui.alert_controller import AlertController
@@ -156,7 +156,7 @@ def test_nothing_is_said_of_memory_that_is_unknown(machine: Machine) -> None:
 
 
 def test_a_job_is_reported_once_when_its_last_process_has_ended(machine: Machine) -> None:
-    place = Place(slurm_job="88123")
+    place = Workload(slurm_job="88123")
     ranks = tuple(
         msgspec.structs.replace(process(pid=10 + rank, memory_used=5 * GIB), place=place)
         for rank in range(3)
@@ -178,7 +178,7 @@ def test_a_job_is_reported_once_when_its_last_process_has_ended(machine: Machine
 
 
 def test_a_key_on_a_process_of_a_watched_job_cancels_the_job(machine: Machine) -> None:
-    place = Place(slurm_job="88123")
+    place = Workload(slurm_job="88123")
     ranks = tuple(msgspec.structs.replace(process(pid=10 + rank), place=place) for rank in range(2))
     machine.see(BUSY, processes=ranks)
     machine.controller.toggle(jobs(ranks)[0])

@@ -20,7 +20,7 @@ from gpumon.kill import session as case
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
 from gpumon.kill.outcome import Outcome
-from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, Suspect
+from gpumon.model.processes import GpuUse, HolderScan, HoldReason, UnlistedHolder, Workload
 from gpumon.recording.history import History
 from gpumon.ui import kill_controller as cases
 from gpumon.ui.dialogs.end import EndDialog
@@ -278,7 +278,7 @@ async def test_children_are_named_with_what_they_hold_and_where_they_run(
     listed = build.process(first.id.pid, start_time=first.id.start_time, memory_used=GIB)
     async with opened(tmp_path) as (app, pilot):
         app.history.add(build.snapshot(processes=(listed,)))
-        app.kill_controller.ask([lives.target(run.pid, place=Place(slurm_job="88123"))])
+        app.kill_controller.ask([lives.target(run.pid, place=Workload(slurm_job="88123"))])
         await send(app, pilot, "Send KILL to 3", "9")
 
         def ended() -> bool:
@@ -287,7 +287,7 @@ async def test_children_are_named_with_what_they_hold_and_where_they_run(
         await until(pilot, ended, "the end of all")
         found = {fate.target.id: fate.target for fate in app.kill_controller.reports[0].outcomes}
         assert found[first.id].uses == listed.uses
-        assert found[second.id].place == Place(slurm_job="88123")
+        assert found[second.id].place == Workload(slurm_job="88123")
         assert found[second.id].started_at is not None
 
 
@@ -304,7 +304,7 @@ async def test_the_dialog_of_an_unlisted_holder_says_what_it_may_hold(
 ) -> None:
     target = lives.target(family.sleeper().pid)
     listed = build.process(7, memory_used=9 * GIB)
-    suspect = Suspect(target.id, ("GPU-0",), reason, "its parent ended")
+    suspect = UnlistedHolder(target.id, ("GPU-0",), reason, "its parent ended")
     async with opened(tmp_path) as (app, pilot):
         app.history.add(
             msgspec.structs.replace(
@@ -399,7 +399,7 @@ async def test_several_hung_sessions_delay_the_exit_no_longer_than_one(
             app.kill_controller.ask([lives.target(family.python(DEAF).pid)])
             await send(app, pilot, "Send TERM", "w")
             await until(pilot, lambda: app.kill_controller.reports[-1].outcomes, "the report")
-        monkeypatch.setattr(LocalHost, "families", lambda *_: answer.wait(lives.PATIENCE) and ())
+        monkeypatch.setattr(LocalHost, "relatives", lambda *_: answer.wait(lives.PATIENCE) and ())
         try:
             for case_ in app.kill_controller._open:
                 case_.send(signal.SIGTERM)

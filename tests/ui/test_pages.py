@@ -22,7 +22,14 @@ from gpumon.findings import conditions
 from gpumon.host.details import read_details
 from gpumon.host.process_host import Details
 from gpumon.host.processes import ProcessReader
-from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
+from gpumon.model.processes import (
+    GpuUse,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    UnlistedHolder,
+    Workload,
+)
 from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
 from gpumon.ui.palette import Palette, to_textual
@@ -466,8 +473,8 @@ async def test_a_card_that_vanishes_is_shown_as_it_was_and_comes_back() -> None:
         await until(pilot, lambda: "list since" not in text(app), "waiting for its return")
 
 
-def holder(pid: int, reason: HoldReason = HoldReason.ORPHAN) -> Suspect:
-    return Suspect(
+def holder(pid: int, reason: HoldReason = HoldReason.ORPHAN) -> UnlistedHolder:
+    return UnlistedHolder(
         ProcessId(pid, 7),
         ("GPU-1",),
         reason,
@@ -475,11 +482,11 @@ def holder(pid: int, reason: HoldReason = HoldReason.ORPHAN) -> Suspect:
         user="ann",
         uid=1001,
         started_at=NOON - 60,
-        place=Place(slurm_job="88123"),
+        place=Workload(slurm_job="88123"),
     )
 
 
-async def asked_to_end(*holders: Suspect, readonly: bool = False) -> list[Target]:
+async def asked_to_end(*holders: UnlistedHolder, readonly: bool = False) -> list[Target]:
     """Whom the key offers to end on the page of a card that these hold."""
     history = History(conditions())
     history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, holders)))
@@ -519,7 +526,7 @@ async def test_an_unlisted_holder_is_offered_with_its_cards_and_where_it_runs() 
     (target,) = await asked_to_end(holder(4))
     assert target.uses == (GpuUse("GPU-1", 1, memory_used=None),)
     assert target.started_at == NOON - 60
-    assert target.place == Place(slurm_job="88123")
+    assert target.place == Workload(slurm_job="88123")
 
 
 async def test_new_colours_are_applied() -> None:

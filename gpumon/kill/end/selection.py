@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.host.process_host import Target, target_of, target_of_kin, target_of_suspect
+from gpumon.host.process_host import Target, target_of, target_of_holder, target_of_relative
 from gpumon.kill.descendants import descendants
 from gpumon.text.formatting import printable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.host.process_host import ProcessHost, RelatedProcess
-    from gpumon.model.processes import ProcessId, Suspect
+    from gpumon.model.processes import ProcessId, UnlistedHolder
     from gpumon.model.snapshot import Snapshot
 
 
@@ -62,7 +62,7 @@ def select(
         ProcessSelectionError: One of them is not found, or is another process than the named one.
         Refused: The machine cannot be asked.
     """
-    family = host.families([process.id for process in snapshot.processes if process.visible])
+    family = host.relatives([process.id for process in snapshot.processes if process.visible])
     holders = snapshot.holders
     if any(_listed(one, snapshot) is None for one in named):
         holders = host.scan(snapshot) or holders
@@ -76,7 +76,7 @@ def select(
             targets.append(found)
     if faults:
         raise ProcessSelectionError(faults)
-    family = host.families([target.id for target in targets])
+    family = host.relatives([target.id for target in targets])
     below: list[Target] = []
     if children:
         ids = {target.id for target in targets}
@@ -92,7 +92,7 @@ def changed(selection: SelectedTargets, host: ProcessHost) -> list[str]:
         Refused: The machine cannot be asked.
     """
     ids = [target.id for target in selection.all]
-    now = _programs(host.families(ids))
+    now = _programs(host.relatives(ids))
     return [
         f"{id_.pid} has started another program meanwhile, so nothing was sent: look at it again."
         for id_ in ids
@@ -102,25 +102,28 @@ def changed(selection: SelectedTargets, host: ProcessHost) -> list[str]:
 
 def _programs(family: Sequence[RelatedProcess]) -> dict[ProcessId, object]:
     """What changes with every exec of a process; a command line alone may also be rewritten."""
-    return {kin.id: kin.command if kin.stack_start is None else kin.stack_start for kin in family}
+    return {
+        relative.id: relative.command if relative.stack_start is None else relative.stack_start
+        for relative in family
+    }
 
 
 def _find(
     one: NamedProcess,
     snapshot: Snapshot,
-    suspects: Sequence[Suspect],
+    suspects: Sequence[UnlistedHolder],
     family: Sequence[RelatedProcess],
 ) -> Target | str:
     """The target, or what is wrong in a sentence."""
     found = _listed(one, snapshot)
     if found is None:
         suspect = next((suspect for suspect in suspects if suspect.id.pid == one.pid), None)
-        found = None if suspect is None else target_of_suspect(suspect)
-    kin = next((kin for kin in family if kin.id.pid == one.pid), None)
-    if found is None and kin is not None:
+        found = None if suspect is None else target_of_holder(suspect)
+    relative = next((relative for relative in family if relative.id.pid == one.pid), None)
+    if found is None and relative is not None:
         if one.start_time is None:
-            return _needs_start(kin, snapshot, family)
-        found = target_of_kin(kin)
+            return _needs_start(relative, snapshot, family)
+        found = target_of_relative(relative)
     if found is None:
         return f"{one.pid} is on no GPU{_unknown(snapshot)}: to end it all the same, use kill."
     if one.start_time not in (None, found.id.start_time):
@@ -140,18 +143,21 @@ def _listed(one: NamedProcess, snapshot: Snapshot) -> Target | None:
     return target_of(best)
 
 
-def _needs_start(kin: RelatedProcess, snapshot: Snapshot, family: Sequence[RelatedProcess]) -> str:
+def _needs_start(
+    relative: RelatedProcess, snapshot: Snapshot, family: Sequence[RelatedProcess]
+) -> str:
     """What to write for a relative of a process on a GPU."""
-    pid, name = kin.id.pid, printable(kin.name)
+    pid, name = relative.id.pid, printable(relative.name)
     on_gpus = {process.id for process in snapshot.processes}
     below = [
         target.id.pid
-        for target in descendants([target_of_kin(kin)], family, ())
+        for target in descendants([target_of_relative(relative)], family, ())
         if target.id in on_gpus
     ]
     what = f"is above {below[0]}, which is on one" if below else "belongs to a process on one"
     return (
-        f"{pid} ({name}) is on no GPU, but {what}: if you mean it, write {pid}:{kin.id.start_time}."
+        f"{pid} ({name}) is on no GPU, but {what}: "
+        f"if you mean it, write {pid}:{relative.id.start_time}."
     )
 
 

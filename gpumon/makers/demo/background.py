@@ -8,7 +8,7 @@ from msgspec import structs
 
 from gpumon.makers.demo.processes import LEADS
 from gpumon.makers.demo.scenario import DAY, HOUR, MACHINE_BOOT, MINUTE, Actor, Runs
-from gpumon.model.processes import Container, Place
+from gpumon.model.processes import Container, Workload
 
 _BOOTED = Runs(MACHINE_BOOT + 9)
 _HOME = {
@@ -53,7 +53,7 @@ def _tmux(pid: int, user: str, name: str, age: float, **more: Any) -> Actor:
         Runs(-age),
         name="tmux: server",
         leads=True,
-        where=Place(tmux=name),
+        where=Workload(tmux=name),
         **more,
     )
 
@@ -69,7 +69,7 @@ def _shim(pid: int, namespace: str, container: Container, age: float) -> Actor:
         name="containerd-shim",
         threads=11,
         leads=True,
-        where=Place(container=container),
+        where=Workload(container=container),
     )
 
 
@@ -84,7 +84,7 @@ def _slurm_step(pid: int, job: str, step: str, age: float) -> Actor:
         name="slurmstepd",
         threads=7,
         leads=True,
-        where=Place(slurm_job=job, slurm_step=step),
+        where=Workload(slurm_job=job, slurm_step=step),
     )
 
 
@@ -162,7 +162,7 @@ _OTHERS = (
         name="torchrun",
         rss_gib=0.3,
         threads=30,
-        where=Place(environment="eval"),
+        where=Workload(environment="eval"),
     ),
     Actor(
         30210,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpumon.makers.demo.instances import ProcessInstance
     from gpumon.makers.demo.scenario import Actor
     from gpumon.makers.demo.world import World
-    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import Snapshot
 
 _LOOK_SECONDS = 0.05
@@ -46,8 +46,8 @@ class DemoHost:
         self._gpus = gpus
         self.readonly = readonly
 
-    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
-        """See ``ProcessHost.places``."""
+    def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:
+        """See ``ProcessHost.workloads``."""
         moment = _Moment(self._world)
         found = [moment.find(process.id) for process in processes]
         return {being.id: being.role.place for being in found if being is not None}
@@ -56,9 +56,9 @@ class DemoHost:
         """See ``ProcessHost.scan``."""
         return self._world.scan(self._gpus, self._world.now(), self._world.state.deeds)
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        """See ``ProcessHost.families``."""
-        return _Moment(self._world).families(roots)
+    def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        """See ``ProcessHost.relatives``."""
+        return _Moment(self._world).relatives(roots)
 
     def details(self, process: ProcessId) -> Details | None:
         """See ``ProcessHost.details``."""
@@ -83,7 +83,7 @@ class DemoHost:
             state=moment.letter(being),
             devices=_devices(actor) if mine else None,
             place=role.place,
-            family=moment.families([process]),
+            family=moment.relatives([process]),
             unreadable=() if mine else (refused,),
         )
 
@@ -129,8 +129,8 @@ class _Moment:
         """Its state, as in ``ps``."""
         return self._world.letter(being, self._now, self._deeds)
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        """See ``ProcessHost.families``."""
+    def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        """See ``ProcessHost.relatives``."""
         parents = {
             pid: self._world.parent(being, self._now, self._deeds)
             for pid, being in self._everybody.items()
@@ -147,12 +147,12 @@ class _Moment:
                 family.add(above)
                 above = parents[above]
         return tuple(
-            self._kin(being, parents[pid])
+            self._relative(being, parents[pid])
             for pid, being in self._everybody.items()
             if pid in family or pid in below
         )
 
-    def _kin(self, being: ProcessInstance, parent: int) -> RelatedProcess:
+    def _relative(self, being: ProcessInstance, parent: int) -> RelatedProcess:
         role = being.role
         return RelatedProcess(
             id=being.id,
@@ -196,8 +196,8 @@ class _DemoHandle:
         end = min(self._being.until, self._world.state.deeds.end(self._being.id))
         return self._world.now() >= end
 
-    def standing(self) -> ProcessStatus | None:
-        """See ``ProcessHandle.standing``."""
+    def status(self) -> ProcessStatus | None:
+        """See ``ProcessHandle.status``."""
         if self.ended():
             return None
         return ProcessStatus(

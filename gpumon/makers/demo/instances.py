@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 from gpumon.makers.demo.background import EXTRAS
 from gpumon.makers.demo.processes import LEADS
 from gpumon.makers.demo.scenario import MACHINE_BOOT, UIDS, Actor
-from gpumon.model.processes import Place, ProcessId
+from gpumon.model.processes import ProcessId, Workload
 
 INIT = 1
 TICKS_PER_SECOND = 100
@@ -38,7 +38,7 @@ class Role(Struct, frozen=True):
     name: str
     session: int
     group: int | None
-    place: Place
+    place: Workload
 
 
 class ProcessInstance(Struct, frozen=True):
@@ -98,7 +98,7 @@ def _role(actor: Actor, parent: Role | None) -> Role:
     return Role(actor, UIDS[actor.user], command, name, session, group, place)
 
 
-def _placed(actor: Actor, session: int, parent: Role) -> Place:
+def _placed(actor: Actor, session: int, parent: Role) -> Workload:
     """Its place: that of its parent with its own changes."""
     own = {field: value for field, value in structs.asdict(actor.where).items() if value}
     from_parent = ProcessId(parent.actor.pid, _start_time(parent.actor.runs.started))

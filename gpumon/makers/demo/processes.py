@@ -22,7 +22,7 @@ from gpumon.makers.demo.scenario import (
     Runs,
     Share,
 )
-from gpumon.model.processes import Place
+from gpumon.model.processes import Workload
 
 _LLAMA = "/home/ann/miniconda3/envs/llama"
 _EXPLORE = "/home/ann/miniconda3/envs/explore"
@@ -41,13 +41,13 @@ def _kernel(
     kernel: str,
     python: str = "/usr/bin/python3",
     *,
-    where: Place | None = None,
+    where: Workload | None = None,
     **more: Any,
 ) -> Actor:
     """A Jupyter kernel."""
     file = f"/home/{user}/.local/share/jupyter/runtime/kernel-{kernel}.json"
     command = f"{python} -m ipykernel_launcher -f {file}"
-    place = structs.replace(where or Place(), jupyter_kernel=kernel)
+    place = structs.replace(where or Workload(), jupyter_kernel=kernel)
     return Actor(pid, parent, user, command, leads=True, where=place, **more)
 
 
@@ -66,7 +66,7 @@ LEADS = (
         cpu=392.0,
         rss_gib=31.0,
         threads=214,
-        where=Place(environment="llama"),
+        where=Workload(environment="llama"),
         executable=f"{_LLAMA}/bin/python3.11",
         cwd="/home/ann/llama",
         environment={
@@ -115,7 +115,7 @@ LEADS = (
         shares=(Share(1, 6.1),),
         rss_gib=2.8,
         threads=21,
-        where=Place(environment="explore", notebook=_NOTEBOOK),
+        where=Workload(environment="explore", notebook=_NOTEBOOK),
         executable=f"{_EXPLORE}/bin/python3.11",
         environment={
             **_conda(_EXPLORE),
@@ -156,7 +156,7 @@ LEADS = (
         cpu=580.0,
         rss_gib=44.7,
         threads=188,
-        where=Place(environment="vit"),
+        where=Workload(environment="vit"),
     ),
     Actor(
         pid=38991,
@@ -171,7 +171,7 @@ LEADS = (
         cpu=4.0,
         rss_gib=2.2,
         threads=17,
-        where=Place(environment="vit"),
+        where=Workload(environment="vit"),
     ),
     _kernel(
         20991,
@@ -280,7 +280,7 @@ LEADS = (
         rss_gib=6.5,
         gib_per_hour=2.4,
         threads=55,
-        where=Place(environment="humanoid"),
+        where=Workload(environment="humanoid"),
     ),
     *(
         Actor(

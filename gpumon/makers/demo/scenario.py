@@ -10,7 +10,7 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotation
 
 from msgspec import Struct
 
-from gpumon.model.processes import Place
+from gpumon.model.processes import Workload
 
 GIB = 2**30
 
@@ -112,7 +112,7 @@ class Actor(Struct, frozen=True):
     name: str | None = None
     threads: int = 1
     leads: bool = False
-    where: Place = Place()
+    where: Workload = Workload()
     executable: str | None = None
     cwd: str | None = None
     environment: Mapping[str, str] = {}

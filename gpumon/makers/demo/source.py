@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.host.device_files import DeviceFiles
-from gpumon.host.machine import MachineFacts
-from gpumon.host.processes import ProcessFacts
-from gpumon.makers.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+from gpumon.host.machine import MachineInfo
+from gpumon.host.processes import ProcessInfo
+from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
 from gpumon.makers.demo.curves import mean, ripples, steady, together
 from gpumon.makers.demo.gpus import (
     decoding_of,
@@ -62,7 +62,7 @@ class _Lists(Struct, frozen=True):
     at: float
     state: ScenarioState
     listed: Mapping[int, ListedProcess]
-    facts: Mapping[int, ProcessFacts]
+    facts: Mapping[int, ProcessInfo]
     holders: HolderScan | None
     used: tuple[int, ...]
 
@@ -98,7 +98,7 @@ class DemoBackend(GpuBackend):
             steady(0.41), ripples(*make_noise(random, 0.06), (0.05, 97.0, random.random()))
         )
         self._lists: _Lists | None = None
-        self._driver = DriverFacts(
+        self._driver = DriverInfo(
             version="570.124.06",
             library_version="12.570.124.06",
             cuda_version="12.8",
@@ -116,7 +116,7 @@ class DemoBackend(GpuBackend):
         if missing:
             raise NoSuchGpuError(missing, len(gpus), "The demo")
 
-    def read(self, *, closely: bool = True) -> Reading:  # noqa: ARG002 - the protocol's signature
+    def read(self, *, full: bool = True) -> Reading:  # noqa: ARG002 - the protocol's signature
         """The machine as it is now."""
         return self._at(self.world.clock.time())
 
@@ -147,15 +147,15 @@ class DemoBackend(GpuBackend):
             holders=lists.holders,
         )
 
-    def process(self, pid: int) -> ProcessFacts | None:
+    def process(self, pid: int) -> ProcessInfo | None:
         """What the host knew of a process when the lists were read."""
         return None if self._lists is None else self._lists.facts.get(pid)
 
-    def machine(self) -> MachineFacts:
+    def machine(self) -> MachineInfo:
         """How the machine was when the lists were read."""
         now = 0.0 if self._lists is None else self._lists.at - self._start
         busy = self._cpu_busy
-        return MachineFacts(
+        return MachineInfo(
             name=self.machine_name,
             cpu_percent=round(100 * mean(busy, now, 1.0), 1),
             cpu_count=96,
@@ -202,7 +202,7 @@ class DemoBackend(GpuBackend):
 
     def _processes(
         self, now: float, state: ScenarioState
-    ) -> list[tuple[ListedProcess, ProcessFacts]]:
+    ) -> list[tuple[ListedProcess, ProcessInfo]]:
         utilizations = [utilization_of(gpu, now) for gpu in state.gpus]
         found = []
         parts = [0.0] * len(utilizations)
@@ -225,7 +225,7 @@ class DemoBackend(GpuBackend):
         state: ScenarioState,
         utilizations: list[int],
         parts: list[float],
-    ) -> tuple[ListedProcess, ProcessFacts]:
+    ) -> tuple[ListedProcess, ProcessInfo]:
         role, actor = being.role, being.role.actor
         stopped = state.deeds.stopped(being.id, now)
         # Allocators take memory from the driver in large blocks.
@@ -250,7 +250,7 @@ class DemoBackend(GpuBackend):
                 )
             )
         busy = utilizations[shares[0].gpu] / 100
-        return ListedProcess(actor.type, tuple(uses)), ProcessFacts(
+        return ListedProcess(actor.type, tuple(uses)), ProcessInfo(
             id=being.id,
             user=actor.user,
             uid=role.uid,
@@ -271,7 +271,7 @@ class _DemoMachine:
         self._backend = backend
         self.name = backend.machine_name
 
-    def read(self) -> MachineFacts:
+    def read(self) -> MachineInfo:
         """See ``MachineReader.read``."""
         return self._backend.machine()
 
@@ -282,7 +282,7 @@ class _DemoProcesses:
     def __init__(self, backend: DemoBackend) -> None:
         self._backend = backend
 
-    def read(self, pid: int, now: float) -> ProcessFacts | None:  # noqa: ARG002 - the protocol's signature
+    def read(self, pid: int, now: float) -> ProcessInfo | None:  # noqa: ARG002 - the protocol's signature
         """See ``ProcessReader.read``."""
         return self._backend.process(pid)
 

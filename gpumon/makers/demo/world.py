@@ -17,7 +17,7 @@ from gpumon.makers.demo.gpus import DRIVER_CLIENTS, GPUS, DemoGpu, make_gpus
 from gpumon.makers.demo.instances import INIT, ProcessInstance, Role, being, make_roles
 from gpumon.makers.demo.scenario import GIB, MACHINE_BOOT, ME, PAST
 from gpumon.makers.demo.signal_effects import Effect, SignalEffects
-from gpumon.model.processes import HolderScan, HoldReason, Suspect
+from gpumon.model.processes import HolderScan, HoldReason, UnlistedHolder
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class World:
 
     def _suspect(
         self, holder: ProcessInstance, gpu_uuids: tuple[str, ...], now: float, deeds: SignalEffects
-    ) -> Suspect:
+    ) -> UnlistedHolder:
         role = holder.role
         parent = self._once[self.parent(holder, now, deeds)]
         stopped = deeds.stopped(holder.id, now)
@@ -176,7 +176,7 @@ class World:
             reason = HoldReason.CHILD
             called = f"{parent.id.pid} ({parent.role.name})"
             sentence = f"it is a child of {called}, which the driver lists"
-        return Suspect(
+        return UnlistedHolder(
             id=holder.id,
             gpu_uuids=gpu_uuids,
             reason=reason,

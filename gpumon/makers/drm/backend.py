@@ -17,7 +17,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.host.device_files import DeviceFiles
-from gpumon.makers.backend import DriverFacts, GpuBackend, Reading
+from gpumon.makers.backend import DriverInfo, GpuBackend, Reading
 from gpumon.makers.calls import CallWatch
 from gpumon.makers.drm.attributes import GpuLostError
 from gpumon.makers.drm.cards import (
@@ -96,7 +96,7 @@ class DrmBackend(GpuBackend):
         self._gpus: tuple[DrmGpu, ...] = ()
         self._found: list[tuple[str, str, str]] | None = None
         self._partitions: frozenset[str] = frozenset()
-        self._facts = DriverFacts()
+        self._facts = DriverInfo()
         self._listed: Mapping[int, ListedProcess] | None = None
         self._listed_at: float | None = None
         self._lists_due = self._find_due = self._forget_due = 0.0
@@ -132,13 +132,13 @@ class DrmBackend(GpuBackend):
         if missing:
             raise NoSuchGpuError(missing, len(uuids))
 
-    def read(self, *, closely: bool = True) -> Reading:
+    def read(self, *, full: bool = True) -> Reading:
         """See ``GpuBackend.read``."""
         now = self._clock.monotonic()
         if now >= self._find_due:
             self._find(now)
         for gpu in self._gpus:
-            self._read_gpu(gpu, now, closely=closely)
+            self._read_gpu(gpu, now, full=full)
         if now >= self._lists_due:
             self._read_processes(now)
         return Reading(
@@ -204,7 +204,7 @@ class DrmBackend(GpuBackend):
             return
         since = self._clock.time() if self._facts.since is None else self._facts.since
         versions = [driver_version(driver, self._sys, self._proc) for driver in drivers]
-        self._facts = DriverFacts(version=", ".join(versions), since=since)
+        self._facts = DriverInfo(version=", ".join(versions), since=since)
 
     def _why_empty(self) -> Trouble:
         """Why there is nothing to read."""
@@ -215,7 +215,7 @@ class DrmBackend(GpuBackend):
 
     # Reading
 
-    def _read_gpu(self, gpu: DrmGpu, now: float, *, closely: bool) -> None:
+    def _read_gpu(self, gpu: DrmGpu, now: float, *, full: bool) -> None:
         """Read one GPU. Raises ``CallGivenUpError``."""
         hanging_since = self._calls.hanging.get(gpu.uuid)
         if hanging_since is not None:
@@ -229,7 +229,7 @@ class DrmBackend(GpuBackend):
             gpu.stop(GpuStatus.ASLEEP)
         else:
             try:
-                gpu.read(now, closely=closely)
+                gpu.read(now, full=full)
             except GpuLostError:
                 gpu.stop(GpuStatus.LOST)
                 self._retry_at[gpu.uuid] = now + RETRY_SECONDS

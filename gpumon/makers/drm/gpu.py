@@ -156,7 +156,7 @@ class DrmGpu(BackendGpu):
 
     # Reading
 
-    def read(self, now: float, *, closely: bool) -> None:
+    def read(self, now: float, *, full: bool) -> None:
         """Read what is due.
 
         Raises:
@@ -167,7 +167,7 @@ class DrmGpu(BackendGpu):
         self.attributes.begin_pass()
         if not self._begun:
             self.read_once()
-        details = not self._begun or closely or now >= self._details_at
+        details = not self._begun or full or now >= self._details_at
         slow = not self._begun or now >= self._slow_at
         self.read_fast()
         if details:

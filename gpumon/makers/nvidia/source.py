@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from gpumon.host.device_files import DeviceFiles
 from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.makers.backend import DriverFacts, GpuBackend, Reading
+from gpumon.makers.backend import DriverInfo, GpuBackend, Reading
 from gpumon.makers.nvidia.device_registry import DeviceRegistry
 from gpumon.makers.nvidia.driver_errors import (
     NO_GPUS,
@@ -120,7 +120,7 @@ class NvmlBackend(GpuBackend):
         self._profile_due = -math.inf
         self._listed: dict[int, ListedProcess] | None = None
         self._listed_at: float | None = None
-        self._facts = DriverFacts()
+        self._facts = DriverInfo()
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -136,11 +136,11 @@ class NvmlBackend(GpuBackend):
             self._stop()
             raise
 
-    def read(self, *, closely: bool = True) -> Reading:
+    def read(self, *, full: bool = True) -> Reading:
         """See ``GpuBackend.read``."""
         now = self._clock.monotonic()
         if self._running or now >= self._retry_at:
-            self._try_to_read(now, closely=closely)
+            self._try_to_read(now, full=full)
         return Reading(
             time=self._clock.time(),
             gpus=tuple(gpu.snapshot() for gpu in self._registry.gpus) if self._running else (),
@@ -206,13 +206,13 @@ class NvmlBackend(GpuBackend):
             if not self._library.hanging:
                 self._library.call(None, "nvmlShutdown")
 
-    def _try_to_read(self, now: float, *, closely: bool) -> None:
+    def _try_to_read(self, now: float, *, full: bool) -> None:
         # After a reload of the driver it is initialised again at once, and must respond then.
         for _ in range(2):
             try:
                 if not self._running:
                     self._start(now)
-                self._read(now, closely=closely)
+                self._read(now, full=full)
             except DriverGoneError as gone:
                 self._trouble = trouble_of(gone.code, self._library, self._proc)
                 self._retry_at = now + RETRY_SECONDS
@@ -253,7 +253,7 @@ class NvmlBackend(GpuBackend):
         no_cuda = self._library.call(None, "nvmlSystemGetCudaDriverVersion_v2", byref(cuda))
         version = None if no_driver else driver
         self._trust = pid_trust(version, initial_namespace)
-        self._facts = DriverFacts(
+        self._facts = DriverInfo(
             version=version,
             library_version=None if no_nvml else nvml,
             cuda_version=None if no_cuda else f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",
@@ -281,12 +281,12 @@ class NvmlBackend(GpuBackend):
 
     # Reading
 
-    def _read(self, now: float, *, closely: bool) -> None:
+    def _read(self, now: float, *, full: bool) -> None:
         """Read what is due. Raises ``DriverGoneError``."""
         if now >= self._check_devices_at:
             self._check_devices(now)
         self._registry.prepare_sample(now)
-        details = closely or now >= self._details_due
+        details = full or now >= self._details_due
         if details:
             self._details_due = now + EVERY_SECOND
         for gpu in self._registry.gpus:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from gpumon.model.bounds import MOST_ENGINES
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, PROCESS_METRIC, Metric, Unit
-from gpumon.model.processes import GpuProcess, GpuUse, Place
+from gpumon.model.processes import GpuProcess, GpuUse, Workload
 from gpumon.model.snapshot import Gpu, Host
 from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 from gpumon.recording.csv.parsers import (
@@ -58,7 +58,7 @@ TEXT_CHARACTERS = 2000
 _NOT_LOGGED = frozenset(("serial", "vbios_version", "architecture"))
 """Text that says the same in every row, and nothing of the work. A file of nvidia-smi may have it."""
 
-_NOWHERE = Place()
+_NOWHERE = Workload()
 
 
 class GpuRow(NamedTuple):
@@ -92,7 +92,7 @@ class ProcessRow(NamedTuple):
     hostname: str | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Workload:
         """Where the process runs, as far as known."""
         return self.process.place or _NOWHERE
 
@@ -224,7 +224,7 @@ _MODEL: dict[str, type[Struct]] = {
     "host": Host,
     "process": GpuProcess,
     "use": GpuUse,
-    "place": Place,
+    "place": Workload,
 }
 
 

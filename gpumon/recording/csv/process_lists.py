@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.recording.csv.cells import Cells
 from gpumon.recording.csv.columns import PROCESS_COLUMNS
 from gpumon.recording.csv.headings import row_of, whole_lines
@@ -47,7 +47,7 @@ class ListReader:
             if column.name in header.places
         ]
         self._commands = Cells(arguments)
-        self._places: dict[tuple[object, ...], Place | None] = {}
+        self._places: dict[tuple[object, ...], Workload | None] = {}
 
     def read(self, lines: Sequence[bytes], onward: float, late: float) -> ProcessList:
         """The processes of a list.
@@ -107,14 +107,14 @@ class ListReader:
             place=self._place(row),
         )
 
-    def _place(self, row: dict[str, Any]) -> Place | None:
+    def _place(self, row: dict[str, Any]) -> Workload | None:
         facts = tuple([row.get(field) for field in _PLACE])
         if facts not in self._places:
             if len(self._places) >= _PLACES_KEPT:
                 self._places.clear()
             is_known = any(fact is not None for fact in facts)
             known: dict[str, Any] = dict(zip(_PLACE, facts, strict=True))
-            self._places[facts] = Place(**known) if is_known else None
+            self._places[facts] = Workload(**known) if is_known else None
         return self._places[facts]
 
 

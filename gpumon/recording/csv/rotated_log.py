@@ -149,7 +149,7 @@ class RotatedLog:
             self._parts.append(part)
 
     def _arrange(self) -> None:
-        """Place the parts on one timeline, so that time never runs backwards."""
+        """Workload the parts on one timeline, so that time never runs backwards."""
         self._parts = [part for part in self._parts[:-1] if part.first] + self._parts[-1:]
         known: list[object] = [
             (part, part.first, part.set_back, part.is_open) for part in self._parts

@@ -11,7 +11,7 @@ from gpumon.recording.series import Series
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.model.processes import Place
+    from gpumon.model.processes import Workload
     from gpumon.recording.history.intervals import Condition
     from gpumon.recording.series import Depth
 
@@ -112,7 +112,7 @@ class TrackedProcess:
     def __init__(self, time: float) -> None:
         self.first = time
         self.last = time
-        self.place: Place | None = None
+        self.place: Workload | None = None
         self.job: str | None = None
         self.rest = ConditionTracker()
         self.rests: bool | None = None

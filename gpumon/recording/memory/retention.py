@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.model.processes import GpuProcess, Place, Suspect
+    from gpumon.model.processes import GpuProcess, UnlistedHolder, Workload
     from gpumon.model.snapshot import Snapshot
 
 ROW_BYTES = 600
@@ -168,12 +168,14 @@ def _new_bytes(before: Snapshot | None, snapshot: Snapshot) -> int:
     return rows * ROW_BYTES + more
 
 
-def _texts(processes: Iterable[GpuProcess | Suspect]) -> dict[int, tuple[str, ...] | Place]:
+def _texts(
+    processes: Iterable[GpuProcess | UnlistedHolder],
+) -> dict[int, tuple[str, ...] | Workload]:
     """The command lines of processes, and where they run, by identity."""
     texts = list(filter(None, chain.from_iterable(map(_TEXTS, processes))))
     return dict(zip(map(id, texts), texts, strict=True))
 
 
-def _text_bytes(text: tuple[str, ...] | Place) -> int:
+def _text_bytes(text: tuple[str, ...] | Workload) -> int:
     strings = text if isinstance(text, tuple) else text.labels
     return getsizeof(text) + sum(map(getsizeof, strings))

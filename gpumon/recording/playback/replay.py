@@ -141,7 +141,7 @@ class ReplaySource(DriverlessSource):
                 in_gap=self._in_gap,
             )
 
-    def sample(self, *, closely: bool = True) -> Snapshot:  # noqa: ARG002 - the protocol's signature
+    def sample(self, *, full: bool = True) -> Snapshot:  # noqa: ARG002 - the protocol's signature
         """The machine at the position; the same object while the sample is the same.
 
         Raises:

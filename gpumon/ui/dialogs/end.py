@@ -283,10 +283,10 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
         Returns:
             Whether one of them has a command other than the one shown.
         """
-        kin = {one.id: one for one in found}
+        relatives = {one.id: one for one in found}
         changed = set()
         for target in self._targets:
-            if (now := kin.get(target.id)) is None:
+            if (now := relatives.get(target.id)) is None:
                 continue
             before = self._stack_starts.get(target.id)
             if None not in (before, now.stack_start):
@@ -297,14 +297,14 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
                 changed.add(target.id)
             self._stack_starts[target.id] = now.stack_start
         self._targets = tuple(
-            _renewed(target, kin[target.id])
-            if target.id in changed or (target.id in kin and not target.command)
+            _renewed(target, relatives[target.id])
+            if target.id in changed or (target.id in relatives and not target.command)
             else target
             for target in self._targets
         )
         self._changed |= changed
         visible = {target.id for target in self._targets if target.id.start_time is not None}
-        self._ended = frozenset(visible - kin.keys())
+        self._ended = frozenset(visible - relatives.keys())
         return bool(changed)
 
     @property
@@ -512,7 +512,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
             self._look,
             lambda found: self._give(answer, found),
             lambda _: self._give(answer, None),
-            name="gpumon-families",
+            name="gpumon-relatives",
         )
         self.set_timer(LOOK_SECONDS, lambda: self._give(answer, None))
 

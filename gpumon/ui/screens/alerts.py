@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.alerts.notice import Notice
-    from gpumon.config.keymap import Place
+    from gpumon.config.keymap import KeyScope
     from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
     from gpumon.ui.alert_controller import AlertController
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class AlertsScreen(PageScreen):
     """The notices, newest first, with a cursor that opens their subject, and what is watched."""
 
-    place: ClassVar[Place] = "alerts"
+    place: ClassVar[KeyScope] = "alerts"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     def __init__(

@@ -12,7 +12,7 @@ from textual.message import Message
 from gpumon.config.ui_state import UiState, load, store
 from gpumon.findings import gpu_findings
 from gpumon.findings.groups import job_with_key
-from gpumon.host.process_host import target_of, target_of_kin
+from gpumon.host.process_host import target_of, target_of_relative
 from gpumon.host.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
@@ -156,7 +156,7 @@ class DashboardScreen(TimedScreen):
         view = replace(
             view,
             reports=self._kill_controller.reports,
-            relatives=self._session.lookup.kin if in_tree else (),
+            relatives=self._session.lookup.relatives if in_tree else (),
             timeline=self._viewed_time.timeline,
             log=self._session.logbook.note,
         )
@@ -203,7 +203,7 @@ class DashboardScreen(TimedScreen):
     def action_listing(self, name: str) -> None:
         """List the tree, users or jobs; pressed again: processes."""
         self._view = update.switch_listing(self._view, self._layout, name)
-        self._session.lookup.want_kin(self._view.listing is Listing.TREE)
+        self._session.lookup.want_relatives(self._view.listing is Listing.TREE)
         self.draw()
 
     def action_mine(self) -> None:
@@ -343,7 +343,7 @@ class DashboardScreen(TimedScreen):
         if snapshot is None:
             return (), ""
         if self._view.tags:
-            known = {relative.id: target_of_kin(relative) for relative in self._view.relatives}
+            known = {relative.id: target_of_relative(relative) for relative in self._view.relatives}
             known |= {process.id: target_of(process) for process in snapshot.processes}
             return [known[tag] for tag in sorted(self._view.tags) if tag in known], ""
         if entry is not None and entry.job is not None:

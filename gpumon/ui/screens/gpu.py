@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import gpu_findings, memory_account
-from gpumon.host.process_host import target_of_suspect
+from gpumon.host.process_host import target_of_holder
 from gpumon.host.visible_devices import MAIN_VARIABLE, assignment_line
 from gpumon.model.makers import Maker, maker_of
 from gpumon.model.processes import GpuUse, blamed
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from gpumon.config.keymap import Place
+    from gpumon.config.keymap import KeyScope
     from gpumon.host.process_host import Target
-    from gpumon.model.processes import Suspect
+    from gpumon.model.processes import UnlistedHolder
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.recording import Event
     from gpumon.text.cells import Row
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class GpuScreen(PageScreen):
     """All details of one GPU, with charts."""
 
-    place: ClassVar[Place] = "gpu"
+    place: ClassVar[KeyScope] = "gpu"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     def __init__(
@@ -122,7 +122,7 @@ class GpuScreen(PageScreen):
         self._window = next(one for one in WINDOWS if one.key == key)
         self.renew()
 
-    def _blamed(self) -> tuple[Suspect, ...]:
+    def _blamed(self) -> tuple[UnlistedHolder, ...]:
         """The unlisted processes that may hold this GPU's missing memory."""
         if self._gpu is None or self._viewed_time.is_past:
             return ()
@@ -136,7 +136,7 @@ class GpuScreen(PageScreen):
             return
         self.post_message(EndRequested(tuple(self._target_of(suspect) for suspect in holders)))
 
-    def _target_of(self, suspect: Suspect) -> Target:
+    def _target_of(self, suspect: UnlistedHolder) -> Target:
         snapshot = self._history.latest
         gpus = () if snapshot is None else snapshot.gpus
         # The driver does not report how much memory it has on these GPUs.
@@ -145,7 +145,7 @@ class GpuScreen(PageScreen):
             for gpu in gpus
             if gpu.uuid in suspect.gpu_uuids
         )
-        return target_of_suspect(suspect, uses)
+        return target_of_holder(suspect, uses)
 
     def action_watch(self) -> None:
         """Notify when it is free (toggle)."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from gpumon.config.keymap import Place
+    from gpumon.config.keymap import KeyScope
     from gpumon.findings.groups import JobGroup
     from gpumon.text.cells import Row
     from gpumon.ui.terminal.renderer import TerminalRenderer
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class JobScreen(PageScreen):
     """All that is known about one job as a whole."""
 
-    place: ClassVar[Place] = "job"
+    place: ClassVar[KeyScope] = "job"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     def __init__(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from gpumon.config.keymap import KeyAction, Place
+    from gpumon.config.keymap import KeyAction, KeyScope
     from gpumon.host.process_host import Target
     from gpumon.recording.history import History
     from gpumon.text.cells import Row
@@ -52,7 +52,7 @@ class EndRequested(Message):
 class PageScreen(PaintedScreen):
     """A header, rows that scroll, and the keys. Subclasses provide the rows."""
 
-    place: ClassVar[Place] = "page"
+    place: ClassVar[KeyScope] = "page"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     DEFAULT_CSS = """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from gpumon.config.keymap import Place
+    from gpumon.config.keymap import KeyScope
     from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
     from gpumon.ui.terminal.renderer import TerminalRenderer
@@ -39,7 +39,7 @@ LOOK_SECONDS = 2.0
 class ProcessScreen(PageScreen):
     """All details of one process."""
 
-    place: ClassVar[Place] = "process"
+    place: ClassVar[KeyScope] = "process"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     def __init__(
@@ -198,7 +198,7 @@ class ProcessScreen(PageScreen):
 
 def _unlisted(details: Details) -> GpuProcess:
     """A process that is on no GPU, such as a parent of one, made from its details."""
-    itself = next((kin for kin in details.family if kin.id == details.id), None)
+    itself = next((relative for relative in details.family if relative.id == details.id), None)
     if itself is None:
         return GpuProcess(id=details.id, type="", uses=(), command=details.command)
     return itself.on_no_gpu(details.place)

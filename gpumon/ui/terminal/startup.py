@@ -87,7 +87,7 @@ def run(
 
     def make_app(watchdog: ShutdownWatchdog) -> GpumonApp:
         nonlocal session, unsubscribe
-        unsubscribe = collector.subscribe(picture.take, newest=True, closely=False)
+        unsubscribe = collector.subscribe(picture.take, newest=True, full=False)
         picture.wait(_FIRST)
         session = build_session()
         watchdog.check()

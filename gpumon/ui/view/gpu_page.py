@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.findings import Account, Finding
-    from gpumon.model.processes import Suspect
+    from gpumon.model.processes import UnlistedHolder
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
 
@@ -288,7 +288,7 @@ def _suspects(account: Account, width: int) -> list[Row]:
     return rows or text_rows("No other holders (all processes checked).", width, "dim")
 
 
-def _suspect_rows(suspect: Suspect, width: int) -> list[Row]:
+def _suspect_rows(suspect: UnlistedHolder, width: int) -> list[Row]:
     command = " ".join(suspect.command) or f"[{suspect.name}]"
     head: list[Field] = [
         (f"{suspect.id.pid:<7} ", "strong"),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
     from gpumon.ui.view.frame import Frame
     from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
-    from gpumon.ui.view.gpu_text import Place
+    from gpumon.ui.view.gpu_text import DeviceKey
     from gpumon.ui.view.graph_choices import Graph
     from gpumon.ui.view.memo import Memo
 
@@ -74,7 +74,7 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
     graph = frame.graph
     lines: list[Row] = []
     first = 0
-    held: Mapping[Place, tuple[str, ...]] = memo(holders, snapshot.processes)
+    held: Mapping[DeviceKey, tuple[str, ...]] = memo(holders, snapshot.processes)
     second = int(snapshot.time)
     for gpu in snapshot.gpus:
         own = range(first, first + 1 + len(gpu.mig))

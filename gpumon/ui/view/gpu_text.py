@@ -157,11 +157,11 @@ def memory_share(used: int | None, total: int | None) -> float | None:
     return share(0 if used is not None and float(gibibytes(used)) == 0 else used, total)
 
 
-Place: TypeAlias = "str | tuple[str, tuple[int | None, int | None] | None]"
+DeviceKey: TypeAlias = "str | tuple[str, tuple[int | None, int | None] | None]"
 """UUID of a GPU, alone or with the (GPU instance, compute instance) of a MIG device."""
 
 
-MigIndices: TypeAlias = "Mapping[Place, int]"
+MigIndices: TypeAlias = "Mapping[DeviceKey, int]"
 """The index of each MIG device."""
 
 
@@ -174,17 +174,17 @@ def mig_indices(gpus: Iterable[Gpu]) -> MigIndices:
     }
 
 
-def holders(processes: Sequence[GpuProcess]) -> dict[Place, tuple[str, ...]]:
+def holders(processes: Sequence[GpuProcess]) -> dict[DeviceKey, tuple[str, ...]]:
     """Who holds each GPU and MIG device: texts for ``state_fields``, longest first.
 
     All users, then the one with the most memory alone, with the number of others.
     """
-    held: defaultdict[Place, dict[str | None, list[int | None]]] = defaultdict(dict)
-    hidden: set[Place] = set()
+    held: defaultdict[DeviceKey, dict[str | None, list[int | None]]] = defaultdict(dict)
+    hidden: set[DeviceKey] = set()
     for process in processes:
         may_run = process.user is None and process.state != ENDED
         for use in process.uses:
-            places: tuple[Place, ...] = (use.gpu_uuid,)
+            places: tuple[DeviceKey, ...] = (use.gpu_uuid,)
             if use.instance is not None:
                 places = (use.gpu_uuid, (use.gpu_uuid, use.instance))
             for place in places:

@@ -19,7 +19,7 @@ from gpumon.ui.view.page_layout import (
     page_rows,
     text_rows,
 )
-from gpumon.ui.view.process_page import place_facts, use_rows
+from gpumon.ui.view.process_page import use_rows, workload_facts
 from gpumon.ui.view.process_table import (
     RowContext,
     Sort,
@@ -86,7 +86,7 @@ def _facts(job: JobGroup, now: float) -> list[Fact]:
         facts.append(Fact("started", moment_text(job.started_at, now), note=age))
     places = dict.fromkeys(process.place for process in job.processes)
     # Processes of one job run in one place; what differs is on their own pages.
-    return facts + place_facts(next(iter(places)), looked_up=True)
+    return facts + workload_facts(next(iter(places)), looked_up=True)
 
 
 def _merged(job: JobGroup) -> list[GpuUse]:

@@ -12,7 +12,7 @@ from gpumon.config.keymap import KEYMAP, NAMED, display
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.config.keymap import KeyAction, Place
+    from gpumon.config.keymap import KeyAction, KeyScope
 
 _METHODS_BEYOND_LOOKING = frozenset(action.method for action in KEYMAP if action.beyond_looking)
 
@@ -70,7 +70,7 @@ def keys_of(name: str) -> Sequence[str]:
     return _Current.changed.get(name) or NAMED[name].keys
 
 
-def explained(*places: Place) -> list[tuple[KeyAction, str]]:
+def explained(*places: KeyScope) -> list[tuple[KeyAction, str]]:
     """The actions in these places, with their descriptions."""
     return [
         (action, action.on[place])

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.host.process_host import Details
-    from gpumon.model.processes import GpuProcess, GpuUse, Place
+    from gpumon.model.processes import GpuProcess, GpuUse, Workload
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.gpu_text import MigIndices
@@ -192,7 +192,7 @@ def _process(view: ProcessView, now: float, width: int) -> list[Row]:
         facts.append(Fact("started", moment_text(process.started_at, now), note=age))
     facts += _program(view)
     place = process.place if details is None or details.place is None else details.place
-    facts += place_facts(place, looked_up=view.past or details is not None)
+    facts += workload_facts(place, looked_up=view.past or details is not None)
     rows = fact_rows(facts, width)
     for sentence in () if details is None else details.unreadable:
         rows += text_rows(sentence, width, "dim")
@@ -211,7 +211,7 @@ def _program(view: ProcessView) -> list[Fact]:
     return facts
 
 
-def place_facts(place: Place | None, *, looked_up: bool) -> list[Fact]:
+def workload_facts(place: Workload | None, *, looked_up: bool) -> list[Fact]:
     """Job, container, notebook and so on, a line for each that is known."""
     if place is None:
         return [Fact("where", UNKNOWN)] if looked_up else []

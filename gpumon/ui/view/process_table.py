@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpumon.config.columns import Column
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.recording.history import Interval
-    from gpumon.ui.view.gpu_text import MigIndices, Place
+    from gpumon.ui.view.gpu_text import DeviceKey, MigIndices
 
 
 WATCHED = "★"
@@ -53,7 +53,7 @@ class RowContext(NamedTuple):
     idle: Callable[[ProcessId], Interval | None] = lambda _: None
     idle_after: float = DEFAULTS.idle_after
     host_memory: int | None = None
-    mig: Mapping[Place, int] = {}
+    mig: Mapping[DeviceKey, int] = {}
 
     def idle_seconds(self, process: ProcessId) -> float | None:
         """How long a process has been idle; ``None`` if it is not, or this is unknown."""

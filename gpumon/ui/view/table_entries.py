@@ -262,7 +262,7 @@ def tree_entries(
 
     Args:
         processes: The GPU processes to show.
-        relatives: Their families, parents first, from ``ProcessHost.families``.
+        relatives: Their families, parents first, from ``ProcessHost.relatives``.
         sort: Sorts siblings; a parent is sorted by the first GPU process in its subtree.
         context: The values that sorting needs.
         toggled: Keys of the processes whose fold state the user has changed.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from gpumon.findings import conditions
-from gpumon.model.processes import GpuProcess, Place
+from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.snapshot import Gpu, Host, Snapshot, Unknown
 from gpumon.recording.csv.columns import readable_column
 from gpumon.recording.csv.recording import CsvRecording, open_log
@@ -185,7 +185,7 @@ def assert_process(read: GpuProcess, one: GpuProcess, late: float) -> None:
     expected = asdict(
         replace(
             one,
-            place=None if place == Place() else place,
+            place=None if place == Workload() else place,
             command=tuple(printable(part) for part in one.command),
             started_at=None if one.started_at is None else one.started_at + late,
         )

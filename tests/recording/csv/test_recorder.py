@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.model.processes import Place
+from gpumon.model.processes import Workload
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.recording.csv import recorder as recorder_module
 from gpumon.recording.csv.opening import LogError
@@ -128,7 +128,7 @@ def test_a_list_is_written_when_a_process_comes_or_goes_and_every_four_seconds(
 
 def test_a_list_is_written_when_it_is_found_out_where_a_process_runs(bench: Bench) -> None:
     unplaced = replace(process(1), place=None)
-    placed = replace(unplaced, place=Place(tmux="train"))
+    placed = replace(unplaced, place=Workload(tmux="train"))
     for second, one in enumerate((unplaced, unplaced, placed, placed)):
         bench.at(second, snapshot(processes=(one,)))
 

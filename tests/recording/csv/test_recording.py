@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.makers.demo.source import DemoSource
-from gpumon.model.processes import Container, Place, ProcessId
+from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.csv import file_lines, index, log_reader
 from gpumon.recording.csv.file_lines import FileLines
@@ -136,7 +136,7 @@ def test_everything_that_is_known_of_a_process_comes_back(tmp_path: Path) -> Non
         state="R",
         cpu_percent=231.25,
         rss=9 * GIB + 4096,
-        place=Place(
+        place=Workload(
             container=Container("docker", name="llama-ft"),
             slurm_job="88123_4",
             slurm_step="batch",

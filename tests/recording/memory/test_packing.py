@@ -15,9 +15,9 @@ from gpumon.model.processes import (
     GpuUse,
     HolderScan,
     HoldReason,
-    Place,
     ProcessId,
-    Suspect,
+    UnlistedHolder,
+    Workload,
 )
 from gpumon.model.snapshot import (
     Gpu,
@@ -73,13 +73,14 @@ PROCESSES = st.builds(
     ).map(tuple),
     command=st.lists(TEXTS, max_size=3).map(tuple),
     cpu_percent=FRACTIONS,
-    place=st.one_of(st.none(), st.builds(Place, st.builds(Container, TEXTS), launcher=IDS)),
+    place=st.one_of(st.none(), st.builds(Workload, st.builds(Container, TEXTS), launcher=IDS)),
 )
 SCANS = st.builds(
     HolderScan,
     st.floats(NOON, NOON + 100),
     st.lists(
-        st.builds(Suspect, IDS, st.just(("GPU-a",)), st.sampled_from(HoldReason), TEXTS), max_size=2
+        st.builds(UnlistedHolder, IDS, st.just(("GPU-a",)), st.sampled_from(HoldReason), TEXTS),
+        max_size=2,
     ).map(tuple),
 )
 SNAPSHOTS = st.builds(

@@ -17,9 +17,9 @@ from gpumon.model.processes import (
     GpuUse,
     HolderScan,
     HoldReason,
-    Place,
     ProcessId,
-    Suspect,
+    UnlistedHolder,
+    Workload,
 )
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Snapshot, Unknown
 from gpumon.recording.history import History
@@ -44,7 +44,7 @@ CARD = gpu(
     persistence_mode=False,
     clock_event_reasons=0x24,
 )
-ORPHAN = Suspect(
+ORPHAN = UnlistedHolder(
     ProcessId(41251, 5),
     ("GPU-5",),
     HoldReason.ORPHAN,
@@ -154,7 +154,7 @@ def test_many_processes_share_a_line_after_the_largest() -> None:
 
 def test_a_holder_says_what_it_is_and_since_when_it_is_idle() -> None:
     idle, busy_one = holding(101, 40 * GIB), holding(102, 18 * GIB, "bo")
-    place = Place(slurm_job="88123")
+    place = Workload(slurm_job="88123")
     idle = msgspec.structs.replace(idle, place=place, uses=(with_sm(idle, 0),))
     busy_one = msgspec.structs.replace(busy_one, uses=(with_sm(busy_one, 47),))
     history = History(conditions())
@@ -338,7 +338,7 @@ def test_a_page_without_any_snapshot_is_none_the_less_one() -> None:
 @settings(max_examples=60)
 @given(texts, st.sampled_from(WIDTHS))
 def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
-    suspect = Suspect(
+    suspect = UnlistedHolder(
         ProcessId(7, 7), (text,), HoldReason.HOLDS, text, user=text, name=text, command=(text,)
     )
     now = msgspec.structs.replace(snapshot_of(text), holders=HolderScan(NOON, (suspect,)))

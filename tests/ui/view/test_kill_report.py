@@ -6,7 +6,7 @@ import msgspec
 
 from gpumon.host.process_host import ProcessStatus, Target
 from gpumon.kill.outcome import MemoryReclaimed, Outcome, TargetOutcome, TerminationReport
-from gpumon.model.processes import HoldReason, ProcessId, Suspect
+from gpumon.model.processes import HoldReason, ProcessId, UnlistedHolder
 from gpumon.ui.view.kill_report import report_rows, summary_text
 from tests.build import GIB
 
@@ -30,7 +30,9 @@ def waiting(pid: int) -> TargetOutcome:
     return fate(pid, f"{pid} goes on 6s after TERM", Outcome.WAITING)
 
 
-def back(now: int, others: int | None = 0, remaining: tuple[Suspect, ...] = ()) -> MemoryReclaimed:
+def back(
+    now: int, others: int | None = 0, remaining: tuple[UnlistedHolder, ...] = ()
+) -> MemoryReclaimed:
     return MemoryReclaimed("GPU-0", 0, 30 * GIB, 40 * GIB, now, others, remaining, settled=True)
 
 
@@ -47,7 +49,9 @@ def report(
 
 
 def test_the_sum_and_the_cards_stay_where_not_every_process_has_room() -> None:
-    holder = Suspect(ProcessId(9, 7), ("GPU-0",), HoldReason.ORPHAN, "its parent ended", name="py")
+    holder = UnlistedHolder(
+        ProcessId(9, 7), ("GPU-0",), HoldReason.ORPHAN, "its parent ended", name="py"
+    )
     memory = (back(22 * GIB, remaining=(holder,)),)
     lines = told(report(*map(waiting, range(100, 110)), memory=memory, unlogged="no log"))
     assert lines[0].startswith("…  TERM sent 6s ago · 0 of 10 ended")
@@ -66,7 +70,7 @@ def test_every_case_keeps_its_sum_and_the_newest_its_processes() -> None:
 
 def test_a_long_line_goes_on_where_there_is_room() -> None:
     why = "its parent has ended, and so has 44790, which led its process group; init took it over"
-    holder = Suspect(ProcessId(9, 7), ("GPU-0",), HoldReason.ORPHAN, why, name="py")
+    holder = UnlistedHolder(ProcessId(9, 7), ("GPU-0",), HoldReason.ORPHAN, why, name="py")
     ended = report(fate(1), memory=(back(22 * GIB, remaining=(holder,)),))
     lines = told(ended)
     assert len(lines) == 3

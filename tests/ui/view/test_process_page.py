@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
 from gpumon.host.process_host import Details, RelatedProcess
-from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.snapshot import MigInstance, Snapshot
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
@@ -28,7 +28,7 @@ from tests.export.hostile import place_of, texts
 WIDTHS = (200, 140, 100, 80, 60)
 CHEN = ProcessId(41233, 999)
 COMMAND = ("/opt/envs/ml/bin/python", "/home/chen/proj/train.py", "--config", "big.yaml")
-PLACE = Place(
+PLACE = Workload(
     container=Container("docker", "4f1c" * 16, "llama-ft"),
     slurm_job="88123",
     slurm_step="0",
@@ -65,7 +65,7 @@ def chen(**changes: object) -> GpuProcess:
     return msgspec.structs.replace(whole, **changes)
 
 
-def kin(pid: int, parent: int, *command: str, state: str = "S") -> RelatedProcess:
+def relative(pid: int, parent: int, *command: str, state: str = "S") -> RelatedProcess:
     return RelatedProcess(
         ProcessId(pid, pid), parent, 1, 1, "name", command, user="chen", state=state
     )
@@ -87,12 +87,12 @@ def details(**changes: object) -> Details:
         devices=("/dev/nvidia2", "/dev/nvidia5", "/dev/nvidiactl"),
         place=PLACE,
         family=(
-            kin(1, 0, "/sbin/init"),
-            kin(812, 1, "tmux: server"),
+            relative(1, 0, "/sbin/init"),
+            relative(812, 1, "tmux: server"),
             RelatedProcess(CHEN, 812, 1, 1, "python", COMMAND, user="chen"),
-            kin(41240, 41233, "loader-a"),
-            kin(41250, 41240, "grandchild"),
-            kin(41241, 41233, "loader-b", state="Z"),
+            relative(41240, 41233, "loader-a"),
+            relative(41250, 41240, "grandchild"),
+            relative(41241, 41233, "loader-b", state="Z"),
         ),
     )
     return msgspec.structs.replace(whole, **changes)
@@ -198,7 +198,7 @@ def test_the_family_stands_outermost_first_and_each_under_its_parent() -> None:
 
 
 def test_a_large_family_is_cut_and_says_by_how_much() -> None:
-    loaders = tuple(kin(50000 + number, 41233, "loader") for number in range(100))
+    loaders = tuple(relative(50000 + number, 41233, "loader") for number in range(100))
     family = (RelatedProcess(CHEN, 1, 1, 1, "python", COMMAND), *loaders)
     text = page(ProcessView(chen(), details(family=family)))
     assert "… and 60 more" in text
@@ -206,7 +206,11 @@ def test_a_large_family_is_cut_and_says_by_how_much() -> None:
 
 
 def test_parents_that_name_each_other_end_the_chain() -> None:
-    family = (RelatedProcess(CHEN, 7, 1, 1, "python", COMMAND), kin(7, 8, "a"), kin(8, 7, "b"))
+    family = (
+        RelatedProcess(CHEN, 7, 1, 1, "python", COMMAND),
+        relative(7, 8, "a"),
+        relative(8, 7, "b"),
+    )
     assert "41233" in page(ProcessView(chen(), details(family=family)))
 
 
@@ -290,7 +294,7 @@ def test_indices_of_another_container_are_not_taken_for_the_machines() -> None:
 
 
 def test_no_place_is_said_and_an_unknown_one_is_a_dash() -> None:
-    nowhere = page(ProcessView(chen(place=None), details(place=Place())))
+    nowhere = page(ProcessView(chen(place=None), details(place=Workload())))
     assert "no container, Slurm job, notebook or tmux" in line(nowhere, "where")
     unknown = page(ProcessView(chen(place=None), details(place=None)))
     assert line(unknown, "where").split() == ["where", "–"]

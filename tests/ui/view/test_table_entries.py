@@ -6,7 +6,7 @@ import msgspec
 
 from gpumon.filters.terms import FilterContext, parse_filter
 from gpumon.host.process_host import RelatedProcess
-from gpumon.model.processes import Place, ProcessId
+from gpumon.model.processes import ProcessId, Workload
 from gpumon.ui.view.process_table import RowContext, Sort
 from gpumon.ui.view.table_entries import (
     FOLDED_FROM,
@@ -23,7 +23,7 @@ SORT = Sort()
 FACTS = FilterContext(NOON, lambda _: None)
 
 
-def kin(pid: int, parent: int, name: str = "python", start_time: int = 1) -> RelatedProcess:
+def relative(pid: int, parent: int, name: str = "python", start_time: int = 1) -> RelatedProcess:
     return RelatedProcess(ProcessId(pid, start_time), parent, pid, pid, name, (name,), user="ann")
 
 
@@ -32,7 +32,13 @@ def drawn(entries: list[TableEntry]) -> list[tuple[str, int]]:
 
 
 def test_a_process_stands_between_its_ancestors_and_its_children() -> None:
-    family = [kin(10, 1, "tmux"), kin(20, 10, "bash"), kin(100, 20), kin(201, 100), kin(202, 100)]
+    family = [
+        relative(10, 1, "tmux"),
+        relative(20, 10, "bash"),
+        relative(100, 20),
+        relative(201, 100),
+        relative(202, 100),
+    ]
     entries = tree_entries([process(100)], family, SORT, SIGHT, ())
     assert drawn(entries) == [
         ("", 10),
@@ -45,7 +51,7 @@ def test_a_process_stands_between_its_ancestors_and_its_children() -> None:
 
 def test_siblings_stand_in_the_tables_order_and_a_parent_where_its_first_child_does() -> None:
     small, big = process(100, memory_used=GIB), process(101, memory_used=9 * GIB)
-    family = [kin(10, 1), kin(20, 1), kin(100, 10), kin(101, 20)]
+    family = [relative(10, 1), relative(20, 1), relative(100, 10), relative(101, 20)]
     assert drawn(tree_entries([small, big], family, SORT, SIGHT, ())) == [
         ("", 20),
         ("└─", 101),
@@ -55,8 +61,8 @@ def test_siblings_stand_in_the_tables_order_and_a_parent_where_its_first_child_d
 
 
 def test_many_loaders_begin_folded_and_unfold_when_asked() -> None:
-    loaders = [kin(200 + n, 100) for n in range(FOLDED_FROM)]
-    family = [kin(100, 1), *loaders]
+    loaders = [relative(200 + n, 100) for n in range(FOLDED_FROM)]
+    family = [relative(100, 1), *loaders]
     folded = tree_entries([process(100)], family, SORT, SIGHT, ())
     assert drawn(folded) == [(f"+{FOLDED_FROM} ", 100)]
     assert len(tree_entries([process(100)], family, SORT, SIGHT, {ProcessId(100, 1)})) == 6
@@ -69,19 +75,19 @@ def test_a_process_without_known_family_is_in_the_tree_all_the_same() -> None:
 
 def test_a_reused_number_is_nobodys_parent() -> None:
     """The tree's 100 is another process than the one the driver lists."""
-    entries = tree_entries([process(100)], [kin(100, 1, start_time=7)], SORT, SIGHT, ())
+    entries = tree_entries([process(100)], [relative(100, 1, start_time=7)], SORT, SIGHT, ())
     assert [entry.key for entry in entries] == [ProcessId(100, 1)]
 
 
 def test_only_the_families_of_shown_processes_are_in_the_tree() -> None:
-    family = [kin(10, 1), kin(100, 10), kin(101, 10), kin(102, 101)]
+    family = [relative(10, 1), relative(100, 10), relative(101, 10), relative(102, 101)]
     entries = tree_entries([process(100)], family, SORT, SIGHT, ())
     assert [pid for _, pid in drawn(entries)] == [10, 100]
 
 
 def at(job: str | None, session: int = 1, pid: int = 100, memory: int = GIB) -> object:
     return msgspec.structs.replace(
-        process(pid, memory_used=memory), place=Place(slurm_job=job, session=session)
+        process(pid, memory_used=memory), place=Workload(slurm_job=job, session=session)
     )
 
 

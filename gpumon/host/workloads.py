@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.cgroups import cgroup_facts
+from gpumon.host.cgroups import cgroup_info
 from gpumon.host.clues import (
     apptainer,
     declared_container,
@@ -34,7 +34,7 @@ from gpumon.host.procfs import (
     stat_of,
 )
 from gpumon.host.tmux import TmuxNames, TmuxSession, tmux_session
-from gpumon.model.processes import Container, Place, ProcessId
+from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class _Known:
         return _KNOWN_BYTES + sum(map(getsizeof, (*self.command, *self.clues.values())))
 
 
-class PlaceReader:
+class WorkloadReader:
     """Finds repeatedly where processes run. Not thread-safe.
 
     Properties that change only at an exec are kept by PID and start time, and read again when the
@@ -125,7 +125,7 @@ class PlaceReader:
         self._seen: dict[int, _Known | None] = {}
         self._now = 0.0
 
-    def read(self, processes: Sequence[GpuProcess]) -> dict[ProcessId, Place]:
+    def read(self, processes: Sequence[GpuProcess]) -> dict[ProcessId, Workload]:
         """Where these processes run now.
 
         Only root can read the environment of other users' processes, so for these some parts are
@@ -156,12 +156,12 @@ class PlaceReader:
             kept[pid] = one
         self._known = kept
 
-    def _place(self, process: _Known) -> Place:
+    def _place(self, process: _Known) -> Workload:
         around = self._around(process)
         line = self._line(process)
         kernel = next((one for one in line if one.kernel is not None), None)
         outermost = next((one for one in reversed(line) if one.launcher is not None), None)
-        return Place(
+        return Workload(
             container=self._container(process, around),
             slurm_job=around.slurm_job,
             slurm_step=around.slurm_step,
@@ -264,7 +264,7 @@ class PlaceReader:
     def _read_surroundings(self, known: _Known, directory: int) -> None:
         thread = _thread(known, directory)
         cgroup = content(f"{thread}cgroup", _CGROUP_BYTES, directory)
-        facts = cgroup_facts(cgroup.decode(errors="replace"))
+        facts = cgroup_info(cgroup.decode(errors="replace"))
         known.settled = known.stat.state != "D" and not hangs(directory, thread)
         if known.settled:
             environ = content(f"{thread}environ", _ENVIRON_BYTES, directory)

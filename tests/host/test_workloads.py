@@ -1,4 +1,4 @@
-"""What the reader of places promises: on real processes, and for foreign kinds on a fake /proc."""
+"""What the reader of workloads promises: on real processes, and on a fake /proc."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.host import places
-from gpumon.host.places import PlaceReader
+from gpumon.host import workloads
 from gpumon.host.procfs import stat_of
-from gpumon.model.processes import Container, GpuProcess, Place, ProcessId
+from gpumon.host.workloads import WorkloadReader
+from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
 from tests import lives
 from tests.absent import ABSENT
 from tests.build import process
@@ -114,8 +114,8 @@ def name_of(pid: int) -> str | None:
     return None if stat is None else stat.name
 
 
-def place_of(one: GpuProcess, reader: PlaceReader | None = None) -> Place:
-    return (reader or PlaceReader()).read([one])[one.id]
+def place_of(one: GpuProcess, reader: WorkloadReader | None = None) -> Workload:
+    return (reader or WorkloadReader()).read([one])[one.id]
 
 
 class FakeProc:
@@ -179,14 +179,14 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def reader(fake: FakeProc, tmp_path: Path, clock: HandClock) -> PlaceReader:
-    return PlaceReader(str(fake.root), root=str(tmp_path / "root"), clock=clock)
+def reader(fake: FakeProc, tmp_path: Path, clock: HandClock) -> WorkloadReader:
+    return WorkloadReader(str(fake.root), root=str(tmp_path / "root"), clock=clock)
 
 
 def test_a_process_has_its_parent_and_session(line: Line) -> None:
     place = place_of(line.start([line.python(), line.script("train.py")]))
     # In a container, the session may be one from outside, which has no number here.
-    assert place == Place(parent=seen(os.getpid()).id, session=os.getsid(0) or None)
+    assert place == Workload(parent=seen(os.getpid()).id, session=os.getsid(0) or None)
 
 
 def test_the_environment_of_a_real_process_is_told(line: Line) -> None:
@@ -247,7 +247,7 @@ def test_a_launcher_that_holds_a_card_is_its_own(line: Line) -> None:
 def test_an_exec_is_noticed() -> None:
     program = "echo ready; read x; VIRTUAL_ENV=/p/after/.venv exec cat"
     environ = {"VIRTUAL_ENV": "/p/before/.venv", "PATH": os.environ["PATH"]}
-    reader = PlaceReader()
+    reader = WorkloadReader()
     with subprocess.Popen(
         ["/bin/sh", "-c", program], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as shell:
@@ -276,7 +276,7 @@ def test_a_process_whose_main_thread_exited_is_told_too(line: Line) -> None:
 
 def test_a_process_that_ended_is_left_out(line: Line) -> None:
     one = line.start([line.python(), line.script("train.py")])
-    reader = PlaceReader()
+    reader = WorkloadReader()
     assert one.id in reader.read([one])
     line.end()
     assert reader.read([one]) == {}
@@ -320,14 +320,14 @@ def test_what_dropped_the_variable_is_in_its_panes_session(tmux: Callable[..., s
     assert place_of(seen(cat)).tmux == "bare"
 
 
-def test_a_tmux_that_is_not_ours_goes_by_number(fake: FakeProc, reader: PlaceReader) -> None:
+def test_a_tmux_that_is_not_ours_goes_by_number(fake: FakeProc, reader: WorkloadReader) -> None:
     fake.add(50, "tmux new", name="tmux: server")
     one = fake.add(51, TMUX=f"{ABSENT}/default,50,3")
     assert reader.read([one])[one.id].tmux == "$3"
 
 
 def test_a_tmux_variable_from_another_machine_is_not_believed(
-    fake: FakeProc, reader: PlaceReader
+    fake: FakeProc, reader: WorkloadReader
 ) -> None:
     fake.add(50, "bash")
     job = fake.add(51, TMUX="/tmp/tmux-1000/default,50,3")
@@ -337,7 +337,7 @@ def test_a_tmux_variable_from_another_machine_is_not_believed(
 
 @pytest.mark.root
 def test_root_never_speaks_to_a_socket_that_another_user_names(
-    fake: FakeProc, reader: PlaceReader
+    fake: FakeProc, reader: WorkloadReader
 ) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="gm") as folder,
@@ -354,7 +354,7 @@ def test_root_never_speaks_to_a_socket_that_another_user_names(
             listener.accept()
 
 
-def test_what_is_not_visible_is_left_out(fake: FakeProc, reader: PlaceReader) -> None:
+def test_what_is_not_visible_is_left_out(fake: FakeProc, reader: WorkloadReader) -> None:
     shown = fake.add(50)
     hidden = msgspec.structs.replace(fake.add(51), visible=False)
     unknown = msgspec.structs.replace(fake.add(52), id=ProcessId(52, None))
@@ -362,7 +362,7 @@ def test_what_is_not_visible_is_left_out(fake: FakeProc, reader: PlaceReader) ->
 
 
 def test_a_reused_number_never_gets_another_processes_place(
-    fake: FakeProc, reader: PlaceReader
+    fake: FakeProc, reader: WorkloadReader
 ) -> None:
     first = fake.add(50, start=100, VIRTUAL_ENV="/p/first/.venv")
     assert reader.read([first])[first.id].environment == "first"
@@ -372,7 +372,7 @@ def test_a_reused_number_never_gets_another_processes_place(
     }
 
 
-def test_a_new_parent_is_noticed(fake: FakeProc, reader: PlaceReader) -> None:
+def test_a_new_parent_is_noticed(fake: FakeProc, reader: WorkloadReader) -> None:
     fake.add(1, "init", start=1)
     torchrun = fake.add(40, "python torchrun", start=50)
     one = fake.add(50, parent=40)
@@ -384,19 +384,21 @@ def test_a_new_parent_is_noticed(fake: FakeProc, reader: PlaceReader) -> None:
     assert (place.parent, place.launcher) == (ProcessId(1, 1), None)
 
 
-def test_a_parent_younger_than_its_child_is_a_stranger(fake: FakeProc, reader: PlaceReader) -> None:
+def test_a_parent_younger_than_its_child_is_a_stranger(
+    fake: FakeProc, reader: WorkloadReader
+) -> None:
     fake.add(40, "torchrun", start=101)
     one = fake.add(50, parent=40, start=100)
     assert reader.read([one])[one.id].parent is None
 
 
-def test_ancestors_in_a_circle_come_to_an_end(fake: FakeProc, reader: PlaceReader) -> None:
+def test_ancestors_in_a_circle_come_to_an_end(fake: FakeProc, reader: WorkloadReader) -> None:
     one, other = fake.add(50, parent=51), fake.add(51, "torchrun", parent=50)
     assert reader.read([one])[one.id].launcher == other.id
 
 
 def test_what_the_environment_would_tell_is_unknown_where_it_is_not_ours(
-    fake: FakeProc, reader: PlaceReader
+    fake: FakeProc, reader: WorkloadReader
 ) -> None:
     one = fake.add(50, "/home/bo/envs/torch/bin/python a.py", SLURM_JOB_ID="7", HOSTNAME="x")
     fake.hide_environ(50)
@@ -404,13 +406,13 @@ def test_what_the_environment_would_tell_is_unknown_where_it_is_not_ours(
 
 
 def test_the_memory_of_a_process_that_hangs_is_left_alone(
-    fake: FakeProc, reader: PlaceReader, monkeypatch: pytest.MonkeyPatch
+    fake: FakeProc, reader: WorkloadReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cgroup = f"0::/system.slice/docker-{ID}.scope\n"
     one = fake.add(50, "torchrun", state="D", cgroup=cgroup, VIRTUAL_ENV="/p/llama/.venv")
     with monkeypatch.context() as patch:
-        patch.delattr(places, "read_command")
-        patch.delattr(places, "hangs")  # it would wait to see whether the process comes out of it
+        patch.delattr(workloads, "read_command")
+        patch.delattr(workloads, "hangs")  # it would wait for the process
         place = reader.read([one])[one.id]
     assert place.container == Container("docker", ID)
     assert (place.launcher, place.environment) == (None, None)
@@ -419,7 +421,7 @@ def test_the_memory_of_a_process_that_hangs_is_left_alone(
     assert (place.launcher, place.environment) == (one.id, "llama")
 
 
-def test_a_container_has_its_name(fake: FakeProc, reader: PlaceReader, tmp_path: Path) -> None:
+def test_a_container_has_its_name(fake: FakeProc, reader: WorkloadReader, tmp_path: Path) -> None:
     folder = tmp_path / "root/var/lib/docker/containers" / ID
     folder.mkdir(parents=True)
     (folder / "config.v2.json").write_text('{"Name": "/llama-ft"}')
@@ -430,7 +432,7 @@ def test_a_container_has_its_name(fake: FakeProc, reader: PlaceReader, tmp_path:
 
 
 def test_a_container_without_a_name_may_get_one(
-    fake: FakeProc, reader: PlaceReader, tmp_path: Path, clock: HandClock
+    fake: FakeProc, reader: WorkloadReader, tmp_path: Path, clock: HandClock
 ) -> None:
     one = fake.add(50, cgroup=f"0::/kubepods/pod{POD}/{ID}\n")
     assert reader.read([one])[one.id].labels == (f"pod {POD}",)
@@ -439,13 +441,15 @@ def test_a_container_without_a_name_may_get_one(
     assert reader.read([one])[one.id].labels == ("pod train-0",)
 
 
-def test_a_pod_goes_by_the_host_name_of_its_processes(fake: FakeProc, reader: PlaceReader) -> None:
+def test_a_pod_goes_by_the_host_name_of_its_processes(
+    fake: FakeProc, reader: WorkloadReader
+) -> None:
     one = fake.add(50, cgroup=f"0::/kubepods/pod{POD}/{ID}\n", HOSTNAME="train-0")
     assert reader.read([one])[one.id].labels == ("pod train-0",)
 
 
 def test_the_job_of_the_cgroup_and_of_the_environment_are_one(
-    fake: FakeProc, reader: PlaceReader
+    fake: FakeProc, reader: WorkloadReader
 ) -> None:
     cgroup = "0::/system.slice/slurmstepd.scope/job_88127/step_batch/user/task_0\n"
     one = fake.add(
@@ -461,7 +465,7 @@ def test_the_job_of_the_cgroup_and_of_the_environment_are_one(
 
 
 def test_apptainer_is_believed_where_other_files_are_seen(
-    fake: FakeProc, reader: PlaceReader
+    fake: FakeProc, reader: WorkloadReader
 ) -> None:
     inside = fake.add(50, mounts="image", APPTAINER_NAME="pytorch.sif")
     handed_down = fake.add(51, APPTAINER_NAME="pytorch.sif", container="podman")
@@ -479,7 +483,7 @@ def test_apptainer_is_believed_where_other_files_are_seen(
 
 
 def test_an_environment_overwritten_by_a_title_is_remembered(
-    fake: FakeProc, reader: PlaceReader
+    fake: FakeProc, reader: WorkloadReader
 ) -> None:
     one = fake.add(50, VIRTUAL_ENV="/p/llama/.venv")
     assert reader.read([one])[one.id].environment == "llama"
@@ -488,7 +492,7 @@ def test_an_environment_overwritten_by_a_title_is_remembered(
 
 
 def test_what_cannot_change_is_read_once(
-    fake: FakeProc, reader: PlaceReader, monkeypatch: pytest.MonkeyPatch
+    fake: FakeProc, reader: WorkloadReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.add(40, "torchrun")
     many = [fake.add(100 + number, parent=40, VIRTUAL_ENV="/p/x/.venv") for number in range(20)]
@@ -499,14 +503,14 @@ def test_what_cannot_change_is_read_once(
         looked.append(pid)
         return stat_of(proc, pid)
 
-    monkeypatch.setattr(places, "stat_of", look)
-    monkeypatch.delattr(places, "opened")
+    monkeypatch.setattr(workloads, "stat_of", look)
+    monkeypatch.delattr(workloads, "opened")
     assert reader.read(many) == before
     assert sorted(looked) == [40, *range(100, 120)]
 
 
 def test_a_process_not_asked_for_is_forgotten_after_a_while(
-    fake: FakeProc, reader: PlaceReader, clock: HandClock
+    fake: FakeProc, reader: WorkloadReader, clock: HandClock
 ) -> None:
     reader.read([fake.add(50)])
     clock.now += 5

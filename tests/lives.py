@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.process_host import RelatedProcess, Target
+from gpumon.host.procfs import in_initial_pid_namespace
 from gpumon.model.processes import ProcessId
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ NEEDS_OTHERS = pytest.mark.skipif(
 )
 
 NEEDS_ALL_PIDS = pytest.mark.skipif(
-    not in_initial_pid_namespace(),
+    not in_initial_pid_namespace("/proc"),
     reason="in a container gpumon cannot tell memory of nobody from that of other containers",
 )
 

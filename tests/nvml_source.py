@@ -9,6 +9,7 @@ from gpumon.host.processes import ProcessReader
 from gpumon.makers.nvidia.source import NvmlBackend
 from gpumon.makers.sampler import Sampler
 from gpumon.model.selection import ALL, GpuSelection
+from gpumon.system.system import System
 
 if TYPE_CHECKING:
     from gpumon.system.clock import Clock
@@ -30,4 +31,5 @@ class NvmlSource(Sampler):
         profiled: bool = False,
     ) -> None:
         backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
-        super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
+        system = System(proc)
+        super().__init__(backend, clock, MachineReader(system), ProcessReader(system))

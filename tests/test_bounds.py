@@ -14,10 +14,10 @@ from weakref import WeakSet
 
 import pytest
 
+from gpumon.host.process_tree import Descendants
 from gpumon.host.workloads import WorkloadReader
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.run.job import Members
 from gpumon.scheduling.stability import StabilityWindow
 from gpumon.system.clock import SystemClock
 from gpumon.text.command_lines import shorten_command
@@ -88,7 +88,7 @@ def test_long_commands_do_not_fill_the_caches() -> None:
 
 def test_workloads_of_many_short_processes_are_forgotten(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
-    reader = WorkloadReader(str(proc), root=str(tmp_path))
+    reader = WorkloadReader(proc.system, root=str(tmp_path))
     there = []
     for pid in range(1000, 1200):
         one = proc.add(pid, command=b"python\0" + long_text(pid).encode())
@@ -106,7 +106,7 @@ def test_workloads_of_many_short_processes_are_forgotten(tmp_path: Path) -> None
 
 def test_a_job_of_weeks_does_not_remember_every_process_it_started(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
-    members = Members(50, proc=str(proc))
+    members = Descendants(50, system=proc.system)
     for pid, parent in ((50, 1), (100, 50), (200, 1)):
         proc.add(pid, parent)
     lists = [

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from gpumon.api.local import LocalMachine, selection_of
 from gpumon.api.usage import NO_USE, GpuUsage, OwnUse, UsageSample, UsageTally
-from gpumon.host.process_tree import DescendantFinder
+from gpumon.host.process_tree import Descendants
 from gpumon.host.visible_devices import selecting_variable, visible_gpus
 from gpumon.makers.source import SourceError
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
@@ -69,7 +69,7 @@ class Measurement:
         self._began: float | None = None
         self._ended: float | None = None
         self._sampled = 0.0
-        self._descendants = DescendantFinder(self._process)
+        self._descendants = Descendants(self._process)
 
     @property
     def trouble(self) -> str | None:
@@ -161,7 +161,7 @@ class Measurement:
         self._began = time.monotonic()
         # It may have been made before a fork.
         self._process = os.getpid()
-        self._descendants = DescendantFinder(self._process)
+        self._descendants = Descendants(self._process)
         try:
             machine = LocalMachine(self._selection, demo=self._demo)
             self._sampler = GpuSampler(machine.source, self.interval)
@@ -227,10 +227,9 @@ class Measurement:
         if not snapshot.host.pids_are_ours:
             return None
         found: dict[str, list[GpuUse]] = {}
-        for process in snapshot.processes:
-            if self._descendants.includes(process.id):
-                for use in process.uses:
-                    found.setdefault(use.gpu_uuid, []).append(use)
+        for process in self._descendants.among(snapshot.processes):
+            for use in process.uses:
+                found.setdefault(use.gpu_uuid, []).append(use)
         return {uuid: OwnUse.of(uses) for uuid, uses in found.items()}
 
 

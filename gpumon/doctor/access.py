@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpumon.doctor import check, failed, passed, warned
 from gpumon.doctor.computing import rocm_versions
 from gpumon.doctor.context import exists
-from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.host.procfs import in_initial_pid_namespace
 from gpumon.model.makers import Maker
 from gpumon.model.process_states import ENDED, STATES
 from gpumon.system.users import user_name

@@ -21,6 +21,7 @@ from gpumon.host.procfs import (
     split_strings,
     wait_channel,
 )
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from gpumon.host.device_files import DeviceFiles
     from gpumon.model.processes import ProcessId, Workload
+    from gpumon.system.system import System
 
 T = TypeVar("T")
 
@@ -46,7 +48,7 @@ _HANGS = (
 def read_details(
     process: ProcessId,
     files: DeviceFiles,
-    proc: str = "/proc",
+    system: System = THIS_SYSTEM,
     place: Workload | None = None,
 ) -> Details | None:
     """The details of one process.
@@ -56,14 +58,14 @@ def read_details(
     Args:
         process: The process.
         files: The device files of the GPUs.
-        proc: Where the process file system is mounted.
+        system: The operating system that is read.
         place: Where it runs; passed on.
 
     Returns:
         ``None`` if it has ended or its PID was reused.
     """
     try:
-        with opened(proc, process.pid) as directory:
+        with opened(system.proc, process.pid) as directory:
             if read_stat(directory).id != process:
                 return None
             reader = _ProcessReader(directory)
@@ -87,7 +89,7 @@ def read_details(
         wait_channel=waits_in,
         devices=devices,
         place=place,
-        family=read_relatives([process], proc),
+        family=read_relatives([process], system),
         unreadable=unreadable,
     )
 

@@ -22,7 +22,7 @@ from gpumon.host.procfs import (
 )
 from gpumon.host.suspicion import HolderClassifier, Known, rank
 from gpumon.model.processes import HolderScan
-from gpumon.system.clock import Clock, SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     import re
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpumon.host.device_files import DeviceFiles
     from gpumon.model.processes import ProcessId, UnlistedHolder
     from gpumon.model.snapshot import Snapshot
+    from gpumon.system.system import System
 
 _Device = tuple[int, ...]
 
@@ -43,23 +44,21 @@ class HolderScanner:
 
     Args:
         files: The device files of the GPUs.
-        proc: Where the process file system is mounted.
+        system: The operating system that is read.
         own_pid: PID of this program, which is never a suspect.
-        clock: Clock, for tests.
     """
 
     def __init__(
         self,
         files: DeviceFiles,
-        proc: str = "/proc",
+        system: System = THIS_SYSTEM,
         own_pid: int | None = None,
-        clock: Clock | None = None,
     ) -> None:
-        self._proc = proc
+        self._proc = system.proc
+        self._clock = system.clock
         self._files = files
         self._name = files.name_pattern()
         self._own_pid = os.getpid() if own_pid is None else own_pid
-        self._clock: Clock = clock or SystemClock()
         self._known: Mapping[ProcessId, Known] = {}
 
     def scan(self, snapshot: Snapshot) -> HolderScan | None:

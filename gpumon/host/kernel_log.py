@@ -100,7 +100,7 @@ class KernelLog:
         path: ``/dev/kmsg``.
     """
 
-    def __init__(self, path: str = KMSG) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor: int | None = None
         self._rest = b""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.host.procfs import read_file
+from gpumon.host.procfs import in_initial_pid_namespace, read_file
+from gpumon.system.system import THIS_SYSTEM
+
+if TYPE_CHECKING:
+    from gpumon.system.system import System
 
 _IDLE, _IOWAIT, _GUEST = 3, 4, 8
 """Positions in a line of ``/proc/stat``: proc_stat(5)."""
@@ -47,11 +51,11 @@ class MachineReader:
     takes longer than the first sample.
 
     Args:
-        proc: Where the process file system is mounted.
+        system: The operating system that is read.
     """
 
-    def __init__(self, proc: str = "/proc") -> None:
-        self._proc = proc
+    def __init__(self, system: System = THIS_SYSTEM) -> None:
+        self._proc = system.proc
         self._busy: float | None = None
         self._total = 0.0
         self._cpu_percent: float | None = None

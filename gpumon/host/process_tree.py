@@ -1,15 +1,15 @@
-"""Reads process trees: launchers and shells above GPU processes, data loaders below."""
+"""Processes above and below a process: launchers and shells, data loaders, the shell of a job."""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.host.process_host import RelatedProcess
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
     Stat,
-    ancestors,
     boot_time,
     living_thread,
     opened,
@@ -18,71 +18,137 @@ from gpumon.host.procfs import (
     read_stat,
     read_table,
     started_after_boot,
+    stat_of,
 )
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.system.users import user_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from gpumon.model.processes import ProcessId
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.system.system import System
 
 _INIT = 1
-_REMEMBERED = 10_000
+_MOST_ANCESTORS = 1000
+_REMEMBERED = 4096
 
 
-def read_relatives(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[RelatedProcess, ...]:
+def ancestors(process: Stat, find: Callable[[int], Stat | None]) -> Iterator[Stat]:
+    """The ancestors of a process, nearest first, as far as they are visible.
+
+    A parent that started later than its child has reused the PID of the real one and is left out.
+
+    Args:
+        process: The process.
+        find: Returns the process that has a PID.
+    """
+    for _ in range(_MOST_ANCESTORS):
+        parent = find(process.parent) if process.parent else None
+        if parent is None or _start(parent) > _start(process):
+            return
+        yield parent
+        process = parent
+
+
+def pids_above(pid: int, system: System = THIS_SYSTEM) -> frozenset[int]:
+    """The PIDs of the ancestors of a process, with that of the first hidden one."""
+    find = partial(stat_of, system.proc)
+    process = find(pid)
+    line = () if process is None else (process, *ancestors(process, find))
+    return frozenset(stat.parent for stat in line if stat.parent)
+
+
+def is_orphaned() -> bool:
+    """Whether no shell could continue our process group (POSIX: orphaned process group).
+
+    The kernel then ignores the terminal's stop signals, but not SIGSTOP: a session leader, as
+    started by ``ssh -t host gpumon``, would stay stopped.
+    """
+    find = partial(stat_of, THIS_SYSTEM.proc)
+    own = find(os.getpid())
+    if own is None:
+        return False
+    for parent in ancestors(own, find):
+        if parent.session != own.session:
+            return True
+        if parent.group != own.group:
+            return False
+    return True
+
+
+class Descendants:
+    """The processes that descend from one.
+
+    A process stays a descendant after its parents have ended, if it was seen before. Of the others,
+    those are forgotten that were not asked for longest.
+
+    Args:
+        root: PID of the process; it counts as its own descendant.
+        group: A process group whose members count as descendants, too.
+        system: The operating system that is read.
+    """
+
+    def __init__(self, root: int, group: int | None = None, system: System = THIS_SYSTEM) -> None:
+        self._root, self._group = root, group
+        self._find = partial(stat_of, system.proc)
+        self._known: dict[ProcessId, bool] = {}
+
+    def among(self, processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
+        """Those of these processes that are descendants."""
+        return tuple(process for process in processes if self._includes(process.id))
+
+    def had(self, pid: int) -> bool:
+        """Whether a descendant had this PID: the driver may list it after its exit."""
+        return pid == self._root or any(
+            known and process.pid == pid for process, known in self._known.items()
+        )
+
+    def _includes(self, process: ProcessId) -> bool:
+        known = self._known.pop(process, None)
+        if known is None:
+            known = self._descends(process)
+            if len(self._known) >= _REMEMBERED:
+                del self._known[next(iter(self._known))]
+        self._known[process] = known
+        return known
+
+    def _descends(self, process: ProcessId) -> bool:
+        stat = self._find(process.pid)
+        if stat is None or stat.id != process:
+            return False
+        return any(
+            each.id.pid == self._root or each.group == self._group or self._known.get(each.id)
+            for each in (stat, *ancestors(stat, self._find))
+        )
+
+
+def read_relatives(
+    roots: Iterable[ProcessId], system: System = THIS_SYSTEM
+) -> tuple[RelatedProcess, ...]:
     """These processes with all their ancestors and descendants, in one pass over ``/proc``.
 
     PID 1 is left out unless it is one of the roots, as the program of a container is. So is a root
     that has ended or whose PID was reused.
 
-    Args:
-        roots: The processes.
-        proc: Where the process file system is mounted.
-
     Returns:
         Each process once, parents before children, older before younger siblings.
     """
-    table = read_table(proc)
+    table = read_table(system.proc)
     found = [table[root.pid] for root in roots if root.pid in table and table[root.pid].id == root]
     children = _children(table)
     family = {stat.id.pid for stat in found if stat.id.pid == _INIT}
     for stat in found:
-        family.update(_ancestors(stat, table))
+        family.update(_line(stat, table))
         _add_descendants(stat.id.pid, children, family)
     boot = boot_time()
     own = table.get(os.getpid())
-    protected = {_INIT} if own is None else {_INIT, *_ancestors(own, table)}
+    protected = {_INIT} if own is None else {_INIT, *_line(own, table)}
     relatives = (
-        _relative(table[pid], proc, boot, pid in protected)
+        _relative(table[pid], system.proc, boot, pid in protected)
         for pid in _parents_first(family, table, children)
     )
     return tuple(one for one in relatives if one is not None)
-
-
-class DescendantFinder:
-    """Finds out which processes descend from one.
-
-    A descendant stays one after its parents have ended, if it was seen before.
-
-    Args:
-        root: PID of the process; it counts as its own descendant.
-    """
-
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self._known: dict[ProcessId, bool] = {}
-
-    def includes(self, process: ProcessId) -> bool:
-        """Whether a process descends from the root, or is the root."""
-        known = self._known.get(process)
-        if known is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            pid = process.pid
-            known = pid == self._root or self._root in ancestors("/proc", pid)
-            self._known[process] = known
-        return known
 
 
 def _children(table: dict[int, Stat]) -> dict[int, list[int]]:
@@ -95,26 +161,22 @@ def _children(table: dict[int, Stat]) -> dict[int, list[int]]:
     return children
 
 
+def _start(stat: Stat) -> int:
+    return stat.id.start_time or 0
+
+
 def _age(stat: Stat) -> tuple[int, int]:
-    return stat.id.start_time or 0, stat.id.pid
+    return _start(stat), stat.id.pid
 
 
 def _parent(stat: Stat, table: dict[int, Stat]) -> Stat | None:
     """The parent of a process, unless its PID was reused while the table was read."""
-    parent = table.get(stat.parent)
-    if parent is None or (parent.id.start_time or 0) > (stat.id.start_time or 0):
-        return None
-    return parent
+    return next(ancestors(stat, table.get), None)
 
 
-def _ancestors(stat: Stat, table: dict[int, Stat]) -> set[int]:
-    """A process and its ancestors without PID 1."""
-    line: set[int] = set()
-    above: Stat | None = stat
-    while above is not None and above.id.pid != _INIT and above.id.pid not in line:
-        line.add(above.id.pid)
-        above = _parent(above, table)
-    return line
+def _line(stat: Stat, table: dict[int, Stat]) -> set[int]:
+    """A process and its ancestors, without PID 1."""
+    return {each.id.pid for each in (stat, *ancestors(stat, table.get))} - {_INIT}
 
 
 def _add_descendants(pid: int, children: dict[int, list[int]], family: set[int]) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.procfs import (
     START_STACK,
     START_TIME,
@@ -21,6 +20,7 @@ from gpumon.host.procfs import (
     STIME,
     UTIME,
     boot_time,
+    in_initial_pid_namespace,
     read_once,
     resident_bytes,
     split_stat,
@@ -30,12 +30,14 @@ from gpumon.host.procfs import (
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import ProcessId
 from gpumon.system.resource_errors import max_open_files
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.system.users import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpumon.model.processes import Workload
+    from gpumon.system.system import System
 
 COMMAND_BYTES = 4096
 """Bytes of a command line that are read; some have megabytes, but few exceed a page."""
@@ -155,11 +157,11 @@ class ProcessReader:
     Not thread-safe. ``keep_only`` limits what it remembers and keeps open.
 
     Args:
-        proc: Where the process file system is mounted.
+        system: The operating system that is read.
     """
 
-    def __init__(self, proc: str = "/proc") -> None:
-        self._proc = proc
+    def __init__(self, system: System = THIS_SYSTEM) -> None:
+        self._proc = system.proc
         self._known: dict[int, _Known] = {}
         self._opened: dict[int, _Opened] = {}
         self._most_opened = max_open_files(_ENOUGH_FILES) // _OPEN_SHARE // len(_Opened._fields)

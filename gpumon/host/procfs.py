@@ -1,4 +1,4 @@
-"""Reads one process, or all of them, from ``/proc``.
+"""Reads ``/proc``: one process, all of them, and the PID namespace of this program.
 
 An open ``/proc/PID`` stays bound to its process, not to the PID: after the process has ended, all
 reads through it fail, even if the PID was reused. So everything about one process is read through
@@ -24,12 +24,14 @@ STAT_BYTES = 2048
 STATE, PPID, PGRP, SESSION, FLAGS, UTIME, STIME, THREADS = 0, 1, 2, 3, 6, 11, 12, 17
 START_TIME, RSS, START_STACK = 19, 21, 25
 """Fields of ``split_stat``: the numbering of proc_pid_stat(5), less 3."""
-_MOST_ANCESTORS = 1000
+_STATUS_BYTES = 2048
 _LOOKS = 5
 _MOMENT = 0.01
 _CLOCK_SET_SECONDS = 0.05
 _EXITING, _KERNEL_THREAD = 0x00000004, 0x00200000
 """``PF_EXITING`` and ``PF_KTHREAD`` of the kernel's ``include/linux/sched.h``."""
+_INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+"""``PROC_PID_INIT_INO`` of the kernel's ``include/linux/proc_ns.h``."""
 
 
 class Stat(Struct, frozen=True):
@@ -139,14 +141,29 @@ def stat_of(proc: str, pid: int) -> Stat | None:
         return None
 
 
-def ancestors(proc: str, pid: int) -> Iterator[int]:
-    """The PIDs of the ancestors of a process, nearest first, as far as ``/proc`` shows them."""
-    for _ in range(_MOST_ANCESTORS):
-        stat = stat_of(proc, pid)
-        if stat is None or stat.parent < 1:
-            return
-        pid = stat.parent
-        yield pid
+def thread_group(proc: str, tid: int) -> int | None:
+    """The process of a thread, because ``/proc`` also answers for thread ids."""
+    try:
+        status = read_file(f"{proc}/{tid}/status", _STATUS_BYTES)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    for line in status.splitlines():
+        if line.startswith(b"Tgid:"):
+            return int(line.split()[1])
+    return None
+
+
+def in_initial_pid_namespace(proc: str) -> bool:
+    """Whether this program runs in the machine's initial PID namespace.
+
+    False also if the kernel does not say: a process without a name is better than one with the name
+    of another.
+    """
+    try:
+        inode = os.stat(f"{proc}/self/ns/pid").st_ino  # noqa: PTH116 - pathlib is not imported before the first frame
+    except OSError:
+        return False
+    return inode == _INITIAL_PID_NAMESPACE
 
 
 def has_files(proc: str, pid: int) -> bool:

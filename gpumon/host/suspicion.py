@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.host.cgroups import CgroupInfo, cgroup_info
+from gpumon.host.process_tree import ancestors
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
     Stat,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
 
 _INIT = 1
-_GENERATIONS = 64
 _FILE_BYTES = 65536
 _TOLD_AFTER = 1.0
 
@@ -313,15 +313,11 @@ class HolderClassifier:
 
     def _child(self, case: _Evidence) -> Classification | None:
         """Whether it descends from a process that the driver lists."""
-        above = case.parent
-        for generation in range(_GENERATIONS):
-            if above is None:
-                break
+        for above in ancestors(case.stat, self._stat):
             if above.id in self._listed:
-                kinship = "is a child of" if generation == 0 else "descends from"
+                kinship = "is a child of" if above.id.pid == case.stat.parent else "descends from"
                 called = _called(above.id.pid, above)
                 return HoldReason.CHILD, f"it {kinship} {called}, which the driver lists"
-            above = self._stat(above.parent)
         return None
 
     def _holds(self, case: _Evidence) -> Classification:

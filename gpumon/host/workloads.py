@@ -21,6 +21,7 @@ from gpumon.host.clues import (
     slurm_job,
 )
 from gpumon.host.containers import ContainerNames
+from gpumon.host.process_tree import ancestors
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
     Stat,
@@ -35,16 +36,16 @@ from gpumon.host.procfs import (
 )
 from gpumon.host.tmux import TmuxNames, TmuxSession, tmux_session
 from gpumon.model.processes import Container, ProcessId, Workload
-from gpumon.system.clock import Clock, SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gpumon.model.processes import GpuProcess
+    from gpumon.system.system import System
 
 _ENVIRON_BYTES = 128 * 1024
 _CGROUP_BYTES = 64 * 1024
-_GENERATIONS = 64
 _KEPT_SECONDS = 60.0
 """How long a process is remembered that was not requested: a call may request only new ones."""
 _KEPT_BYTES = 4 * 2**20
@@ -110,14 +111,13 @@ class WorkloadReader:
     kernel's name of the process has changed. The ancestors are read every time.
 
     Args:
-        proc: Where the process file system is mounted.
+        system: The operating system that is read.
         root: Where the stores and the sockets of container runtimes are.
-        clock: Clock, for tests.
     """
 
-    def __init__(self, proc: str = "/proc", *, root: str = "/", clock: Clock | None = None) -> None:
-        self._proc = proc
-        self._clock = clock or SystemClock()
+    def __init__(self, system: System = THIS_SYSTEM, *, root: str = "/") -> None:
+        self._proc = system.proc
+        self._clock = system.clock
         self._names = ContainerNames(root)
         self._tmux = TmuxNames()
         self._uid = os.geteuid()
@@ -209,15 +209,12 @@ class WorkloadReader:
 
     def _line(self, process: _Known) -> list[_Known]:
         """A process and its ancestors, the process first."""
-        line = [process]
-        while len(line) < _GENERATIONS:
-            child = line[-1].stat
-            parent = self._look(child.parent) if child.parent else None
-            # A parent that started later than its child has reused the PID of the real one.
-            if parent is None or (parent.stat.id.start_time or 0) > (child.id.start_time or 0):
-                break
-            line.append(parent)
-        return line
+        above = ancestors(process.stat, self._stat)
+        return [process, *(self._known[stat.id.pid] for stat in above)]
+
+    def _stat(self, pid: int) -> Stat | None:
+        known = self._look(pid)
+        return None if known is None else known.stat
 
     def _look(self, pid: int) -> _Known | None:
         """The process that has this PID now, read once per pass."""

@@ -7,6 +7,8 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gpumon.system.system import THIS_SYSTEM
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from gpumon.host.workloads import WorkloadReader
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import Snapshot
+    from gpumon.system.system import System
 
 
 class LocalHost:
@@ -29,11 +32,15 @@ class LocalHost:
     Args:
         files: The device files of the GPUs.
         readonly: Whether every signal is refused.
+        system: The operating system that is read.
     """
 
-    def __init__(self, files: DeviceFiles, *, readonly: bool = False) -> None:
+    def __init__(
+        self, files: DeviceFiles, *, readonly: bool = False, system: System = THIS_SYSTEM
+    ) -> None:
         self._files = files
         self.readonly = readonly
+        self._system = system
         self._places_lock = threading.Lock()
         self._scan_lock = threading.Lock()
 
@@ -63,7 +70,7 @@ class LocalHost:
         """See ``ProcessHost.relatives``."""
         from gpumon.host.process_tree import read_relatives
 
-        return read_relatives(roots)
+        return read_relatives(roots, self._system)
 
     def details(self, process: ProcessId) -> Details | None:
         """See ``ProcessHost.details``."""
@@ -73,18 +80,18 @@ class LocalHost:
 
         # A separate reader, so that a hung reader elsewhere does not delay the details.
         anybody = GpuProcess(process, type="", uses=())
-        place = WorkloadReader().read([anybody]).get(process)
-        return read_details(process, self._files, place=place)
+        place = WorkloadReader(self._system).read([anybody]).get(process)
+        return read_details(process, self._files, self._system, place)
 
     def open_handle(self, target: Target) -> ProcessHandle:
         """See ``ProcessHost.open_handle``."""
         from gpumon.kill.signals import open_handle
 
-        return open_handle(target, readonly=self.readonly)
+        return open_handle(target, readonly=self.readonly, system=self._system)
 
     def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:
         """See ``ProcessHost.wait``."""
-        from gpumon.kill.signals import wait_for_any
+        from gpumon.host.handle import wait_for_any
 
         wait_for_any(handles, seconds)
 
@@ -92,10 +99,10 @@ class LocalHost:
     def _place_reader(self) -> WorkloadReader:
         from gpumon.host.workloads import WorkloadReader
 
-        return WorkloadReader()
+        return WorkloadReader(self._system)
 
     @cached_property
     def _scanner(self) -> HolderScanner:
         from gpumon.host.holders import HolderScanner
 
-        return HolderScanner(self._files)
+        return HolderScanner(self._files, self._system)

@@ -28,7 +28,7 @@ from gpumon.host.process_host import Refusal, Refused, target_of_relative
 from gpumon.kill.memory_reclaimed import MemoryWatch
 from gpumon.kill.outcome import PATIENCE, TerminationReport
 from gpumon.kill.target import TargetState, ends, requests_end
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gpumon.kill.outcome import MemoryReclaimed
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Snapshot
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import System
 
 _SLICE_SECONDS = 0.1
 """Maximum seconds that a new order is delayed while the thread waits for exits."""
@@ -61,7 +61,7 @@ class TerminationSession:
         host: The processes of the machine.
         targets: The processes to signal: exactly those shown to the user.
         audit_log: The audit log.
-        clock: The clock.
+        system: The operating system.
         changed: Called on the session's thread when the report has changed, and every second while
             it waits.
         name: What the targets are together, for the report.
@@ -73,13 +73,13 @@ class TerminationSession:
         targets: Sequence[Target],
         *,
         audit_log: AuditLog,
-        clock: Clock | None = None,
+        system: System = THIS_SYSTEM,
         changed: Callable[[], None] = lambda: None,
         name: str = "",
     ) -> None:
         self._host = host
         self._audit_log = audit_log
-        self._clock = clock or SystemClock()
+        self._clock = system.clock
         self._changed = changed
         self._states = {target.id: TargetState(target) for target in sorted(targets, key=_age)}
         self._relatives = set(self._states)

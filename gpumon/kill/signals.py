@@ -14,43 +14,32 @@ gpumon never becomes root by itself: it reports missing permission, and whom to 
 
 from __future__ import annotations
 
-import errno
 import os
-import select
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.host import refusals
+from gpumon.host.handle import Handle
 from gpumon.host.process_host import ProcessStatus, Refusal, Refused
-from gpumon.host.procfs import (
-    Stat,
-    ancestors,
-    opened,
-    owner,
-    read_file,
-    read_stat,
-    stat_of,
-    wait_channel,
-)
+from gpumon.host.process_tree import pids_above
+from gpumon.host.procfs import opened, read_stat, stat_of, thread_group, wait_channel
 from gpumon.kill.frozen import FROZEN
 from gpumon.model.process_states import STOPPED
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gpumon.host.process_host import ProcessHandle, Target
-
-_STATUS_BYTES = 2048
-_LOOK_SECONDS = 0.05
-"""Seconds between two checks of a process that has no pidfd."""
+    from gpumon.model.processes import ProcessId
+    from gpumon.system.system import System
 
 
-def open_handle(target: Target, *, readonly: bool = False, proc: str = "/proc") -> ProcessHandle:
+def open_handle(
+    target: Target, *, readonly: bool = False, system: System = THIS_SYSTEM
+) -> ProcessHandle:
     """Open a handle on a process after checking that it is the intended one.
 
     The PID, the start time and the effective user must match the target. A changed user alone, from
@@ -60,14 +49,17 @@ def open_handle(target: Target, *, readonly: bool = False, proc: str = "/proc") 
     Args:
         target: The process as shown to the user.
         readonly: Whether gpumon runs with ``--readonly``; then everything is refused.
-        proc: Where the process file system is mounted.
+        system: The operating system that is read.
 
     Raises:
         Refused: It must not be signalled, with the reason.
         OSError: There are too many open files.
     """
-    _refuse_protected(target, readonly, proc)
-    handle = _PidfdHandle(target, proc) if _pidfds_work() else _PsutilHandle(target, proc)
+    _refuse_protected(target, readonly, system)
+    try:
+        handle = TargetHandle(target, system)
+    except ProcessLookupError:
+        raise refusals.gone(target.id.pid) from None
     try:
         handle.compare()
     except BaseException:
@@ -76,32 +68,12 @@ def open_handle(target: Target, *, readonly: bool = False, proc: str = "/proc") 
     return handle
 
 
-def wait_for_any(handles: Sequence[ProcessHandle], seconds: float) -> None:
-    """Return when one of these processes has exited, or on timeout."""
-    deadline = time.monotonic() + seconds
-    # A process that exits between this check and the poll makes the poll return at once.
-    if any(handle.ended() for handle in handles):
-        return
-    poll = select.poll()
-    at_most = seconds
-    for handle in handles:
-        if isinstance(handle, _PidfdHandle):
-            poll.register(handle.descriptor, select.POLLIN)
-        else:
-            at_most = _LOOK_SECONDS
-    left = seconds
-    while left > 0 and not poll.poll(min(left, at_most) * 1000):
-        if any(handle.ended() for handle in handles):
-            return
-        left = deadline - time.monotonic()
+class TargetHandle(Handle):
+    """See ``ProcessHandle``: compares the process with the target before every signal."""
 
-
-class _Handle:
-    """What both kinds of handles share: everything from ``/proc``."""
-
-    def __init__(self, target: Target, proc: str) -> None:
+    def __init__(self, target: Target, system: System) -> None:
+        super().__init__(target.id, system)
         self._target = target
-        self._proc = proc
         self._resumed = False
 
     @property
@@ -111,8 +83,8 @@ class _Handle:
 
     def compare(self) -> None:
         """Refuse to continue unless the held process is the intended one and is alive."""
-        pid, start_time = self._target.id.pid, self._target.id.start_time
-        seen = _read_process(pid, self._proc)
+        pid = self.id.pid
+        seen = self.read()
         if seen is None:
             if self.ended():
                 raise refusals.gone(pid)
@@ -121,7 +93,7 @@ class _Handle:
                 f"{pid} is hidden from you: /proc shows other users' processes to root only",
             )
         stat, uid = seen
-        if stat.id.start_time != start_time:
+        if stat.id != self.id:
             raise refusals.reused(pid)
         if self._target.uid not in (None, uid):
             now, before = printable(user_name(uid)), refusals.owner_name(self._target)
@@ -136,7 +108,7 @@ class _Handle:
         """See ``ProcessHandle.send``."""
         self.compare()
         try:
-            self._deliver(number)
+            self.deliver(number)
         except ProcessLookupError:
             raise refusals.gone(self._target.id.pid) from None
         except PermissionError:
@@ -162,119 +134,40 @@ class _Handle:
             # Without a free file it cannot be compared again; it was when it was stopped.
             with suppress(OSError):
                 self.compare()
-            self._deliver(signal.SIGCONT)
+            self.deliver(signal.SIGCONT)
             self._resumed = True
-
-    def _deliver(self, number: int) -> None:
-        raise NotImplementedError
-
-    def ended(self) -> bool:
-        """See ``ProcessHandle.ended``."""
-        try:
-            seen = _read_process(self._target.id.pid, self._proc)
-        except OSError:
-            return False  # Too many open files, for example: that does not mean that it has exited.
-        return seen is None or seen[0].id != self._target.id or seen[0].ended
 
     def status(self) -> ProcessStatus | None:
         """See ``ProcessHandle.status``."""
-        pid = self._target.id.pid
-        try:
-            with opened(self._proc, pid) as directory:
-                stat = read_stat(directory)
-                channel = wait_channel(directory) if stat.state == "D" else None
-        except OSError:
-            return None
-        if stat.id != self._target.id or stat.state == "X":
-            return None
-        parent = stat_of(self._proc, stat.parent) if stat.ended else None
-        if parent is None:
-            return ProcessStatus(stat.state, channel)
-        return ProcessStatus(stat.state, channel, parent.id, parent.name)
+        return read_status(self.id, self._proc)
 
     def close(self) -> None:
         """See ``ProcessHandle.close``."""
-        FROZEN.resume(self)
-
-
-class _PidfdHandle(_Handle):
-    """Holds a process by a descriptor, which never refers to another process."""
-
-    def __init__(self, target: Target, proc: str) -> None:
-        super().__init__(target, proc)
-        self._over = False
-        try:
-            self.descriptor = os.pidfd_open(target.id.pid)
-        except OSError as error:
-            # The id of a thread that is not a process is invalid, and in newer kernels absent.
-            if error.errno in (errno.ESRCH, errno.EINVAL, errno.ENOENT):
-                raise refusals.gone(target.id.pid) from None
-            raise
-
-    def _deliver(self, number: int) -> None:
-        signal.pidfd_send_signal(self.descriptor, number)
-
-    def ended(self) -> bool:
-        """Whether the last thread has exited; the descriptor is closed then."""
-        if self._over or self.descriptor < 0:
-            return self._over or super().ended()
-        poll = select.poll()
-        poll.register(self.descriptor, select.POLLIN)
-        self._over = bool(poll.poll(0))
-        if self._over:
-            self.close()
-        return self._over
-
-    def close(self) -> None:
-        """See ``ProcessHandle.close``."""
-        super().close()
+        # Not while another thread continues the process: its descriptor would be another file's.
         with FROZEN.lock:
-            if self.descriptor >= 0:
-                os.close(self.descriptor)
-                self.descriptor = -1
+            FROZEN.resume(self)
+            super().close()
 
 
-class _PsutilHandle(_Handle):
-    """Holds a process by PID and creation time."""
-
-    def __init__(self, target: Target, proc: str) -> None:
-        import psutil
-
-        super().__init__(target, proc)
-        try:
-            self._process = psutil.Process(target.id.pid)
-        except psutil.NoSuchProcess:
-            raise refusals.gone(target.id.pid) from None
-
-    def _deliver(self, number: int) -> None:
-        import psutil
-
-        try:
-            self._process.send_signal(number)
-        except psutil.NoSuchProcess:
-            raise ProcessLookupError from None
-        except psutil.AccessDenied:
-            raise PermissionError from None
-
-
-def _pidfds_work() -> bool:
-    """Whether this kernel has usable pidfds: tested on gpumon itself with signal 0."""
+def read_status(process: ProcessId, proc: str) -> ProcessStatus | None:
+    """The state of a process; ``None`` once it is reaped."""
     try:
-        descriptor = os.pidfd_open(os.getpid())
-    except (AttributeError, OSError):
-        return False
-    try:
-        signal.pidfd_send_signal(descriptor, 0)
-    except (AttributeError, OSError):
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+        with opened(proc, process.pid) as directory:
+            stat = read_stat(directory)
+            channel = wait_channel(directory) if stat.state == "D" else None
+    except OSError:
+        return None
+    if stat.id != process or stat.state == "X":
+        return None
+    parent = stat_of(proc, stat.parent) if stat.ended else None
+    if parent is None:
+        return ProcessStatus(stat.state, channel)
+    return ProcessStatus(stat.state, channel, parent.id, parent.name)
 
 
-def _refuse_protected(target: Target, readonly: bool, proc: str) -> None:
+def _refuse_protected(target: Target, readonly: bool, system: System) -> None:
     """Refuse processes that must never be signalled."""
-    pid = target.id.pid
+    pid, proc = target.id.pid, system.proc
     if readonly:
         raise refusals.read_only()
     if pid <= 1:
@@ -293,14 +186,14 @@ def _refuse_protected(target: Target, readonly: bool, proc: str) -> None:
             f"{pid} is not visible here, and that number may be another process's: "
             "end it from its own container or host",
         )
-    leader = _thread_group(pid, proc)
+    leader = thread_group(proc, pid)
     if os.getpid() in (pid, leader):
         raise refusals.gpumon_itself(pid)
     if leader not in (None, pid):
         raise Refused(
             Refusal.THREAD, f"{pid} is a thread of {leader} and no process: choose {leader}"
         )
-    if pid in ancestors(proc, os.getpid()):
+    if pid in pids_above(os.getpid(), system):
         raise refusals.above_gpumon(pid)
 
 
@@ -310,24 +203,3 @@ def _shows_own_namespace(proc: str) -> bool:
         return Path(proc, "self").readlink() == Path(str(os.getpid()))
     except OSError:
         return False
-
-
-def _read_process(pid: int, proc: str) -> tuple[Stat, int] | None:
-    """A process and its effective user; ``None`` if it does not exist or is hidden."""
-    try:
-        with opened(proc, pid) as directory:
-            return read_stat(directory), owner(directory)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-
-
-def _thread_group(pid: int, proc: str) -> int | None:
-    """The process of a thread, because ``/proc`` also answers for thread ids."""
-    try:
-        status = read_file(f"{proc}/{pid}/status", _STATUS_BYTES)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    for line in status.splitlines():
-        if line.startswith(b"Tgid:"):
-            return int(line.split()[1])
-    return None

@@ -59,7 +59,7 @@ def this_machine(
         system: The operating system that is read.
     """
     chosen = _backend(selection, backend, system, profiled=profiled)
-    return Sampler(chosen, None, MachineReader(system.proc), ProcessReader(system.proc))
+    return Sampler(chosen, None, MachineReader(system), ProcessReader(system))
 
 
 def _backend(

@@ -19,6 +19,7 @@ from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.requirements import Requirements  # noqa: TC001 - msgspec resolves it
 from gpumon.scheduling.reservation.queue import QueueEntry, Ticket, tickets
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -142,5 +143,5 @@ def _patience(ticket: Ticket) -> float:
 
 
 def _is_stopped(ticket: Ticket) -> bool:
-    stat = stat_of("/proc", ticket.pid)
+    stat = stat_of(THIS_SYSTEM.proc, ticket.pid)
     return stat is not None and stat.state in "Tt"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.doctor import CheckVerdict, access
-from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.host.procfs import in_initial_pid_namespace
 from tests.doctor.trees import SILENT, Tree, verdict, words
 
 if TYPE_CHECKING:

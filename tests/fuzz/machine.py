@@ -66,12 +66,11 @@ class Guard:
                     guard.asked.setdefault(target.id.pid, set()).update(_selected(choice))
             begin(cases, choice)
 
-        def deliver(grip: signals._Handle, number: int) -> None:
+        def deliver(grip: signals.TargetHandle, number: int) -> None:
             guard.take(grip.target, number)
 
         patch.setattr(KillController, "_begin", spied)
-        for kind in (signals._PidfdHandle, signals._PsutilHandle):
-            patch.setattr(kind, "_deliver", deliver)
+        patch.setattr(signals.TargetHandle, "deliver", deliver)
 
     def take(self, target: Target, number: int) -> None:
         """A signal is about to leave."""

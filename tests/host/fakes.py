@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.model.processes import ProcessId
+from gpumon.system.system import System
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,11 @@ class FakeProc:
 
     def __str__(self) -> str:
         return str(self.root)
+
+    @property
+    def system(self) -> System:
+        """The operating system that has these processes."""
+        return System(str(self.root))
 
     def add(
         self,

@@ -152,17 +152,17 @@ def test_a_wait_channel_is_told_in_state_d_only(
 ) -> None:
     fake = FakeProc(tmp_path)
     process = fake.add(20, state="D", wait_channel=channel)
-    details = read_details(process, FILES, str(fake))
+    details = read_details(process, FILES, fake.system)
     assert details is not None
     assert details.wait_channel == said
-    details = read_details(fake.add(20, state="S", wait_channel=channel), FILES, str(fake))
+    details = read_details(fake.add(20, state="S", wait_channel=channel), FILES, fake.system)
     assert details is not None
     assert details.wait_channel is None
 
 
 def test_a_process_that_is_ending_says_what_is_gone(tmp_path: Path) -> None:
     fake = FakeProc(tmp_path)
-    details = read_details(fake.add(20, state="D", flags=0x4), FILES, str(fake))
+    details = read_details(fake.add(20, state="D", flags=0x4), FILES, fake.system)
     assert details is not None
     assert details.environment is None
     assert details.unreadable == ("It is ending: its command and environment are gone already.",)
@@ -213,7 +213,7 @@ def test_a_place_is_handed_on(family: Family) -> None:
 def test_a_command_of_megabytes_is_cut(tmp_path: Path) -> None:
     fake = FakeProc(tmp_path)
     process = fake.add(20, command=b"x" * (LIMIT + 10))
-    details = read_details(process, FILES, str(fake))
+    details = read_details(process, FILES, fake.system)
     assert details is not None
     assert [len(part) for part in details.command] == [LIMIT]
 
@@ -223,7 +223,7 @@ def test_an_environment_keeps_its_order_and_passes_over_what_is_none(tmp_path: P
     process = fake.add(20)
     environ = b"B=2\0A=1=1\0a title\0=x\0E=\0\xff=\xff\0"
     (tmp_path / "20" / "environ").write_bytes(environ)
-    details = read_details(process, FILES, str(fake))
+    details = read_details(process, FILES, fake.system)
     assert details is not None
     odd = "\N{REPLACEMENT CHARACTER}"
     assert details.environment == (("B", "2"), ("A", "1=1"), ("E", ""), (odd, odd))

@@ -28,6 +28,7 @@ from gpumon.model.processes import (
     Workload,
 )
 from gpumon.model.snapshot import Gpu, Snapshot, Unknown
+from gpumon.system.system import System
 from tests import build, lives
 from tests.driver import owners
 from tests.host import programs
@@ -72,7 +73,7 @@ def cards(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scanner(cards: Path, clock: Time) -> HolderScanner:
-    return HolderScanner(build.device_files(cards), clock=clock)
+    return HolderScanner(build.device_files(cards), System(clock=clock))
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def fakes(fake: FakeProc, cards: Path, clock: Time) -> HolderScanner:
     """A scanner of the fake ``/proc``, in which it is itself process 10."""
     fake.add(1, 0, session=0, group=0, name="systemd")
     fake.add(10)
-    return HolderScanner(build.device_files(cards), str(fake), own_pid=10, clock=clock)
+    return HolderScanner(build.device_files(cards), System(str(fake), clock=clock), own_pid=10)
 
 
 GPUS = (build.gpu(index=0, minor_number=4), build.gpu(index=1, minor_number=5))
@@ -379,7 +380,7 @@ def test_who_could_not_be_looked_into_is_counted(family: Family) -> None:
 
 def test_where_nobody_can_look_there_is_no_answer(tmp_path: Path, cards: Path) -> None:
     absent = str(tmp_path / "absent")
-    assert HolderScanner(build.device_files(cards), absent).scan(snapshot()) is None
+    assert HolderScanner(build.device_files(cards), System(absent)).scan(snapshot()) is None
     assert HolderScanner(build.device_files(absent)).scan(snapshot()) is None
     without_minors = snapshot(gpus=(build.gpu(index=0), build.gpu(index=1)))
     assert HolderScanner(build.device_files(cards)).scan(without_minors) is None

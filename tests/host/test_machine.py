@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from gpumon.host.machine import MachineReader
+from gpumon.system.system import System
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,7 @@ class Proc:
         (self.folder / "meminfo").write_text("".join((*lines, "HugePages_Total:       0\n")))
 
     def reader(self) -> MachineReader:
-        return MachineReader(str(self.folder))
+        return MachineReader(System(str(self.folder)))
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_a_machine_without_load_averages_has_none(monkeypatch: pytest.MonkeyPatc
 
 def test_psutil_is_not_imported_by_a_reading() -> None:
     program = (
-        "import sys; from gpumon.host import machine, namespaces, power, processes;"
+        "import sys; from gpumon.host import machine, power, processes, procfs;"
         "machine.MachineReader().read(); print('psutil' in sys.modules)"
     )
     output = subprocess.check_output([sys.executable, "-c", program], text=True)

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.host.procfs import in_initial_pid_namespace
 from tests import lives
 
 
 def test_this_namespace_is_told_by_its_number() -> None:
     link = Path("/proc/self/ns/pid").readlink()
-    assert in_initial_pid_namespace() == (str(link) == f"pid:[{0xEFFFFFFC}]")
+    assert in_initial_pid_namespace("/proc") == (str(link) == f"pid:[{0xEFFFFFFC}]")
 
 
 @lives.needs("unshare")
 def test_a_container_is_not_the_initial_namespace() -> None:
-    program = "from gpumon.host.namespaces import *; print(in_initial_pid_namespace())"
+    program = "from gpumon.host.procfs import *; print(in_initial_pid_namespace('/proc'))"
     command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     inside = subprocess.run(
         [*command, sys.executable, "-c", program],

@@ -12,6 +12,7 @@ import pytest
 
 from gpumon.host.process_tree import read_relatives
 from gpumon.model.processes import ProcessId
+from gpumon.system.system import System
 from tests import lives
 from tests.host.fakes import PAGE_BYTES, FakeProc
 
@@ -122,9 +123,9 @@ def test_setting_the_clock_moves_start_times(
 ) -> None:
     process = fake.add(20)
     real = time.time
-    before = read_relatives([process], str(fake))[0].started_at
+    before = read_relatives([process], fake.system)[0].started_at
     monkeypatch.setattr(time, "time", lambda: real() + 3600)
-    after = read_relatives([process], str(fake))[0].started_at
+    after = read_relatives([process], fake.system)[0].started_at
     assert before is not None
     assert after == pytest.approx(before + 3600, abs=0.2)
 
@@ -176,9 +177,9 @@ def test_the_first_process_is_left_out_unless_it_is_asked_for(fake: FakeProc) ->
     first = fake.add(1, 0, name="train")
     trainer = fake.add(20, 1)
     loader = fake.add(30, 20)
-    assert pids(read_relatives([loader], str(fake))) == [20, 30]
-    assert pids(read_relatives([first], str(fake))) == [1, 20, 30]
-    assert pids(read_relatives([trainer, first], str(fake))) == [1, 20, 30]
+    assert pids(read_relatives([loader], fake.system)) == [20, 30]
+    assert pids(read_relatives([first], fake.system)) == [1, 20, 30]
+    assert pids(read_relatives([trainer, first], fake.system)) == [1, 20, 30]
 
 
 def test_siblings_come_by_age_and_each_before_its_children(fake: FakeProc) -> None:
@@ -186,25 +187,25 @@ def test_siblings_come_by_age_and_each_before_its_children(fake: FakeProc) -> No
     fake.add(40, 20, start_time=50)
     fake.add(30, 20, start_time=60)
     fake.add(50, 40, start_time=70)
-    assert pids(read_relatives([root], str(fake))) == [20, 40, 50, 30]
+    assert pids(read_relatives([root], fake.system)) == [20, 40, 50, 30]
 
 
 def test_a_parent_younger_than_its_child_is_a_stranger(fake: FakeProc) -> None:
     child = fake.add(30, 20, start_time=100)
     stranger = fake.add(20, start_time=200)
-    assert pids(read_relatives([child], str(fake))) == [30]
-    assert pids(read_relatives([stranger], str(fake))) == [20]
+    assert pids(read_relatives([child], fake.system)) == [30]
+    assert pids(read_relatives([stranger], fake.system)) == [20]
 
 
 def test_a_table_that_contradicts_itself_is_read_to_its_end(fake: FakeProc) -> None:
     one = fake.add(20, 30, start_time=100)
     fake.add(30, 20, start_time=100)
-    assert len(read_relatives([one], str(fake))) <= 2
+    assert len(read_relatives([one], fake.system)) <= 2
 
 
 def test_names_chosen_to_confuse_are_told_as_they_are(fake: FakeProc) -> None:
     process = fake.add(20, name="a) S 1 (\n", command=b"a\xffb\0\x1b[31m\0")
-    (told,) = read_relatives([process], str(fake))
+    (told,) = read_relatives([process], fake.system)
     assert told.name == "a) S 1 (\n"
     assert told.command == ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m")
     assert (told.parent, told.rss) == (1, 10 * PAGE_BYTES)
@@ -212,11 +213,11 @@ def test_names_chosen_to_confuse_are_told_as_they_are(fake: FakeProc) -> None:
 
 def test_the_command_of_a_process_that_hangs_is_not_asked_for(fake: FakeProc) -> None:
     process = fake.add(20, state="D", command=b"python\0")
-    assert read_relatives([process], str(fake))[0].command == ()
+    assert read_relatives([process], fake.system)[0].command == ()
 
 
 def test_without_a_process_file_system_there_are_no_families(tmp_path: Path) -> None:
-    assert read_relatives([ProcessId(1, 1)], str(tmp_path / "absent")) == ()
+    assert read_relatives([ProcessId(1, 1)], System(str(tmp_path / "absent"))) == ()
 
 
 @pytest.mark.root

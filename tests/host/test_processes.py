@@ -18,6 +18,7 @@ import pytest
 from gpumon.host.processes import COMMAND_BYTES, ProcessInfo, ProcessReader
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import ProcessId
+from gpumon.system.system import System
 from tests import lives
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def fake(tmp_path: Path) -> FakeProc:
 
 @pytest.fixture
 def reader(fake: FakeProc) -> ProcessReader:
-    return ProcessReader(str(fake.root))
+    return ProcessReader(System(str(fake.root)))
 
 
 def test_a_process_is_told_as_psutil_tells_it(child: Child) -> None:
@@ -330,7 +331,7 @@ def test_a_process_that_becomes_hidden_has_not_ended(
     proc = tmp_path / "proc"
     proc.mkdir()
     (proc / str(child.pid)).symlink_to(f"/proc/{child.pid}")
-    reader = ProcessReader(str(proc))
+    reader = ProcessReader(System(str(proc)))
     facts(reader, child.pid)
     (proc / str(child.pid)).unlink()
     assert reader.read(child.pid, 1.0) is None
@@ -338,7 +339,7 @@ def test_a_process_that_becomes_hidden_has_not_ended(
 
 def test_a_hidden_process_is_not_visible(tmp_path: Path) -> None:
     # hidepid makes the directory of a stranger look absent, or refuses to open it.
-    assert ProcessReader(str(tmp_path)).read(1, 0.0) is None
+    assert ProcessReader(System(str(tmp_path))).read(1, 0.0) is None
 
 
 @pytest.mark.usefixtures("fresh_user_names")
@@ -403,7 +404,7 @@ def open_files() -> int:
 
 
 def test_one_that_does_nothing_is_told_by_the_same_facts(fake: FakeProc) -> None:
-    reader = ProcessReader(str(fake.root))
+    reader = ProcessReader(System(str(fake.root)))
     first, second, third = (fake.read(reader, now) for now in (0.0, 1.0, 2.0))
     assert (first.cpu_percent, second.cpu_percent) == (None, 0)
     assert third is second

@@ -20,6 +20,7 @@ from gpumon.host import workloads
 from gpumon.host.procfs import stat_of
 from gpumon.host.workloads import WorkloadReader
 from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
+from gpumon.system.system import System
 from tests import lives
 from tests.absent import ABSENT
 from tests.build import process
@@ -180,7 +181,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def reader(fake: FakeProc, tmp_path: Path, clock: HandClock) -> WorkloadReader:
-    return WorkloadReader(str(fake.root), root=str(tmp_path / "root"), clock=clock)
+    return WorkloadReader(System(str(fake.root), clock=clock), root=str(tmp_path / "root"))
 
 
 def test_a_process_has_its_parent_and_session(line: Line) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import main
 from gpumon.host import process_tree
 from gpumon.kill import frozen
+from gpumon.system.system import THIS_SYSTEM
 from tests import lives
 
 if TYPE_CHECKING:
@@ -21,19 +22,20 @@ if TYPE_CHECKING:
 
     from gpumon.host.process_host import RelatedProcess
     from gpumon.model.processes import ProcessId
+    from gpumon.system.system import System
 
 COMMAND = (sys.executable, "-m", "tests.kill.hung_gpumon")
 
 _read_families = process_tree.read_relatives
 
 
-def _hang(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[RelatedProcess, ...]:
+def _hang(roots: Iterable[ProcessId], system: System = THIS_SYSTEM) -> tuple[RelatedProcess, ...]:
     roots = tuple(roots)
     if any(
         (relative := lives.look(root.pid)) is not None and relative.state == "T" for root in roots
     ):
         threading.Event().wait()
-    return _read_families(roots, proc)
+    return _read_families(roots, system)
 
 
 if __name__ == "__main__":

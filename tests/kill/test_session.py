@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from gpumon.host.handle import wait_for_any
 from gpumon.host.process_host import ProcessStatus, Refusal, Refused, RelatedProcess
 from gpumon.host.process_tree import read_relatives
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.memory_reclaimed import WAIT_SECONDS
 from gpumon.kill.outcome import PATIENCE, TOLERANCE, Outcome
 from gpumon.kill.session import TerminationSession
-from gpumon.kill.signals import open_handle, wait_for_any
+from gpumon.kill.signals import open_handle
 from gpumon.model.processes import GpuUse, HolderScan, HoldReason, ProcessId, UnlistedHolder
 from gpumon.model.snapshot import Unknown
 from gpumon.system.clock import SystemClock
+from gpumon.system.system import System
 from gpumon.ui.view.kill_report import summary_text
 from tests import build, lives
 from tests.build import GIB
@@ -98,7 +100,7 @@ class Bench:
             self.host,
             targets,
             audit_log=self.audit_log,
-            clock=self.clock,
+            system=System(clock=self.clock),
             changed=self._count,
         )
         self._cases.append(case)

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from gpumon.host.handle import wait_for_any
 from gpumon.host.process_host import ProcessStatus, Refusal, Refused, Target
-from gpumon.kill.signals import open_handle, wait_for_any
+from gpumon.kill.signals import open_handle, read_status
 from gpumon.model.processes import Container, ProcessId, Workload
+from gpumon.system.system import System
 from tests import lives
 
 if TYPE_CHECKING:
@@ -209,9 +211,7 @@ def fake_proc(root: Path, state: str) -> Path:
 
 
 def held_status(root: Path) -> ProcessStatus:
-    from gpumon.kill.signals import _Handle
-
-    status = _Handle(Target(ProcessId(4711, 777), os.geteuid()), str(root)).status()
+    status = read_status(ProcessId(4711, 777), str(root))
     assert status is not None
     return status
 
@@ -288,7 +288,7 @@ def test_a_proc_of_another_pid_namespace_is_not_trusted(family: Family, tmp_path
     seen = lives.target(family.sleeper().pid)
     (tmp_path / "self").symlink_to("1")
     (tmp_path / str(seen.id.pid)).symlink_to(f"/proc/{seen.id.pid}")
-    refused = refusal(seen, proc=str(tmp_path))
+    refused = refusal(seen, system=System(str(tmp_path)))
     assert refused.reason is Refusal.NOT_VISIBLE
 
 
@@ -296,14 +296,14 @@ def test_without_proc_every_signal_is_refused_with_the_reason(
     family: Family, tmp_path: Path
 ) -> None:
     seen = lives.target(family.sleeper().pid)
-    refused = refusal(seen, proc=str(tmp_path))
+    refused = refusal(seen, system=System(str(tmp_path)))
     assert refused.reason is Refusal.NOT_VISIBLE
     assert f"there is no {tmp_path} here" in refused.sentence
 
 
 def test_a_process_hidden_by_proc_is_refused(family: Family, tmp_path: Path) -> None:
     (tmp_path / "self").symlink_to(str(os.getpid()))
-    refused = refusal(lives.target(family.sleeper().pid), proc=str(tmp_path))
+    refused = refusal(lives.target(family.sleeper().pid), system=System(str(tmp_path)))
     assert refused.reason is Refusal.NOT_VISIBLE
 
 

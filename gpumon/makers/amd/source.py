@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec.structs import replace
 
 from gpumon.host.device_files import DeviceFiles
-from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.host.procfs import in_initial_pid_namespace
 from gpumon.makers.amd.gpu import AmdGpu, uuid_of
 from gpumon.makers.amd.kfd import KfdProcesses, nodes_of
 from gpumon.makers.backend import COMPUTE

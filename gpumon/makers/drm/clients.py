@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.host.procfs import read_once, stat_of
+from gpumon.host.procfs import in_initial_pid_namespace, read_once, stat_of
 from gpumon.makers.drm.fdinfo import (
     FDINFO_BYTES,
     ClientUsage,

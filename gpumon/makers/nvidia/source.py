@@ -28,7 +28,7 @@ import pynvml
 from msgspec.structs import replace
 
 from gpumon.host.device_files import DeviceFiles
-from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.host.procfs import in_initial_pid_namespace
 from gpumon.makers.backend import DriverInfo, GpuBackend, Reading
 from gpumon.makers.nvidia.device_registry import DeviceRegistry
 from gpumon.makers.nvidia.driver_errors import (

@@ -24,6 +24,7 @@ from gpumon.scheduling.reservation.lock_folder import (
     shared_folder,
     user_named,
 )
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ LOCK_DIR_VARIABLE = "GPUMON_LOCK_DIR"
 """The variable that names the shared folder."""
 _MOST_BYTES = 4096
 _TRIES = 5
-_GENERATIONS = 256
 _MOMENT = 0.005
 """A reader holds a lock for microseconds; a job that wants the lock retries after this."""
 
@@ -114,9 +114,9 @@ class Locks:
         if not names_gpu(self._environment, uuid):
             return False
         if self._around is None:
-            from gpumon.host.procfs import ancestors
+            from gpumon.host.process_tree import pids_above
 
-            self._around = frozenset(ancestors("/proc", os.getpid()))
+            self._around = pids_above(os.getpid())
         return holder.pid in self._around
 
     def take(self, uuids: Iterable[str], command: str) -> HeldReservation:
@@ -273,7 +273,7 @@ def _holder(descriptor: int) -> ReservationHolder:
     """The process named in a locked file, if it is alive and matches."""
     try:
         note = msgspec.json.decode(os.pread(descriptor, _MOST_BYTES, 0), type=_Note)
-        owner = Path(f"/proc/{note.pid}").stat().st_uid
+        owner = Path(THIS_SYSTEM.proc, str(note.pid)).stat().st_uid
     except (OSError, msgspec.MsgspecError, RecursionError, OverflowError):
         return ReservationHolder()
     if _start_time(note.pid) != note.start_time:
@@ -285,7 +285,7 @@ def _start_time(pid: int) -> int | None:
     """The start time of a process in kernel ticks; ``None`` if it cannot be read."""
     from gpumon.host.procfs import stat_of
 
-    stat = stat_of("/proc", pid)
+    stat = stat_of(THIS_SYSTEM.proc, pid)
     return None if stat is None else stat.id.start_time
 
 

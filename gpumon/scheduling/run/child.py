@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.job_control import is_orphaned
+from gpumon.host.process_tree import is_orphaned
 from gpumon.host.procfs import read_table
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -322,10 +323,8 @@ def _spawn(command: list[str], environment: Mapping[str, str], *, own_group: boo
 
 def _is_alone_in_group() -> bool:
     """Whether our process group has no other process, as in a pipeline or a script."""
-    own = os.getpgrp()
-    return not any(
-        stat.group == own and stat.id.pid != os.getpid() for stat in read_table("/proc").values()
-    )
+    own, table = os.getpgrp(), read_table(THIS_SYSTEM.proc)
+    return not any(stat.group == own and pid != os.getpid() for pid, stat in table.items())
 
 
 def _stop() -> None:

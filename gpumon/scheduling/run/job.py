@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.host.process_tree import Descendants
 from gpumon.host.procfs import stat_of
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus
@@ -21,13 +22,14 @@ from gpumon.scheduling.run.usage import (
     gpu_summary,
     unused_warning,
 )
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recorder import Recorder
     from gpumon.sampling.gpu_sampler import GpuSampler
@@ -41,10 +43,6 @@ _BACK_SECONDS = 10.0
 """Seconds to wait for the memory of an exited job; the driver frees it sooner."""
 _BACK_PAUSE = 0.1
 _TOUCH_SECONDS = 3600.0
-_GENERATIONS = 64
-_KEPT = 4096
-"""How many of either kind are remembered beside those that are listed, the newest: a job may run
-for weeks, and start processes all the time."""
 
 
 class JobRunner:
@@ -67,7 +65,7 @@ class JobRunner:
         self._touched_at = time.monotonic()
         self._usage: JobUsage | None = None
         self._recorder: Recorder | None = None
-        self._members: Members | None = None
+        self._members: Descendants | None = None
 
     def run(
         self, command: Sequence[str], environment: Mapping[str, str], log: str | None
@@ -112,7 +110,7 @@ class JobRunner:
             child = Child(terminal)
             with child.signals_passed_on():
                 child.start(command, environment)
-                members = self._members = Members(child.pid, child.group)
+                members = self._members = Descendants(child.pid, child.group)
                 usage = self._usage = JobUsage(self._candidates, members.among, self._before)
                 self._sampler.collector.interval = INTERVAL
                 ignore = self._sampler.collector.subscribe(self._see)
@@ -237,57 +235,6 @@ class JobRunner:
         return "; ".join(problems)
 
 
-class Members:
-    """The processes of a job. A process stays a member after its parents have exited.
-
-    ``root`` is the job's first process, and ``group`` its process group if it has its own.
-    """
-
-    def __init__(self, root: int, group: int | None = None, proc: str = "/proc") -> None:
-        self._root, self._group = root, group
-        self._proc = proc
-        self._known: dict[ProcessId, None] = {}
-        self._strangers: dict[ProcessId, None] = {}
-
-    def among(self, processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
-        """The processes of these that belong to the job."""
-        listed = tuple(processes)
-        members = tuple(process for process in listed if self._belongs(process))
-        for kept in (self._known, self._strangers):
-            if len(kept) > 2 * _KEPT + len(listed):
-                newest = list(kept)[-_KEPT:]
-                there = {process.id for process in listed}
-                for id_ in kept.keys() - there - set(newest):
-                    del kept[id_]
-        return members
-
-    def had(self, pid: int) -> bool:
-        """Whether a member had this PID: the driver may list it after its exit."""
-        return pid == self._root or any(known.pid == pid for known in self._known)
-
-    def _belongs(self, process: GpuProcess) -> bool:
-        if process.id in self._known:
-            return True
-        if not process.visible or process.id in self._strangers:
-            return False
-        belongs = self._descends(process.id)
-        (self._known if belongs else self._strangers)[process.id] = None
-        return belongs
-
-    def _descends(self, process: ProcessId) -> bool:
-        stat = stat_of(self._proc, process.pid)
-        if stat is None or stat.id != process:
-            return False
-        for _ in range(_GENERATIONS):
-            if self._root == stat.id.pid or self._group == stat.group or stat.id in self._known:
-                return True
-            parent = stat_of(self._proc, stat.parent)
-            if parent is None or parent.id.start_time is None:
-                return False
-            stat = parent
-        return False
-
-
 def _lives(process: GpuProcess) -> bool:
-    stat = stat_of("/proc", process.id.pid)
+    stat = stat_of(THIS_SYSTEM.proc, process.id.pid)
     return not process.visible or (stat is not None and stat.id == process.id and not stat.ended)

@@ -11,12 +11,13 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from gpumon.host.handle import wait_for_any
 from gpumon.sampling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
 from gpumon.scheduling.allocation import UncertainAllocationError
 from gpumon.scheduling.polling import PollInterval
 from gpumon.scheduling.wait.goals import GpuGoal, HopelessError, gpus_in_use
 from gpumon.scheduling.wait.kinds import KINDS
-from gpumon.scheduling.wait.targets import hold, wait_for_one
+from gpumon.scheduling.wait.targets import hold
 from gpumon.system.own_terminal import write_to_terminal
 from gpumon.text.formatting import counted, duration, printable
 from gpumon.text.notification import BELL, notification
@@ -268,11 +269,11 @@ def _wait_for_all(
         others = f" and {counted(more, 'process', 'es')} more" if more else ""
         head = f"for {first.words} to end{others}"
         newest = sampler.newest
-        held = "" if newest is None else gpus_in_use(newest, first.pid)
+        held = "" if newest is None else gpus_in_use(newest, first.id.pid)
         display.show([head, f"runs {first.age}", *([held] if held else [])])
         if timeout.left <= 0:
             return False
-        wait_for_one(alive, min(_TOLD_SECONDS, timeout.left))
+        wait_for_any(alive, min(_TOLD_SECONDS, timeout.left))
     return True
 
 

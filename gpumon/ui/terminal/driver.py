@@ -21,7 +21,7 @@ from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 
-from gpumon.host.job_control import is_orphaned
+from gpumon.host.process_tree import is_orphaned
 from gpumon.kill.frozen import FROZEN
 from gpumon.system.terminal_replies import MODE_QUERY, TerminalReplies
 from gpumon.ui.background import call_soon

@@ -9,16 +9,16 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.host.handle import wait_for_any
+from gpumon.model.processes import ProcessId
 from gpumon.scheduling.polling import PollInterval
 from gpumon.scheduling.stability import GAP_SECONDS
-from gpumon.scheduling.wait import targets as lives
 from gpumon.scheduling.wait.goals import CoolingEstimate
-from gpumon.scheduling.wait.targets import hold, wait_for_one
+from gpumon.scheduling.wait.targets import hold
 from gpumon.scheduling.wait.wait import FASTEST, SLOWEST
 from tests.screen import PATIENCE
 
@@ -81,7 +81,7 @@ def test_a_process_is_held_until_it_ends(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, with_pidfd: bool
 ) -> None:
     if not with_pidfd:
-        monkeypatch.setattr(lives, "_open", lambda _: -1)
+        monkeypatch.delattr(os, "pidfd_open")
     life = hold(child.pid)
     assert life is not None
     assert not life.ended()
@@ -90,7 +90,7 @@ def test_a_process_is_held_until_it_ends(
     until = time.monotonic() + PATIENCE
     while not life.ended():
         assert time.monotonic() < until
-        wait_for_one([life], 1.0)
+        wait_for_any([life], 1.0)
     # Not waited for yet, so a zombie: it has ended all the same, and none is taken hold of.
     assert hold(child.pid) is None
     life.close()
@@ -101,7 +101,7 @@ def test_the_exit_of_a_process_is_noticed_at_once(child: subprocess.Popen[bytes]
     assert life is not None
     child.kill()
     before = time.monotonic()
-    wait_for_one([life], PATIENCE)
+    wait_for_any([life], PATIENCE)
     assert time.monotonic() - before < PATIENCE / 2
     life.close()
 
@@ -109,12 +109,13 @@ def test_the_exit_of_a_process_is_noticed_at_once(child: subprocess.Popen[bytes]
 def test_a_reused_pid_means_that_the_process_has_exited(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lives, "_open", lambda _: -1)
+    monkeypatch.delattr(os, "pidfd_open")
     life = hold(child.pid)
     assert life is not None
-    earlier = msgspec.structs.replace(life, start_time=life.start_time - 1)
-    assert earlier.ended()
     assert not life.ended()
+    assert life.id.start_time is not None
+    life.id = ProcessId(child.pid, life.id.start_time - 1)
+    assert life.ended()
 
 
 def test_a_process_that_does_not_exist_cannot_be_held() -> None:

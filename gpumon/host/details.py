@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gpumon.host.process_host import Details
 from gpumon.host.process_tree import read_relatives
-from gpumon.host.procfs import (
-    Stat,
-    hangs,
-    list_directory,
-    living_thread,
-    opened,
-    read_command,
-    read_file,
-    read_stat,
-    split_strings,
-    wait_channel,
-)
+from gpumon.host.procfs import ProcessFiles, Stat, opened, split_strings
 from gpumon.system.system import THIS_SYSTEM
 from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
@@ -65,16 +54,16 @@ def read_details(
         ``None`` if it has ended or its PID was reused.
     """
     try:
-        with opened(system.proc, process.pid) as directory:
-            if read_stat(directory).id != process:
+        with opened(system.proc, process.pid) as process_files:
+            if process_files.stat().id != process:
                 return None
-            reader = _ProcessReader(directory)
+            reader = _ProcessReader(process_files)
             command, environment = reader.strings()
             executable, cwd = reader.link("exe", "program"), reader.link("cwd", "working directory")
             devices = reader.devices(files.prefixes)
             # If the process ended meanwhile, what was read is empty.
-            stat = read_stat(directory)
-            waits_in = wait_channel(directory) if stat.state == "D" else None
+            stat = process_files.stat()
+            waits_in = process_files.wait_channel() if stat.state == "D" else None
             unreadable = reader.unreadable(stat)
     except OSError:
         return None
@@ -100,28 +89,22 @@ class _ProcessReader:
     A property that does not exist is ``None``.
     """
 
-    def __init__(self, directory: int) -> None:
-        self._directory = directory
-        self._thread = living_thread(directory)
-        self._hangs = hangs(directory, self._thread)
+    def __init__(self, files: ProcessFiles) -> None:
+        self._files = files
+        self._hangs = files.hangs()
         self._refused: list[str] = []
 
     def strings(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...] | None]:
         """Its command and its environment."""
         if self._hangs:
             return (), None
-        command = read_command(self._directory, LIMIT, self._thread)
-        environ = self._ask(
-            "environment",
-            lambda: read_file(f"{self._thread}environ", LIMIT, self._directory),
-        )
+        command = self._files.command(LIMIT)
+        environ = self._ask("environment", lambda: self._files.read("environ", LIMIT))
         return command, None if environ is None else _variables(environ)
 
     def link(self, name: str, meaning: str) -> str | None:
         """The target of one of its links."""
-        return self._ask(
-            meaning, lambda: os.readlink(f"{self._thread}{name}", dir_fd=self._directory)
-        )
+        return self._ask(meaning, lambda: self._files.link(f"{self._files.thread}{name}"))
 
     def devices(self, prefixes: tuple[str, ...]) -> tuple[str, ...] | None:
         """The open files of all its threads whose paths start with one of ``prefixes``."""
@@ -154,24 +137,24 @@ class _ProcessReader:
     def _open_files(self, prefixes: tuple[str, ...]) -> tuple[str, ...]:
         found: set[str] = set()
         # Threads can have files of their own; dead ones have none, which only root can see.
-        for tid in list_directory("task", self._directory):
+        for thread in self._files.threads():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                if read_stat(self._directory, f"task/{tid}/stat").state not in "ZX":
-                    files = f"task/{tid}/fd"
-                    for number in list_directory(files, self._directory):
-                        found.add(self._open_file(f"{files}/{number}"))
+                if self._files.stat(thread).state not in "ZX":
+                    for number in self._files.names(f"{thread}fd"):
+                        found.add(self._open_file(f"{thread}fd/{number}"))
         return tuple(sorted(path for path in found if path.startswith(prefixes)))
 
     def _open_file(self, link: str) -> str:
         try:
-            return os.readlink(link, dir_fd=self._directory)
+            return self._files.link(link)
         except FileNotFoundError:
             return ""  # It was closed meanwhile.
 
     def _readers(self) -> str:
         # These files belong to the user, or to root where the program may not be looked into by
         # its user: see task_dump_owner() in the kernel's fs/proc/base.c.
-        uid = os.stat(f"{self._thread}environ", dir_fd=self._directory).st_uid
+        path = f"{self._files.thread}environ"
+        uid = os.stat(path, dir_fd=self._files.directory).st_uid
         return "root" if uid in (0, os.geteuid()) else f"{printable(user_name(uid))} and root"
 
 

@@ -15,7 +15,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from gpumon.host.procfs import Stat, opened, owner, read_stat
+from gpumon.host.procfs import Stat, opened
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class Handle:
             OSError: There are too many open files.
         """
         try:
-            with opened(self._proc, self.id.pid) as directory:
-                return read_stat(directory), owner(directory)
+            with opened(self._proc, self.id.pid) as files:
+                return files.stat(), files.owner()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             return None
 

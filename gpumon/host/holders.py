@@ -12,12 +12,11 @@ import stat as modes
 from typing import TYPE_CHECKING
 
 from gpumon.host.procfs import (
+    ProcessFiles,
     all_pids,
     boot_time,
     has_files,
-    living_thread,
     opened,
-    read_stat,
     started_after_boot,
 )
 from gpumon.host.suspicion import HolderClassifier, Known, rank
@@ -115,15 +114,15 @@ class HolderScanner:
         youngest: float,
     ) -> UnlistedHolder | None:
         """Check one process; ``None`` if it is no suspect."""
-        with opened(self._proc, pid) as directory:
-            held = _held(directory, devices, self._name)
+        with opened(self._proc, pid) as files:
+            held = _held(files, devices, self._name)
             if not held:
                 return None
-            stat = read_stat(directory)
+            stat = files.stat()
             if started_after_boot(stat.id) > youngest:
                 return None
             in_order = [uuid for uuid in devices.values() if uuid in held]
-            return classifier.suspect(directory, stat, in_order)
+            return classifier.suspect(files, stat, in_order)
 
 
 def _devices(snapshot: Snapshot, files: DeviceFiles) -> dict[_Device, str]:
@@ -148,11 +147,11 @@ def _device(status: os.stat_result) -> _Device:
     return status.st_dev, status.st_ino
 
 
-def _held(directory: int, devices: Mapping[_Device, str], name: re.Pattern[str]) -> set[str]:
+def _held(files: ProcessFiles, devices: Mapping[_Device, str], name: re.Pattern[str]) -> set[str]:
     """UUIDs of the GPUs that a process has open.
 
     Args:
-        directory: Its ``/proc/PID``, open.
+        files: The process.
         devices: The device files to look for.
         name: Matches paths that may be one of them.
 
@@ -160,20 +159,20 @@ def _held(directory: int, devices: Mapping[_Device, str], name: re.Pattern[str])
         PermissionError: This user may not inspect it.
     """
     try:
-        held = _gpus(directory, "fd", devices, name)
+        held = _gpus(files.directory, "fd", devices, name)
     except PermissionError:
         # Only root sees the files of a dead main thread; its user sees those of live threads.
-        if not _has_threads(directory):
+        if not _has_threads(files):
             raise
         held = None
-    if held is None and _has_threads(directory):
-        held = _gpus(directory, f"{living_thread(directory)}fd", devices, name)
+    if held is None and _has_threads(files):
+        held = _gpus(files.directory, f"{files.thread}fd", devices, name)
     return held or set()
 
 
-def _has_threads(directory: int) -> bool:
+def _has_threads(files: ProcessFiles) -> bool:
     """Whether a process has more than one: the links of its ``task`` count them, two too many."""
-    return os.stat("task", dir_fd=directory).st_nlink > 3
+    return os.stat("task", dir_fd=files.directory).st_nlink > 3
 
 
 def _gpus(

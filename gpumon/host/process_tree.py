@@ -11,11 +11,7 @@ from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
     Stat,
     boot_time,
-    living_thread,
     opened,
-    owner,
-    read_command,
-    read_stat,
     read_table,
     started_after_boot,
     stat_of,
@@ -211,13 +207,13 @@ def _parents_first(
 def _relative(stat: Stat, proc: str, boot: float, protected: bool) -> RelatedProcess | None:
     """Read one process; ``None`` if it has ended meanwhile."""
     try:
-        with opened(proc, stat.id.pid) as directory:
+        with opened(proc, stat.id.pid) as files:
             # Before the command, so that an exec in between is noticed at the next reading.
-            now = read_stat(directory)
+            now = files.stat()
             if now.id != stat.id:
                 return None
-            uid = owner(directory)
-            command = read_command(directory, COMMAND_BYTES, living_thread(directory))
+            uid = files.owner()
+            command = files.command(COMMAND_BYTES)
     except OSError:
         return None
     return RelatedProcess(

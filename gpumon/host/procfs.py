@@ -24,7 +24,7 @@ STAT_BYTES = 2048
 STATE, PPID, PGRP, SESSION, FLAGS, UTIME, STIME, THREADS = 0, 1, 2, 3, 6, 11, 12, 17
 START_TIME, RSS, START_STACK = 19, 21, 25
 """Fields of ``split_stat``: the numbering of proc_pid_stat(5), less 3."""
-_STATUS_BYTES = 2048
+_STATUS_BYTES, _TEXT_BYTES = 2048, 2**16
 _LOOKS = 5
 _MOMENT = 0.01
 _CLOCK_SET_SECONDS = 0.05
@@ -35,33 +35,20 @@ _INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 
 
 class Stat(Struct, frozen=True):
-    """The content of ``/proc/PID/stat``.
-
-    Attributes:
-        id: Its identity.
-        name: The kernel's short name of it (``comm``), not safe to print.
-        state: The state of its main thread: one letter, as in ``ps``.
-        parent: PID of its parent; 0 if that is in another PID namespace.
-        group: Its process group.
-        session: Its session; 0 if that is of another PID namespace.
-        threads: Number of threads, including a dead main thread.
-        exiting: Whether its main thread is exiting or dead: its memory is gone then.
-        kernel_thread: Whether it is a kernel thread.
-        rss: Resident bytes; ``None`` if the main thread is dead while others live.
-        stack_start: Address of the bottom of its stack, which changes at every exec; ``None``
-            without permission and for zombies.
-    """
+    """The content of ``/proc/PID/stat``."""
 
     id: ProcessId
-    name: str
-    state: str
-    parent: int
-    group: int
-    session: int
-    threads: int
-    exiting: bool
+    name: str  # the kernel's short name of it (``comm``), not safe to print
+    state: str  # of its main thread: one letter, as in ``ps``
+    parent: int  # a PID; 0 if that is in another PID namespace
+    group: int  # its process group
+    session: int  # 0 if it is of another PID namespace
+    threads: int  # how many, including a dead main thread
+    exiting: bool  # its main thread is exiting or dead: its memory is gone then
     kernel_thread: bool
-    rss: int | None
+    rss: int | None  # resident bytes; ``None`` if the main thread is dead while others live
+    # Address of the bottom of its stack, which changes at every exec; ``None`` without permission
+    # and for zombies.
     stack_start: int | None
 
     @property
@@ -173,26 +160,119 @@ def has_files(proc: str, pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def opened(proc: str, pid: int) -> Iterator[int]:
-    """Open the directory of a process, for the functions below.
+def opened(proc: str, pid: int) -> Iterator[ProcessFiles]:
+    """Open the directory of a process.
 
     Raises:
         OSError: There is no such process here.
     """
     directory = os.open(f"{proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield directory
+        yield ProcessFiles(directory)
     finally:
         os.close(directory)
 
 
-def read_stat(directory: int, path: str = "stat") -> Stat:
-    """The process of this directory, or one of its threads.
+class ProcessFiles:
+    """What ``/proc`` has on one process, read through its open directory.
 
-    Raises:
-        OSError: It was reaped.
+    Every method but ``text`` and ``wait_channel`` raises ``OSError`` where it cannot be read.
     """
-    return parse_stat(read_once(path, STAT_BYTES, directory))
+
+    __slots__ = ("_thread", "directory")
+
+    def __init__(self, directory: int) -> None:
+        self.directory = directory
+        self._thread: str | None = None
+
+    def stat(self, thread: str = "") -> Stat:
+        """The process, or with ``task/TID/`` one of its threads."""
+        return parse_stat(read_once(f"{thread}stat", STAT_BYTES, self.directory))
+
+    def owner(self) -> int:
+        """The effective UID.
+
+        The directory belongs to that user even if its files belong to root because the process may
+        not be dumped: ``task_dump_owner()`` in the kernel's ``fs/proc/base.c``.
+        """
+        uid = os.fstat(self.directory).st_uid
+        # The directory of a process that is gone belongs to root; its files do not exist.
+        os.stat("stat", dir_fd=self.directory)
+        return uid
+
+    def threads(self) -> list[str]:
+        """The threads, ``task/TID/`` each."""
+        return [f"task/{tid}/" for tid in self.names("task")]
+
+    @property
+    def thread(self) -> str:
+        """The path of files that need a live thread: ``""``, or ``task/TID/`` of a live one.
+
+        A process whose main thread is dead has no command, environment or open files; its other
+        threads still have them.
+        """
+        if self._thread is None:
+            self._thread = self._living_thread() if self.stat().leader_exited else ""
+        return self._thread
+
+    def _living_thread(self) -> str:
+        for thread in self.threads():
+            with contextlib.suppress(OSError):
+                if self.stat(thread).state not in "ZX":
+                    return thread
+        return ""
+
+    def hangs(self) -> bool:
+        """Whether it waits inside the kernel (state D) for longer than some moments.
+
+        Reading the memory of such a process, including its command and environment, can hang too:
+        it may hold the lock that guards them.
+        """
+        for _ in range(_LOOKS):
+            if self.stat(self.thread).state != "D":
+                return False
+            time.sleep(_MOMENT)
+        return True
+
+    def command(self, limit: int) -> tuple[str, ...]:
+        """Its argument vector, cut to ``limit`` bytes, with invalid UTF-8 replaced.
+
+        ``()`` for kernel threads, zombies, and if it ``hangs``.
+        """
+        return () if self.hangs() else split_strings(self.read("cmdline", limit))
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The first bytes of a file of a live thread."""
+        return read_file(f"{self.thread}{name}", limit, self.directory)
+
+    def text(self, path: str) -> str:
+        """The beginning of a file; empty if it cannot be read."""
+        try:
+            return read_file(path, _TEXT_BYTES, self.directory).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def link(self, path: str) -> str:
+        """The target of a link."""
+        return os.readlink(path, dir_fd=self.directory)
+
+    def names(self, path: str) -> list[str]:
+        """The names in a directory."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(path, flags, dir_fd=self.directory)
+        try:
+            return os.listdir(descriptor)  # noqa: PTH208 - pathlib knows no open directories
+        finally:
+            os.close(descriptor)
+
+    def wait_channel(self, thread: str = "") -> str | None:
+        """The kernel function in which it, or a thread of it, waits; ``None`` if unknown."""
+        try:
+            name = read_once(f"{thread}wchan", 128, self.directory)
+        except OSError:
+            return None
+        text = name.decode(errors="replace").strip()
+        return None if text in ("", "0") else text
 
 
 def read_once(path: str, size: int, directory: int | None = None) -> bytes:
@@ -225,101 +305,11 @@ def read_file(path: str, limit: int, directory: int | None = None) -> bytes:
         os.close(descriptor)
 
 
-def content(path: str, limit: int, directory: int) -> bytes:
-    """The first bytes of a file of a process; empty if it cannot be read."""
-    try:
-        return read_file(path, limit, directory)
-    except OSError:
-        return b""
-
-
-def living_thread(directory: int) -> str:
-    """The path of files that need a live thread: ``""``, or ``task/TID/`` of a live one.
-
-    A process whose main thread is dead has no command, environment or open files; its other threads
-    still have them.
-    """
-    if not read_stat(directory).leader_exited:
-        return ""
-    for tid in list_directory("task", directory):
-        with contextlib.suppress(OSError):
-            if read_stat(directory, f"task/{tid}/stat").state not in "ZX":
-                return f"task/{tid}/"
-    return ""
-
-
-def list_directory(path: str, directory: int) -> list[str]:
-    """The names in a directory of a process.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        return os.listdir(descriptor)  # noqa: PTH208 - pathlib knows no open directories
-    finally:
-        os.close(descriptor)
-
-
-def hangs(directory: int, thread: str = "") -> bool:
-    """Whether it waits inside the kernel (state D) for longer than some moments.
-
-    Reading the memory of such a process, including its command and environment, can hang too: it
-    may hold the lock that guards them.
-
-    Raises:
-        OSError: It was reaped.
-    """
-    for _ in range(_LOOKS):
-        if read_stat(directory, f"{thread}stat").state != "D":
-            return False
-        time.sleep(_MOMENT)
-    return True
-
-
-def read_command(directory: int, limit: int, thread: str = "") -> tuple[str, ...]:
-    """Its argument vector, cut to ``limit`` bytes, with invalid UTF-8 replaced.
-
-    Returns:
-        ``()`` for kernel threads, zombies, and if it ``hangs``.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    if hangs(directory, thread):
-        return ()
-    return split_strings(read_file(f"{thread}cmdline", limit, directory))
-
-
 def split_strings(data: bytes) -> tuple[str, ...]:
     """Strings that each end with a zero byte, as in ``cmdline`` and ``environ``."""
     # Programs that write their own title fill the rest with zeros.
     text = data.rstrip(b"\0").decode(errors="replace")
     return tuple(text.split("\0")) if text else ()
-
-
-def wait_channel(directory: int, thread: str = "") -> str | None:
-    """The kernel function in which it waits; ``None`` if unknown."""
-    try:
-        name = read_once(f"{thread}wchan", 128, directory).decode(errors="replace").strip()
-    except OSError:
-        return None
-    return None if name in ("", "0") else name
-
-
-def owner(directory: int) -> int:
-    """The effective UID of the process of this directory.
-
-    The directory belongs to that user even if its files belong to root because the process may not
-    be dumped: ``task_dump_owner()`` in the kernel's ``fs/proc/base.c``.
-
-    Raises:
-        OSError: It was reaped.
-    """
-    uid = os.fstat(directory).st_uid
-    # The directory of a process that is gone belongs to root; its files do not exist.
-    os.stat("stat", dir_fd=directory)
-    return uid
 
 
 class _BootTime:

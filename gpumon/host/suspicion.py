@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
@@ -12,18 +11,12 @@ from gpumon.host.cgroups import CgroupInfo, cgroup_info
 from gpumon.host.process_tree import ancestors
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
+    ProcessFiles,
     Stat,
     boot_time,
-    content,
-    list_directory,
-    living_thread,
     opened,
-    owner,
-    read_command,
-    read_stat,
     started_after_boot,
     stat_of,
-    wait_channel,
 )
 from gpumon.model.processes import HoldReason, ProcessId, UnlistedHolder, Workload
 from gpumon.system.users import user_name
@@ -36,7 +29,6 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
 
 _INIT = 1
-_FILE_BYTES = 65536
 _TOLD_AFTER = 1.0
 
 _NAMES_INSIDE = re.compile(r"^NSpid:.*\s(\d+)$", re.MULTILINE)
@@ -101,7 +93,7 @@ class _Surroundings(Struct, frozen=True):
 class _Evidence(Struct, frozen=True):
     """The evidence about one holder."""
 
-    directory: int
+    files: ProcessFiles
     stat: Stat
     parent: Stat | None
     known: Known
@@ -137,16 +129,18 @@ class HolderClassifier:
         self._stats: dict[int, Stat | None] = {}
         self.known: dict[ProcessId, Known] = {}
         try:
-            with opened(proc, own_pid) as directory:
-                self._own = _surroundings(directory)
+            with opened(proc, own_pid) as files:
+                self._own = _surroundings(files)
         except OSError:
             self._own = _Surroundings()
 
-    def suspect(self, directory: int, stat: Stat, held: Sequence[str]) -> UnlistedHolder | None:
+    def suspect(
+        self, files: ProcessFiles, stat: Stat, held: Sequence[str]
+    ) -> UnlistedHolder | None:
         """Classify a process; ``None`` if the driver lists it on all GPUs that it holds.
 
         Args:
-            directory: Its ``/proc/PID``, open.
+            files: The process.
             stat: Its state.
             held: UUIDs of the GPUs that it holds.
 
@@ -159,14 +153,13 @@ class HolderClassifier:
         unlisted = tuple(uuid for uuid in held if uuid not in listed_on)
         if not unlisted:
             return None
-        uid = owner(directory)
+        uid = files.owner()
         # Reading the command of a process that hangs takes a while: not in every scan.
         if stat.state != "D" or not known.command:
-            command = read_command(directory, COMMAND_BYTES, living_thread(directory))
-            known.command = command or known.command
+            known.command = files.command(COMMAND_BYTES) or known.command
         parent = self._stat(stat.parent)
-        around = _surroundings(directory)
-        case = _Evidence(directory, stat, parent, known, around)
+        around = _surroundings(files)
+        case = _Evidence(files, stat, parent, known, around)
         reason, sentence = self._classify(case)
         if not self._ambiguous.isdisjoint(unlisted):
             sentence += "; the driver may list it by a number of another PID name space"
@@ -244,8 +237,8 @@ class HolderClassifier:
         if stat.id.pid == _INIT or stat.name == _SYSTEMD:
             return True
         try:
-            with opened(self._proc, stat.id.pid) as directory:
-                inside = _NAMES_INSIDE.search(_text(directory, "status"))
+            with opened(self._proc, stat.id.pid) as files:
+                inside = _NAMES_INSIDE.search(files.text("status"))
         except OSError:
             return False
         return inside is not None and int(inside[1]) == _INIT
@@ -264,7 +257,7 @@ class HolderClassifier:
             return HoldReason.LEADER_EXITED, self._without_leader(case)
         if stat.state == "D":
             waits = "it is ending and waits" if stat.exiting else "it waits"
-            where = f"{_where(case.directory)}{self._resting(case)}"
+            where = f"{_where(case.files)}{self._resting(case)}"
             return (
                 HoldReason.UNINTERRUPTIBLE,
                 f"{waits} inside the kernel{where}: no signal reaches it",
@@ -281,16 +274,16 @@ class HolderClassifier:
         lives = case.stat.threads - 1
         threads = "another lives" if lives == 1 else f"{lives} others live"
         sentence = f"its main thread has ended, but {threads} on"
-        for tid in list_directory("task", case.directory):
-            if _thread_state(case.directory, tid) == "D":
-                where = _where(case.directory, f"task/{tid}/")
+        for thread in case.files.threads():
+            if _thread_state(case.files, thread) == "D":
+                tid, where = thread.split("/")[1], _where(case.files, thread)
                 return f"{sentence}; thread {tid} waits inside the kernel{where}"
         return sentence
 
     def _resting(self, case: _Evidence) -> str:
         """How long it has been in its state without running, as far as was seen."""
         known = case.known
-        status = _text(case.directory, "status")
+        status = case.files.text("status")
         rest = (case.stat.state, *_TIMES_RUN.findall(status))
         if rest != known.rest:
             known.rest, known.rests_since = rest, self._now
@@ -332,31 +325,27 @@ class HolderClassifier:
         return f"{duration(passed)} ago" if passed >= _TOLD_AFTER else "just now"
 
 
-def _surroundings(directory: int) -> _Surroundings:
-    """The namespace and the cgroup of the process of this directory."""
+def _surroundings(files: ProcessFiles) -> _Surroundings:
+    """The namespace and the cgroup of a process."""
     try:
-        namespace = os.readlink("ns/pid", dir_fd=directory)
+        namespace = files.link("ns/pid")
     except OSError:
         namespace = None
-    cgroup = _text(directory, "cgroup")
+    cgroup = files.text("cgroup")
     path = _SYSTEMD_CGROUP.search(cgroup)
     units: list[str] = [] if path is None else _UNIT.findall(path[1])
     return _Surroundings(namespace, cgroup_info(cgroup), units[-1:] == ["scope"])
 
 
-def _text(directory: int, name: str) -> str:
-    return content(name, _FILE_BYTES, directory).decode(errors="replace")
-
-
-def _thread_state(directory: int, tid: str) -> str:
+def _thread_state(files: ProcessFiles, thread: str) -> str:
     try:
-        return read_stat(directory, f"task/{tid}/stat").state
+        return files.stat(thread).state
     except OSError:
         return "X"
 
 
-def _where(directory: int, thread: str = "") -> str:
-    channel = wait_channel(directory, thread)
+def _where(files: ProcessFiles, thread: str = "") -> str:
+    channel = files.wait_channel(thread)
     return "" if channel is None else f" in {channel}"
 
 

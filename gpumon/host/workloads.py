@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from sys import getsizeof
 from typing import TYPE_CHECKING
@@ -23,17 +23,7 @@ from gpumon.host.clues import (
 from gpumon.host.containers import ContainerNames
 from gpumon.host.process_tree import ancestors
 from gpumon.host.processes import COMMAND_BYTES
-from gpumon.host.procfs import (
-    Stat,
-    content,
-    hangs,
-    living_thread,
-    opened,
-    owner,
-    read_command,
-    read_stat,
-    stat_of,
-)
+from gpumon.host.procfs import ProcessFiles, Stat, opened, stat_of
 from gpumon.host.tmux import TmuxNames, TmuxSession, tmux_session
 from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.system.system import THIS_SYSTEM
@@ -45,7 +35,6 @@ if TYPE_CHECKING:
     from gpumon.system.system import System
 
 _ENVIRON_BYTES = 128 * 1024
-_CGROUP_BYTES = 64 * 1024
 _KEPT_SECONDS = 60.0
 """How long a process is remembered that was not requested: a call may request only new ones."""
 _KEPT_BYTES = 4 * 2**20
@@ -239,8 +228,8 @@ class WorkloadReader:
         if known.stat.state == "D":
             return
         try:
-            with self._opened(known) as directory:
-                command = read_command(directory, COMMAND_BYTES, _thread(known, directory))
+            with self._opened(known) as files:
+                command = files.command(COMMAND_BYTES)
         except OSError:
             return
         known.name = known.stat.name
@@ -252,31 +241,31 @@ class WorkloadReader:
     def _around(self, known: _Known) -> _Surroundings:
         if not known.settled:
             try:
-                with self._opened(known) as directory:
-                    self._read_surroundings(known, directory)
+                with self._opened(known) as files:
+                    self._read_surroundings(known, files)
             except OSError:
                 known.settled = False
         return known.surroundings
 
-    def _read_surroundings(self, known: _Known, directory: int) -> None:
-        thread = _thread(known, directory)
-        cgroup = content(f"{thread}cgroup", _CGROUP_BYTES, directory)
-        facts = cgroup_info(cgroup.decode(errors="replace"))
-        known.settled = known.stat.state != "D" and not hangs(directory, thread)
+    def _read_surroundings(self, known: _Known, files: ProcessFiles) -> None:
+        cgroup = cgroup_info(files.text(f"{files.thread}cgroup"))
+        known.settled = known.stat.state != "D" and not files.hangs()
         if known.settled:
-            environ = content(f"{thread}environ", _ENVIRON_BYTES, directory)
+            environ = b""
+            with suppress(OSError):
+                environ = files.read("environ", _ENVIRON_BYTES)
             # A program may overwrite its environment with its title.
             known.clues = environment_clues(environ) or known.clues
         clues = known.clues
-        container = facts.container
+        container = cgroup.container
         declared = apptainer(clues) or container or declared_container(clues)
-        if declared != container and self._is_elsewhere(directory, thread):
+        if declared != container and self._is_elsewhere(files):
             container = declared
-        job, step = slurm_job(facts.slurm_job, facts.slurm_step, clues)
+        job, step = slurm_job(cgroup.slurm_job, cgroup.slurm_step, clues)
         known.container = None
         known.surroundings = _Surroundings(
-            uid=owner(directory),
-            slice_uid=facts.slice_uid,
+            uid=files.owner(),
+            slice_uid=cgroup.slice_uid,
             container=container,
             slurm_job=job,
             slurm_step=step,
@@ -286,31 +275,26 @@ class WorkloadReader:
             tmux=tmux_session(clues.get("TMUX", "")),
         )
 
-    def _is_elsewhere(self, directory: int, thread: str) -> bool:
+    def _is_elsewhere(self, files: ProcessFiles) -> bool:
         """Whether a process has another mount namespace, as in a container.
 
         If not, it inherited variables about a container from a process inside of one.
         """
         try:
             own = os.stat(f"{self._proc}/self/ns/mnt")  # noqa: PTH116 - as in the next line
-            other = os.stat(f"{thread}ns/mnt", dir_fd=directory)
+            other = os.stat(f"{files.thread}ns/mnt", dir_fd=files.directory)
         except OSError:
             return False
         return own.st_ino != other.st_ino
 
     @contextmanager
-    def _opened(self, known: _Known) -> Iterator[int]:
-        """The directory of a process, after a check of its identity.
+    def _opened(self, known: _Known) -> Iterator[ProcessFiles]:
+        """The files of a process, after a check of its identity.
 
         Raises:
             OSError: It has ended.
         """
-        with opened(self._proc, known.stat.id.pid) as directory:
-            if read_stat(directory).id != known.stat.id:
+        with opened(self._proc, known.stat.id.pid) as files:
+            if files.stat().id != known.stat.id:
                 raise ProcessLookupError
-            yield directory
-
-
-def _thread(known: _Known, directory: int) -> str:
-    """The path of its files that need a live thread."""
-    return living_thread(directory) if known.stat.leader_exited else ""
+            yield files

@@ -24,7 +24,7 @@ from gpumon.host import refusals
 from gpumon.host.handle import Handle
 from gpumon.host.process_host import ProcessStatus, Refusal, Refused
 from gpumon.host.process_tree import pids_above
-from gpumon.host.procfs import opened, read_stat, stat_of, thread_group, wait_channel
+from gpumon.host.procfs import opened, stat_of, thread_group
 from gpumon.kill.frozen import FROZEN
 from gpumon.model.process_states import STOPPED
 from gpumon.system.system import THIS_SYSTEM
@@ -152,9 +152,9 @@ class TargetHandle(Handle):
 def read_status(process: ProcessId, proc: str) -> ProcessStatus | None:
     """The state of a process; ``None`` once it is reaped."""
     try:
-        with opened(proc, process.pid) as directory:
-            stat = read_stat(directory)
-            channel = wait_channel(directory) if stat.state == "D" else None
+        with opened(proc, process.pid) as files:
+            stat = files.stat()
+            channel = files.wait_channel() if stat.state == "D" else None
     except OSError:
         return None
     if stat.id != process or stat.state == "X":

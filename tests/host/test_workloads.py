@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from gpumon.host import workloads
-from gpumon.host.procfs import stat_of
+from gpumon.host.procfs import ProcessFiles, stat_of
 from gpumon.host.workloads import WorkloadReader
 from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
 from gpumon.system.system import System
@@ -412,8 +412,8 @@ def test_the_memory_of_a_process_that_hangs_is_left_alone(
     cgroup = f"0::/system.slice/docker-{ID}.scope\n"
     one = fake.add(50, "torchrun", state="D", cgroup=cgroup, VIRTUAL_ENV="/p/llama/.venv")
     with monkeypatch.context() as patch:
-        patch.delattr(workloads, "read_command")
-        patch.delattr(workloads, "hangs")  # it would wait for the process
+        patch.delattr(ProcessFiles, "command")
+        patch.delattr(ProcessFiles, "hangs")  # it would wait for the process
         place = reader.read([one])[one.id]
     assert place.container == Container("docker", ID)
     assert (place.launcher, place.environment) == (None, None)

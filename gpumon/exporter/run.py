@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpumon.exporter.access import PageAccess
 from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.exporter.server import MetricsServer
-from gpumon.host.recorded import RecordedHost
+from gpumon.host.process_host import RecordedHost
 from gpumon.http.listening import authority, is_loopback, listen, listen_fault
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sampling.service import sample_for_good

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpumon.fleet.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
 from gpumon.fleet.host_source import HostSource
 from gpumon.fleet.listeners import Listeners
-from gpumon.host.recorded import RecordedHost
+from gpumon.host.process_host import RecordedHost
 from gpumon.makers.demo import DemoMachine, DemoSource
 from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import ALL, parse_selection

@@ -6,6 +6,7 @@ thread or on the screen's thread.
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,47 +24,27 @@ if TYPE_CHECKING:
 
 
 class RelatedProcess(Struct, frozen=True):
-    """A GPU process, or an ancestor or a descendant of one.
+    """A GPU process, or an ancestor or a descendant of one."""
 
-    Attributes:
-        id: Its identity; the start time is always known here.
-        parent: PID of its parent; 0 for the first process.
-        group: Its process group.
-        session: Its session.
-        name: The kernel's short name of it.
-        command: Its argument vector, not safe to print.
-        user: Name of the owner, or the UID as text.
-        uid: UID of the owner.
-        state: One letter, as in ``ps``.
-        threads: Number of threads.
-        rss: Resident bytes.
-        started_at: When it started, in seconds since the epoch.
-        protected: Whether it is gpumon itself or one of its ancestors, which get no signal.
-        stack_start: Address of the bottom of its stack, which changes at every exec, but not when
-            the process rewrites its command line; ``None`` if it cannot be read.
-    """
-
-    id: ProcessId
-    parent: int
-    group: int
+    id: ProcessId  # with its start time
+    parent: int  # a PID; 0 for the first process
+    group: int  # its process group
     session: int
-    name: str
-    command: tuple[str, ...] = ()
-    user: str | None = None
+    name: str  # the kernel's short name of it
+    command: tuple[str, ...] = ()  # its argument vector, not safe to print
+    user: str | None = None  # name of the owner, or the UID as text
     uid: int | None = None
-    state: str = "?"
-    threads: int | None = None
-    rss: int | None = None
-    started_at: float | None = None
-    protected: bool = False
+    state: str = "?"  # one letter, as in ``ps``
+    threads: int | None = None  # how many
+    rss: int | None = None  # resident bytes
+    started_at: float | None = None  # seconds since the epoch
+    protected: bool = False  # gpumon itself or an ancestor of it, which get no signal
+    # Address of the bottom of its stack, which changes at every exec, but not when the process
+    # rewrites its command line; ``None`` if it cannot be read.
     stack_start: int | None = None
 
     def on_no_gpu(self, place: Workload | None = None) -> GpuProcess:
-        """It as a process that uses no GPU.
-
-        Args:
-            place: Where it runs, if that is known.
-        """
+        """It as a process that uses no GPU."""
         return GpuProcess(
             self.id,
             "",
@@ -80,36 +61,21 @@ class RelatedProcess(Struct, frozen=True):
 
 
 class Details(Struct, frozen=True):
-    """The details of one process, for its page. ``None`` is unknown.
-
-    Attributes:
-        id: Its identity.
-        command: The whole argument vector.
-        executable: Path of the program.
-        cwd: Its working directory.
-        environment: Its environment in the original order; ``None`` without permission.
-        threads: Number of threads.
-        state: One letter, as in ``ps``.
-        wait_channel: The kernel function in which it waits; only in state D.
-        devices: The open device files of GPUs and their driver, sorted, without duplicates;
-            ``None`` without permission.
-        place: Where it runs.
-        family: The process with its ancestors and descendants.
-        unreadable: What could not be read and why, one sentence each.
-    """
+    """The details of one process, for its page. ``None`` is unknown."""
 
     id: ProcessId
-    command: tuple[str, ...] = ()
-    executable: str | None = None
+    command: tuple[str, ...] = ()  # the whole argument vector
+    executable: str | None = None  # path of the program
     cwd: str | None = None
-    environment: tuple[tuple[str, str], ...] | None = None
-    threads: int | None = None
-    state: str | None = None
-    wait_channel: str | None = None
+    environment: tuple[tuple[str, str], ...] | None = None  # in the original order
+    threads: int | None = None  # how many
+    state: str | None = None  # one letter, as in ``ps``
+    wait_channel: str | None = None  # the kernel function in which it waits; only in state D
+    # The open device files of GPUs and their driver, sorted, without duplicates.
     devices: tuple[str, ...] | None = None
     place: Workload | None = None
-    family: tuple[RelatedProcess, ...] = ()
-    unreadable: tuple[str, ...] = ()
+    family: tuple[RelatedProcess, ...] = ()  # it with its ancestors and descendants
+    unreadable: tuple[str, ...] = ()  # what could not be read and why, one sentence each
 
 
 class Refusal(str, Enum):
@@ -136,45 +102,27 @@ class Refusal(str, Enum):
 
 
 class Refused(Exception):  # noqa: N818 - an expected result, not an error
-    """No signal was sent, or its machine cannot be asked.
-
-    Attributes:
-        reason: The reason. Only after ``Refusal.UNANSWERED`` may the signal have been sent.
-        sentence: The reason as a message for the user.
-    """
+    """No signal was sent, or its machine cannot be asked."""
 
     def __init__(self, reason: Refusal, sentence: str) -> None:
         super().__init__(sentence)
-        self.reason = reason
-        self.sentence = sentence
+        self.reason = reason  # only after ``UNANSWERED`` may the signal have been sent
+        self.sentence = sentence  # a message for the user
 
 
 class Target(Struct, frozen=True):
-    """A process as the user saw it when they chose it: a signal reaches this process or none.
-
-    Attributes:
-        id: Its identity.
-        uid: UID of its owner at that time.
-        user: Name of its owner.
-        name: The kernel's short name of it.
-        command: Its argument vector, not safe to print.
-        uses: Its use of GPUs; empty for a child that uses none.
-        started_at: When it started.
-        place: Where it runs.
-        parent: PID of its parent at that time, if known.
-        ended: Whether it had ended, and only the driver still listed it.
-    """
+    """A process as the user saw it when they chose it: a signal reaches this process or none."""
 
     id: ProcessId
     uid: int | None
     user: str | None = None
-    name: str | None = None
-    command: tuple[str, ...] = ()
-    uses: tuple[GpuUse, ...] = ()
+    name: str | None = None  # the kernel's short name of it
+    command: tuple[str, ...] = ()  # its argument vector, not safe to print
+    uses: tuple[GpuUse, ...] = ()  # empty for a child that uses no GPU
     started_at: float | None = None
     place: Workload | None = None
-    parent: int | None = None
-    ended: bool = False
+    parent: int | None = None  # PID of its parent, if known
+    ended: bool = False  # it had ended, and only the driver still listed it
 
 
 def target_of(process: GpuProcess) -> Target:
@@ -187,23 +135,12 @@ def target_of(process: GpuProcess) -> Target:
 def target_of_relative(
     relative: RelatedProcess, uses: tuple[GpuUse, ...] = (), place: Workload | None = None
 ) -> Target:
-    """The target for a relative of a GPU process.
-
-    Args:
-        relative: The relative.
-        uses: Its use of GPUs, if the driver lists it too.
-        place: Where the GPU process runs; a descendant runs there too.
-    """
+    """The target for a relative of a GPU process; a descendant runs where that runs."""
     return _target(relative, uses, place, relative.parent)
 
 
 def target_of_holder(suspect: UnlistedHolder, uses: tuple[GpuUse, ...] = ()) -> Target:
-    """The target for a process that holds a GPU's device file and is not in the driver's list.
-
-    Args:
-        suspect: The process.
-        uses: The GPUs that it holds.
-    """
+    """The target for a process that holds a GPU's device file and is not in the driver's list."""
     parent = None if suspect.parent is None else suspect.parent.pid
     return _target(suspect, uses, suspect.place, parent)
 
@@ -228,18 +165,11 @@ def _target(
 
 
 class ProcessStatus(Struct, frozen=True):
-    """The state of a process.
+    """The state of a process."""
 
-    Attributes:
-        state: One letter, as in ``ps``.
-        wait_channel: The kernel function in which it waits; only in state D.
-        parent: Its parent, which must reap it once it is a zombie.
-        parent_name: The name of its parent.
-    """
-
-    state: str
-    wait_channel: str | None = None
-    parent: ProcessId | None = None
+    state: str  # one letter, as in ``ps``
+    wait_channel: str | None = None  # the kernel function in which it waits; only in state D
+    parent: ProcessId | None = None  # it must reap the process once that is a zombie
     parent_name: str | None = None
 
 
@@ -344,3 +274,49 @@ class ProcessHost(Protocol):
     def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:
         """Wait until one of the live processes ends, or until the time is over."""
         ...
+
+
+class RecordedHost:
+    """See ``ProcessHost``. The log holds everything that is known of a process."""
+
+    readonly = True
+    uid = None
+    """Unknown: the log may be of another machine with other UIDs."""
+
+    @property
+    def user(self) -> str:
+        """Name of the current user: names usually mean the same person on several machines."""
+        from gpumon.system.users import user_name
+
+        return user_name(os.geteuid())
+
+    def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:  # noqa: ARG002 - see ProcessHost
+        """Empty: the places are in the log."""
+        return {}
+
+    def scan(self, snapshot: Snapshot) -> HolderScan | None:  # noqa: ARG002 - see ProcessHost
+        """Always ``None``."""
+        return None
+
+    def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:  # noqa: ARG002 - see ProcessHost
+        """Always empty."""
+        return ()
+
+    def details(self, process: ProcessId) -> Details | None:  # noqa: ARG002 - see ProcessHost
+        """Always ``None``."""
+        return None
+
+    def open_handle(self, target: Target) -> ProcessHandle:
+        """See ``ProcessHost.open_handle``.
+
+        Raises:
+            Refused: Always.
+        """
+        raise Refused(
+            Refusal.READ_ONLY,
+            f"{target.id.pid} is a process of a log: nothing is sent from a replay.",
+        )
+
+    def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:  # noqa: ARG002 - see ProcessHost
+        """Return at once: there are no handles."""
+        return

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.host.process_host import Refusal, Refused
-from gpumon.host.recorded import RecordedHost
+from gpumon.host.process_host import RecordedHost, Refusal, Refused
 
 if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHandle, Target

@@ -183,7 +183,7 @@ class SessionBuilder:
 
 def replay_session(player: Player, recording: CsvRecording) -> Session:
     """The session of a log that is played."""
-    from gpumon.host.recorded import RecordedHost
+    from gpumon.host.process_host import RecordedHost
     from gpumon.kill.audit_log import AuditLog
 
     host = RecordedHost()

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from gpumon.findings import conditions
-from gpumon.host.recorded import RecordedHost
+from gpumon.host.process_host import RecordedHost
 from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost

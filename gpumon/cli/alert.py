@@ -83,7 +83,7 @@ class _Terminal:
 
     def bell(self) -> None:
         """Ring."""
-        from gpumon.system.own_terminal import write_to_terminal
+        from gpumon.system.standard_output import write_to_terminal
         from gpumon.text.notification import BELL
 
         write_to_terminal(BELL)
@@ -92,7 +92,7 @@ class _Terminal:
         """Show a notification."""
         import os
 
-        from gpumon.system.own_terminal import write_to_terminal
+        from gpumon.system.standard_output import write_to_terminal
         from gpumon.text.notification import notification
 
         write_to_terminal(notification(title, text, os.environ))

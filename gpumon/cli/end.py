@@ -14,7 +14,7 @@ from gpumon.cli.output import configure_output, fail, load_settings, print_text
 if TYPE_CHECKING:
     import argparse
 
-    from gpumon.kill.end.end import EndRequest, EndResult
+    from gpumon.kill.end import EndRequest, EndResult
 
 
 def _process(text: str) -> tuple[int, int | None]:
@@ -95,13 +95,13 @@ class EndCommand(Command):
         import signal
 
         from gpumon.kill.audit_log import AuditLog, NoAuditLog
-        from gpumon.kill.end.end import EndRequest, end
-        from gpumon.kill.end.selection import NamedProcess
+        from gpumon.kill.end import EndRequest, end
+        from gpumon.model.processes import ProcessId
 
         readonly = self.readonly.holds(options, load_settings())
         configure_output(options, options.format)
         request = EndRequest(
-            tuple(dict.fromkeys(NamedProcess(*process) for process in options.processes)),
+            tuple(dict.fromkeys(ProcessId(*process) for process in options.processes)),
             number=options.number or signal.SIGTERM,
             children=options.children,
             dry_run=options.dry_run,
@@ -128,7 +128,7 @@ class EndCommand(Command):
         from gpumon.fleet.answers import answers, missing
         from gpumon.fleet.fleet import FleetError
         from gpumon.kill.audit_log import AuditLog
-        from gpumon.kill.end.end import end
+        from gpumon.kill.end import end
         from gpumon.text.formatting import printable
 
         patience = min(TIMEOUT, options.wait)

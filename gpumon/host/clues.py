@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.host.cgroups import step_name
+from gpumon.host.containers import step_name
 from gpumon.model.processes import Container
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 The driver omits processes that have the file open but no work on the GPU, such as a data loader
 whose parent ended, or a process that hangs while it exits. They can hold memory that no listed
-process accounts for. ``gpumon.host.suspicion`` says why each of them matters.
+process accounts for. ``gpumon.host.holder_reasons`` says why each of them matters.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import stat as modes
 from typing import TYPE_CHECKING
 
+from gpumon.host.holder_reasons import HolderClassifier, Known, rank
 from gpumon.host.procfs import (
     ProcessFiles,
     all_pids,
@@ -19,7 +20,6 @@ from gpumon.host.procfs import (
     opened,
     started_after_boot,
 )
-from gpumon.host.suspicion import HolderClassifier, Known, rank
 from gpumon.model.processes import HolderScan
 from gpumon.system.system import THIS_SYSTEM
 

@@ -1,19 +1,21 @@
-"""One process of a session, from its selection to its exit."""
+"""One process of a session, from its selection to its exit, and its descendants."""
 
 from __future__ import annotations
 
 import signal
 from typing import TYPE_CHECKING
 
-from gpumon.host.process_host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused, target_of_relative
 from gpumon.host.refusals import signal_name, unreaped
 from gpumon.kill.outcome import PATIENCE, Outcome, TargetOutcome
 from gpumon.model.process_states import STOPPED, TRACED, UNINTERRUPTIBLE, ZOMBIE
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
-    from gpumon.host.process_host import ProcessHandle, ProcessStatus, Target
-    from gpumon.model.processes import ProcessId
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.host.process_host import ProcessHandle, ProcessStatus, RelatedProcess, Target
+    from gpumon.model.processes import GpuProcess, ProcessId
 
 _REAP_SECONDS = 0.5
 """Seconds after which a parent that has not reaped its child is reported."""
@@ -37,29 +39,40 @@ def requests_end(number: int) -> bool:
     return number in _END_REQUESTS
 
 
-class TargetState:
-    """The state of one process. Times are those of the session's clock.
+def descendants(
+    roots: Sequence[Target], family: Iterable[RelatedProcess], listed: Iterable[GpuProcess]
+) -> list[Target]:
+    """The descendants of these processes, parents first.
 
-    Attributes:
-        target: The process.
-        late: Whether it was found only during the session.
-        handle: Its handle; ``None`` if none could be opened, or it was closed.
-        outcome: The outcome so far.
-        refusal: Why no signal was sent.
-        signal: The last signal sent to it.
-        ended_at: When its exit was observed, monotonic.
-        ended_time: The same since the epoch.
+    Args:
+        roots: The processes.
+        family: They with their relatives, parents first.
+        listed: The processes on the GPUs, which say what the descendants use.
     """
+    uses = {process.id: process.uses for process in listed}
+    relatives = tuple(family)
+    known = {relative.id for relative in relatives}
+    places = {root.id.pid: root.place for root in roots if root.id in known}
+    found = []
+    for relative in relatives:
+        if relative.parent in places:
+            place = places.setdefault(relative.id.pid, places[relative.parent])
+            found.append(target_of_relative(relative, uses.get(relative.id, ()), place))
+    return found
+
+
+class TargetState:
+    """The state of one process. Times are those of the session's clock."""
 
     def __init__(self, target: Target, late: bool = False) -> None:
         self.target = target
-        self.late = late
-        self.handle: ProcessHandle | None = None
+        self.late = late  # found only during the session
+        self.handle: ProcessHandle | None = None  # ``None`` if it cannot be opened or was closed
         self.outcome = Outcome.WAITING
-        self.signal: int | None = None
-        self.ended_at: float | None = None
-        self.ended_time: float | None = None
-        self.refusal: Refusal | None = None
+        self.signal: int | None = None  # the last that was sent to it
+        self.ended_at: float | None = None  # when its exit was observed, monotonic
+        self.ended_time: float | None = None  # the same since the epoch
+        self.refusal: Refusal | None = None  # why no signal was sent
         self._sentence = ""
         self._status: ProcessStatus | None = None
         self._looks_asleep = 0

@@ -1,16 +1,18 @@
-"""Standard output, whose errors differ from those of all other files."""
+"""Standard output, whose errors differ from those of all other files, and the terminal itself."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _OUTPUT = 1
+_TERMINAL = "/dev/tty"
 
 
 class OutputError(Exception):
@@ -59,3 +61,16 @@ def mark_output() -> None:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+def write_to_terminal(sequence: str) -> None:
+    """Write a control sequence to the terminal of this program, wherever its output goes.
+
+    Nothing without one; never waits for it.
+    """
+    with suppress(OSError):
+        terminal = os.open(_TERMINAL, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            os.write(terminal, sequence.encode())
+        finally:
+            os.close(terminal)

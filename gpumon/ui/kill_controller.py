@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpumon.findings.memory import memory_account
-from gpumon.kill.descendants import descendants
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
+from gpumon.kill.target import descendants
 from gpumon.model.processes import GpuUse, HoldReason
 from gpumon.ui.background import call_soon, run_in_thread
 from gpumon.ui.dialogs.end import EndDialog

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.host.cgroups import CgroupInfo, cgroup_info, step_name
+from gpumon.host.containers import CgroupInfo, cgroup_info, step_name
 from gpumon.model.processes import Container
 
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"

@@ -11,8 +11,7 @@ import pytest
 
 from gpumon.host.process_host import target_of
 from gpumon.kill.audit_log import AuditLog
-from gpumon.kill.outcome import Outcome
-from gpumon.kill.report_text import Success, report_text
+from gpumon.kill.outcome import Outcome, Success, report_text
 from gpumon.kill.session import TerminationSession
 from gpumon.makers.machine import this_machine
 from gpumon.sampling.collector import Collector

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.suspicion import rank
+from gpumon.host.holder_reasons import rank
 from gpumon.makers.demo.gpus import DRIVER_CLIENTS, GPUS, DemoGpu, make_gpus
 from gpumon.makers.demo.instances import INIT, ProcessInstance, Role, being, make_roles
 from gpumon.makers.demo.scenario import GIB, MACHINE_BOOT, ME, PAST
@@ -127,7 +127,7 @@ class World:
     def scan(self, gpus: Iterable[DemoGpu], now: float, deeds: SignalEffects) -> HolderScan:
         """Who holds the device files of some GPUs without being in the driver's list.
 
-        Why each matters is told in the words of ``gpumon.host.suspicion``.
+        Why each matters is told in the words of ``gpumon.host.holder_reasons``.
         """
         uuids = {gpu.index: gpu.uuid for gpu in gpus}
         suspects = []

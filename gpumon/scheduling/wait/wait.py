@@ -18,7 +18,7 @@ from gpumon.scheduling.polling import PollInterval
 from gpumon.scheduling.wait.goals import GpuGoal, HopelessError, gpus_in_use
 from gpumon.scheduling.wait.kinds import KINDS
 from gpumon.scheduling.wait.targets import hold
-from gpumon.system.own_terminal import write_to_terminal
+from gpumon.system.standard_output import write_to_terminal
 from gpumon.text.formatting import counted, duration, printable
 from gpumon.text.notification import BELL, notification
 from gpumon.text.status_line import StatusLine

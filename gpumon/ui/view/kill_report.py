@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.kill.report_text import ReportText, Success, report_text
+from gpumon.kill.outcome import ReportText, Success, report_text
 from gpumon.text.cells import Row, fill
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.page_layout import wrap

@@ -23,7 +23,7 @@ def fate(
 
 def zombie(pid: int, parent: int = 7) -> TargetOutcome:
     sentence = f"{pid} has ended; its parent {parent} (sh) has not taken notice yet"
-    return fate(pid, sentence, standing=ProcessStatus("Z", None, ProcessId(parent, 1), "sh"))
+    return fate(pid, sentence, status=ProcessStatus("Z", None, ProcessId(parent, 1), "sh"))
 
 
 def waiting(pid: int) -> TargetOutcome:

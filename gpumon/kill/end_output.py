@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gpumon.host.refusals import signal_name
-from gpumon.kill.outcome import Outcome
-from gpumon.kill.report_text import report_text
+from gpumon.kill.outcome import Outcome, report_text
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import (
     UNKNOWN,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.cgroups import CgroupInfo, cgroup_info
+from gpumon.host.containers import CgroupInfo, cgroup_info
 from gpumon.host.process_tree import ancestors
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (

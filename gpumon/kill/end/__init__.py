@@ -1,1 +1,0 @@
-"""``gpumon end``: ends processes on GPUs from a shell."""

@@ -39,12 +39,15 @@ def ancestors(process: Stat, find: Callable[[int], Stat | None]) -> Iterator[Sta
         process: The process.
         find: Returns the process that has a PID.
     """
+    pid, youngest = process.parent, process.id.start_time or 0
     for _ in range(_MOST_ANCESTORS):
-        parent = find(process.parent) if process.parent else None
-        if parent is None or _start(parent) > _start(process):
+        if not pid or (parent := find(pid)) is None:
+            return
+        start = parent.id.start_time or 0
+        if start > youngest:
             return
         yield parent
-        process = parent
+        pid, youngest = parent.parent, start
 
 
 def pids_above(pid: int, system: System = THIS_SYSTEM) -> frozenset[int]:
@@ -157,12 +160,8 @@ def _children(table: dict[int, Stat]) -> dict[int, list[int]]:
     return children
 
 
-def _start(stat: Stat) -> int:
-    return stat.id.start_time or 0
-
-
 def _age(stat: Stat) -> tuple[int, int]:
-    return _start(stat), stat.id.pid
+    return stat.id.start_time or 0, stat.id.pid
 
 
 def _parent(stat: Stat, table: dict[int, Stat]) -> Stat | None:

@@ -10,8 +10,6 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-
 from gpumon.host.procfs import (
     START_STACK,
     START_TIME,
@@ -28,7 +26,7 @@ from gpumon.host.procfs import (
     started_after_boot,
 )
 from gpumon.model.process_states import ENDED
-from gpumon.model.processes import ProcessId
+from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.system.resource_errors import max_open_files
 from gpumon.system.system import THIS_SYSTEM
 from gpumon.system.users import user_name
@@ -36,7 +34,6 @@ from gpumon.system.users import user_name
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpumon.model.processes import Workload
     from gpumon.system.system import System
 
 COMMAND_BYTES = 4096
@@ -49,36 +46,6 @@ _OPEN_SHARE, _ENOUGH_FILES = 4, 1024
 _Incarnation = tuple[bytes, bytes]
 
 
-class ProcessInfo(Struct, frozen=True):
-    """One process at one moment. ``None`` is unknown.
-
-    Attributes:
-        id: Its identity; the start time is always known here.
-        name: The kernel's short name of it (``comm``), not safe to print.
-        user: Name of the owner, or the UID as text.
-        uid: Effective UID of the owner.
-        command: Its argument vector, cut to ``COMMAND_BYTES``, with invalid UTF-8 replaced; ``()``
-            for kernel threads and if it ended before it was read.
-        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``X`` if it has ended.
-        cpu_percent: Of one core since the previous reading; ``None`` at the first.
-        rss: Resident bytes, as in ``ps``. ``None`` if the main thread is dead while others live,
-            because the kernel then reports 0.
-        started_at: When it started, in seconds since the epoch.
-        place: Where it runs, if the source knows it; see ``places``.
-    """
-
-    id: ProcessId
-    name: str
-    user: str | None
-    uid: int | None
-    command: tuple[str, ...]
-    state: str
-    cpu_percent: float | None
-    rss: int | None
-    started_at: float
-    place: Workload | None = None
-
-
 class _Known:
     """A process as remembered between two readings."""
 
@@ -87,9 +54,9 @@ class _Known:
         "command",
         "cpu_percent",
         "cpu_ticks",
-        "facts",
         "id",
         "incarnation",
+        "info",
         "name",
         "read_at",
         "start_time",
@@ -111,7 +78,7 @@ class _Known:
         self.read_at = now
         self.boot = 0.0
         self.stat = b""
-        self.facts: ProcessInfo | None = None
+        self.info: GpuProcess | None = None
 
     def measure(self, cpu_ticks: int, now: float) -> None:
         """Compute the CPU percentage since the previous reading."""
@@ -125,18 +92,20 @@ class _Known:
 
     def now(
         self, state: str, cpu_percent: float | None, rss: int | None, boot: float
-    ) -> ProcessInfo:
-        """The facts with what changes."""
-        return ProcessInfo(
+    ) -> GpuProcess:
+        """The process with what changes."""
+        return GpuProcess(
             self.id,
-            self.name,
-            self.user,
-            self.uid,
-            self.command,
-            state,
-            cpu_percent,
-            rss,
-            boot + started_after_boot(self.id),
+            "",
+            (),
+            user=self.user,
+            uid=self.uid,
+            name=self.name,
+            command=self.command,
+            state=state,
+            cpu_percent=cpu_percent,
+            rss=rss,
+            started_at=boot + started_after_boot(self.id),
         )
 
     def lacks_command(self, rss: int | None) -> bool:
@@ -168,8 +137,8 @@ class ProcessReader:
         self._boot = boot_time()
         self._boot_checked_at: float | None = None
 
-    def read(self, pid: int, now: float) -> ProcessInfo | None:
-        """A process at this moment.
+    def read(self, pid: int, now: float) -> GpuProcess | None:
+        """A process at this moment, without its use of GPUs.
 
         The first process of a user looks up the user's name, which may wait for the network.
 
@@ -179,38 +148,36 @@ class ProcessReader:
 
         Returns:
             ``None`` if it ended before the first reading, or ``/proc`` hides it (``hidepid``). If
-            it ended later, it keeps its facts with state ``X`` until ``keep_only`` omits it: a
+            it ended later, it keeps its values with state ``X`` until ``keep_only`` omits it: a
             process that reuses its PID is not the one that the driver lists. The same object as
             before if nothing has changed.
         """
         known = self._known.get(pid)
-        if known is not None and known.facts is not None and known.facts.state == ENDED:
-            return known.facts
+        if known is not None and known.info is not None and known.info.state == ENDED:
+            return known.info
         read = self._read_opened(pid) or self._read_unopened(pid)
         if read is None:
             if known is None or _exists(pid):
                 return None
-            known.facts = known.now(ENDED, None, None, known.boot)
-            return known.facts
+            known.info = known.now(ENDED, None, None, known.boot)
+            return known.info
         stat, uid = read
         # Once per pass: if the clock is set, start times move with it.
         if now != self._boot_checked_at:
             self._boot_checked_at, self._boot = now, boot_time()
         boot = self._boot
         if known is not None and stat == known.stat and uid == known.uid:
-            before = known.facts
+            before = known.info
             if before is not None and before.cpu_percent == 0 and known.boot == boot:
                 known.read_at = now
                 return before
-        facts = self._parse(pid, stat, uid, boot, now)
+        info = self._parse(pid, stat, uid, boot, now)
         known = self._known[pid]
         known.stat, known.boot = stat, boot
-        known.facts = None if known.lacks_command(facts.rss) else facts
-        return facts
+        known.info = None if known.lacks_command(info.rss) else info
+        return info
 
-    def _parse(
-        self, pid: int, stat: bytes, uid: int | None, boot: float, now: float
-    ) -> ProcessInfo:
+    def _parse(self, pid: int, stat: bytes, uid: int | None, boot: float, now: float) -> GpuProcess:
         """Parse ``/proc/PID/stat``."""
         name, fields = split_stat(stat)
         cpu_ticks = int(fields[UTIME]) + int(fields[STIME])

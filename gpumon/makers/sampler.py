@@ -17,7 +17,6 @@ from gpumon.system.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from gpumon.host.processes import ProcessInfo
     from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
     from gpumon.makers.source import Call
     from gpumon.system.clock import Clock
@@ -41,8 +40,8 @@ class ReadsMachine(Protocol):
 class ReadsProcesses(Protocol):
     """Reads processes; see ``ProcessReader``."""
 
-    def read(self, pid: int, now: float) -> ProcessInfo | None:
-        """A process at this moment; ``None`` if it cannot be read."""
+    def read(self, pid: int, now: float) -> GpuProcess | None:
+        """A process without its use of GPUs; ``None`` if it cannot be read."""
         ...
 
     def keep_only(self, pids: Collection[int]) -> None:
@@ -83,7 +82,7 @@ class Sampler:
         self._host = Host(name=self._machine.name)
         self._listed: Mapping[int, ListedProcess] | None = None
         self._processes: tuple[GpuProcess, ...] = ()
-        self._made: dict[int, tuple[ProcessInfo | None, GpuProcess]] = {}
+        self._made: dict[int, tuple[GpuProcess | None, GpuProcess]] = {}
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -213,38 +212,25 @@ class Sampler:
         self._reader.keep_only(listed.keys())
         before, self._made = self._made, {}
         for pid, one in listed.items():
-            facts = self._reader.read(pid, now) if driver.pids_are_ours else None
+            info = self._reader.read(pid, now) if driver.pids_are_ours else None
             known, process = before.get(pid, (None, None))
-            state = None if facts is None else facts.state
-            if facts is None and driver.pids_are_ours and self._reader.has_ended(pid):
+            state = None if info is None else info.state
+            if info is None and driver.pids_are_ours and self._reader.has_ended(pid):
                 state = ENDED
             if (
                 process is None
-                or known is not facts
+                or known is not info
                 or (process.type, process.uses, process.state) != (*one, state)
             ):
-                process = _process(pid, facts, one, state)
-            self._made[pid] = facts, process
+                process = _process(pid, info, one, state)
+            self._made[pid] = info, process
         return tuple([process for _, process in self._made.values()])
 
 
 def _process(
-    pid: int, facts: ProcessInfo | None, listed: ListedProcess, state: str | None
+    pid: int, info: GpuProcess | None, listed: ListedProcess, state: str | None
 ) -> GpuProcess:
-    if facts is None:
+    if info is None:
         nobody = ProcessId(pid, None)
         return GpuProcess(nobody, listed.type, listed.uses, visible=False, state=state)
-    return GpuProcess(
-        facts.id,
-        listed.type,
-        listed.uses,
-        user=facts.user,
-        uid=facts.uid,
-        name=facts.name,
-        command=facts.command,
-        state=state,
-        cpu_percent=facts.cpu_percent,
-        rss=facts.rss,
-        started_at=facts.started_at,
-        place=facts.place,
-    )
+    return replace(info, type=listed.type, uses=listed.uses, state=state)

@@ -15,7 +15,7 @@ import msgspec
 import psutil
 import pytest
 
-from gpumon.host.processes import COMMAND_BYTES, ProcessInfo, ProcessReader
+from gpumon.host.processes import COMMAND_BYTES, ProcessReader
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
@@ -23,6 +23,8 @@ from tests import lives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from gpumon.model.processes import GpuProcess
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -75,7 +77,7 @@ def child() -> Iterator[Child]:
     child.end()
 
 
-def facts(reader: ProcessReader, pid: int, now: float = 0.0) -> ProcessInfo:
+def facts(reader: ProcessReader, pid: int, now: float = 0.0) -> GpuProcess:
     found = reader.read(pid, now)
     assert found is not None
     return found
@@ -112,7 +114,7 @@ class FakeProc:
         line = b"%d (%s) %s\n" % (self.pid, self.comm, b" ".join(fields))
         (self.directory / "stat").write_bytes(line)
 
-    def read(self, reader: ProcessReader, now: float = 0.0) -> ProcessInfo:
+    def read(self, reader: ProcessReader, now: float = 0.0) -> GpuProcess:
         self.write()
         return facts(reader, self.pid, now)
 
@@ -147,6 +149,7 @@ def test_the_start_time_is_now_for_a_process_started_now() -> None:
     told = facts(ProcessReader(), child.pid)
     child.end()
     tick = 1 / TICKS_PER_SECOND
+    assert told.started_at is not None
     assert before - 2 * tick <= told.started_at <= time.time() + 2 * tick
 
 
@@ -366,6 +369,7 @@ def test_setting_the_clock_moves_start_times_and_leaves_ages(
 ) -> None:
     real = time.time
     before = fake.read(reader, 1.0).started_at
+    assert before is not None
     monkeypatch.setattr(time, "time", lambda: real() + 0.01)
     assert fake.read(reader, 2.0).started_at == before, "a clock kept in step moves nothing"
     monkeypatch.setattr(time, "time", lambda: real() + 3600)

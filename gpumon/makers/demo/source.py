@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from gpumon.host.device_files import DeviceFiles
 from gpumon.host.machine import MachineInfo
-from gpumon.host.processes import ProcessInfo
 from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
 from gpumon.makers.demo.curves import mean, ripples, steady, together
 from gpumon.makers.demo.gpus import (
@@ -26,7 +25,7 @@ from gpumon.makers.demo.scenario import GIB, GPU_LOST, HOUR, PAST, DemoMachine
 from gpumon.makers.demo.world import ScenarioState, World
 from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import NoSuchGpuError
-from gpumon.model.processes import GpuUse, HolderScan
+from gpumon.model.processes import GpuProcess, GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.system.clock import SystemClock
 
@@ -62,7 +61,7 @@ class _Lists(Struct, frozen=True):
     at: float
     state: ScenarioState
     listed: Mapping[int, ListedProcess]
-    facts: Mapping[int, ProcessInfo]
+    facts: Mapping[int, GpuProcess]
     holders: HolderScan | None
     used: tuple[int, ...]
 
@@ -147,7 +146,7 @@ class DemoBackend(GpuBackend):
             holders=lists.holders,
         )
 
-    def process(self, pid: int) -> ProcessInfo | None:
+    def process(self, pid: int) -> GpuProcess | None:
         """What the host knew of a process when the lists were read."""
         return None if self._lists is None else self._lists.facts.get(pid)
 
@@ -202,7 +201,7 @@ class DemoBackend(GpuBackend):
 
     def _processes(
         self, now: float, state: ScenarioState
-    ) -> list[tuple[ListedProcess, ProcessInfo]]:
+    ) -> list[tuple[ListedProcess, GpuProcess]]:
         utilizations = [utilization_of(gpu, now) for gpu in state.gpus]
         found = []
         parts = [0.0] * len(utilizations)
@@ -225,7 +224,7 @@ class DemoBackend(GpuBackend):
         state: ScenarioState,
         utilizations: list[int],
         parts: list[float],
-    ) -> tuple[ListedProcess, ProcessInfo]:
+    ) -> tuple[ListedProcess, GpuProcess]:
         role, actor = being.role, being.role.actor
         stopped = state.deeds.stopped(being.id, now)
         # Allocators take memory from the driver in large blocks.
@@ -250,8 +249,10 @@ class DemoBackend(GpuBackend):
                 )
             )
         busy = utilizations[shares[0].gpu] / 100
-        return ListedProcess(actor.type, tuple(uses)), ProcessInfo(
-            id=being.id,
+        return ListedProcess(actor.type, tuple(uses)), GpuProcess(
+            being.id,
+            "",
+            (),
             user=actor.user,
             uid=role.uid,
             name=role.name,
@@ -282,7 +283,7 @@ class _DemoProcesses:
     def __init__(self, backend: DemoBackend) -> None:
         self._backend = backend
 
-    def read(self, pid: int, now: float) -> ProcessInfo | None:  # noqa: ARG002 - the protocol's signature
+    def read(self, pid: int, now: float) -> GpuProcess | None:  # noqa: ARG002 - the protocol's signature
         """See ``ProcessReader.read``."""
         return self._backend.process(pid)
 

@@ -1,4 +1,8 @@
-"""Reads the details of one process, for its page."""
+"""Reads the details of one process, for its page.
+
+psutil is not used: it waits with a process that hangs, reads nothing of one whose main thread alone
+has ended (a zombie to it), and lists no open device files.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import os
 import re
 
 from gpumon.host.procfs import read_file
+from gpumon.system.system import THIS_SYSTEM
 
 _DISPLAY_CONTROLLER = "0x03"
 """The PCI base class of graphics GPUs, with an output (0x0300) or without (0x0302)."""
@@ -20,7 +21,7 @@ _WORD_BYTES = 64
 _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 
 
-def runtime_status(pci_bus_id: str, sys: str = "/sys") -> str | None:
+def runtime_status(pci_bus_id: str, sys: str) -> str | None:
     """The state of a GPU's runtime power management.
 
     See ``Documentation/ABI/testing/sysfs-devices-power`` of the kernel.
@@ -36,7 +37,7 @@ def runtime_status(pci_bus_id: str, sys: str = "/sys") -> str | None:
     return _power_word(pci_bus_id, "runtime_status", sys)
 
 
-def may_sleep(pci_bus_id: str, sys: str = "/sys") -> bool:
+def may_sleep(pci_bus_id: str, sys: str) -> bool:
     """Whether the kernel may power this GPU down (``power/control`` is ``auto``).
 
     It usually may not on servers, which then need no check before every sample.
@@ -58,7 +59,7 @@ def _power_word(pci_bus_id: str, name: str, sys: str) -> str | None:
     return read_word(os.path.join(sys, _DEVICES, slot, "power", name))
 
 
-def graphics_devices(vendor: str, sys: str = "/sys") -> list[str]:
+def graphics_devices(vendor: str, sys: str = THIS_SYSTEM.sys) -> list[str]:
     """The GPUs of one maker on the PCI bus, asleep or awake, with a driver or without.
 
     Sound and USB functions of the same boards, and switches, are left out.
@@ -83,7 +84,7 @@ def graphics_devices(vendor: str, sys: str = "/sys") -> list[str]:
     ]
 
 
-def driver_of(device: str, sys: str = "/sys") -> str | None:
+def driver_of(device: str, sys: str = THIS_SYSTEM.sys) -> str | None:
     """Name of the kernel's driver of a PCI device; ``None`` without one.
 
     Args:

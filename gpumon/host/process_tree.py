@@ -1,4 +1,8 @@
-"""Processes above and below a process: launchers and shells, data loaders, the shell of a job."""
+"""Processes above and below a process: launchers and shells, data loaders, the shell of a job.
+
+psutil is not used: it takes 105 µs for each process against 25, waits with those that hang, and
+reads no command of those whose main thread alone has ended.
+"""
 
 from __future__ import annotations
 

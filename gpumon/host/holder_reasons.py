@@ -48,7 +48,7 @@ _OBSERVER = re.compile(
 _PYTHON = re.compile(r"python[\d.]*")
 
 _RANKS = {
-    **{reason: place for place, reason in enumerate(HoldReason)},
+    **{reason: rank for rank, reason in enumerate(HoldReason)},
     HoldReason.OBSERVER: len(HoldReason),
 }
 
@@ -56,30 +56,22 @@ Classification = tuple[HoldReason, str]
 """The reason, and its sentence."""
 
 
-def rank(suspect: UnlistedHolder) -> tuple[int, int]:
-    """A sort key: the most suspect first, observers last."""
-    return _RANKS[suspect.reason], suspect.id.pid
+def rank(holder: UnlistedHolder) -> tuple[int, int]:
+    """A sort key: the strongest reason first, observers last."""
+    return _RANKS[holder.reason], holder.id.pid
 
 
 class Known:
-    """A holder as remembered between scans.
-
-    Attributes:
-        parent: PID of the first parent that was seen.
-        orphaned_at: When another parent was first seen, in monotonic seconds.
-        command: The last argument vector that could be read.
-        rest: Its state, and its numbers of context switches.
-        rests_since: When ``rest`` was first seen, in monotonic seconds.
-    """
+    """A holder as remembered between scans. Times are monotonic."""
 
     __slots__ = ("command", "orphaned_at", "parent", "rest", "rests_since")
 
     def __init__(self, parent: int) -> None:
-        self.parent = parent
-        self.orphaned_at: float | None = None
-        self.command: tuple[str, ...] = ()
-        self.rest: tuple[str, ...] = ()
-        self.rests_since = 0.0
+        self.parent = parent  # PID of the first that was seen
+        self.orphaned_at: float | None = None  # when another parent was first seen
+        self.command: tuple[str, ...] = ()  # the last that could be read
+        self.rest: tuple[str, ...] = ()  # its state, and its numbers of context switches
+        self.rests_since = 0.0  # when ``rest`` was first seen
 
 
 class _Surroundings(Struct, frozen=True):
@@ -87,7 +79,7 @@ class _Surroundings(Struct, frozen=True):
 
     pid_namespace: str | None = None
     cgroup: CgroupInfo = CgroupInfo()
-    in_scope: bool = False
+    in_scope: bool = False  # of systemd: others than systemd start its processes
 
 
 class _Evidence(Struct, frozen=True):
@@ -109,7 +101,7 @@ class HolderClassifier:
         now: Monotonic seconds.
         listed: The processes that the driver lists.
         ambiguous: UUIDs of GPUs whose listed processes have PIDs of another PID namespace.
-        before: ``known`` of the previous scan.
+        before: What the previous scan remembered.
     """
 
     def __init__(
@@ -134,15 +126,13 @@ class HolderClassifier:
         except OSError:
             self._own = _Surroundings()
 
-    def suspect(
+    def classify(
         self, files: ProcessFiles, stat: Stat, held: Sequence[str]
     ) -> UnlistedHolder | None:
-        """Classify a process; ``None`` if the driver lists it on all GPUs that it holds.
+        """Classify a process that holds GPUs; ``held`` are their UUIDs.
 
-        Args:
-            files: The process.
-            stat: Its state.
-            held: UUIDs of the GPUs that it holds.
+        Returns:
+            ``None`` if the driver lists it on all of them.
 
         Raises:
             OSError: It has ended.
@@ -157,10 +147,10 @@ class HolderClassifier:
         # Reading the command of a process that hangs takes a while: not in every scan.
         if stat.state != "D" or not known.command:
             known.command = files.command(COMMAND_BYTES) or known.command
-        parent = self._stat(stat.parent)
+        parent = next(ancestors(stat, self._stat), None)
         around = _surroundings(files)
         case = _Evidence(files, stat, parent, known, around)
-        reason, sentence = self._classify(case)
+        reason, sentence = self._reason(case)
         if not self._ambiguous.isdisjoint(unlisted):
             sentence += "; the driver may list it by a number of another PID name space"
         return UnlistedHolder(
@@ -197,7 +187,7 @@ class HolderClassifier:
             self._stats[pid] = stat_of(self._proc, pid)
         return self._stats[pid]
 
-    def _classify(self, case: _Evidence) -> Classification:
+    def _reason(self, case: _Evidence) -> Classification:
         observer = _is_observer(case.stat.name, case.known.command)
         orphan = None if observer else self._orphan(case)
         blocked = self._blocked(case)

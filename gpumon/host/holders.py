@@ -44,7 +44,7 @@ class HolderScanner:
     Args:
         files: The device files of the GPUs.
         system: The operating system that is read.
-        own_pid: PID of this program, which is never a suspect.
+        own_pid: PID of this program, which is never a holder.
     """
 
     def __init__(
@@ -89,31 +89,31 @@ class HolderScanner:
             self._known,
         )
         youngest = snapshot.processes_at - boot_time()
-        suspects: list[UnlistedHolder] = []
+        holders: list[UnlistedHolder] = []
         unseen = 0
         for pid in pids:
             if pid == self._own_pid:
                 continue
             try:
-                suspect = self._look_at(pid, devices, classifier, youngest)
+                holder = self._check(pid, devices, classifier, youngest)
             except PermissionError:
                 unseen += has_files(self._proc, pid)
             except OSError:
                 continue  # It has ended.
             else:
-                if suspect is not None:
-                    suspects.append(suspect)
+                if holder is not None:
+                    holders.append(holder)
         self._known = classifier.known
-        return HolderScan(at=at, suspects=tuple(sorted(suspects, key=rank)), unseen=unseen)
+        return HolderScan(at=at, suspects=tuple(sorted(holders, key=rank)), unseen=unseen)
 
-    def _look_at(
+    def _check(
         self,
         pid: int,
         devices: Mapping[_Device, str],
         classifier: HolderClassifier,
         youngest: float,
     ) -> UnlistedHolder | None:
-        """Check one process; ``None`` if it is no suspect."""
+        """Check a process; ``None`` if it holds no GPU, or the driver lists it on each."""
         with opened(self._proc, pid) as files:
             held = _held(files, devices, self._name)
             if not held:
@@ -122,7 +122,7 @@ class HolderScanner:
             if started_after_boot(stat.id) > youngest:
                 return None
             in_order = [uuid for uuid in devices.values() if uuid in held]
-            return classifier.suspect(files, stat, in_order)
+            return classifier.classify(files, stat, in_order)
 
 
 def _devices(snapshot: Snapshot, files: DeviceFiles) -> dict[_Device, str]:
@@ -148,12 +148,7 @@ def _device(status: os.stat_result) -> _Device:
 
 
 def _held(files: ProcessFiles, devices: Mapping[_Device, str], name: re.Pattern[str]) -> set[str]:
-    """UUIDs of the GPUs that a process has open.
-
-    Args:
-        files: The process.
-        devices: The device files to look for.
-        name: Matches paths that may be one of them.
+    """UUIDs of the GPUs that a process has open; ``name`` matches paths that may be of ``devices``.
 
     Raises:
         PermissionError: This user may not inspect it.

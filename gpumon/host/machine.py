@@ -1,7 +1,7 @@
 """Reads CPU use, memory and load of the machine.
 
-psutil is not used: it would tell the same, but the first sample has these values, and importing it
-takes 22 ms.
+psutil is not used: its values are the same, but the first sample has them, and importing it takes
+22 ms.
 """
 
 from __future__ import annotations
@@ -24,27 +24,18 @@ _LINE, _MOST_BYTES = 512, 2**16
 
 
 class MachineInfo(Struct, frozen=True):
-    """The machine at one moment. ``None`` is unknown.
+    """The machine at one time. ``None`` is unknown."""
 
-    Attributes:
-        name: Host name.
-        cpu_percent: Of all cores together, 0-100, since the previous reading; I/O wait counts as
-            idle. ``None`` at the first reading.
-        cpu_count: Logical cores.
-        load: Load averages over 1, 5 and 15 minutes.
-        memory_total: Bytes.
-        memory_used: Bytes that are neither free nor reclaimable: total less the kernel's
-            ``MemAvailable``.
-        in_container: Whether this program runs in a PID namespace of its own.
-    """
-
-    name: str
+    name: str  # host name
+    # Of all cores together, 0-100, since the previous reading; I/O wait counts as idle. ``None`` at
+    # the first reading.
     cpu_percent: float | None = None
-    cpu_count: int | None = None
-    load: tuple[float, float, float] | None = None
-    memory_total: int | None = None
+    cpu_count: int | None = None  # logical cores
+    load: tuple[float, float, float] | None = None  # averages over 1, 5 and 15 minutes
+    memory_total: int | None = None  # bytes
+    # Bytes that are neither free nor reclaimable: total less the kernel's ``MemAvailable``.
     memory_used: int | None = None
-    in_container: bool | None = None
+    in_container: bool | None = None  # whether this program has a PID namespace of its own
 
 
 class MachineReader:
@@ -69,7 +60,7 @@ class MachineReader:
         return os.uname().nodename
 
     def read(self) -> MachineInfo:
-        """The machine at this moment."""
+        """The machine now."""
         total, used = self._memory()
         return MachineInfo(
             name=self.name,
@@ -109,7 +100,7 @@ class MachineReader:
             return None, None
         # "MemTotal:       16384000 kB", of 1024 bytes each.
         words = [line.split() for line in lines]
-        sizes = {one[0].rstrip(b":"): one[1] for one in words if len(one) > 1}
+        sizes = {line[0].rstrip(b":"): line[1] for line in words if len(line) > 1}
         total, available = sizes.get(b"MemTotal"), sizes.get(b"MemAvailable")
         if total is None:
             return None, None

@@ -140,18 +140,18 @@ def read_relatives(
     table = read_table(system.proc)
     found = [table[root.pid] for root in roots if root.pid in table and table[root.pid].id == root]
     children = _children(table)
-    family = {stat.id.pid for stat in found if stat.id.pid == _INIT}
+    relatives = {stat.id.pid for stat in found if stat.id.pid == _INIT}
     for stat in found:
-        family.update(_line(stat, table))
-        _add_descendants(stat.id.pid, children, family)
+        relatives.update(_line(stat, table))
+        _add_descendants(stat.id.pid, children, relatives)
     boot = boot_time()
     own = table.get(os.getpid())
     protected = {_INIT} if own is None else {_INIT, *_line(own, table)}
-    relatives = (
+    read = (
         _relative(table[pid], system.proc, boot, pid in protected)
-        for pid in _parents_first(family, table, children)
+        for pid in _parents_first(relatives, table, children)
     )
-    return tuple(one for one in relatives if one is not None)
+    return tuple(relative for relative in read if relative is not None)
 
 
 def _children(table: dict[int, Stat]) -> dict[int, list[int]]:
@@ -178,32 +178,32 @@ def _line(stat: Stat, table: dict[int, Stat]) -> set[int]:
     return {each.id.pid for each in (stat, *ancestors(stat, table.get))} - {_INIT}
 
 
-def _add_descendants(pid: int, children: dict[int, list[int]], family: set[int]) -> None:
+def _add_descendants(pid: int, children: dict[int, list[int]], relatives: set[int]) -> None:
     waiting = list(children.get(pid, ()))
     seen = {pid}
     while waiting:
         child = waiting.pop()
         if child not in seen:
             seen.add(child)
-            family.add(child)
+            relatives.add(child)
             waiting += children.get(child, ())
 
 
 def _parents_first(
-    family: set[int], table: dict[int, Stat], children: dict[int, list[int]]
+    relatives: set[int], table: dict[int, Stat], children: dict[int, list[int]]
 ) -> list[int]:
-    """The family, each followed by its descendants."""
+    """These processes, each followed by its descendants."""
     tops = [
         stat
-        for stat in sorted((table[pid] for pid in family), key=_age)
-        if (parent := _parent(stat, table)) is None or parent.id.pid not in family
+        for stat in sorted((table[pid] for pid in relatives), key=_age)
+        if (parent := _parent(stat, table)) is None or parent.id.pid not in relatives
     ]
     order: list[int] = []
     waiting = [stat.id.pid for stat in reversed(tops)]
     while waiting:
         pid = waiting.pop()
         order.append(pid)
-        waiting += [child for child in reversed(children.get(pid, ())) if child in family]
+        waiting += [child for child in reversed(children.get(pid, ())) if child in relatives]
     return order
 
 

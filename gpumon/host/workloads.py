@@ -69,8 +69,8 @@ class _Known:
         "container",
         "kernel",
         "launcher",
-        "looked_at",
         "name",
+        "read_at",
         "settled",
         "stat",
         "surroundings",
@@ -78,7 +78,7 @@ class _Known:
 
     def __init__(self, stat: Stat) -> None:
         self.stat = stat
-        self.looked_at = 0.0
+        self.read_at = 0.0
         self.name: str | None = None
         self.command: tuple[str, ...] = ()
         self.kernel: str | None = None
@@ -138,19 +138,19 @@ class WorkloadReader:
         """Forget the processes that were read longest ago, beyond the limits of age and size."""
         kept: dict[int, _Known] = {}
         size = 0
-        for pid, one in sorted(self._known.items(), key=lambda item: -item[1].looked_at):
-            if one.looked_at < self._now:
-                size += one.bytes
-                if one.looked_at <= self._now - _KEPT_SECONDS or size > _KEPT_BYTES:
+        for pid, known in sorted(self._known.items(), key=lambda item: -item[1].read_at):
+            if known.read_at < self._now:
+                size += known.bytes
+                if known.read_at <= self._now - _KEPT_SECONDS or size > _KEPT_BYTES:
                     break
-            kept[pid] = one
+            kept[pid] = known
         self._known = kept
 
     def _place(self, process: _Known) -> Workload:
         around = self._around(process)
         line = self._line(process)
-        kernel = next((one for one in line if one.kernel is not None), None)
-        outermost = next((one for one in reversed(line) if one.launcher is not None), None)
+        kernel = next((each for each in line if each.kernel is not None), None)
+        outermost = next((each for each in reversed(line) if each.launcher is not None), None)
         return Workload(
             container=self._container(process, around),
             slurm_job=around.slurm_job,
@@ -184,8 +184,8 @@ class WorkloadReader:
     def _tmux_name(self, line: list[_Known]) -> str | None:
         """The session of the process, or of the tmux pane that it descends from."""
         panes = (child for child, above in pairwise(line) if above.stat.name == _TMUX_SERVER)
-        for one in (line[0], *panes):
-            around = self._around(one)
+        for process in (line[0], *panes):
+            around = self._around(process)
             session = around.tmux
             if session is None:
                 continue
@@ -218,7 +218,7 @@ class WorkloadReader:
         if known is None or known.stat.id != stat.id:
             known = self._known[stat.id.pid] = _Known(stat)
         known.stat = stat
-        known.looked_at = self._now
+        known.read_at = self._now
         # An exec sets the new name before the new arguments.
         if known.name != stat.name or (not known.command and stat.rss):
             self._read_command(known)
@@ -342,7 +342,7 @@ class TmuxNames:
         if asked_at is None or now - asked_at >= RETRY_SECONDS:
             names = _sessions(session) if _is_our_socket(session.socket) else {}
             fresh = now - RETRY_SECONDS
-            self._names = {key: one for key, one in self._names.items() if one[0] > fresh}
+            self._names = {key: known for key, known in self._names.items() if known[0] > fresh}
             self._names[server] = now, names
         return names.get(session.session)
 

@@ -35,34 +35,21 @@ COMMAND_CHARACTERS = 200
 
 
 class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of the log.
+    """One line of the log."""
 
-    Attributes:
-        time: When, ISO 8601 with the offset from UTC.
-        by: Name of the user who ran gpumon, or the number as text.
-        by_uid: That user's number.
-        signal: Name of the signal without SIG, or its number as text.
-        pid: PID of the target.
-        start_time: Start of that process, clock ticks after boot.
-        user: Its owner.
-        uid: The owner's number.
-        command: Its command, shortened to ``COMMAND_CHARACTERS``.
-        outcome: ``sent``, or why it was not; later ``ended after 1.2 s``, or ``still there`` if
-            gpumon stopped waiting.
-        machine: The machine of the target, as the user named it; only if it is another one.
-    """
-
-    time: str
-    by: str
+    time: str  # ISO 8601 with the offset from UTC
+    by: str  # name of the user who ran gpumon, or the number as text
     by_uid: int
-    signal: str
+    signal: str  # its name without SIG, or its number as text
     pid: int
-    start_time: int | None
-    user: str | None
+    start_time: int | None  # of that process, clock ticks after boot
+    user: str | None  # its owner
     uid: int | None
-    command: str
+    command: str  # shortened to ``COMMAND_CHARACTERS``
+    # ``sent``, or why it was not; later ``ended after 1.2 s``, or ``still there`` if gpumon stopped
+    # waiting.
     outcome: str
-    machine: str | None = None
+    machine: str | None = None  # of the target, as the user named it; only if it is another machine
 
 
 class AuditLog:

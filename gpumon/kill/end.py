@@ -173,27 +173,27 @@ def select(
         ProcessSelectionError: One of them is not found, or is another process than the named one.
         Refused: The machine cannot be asked.
     """
-    family = host.relatives([process.id for process in snapshot.processes if process.visible])
+    relatives = host.relatives([process.id for process in snapshot.processes if process.visible])
     holders = snapshot.holders
     if any(_listed(process, snapshot) is None for process in named):
         holders = host.scan(snapshot) or holders
     suspects = () if holders is None else holders.suspects
     targets, faults = [], []
     for process in named:
-        found = _find(process, snapshot, suspects, family)
+        found = _find(process, snapshot, suspects, relatives)
         if isinstance(found, str):
             faults.append(found)
         elif found not in targets:
             targets.append(found)
     if faults:
         raise ProcessSelectionError(faults)
-    family = host.relatives([target.id for target in targets])
+    relatives = host.relatives([target.id for target in targets])
     below: list[Target] = []
     if children:
         ids = {target.id for target in targets}
-        found_below = descendants(targets, family, snapshot.processes)
+        found_below = descendants(targets, relatives, snapshot.processes)
         below = [target for target in found_below if target.id not in ids]
-    return SelectedTargets(tuple(targets), tuple(below), _programs(family))
+    return SelectedTargets(tuple(targets), tuple(below), _programs(relatives))
 
 
 def changed(selection: SelectedTargets, host: ProcessHost) -> list[str]:
@@ -211,11 +211,11 @@ def changed(selection: SelectedTargets, host: ProcessHost) -> list[str]:
     ]
 
 
-def _programs(family: Sequence[RelatedProcess]) -> dict[ProcessId, object]:
+def _programs(relatives: Sequence[RelatedProcess]) -> dict[ProcessId, object]:
     """What changes with every exec of a process; a command line alone may also be rewritten."""
     return {
         relative.id: relative.command if relative.stack_start is None else relative.stack_start
-        for relative in family
+        for relative in relatives
     }
 
 
@@ -223,17 +223,17 @@ def _find(
     named: ProcessId,
     snapshot: Snapshot,
     suspects: Sequence[UnlistedHolder],
-    family: Sequence[RelatedProcess],
+    relatives: Sequence[RelatedProcess],
 ) -> Target | str:
     """The target, or what is wrong in a sentence."""
     found = _listed(named, snapshot)
     if found is None:
         suspect = next((suspect for suspect in suspects if suspect.id.pid == named.pid), None)
         found = None if suspect is None else target_of_holder(suspect)
-    relative = next((relative for relative in family if relative.id.pid == named.pid), None)
+    relative = next((relative for relative in relatives if relative.id.pid == named.pid), None)
     if found is None and relative is not None:
         if named.start_time is None:
-            return _needs_start(relative, snapshot, family)
+            return _needs_start(relative, snapshot, relatives)
         found = target_of_relative(relative)
     if found is None:
         return f"{named.pid} is on no GPU{_unknown(snapshot)}: to end it all the same, use kill."
@@ -255,14 +255,14 @@ def _listed(named: ProcessId, snapshot: Snapshot) -> Target | None:
 
 
 def _needs_start(
-    relative: RelatedProcess, snapshot: Snapshot, family: Sequence[RelatedProcess]
+    relative: RelatedProcess, snapshot: Snapshot, relatives: Sequence[RelatedProcess]
 ) -> str:
     """What to write for a relative of a process on a GPU."""
     pid, name = relative.id.pid, printable(relative.name)
     on_gpus = {process.id for process in snapshot.processes}
     below = [
         target.id.pid
-        for target in descendants([target_of_relative(relative)], family, ())
+        for target in descendants([target_of_relative(relative)], relatives, ())
         if target.id in on_gpus
     ]
     what = f"is above {below[0]}, which is on one" if below else "belongs to a process on one"
@@ -402,7 +402,7 @@ def _send(
     if interrupted:
         return EndResult(_INTERRUPTED, text)
     over = {Outcome.ENDED, Outcome.GONE}
-    ended = report.outcomes and all(one.outcome in over for one in report.outcomes)
+    ended = report.outcomes and all(each.outcome in over for each in report.outcomes)
     return EndResult(0 if ended else EXIT_SOME, text)
 
 
@@ -440,4 +440,4 @@ def _wait(session: TerminationSession, timeout: float, received: list[int]) -> N
 
 def _waits(report: TerminationReport) -> bool:
     """Whether a process has not ended yet; memory comes back, or does not, in bounded time."""
-    return not report.outcomes or any(one.outcome is Outcome.WAITING for one in report.outcomes)
+    return not report.outcomes or any(each.outcome is Outcome.WAITING for each in report.outcomes)

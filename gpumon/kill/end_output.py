@@ -107,7 +107,7 @@ def as_json(plan: Plan, report: TerminationReport | None = None) -> str:
         processes = [_planned(target, plan) for target in plan.targets]
         memory: Sequence[MemoryReclaimed] = ()
     else:
-        processes = [_ended(one, plan) for one in report.outcomes]
+        processes = [_ended(outcome, plan) for outcome in report.outcomes]
         memory = report.memory
     data = {
         "schema": SCHEMA,
@@ -188,14 +188,14 @@ def _planned(target: Target, plan: Plan) -> dict[str, object]:
     }
 
 
-def _ended(one: TargetOutcome, plan: Plan) -> dict[str, object]:
+def _ended(outcome: TargetOutcome, plan: Plan) -> dict[str, object]:
     return {
-        **_described(one.target, plan),
-        "child": one.late or one.target.id in plan.children,
-        "outcome": _OUTCOMES[one.outcome],
-        "reason": None if one.refusal is None else _key(one.refusal.value),
-        "sentence": printable(one.sentence) or None,
-        "seconds": one.seconds,
+        **_described(outcome.target, plan),
+        "child": outcome.late or outcome.target.id in plan.children,
+        "outcome": _OUTCOMES[outcome.outcome],
+        "reason": None if outcome.refusal is None else _key(outcome.refusal.value),
+        "sentence": printable(outcome.sentence) or None,
+        "seconds": outcome.seconds,
     }
 
 

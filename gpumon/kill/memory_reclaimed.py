@@ -40,13 +40,13 @@ class MemoryWatch:
         self._sent_time = sent_time
         self._gpus: dict[str, _Gpu] = {}
 
-    def look(
+    def update(
         self, snapshot: Snapshot | None, processes: Sequence[TargetState], now: float, time: float
     ) -> tuple[MemoryReclaimed, ...]:
-        """The current state of the GPUs.
+        """The state of the GPUs, from a newer snapshot: values from before the signal are ignored.
 
         Args:
-            snapshot: The newest snapshot; values from before the signal are ignored.
+            snapshot: The newest snapshot.
             processes: The processes of the session.
             now: Monotonic time.
             time: Wall-clock time.
@@ -71,7 +71,7 @@ class MemoryWatch:
                 gpu = self._gpus[uuid] = _Gpu(before, before.memory_used)
             gpu.reopen(ends)
             if gpu.state.open:
-                gpu.look(self._before, snapshot, holders, self._sent_time)
+                gpu.update(self._before, snapshot, holders, self._sent_time)
                 gpu.settle(snapshot, holders, ends, now, time)
         gpus = sorted(self._gpus.values(), key=lambda gpu: gpu.state.gpu_index)
         return tuple(gpu.state for gpu in gpus)
@@ -83,25 +83,20 @@ class MemoryWatch:
 
     def explain(self, scan: HolderScan | None, relatives: Collection[ProcessId]) -> None:
         """Take the holders of missing memory from a scan."""
-        suspects = () if scan is None else scan.suspects
+        holders = () if scan is None else scan.suspects
         for gpu in self._gpus.values():
             if gpu.short:
                 uuid = gpu.state.gpu_uuid
                 gpu.explained = True
-                here = (one for one in suspects if uuid in one.gpu_uuids)
+                here = (holder for holder in holders if uuid in holder.gpu_uuids)
                 gpu.state = msgspec.structs.replace(gpu.state, remaining=blamed(here, relatives))
 
 
 class _End(NamedTuple):
-    """The exit of a process.
+    """The exit of a process."""
 
-    Attributes:
-        time: Wall-clock time.
-        at: Monotonic time.
-    """
-
-    time: float
-    at: float
+    time: float  # since the epoch
+    at: float  # monotonic
 
 
 class _Gpu:
@@ -134,7 +129,7 @@ class _Gpu:
             self.explained = False
             self._stable_since = None
 
-    def look(
+    def update(
         self,
         before: Snapshot,
         snapshot: Snapshot | None,
@@ -249,11 +244,11 @@ def _taken_by_others(
     if snapshot.processes_at is None or snapshot.processes_at <= sent_time:
         return None
     sums = []
-    for moment in (before, snapshot):
-        gpu = _gpu(moment, uuid)
-        if moment.processes_at is None or gpu is None or "processes" in gpu.unknown:
+    for sample in (before, snapshot):
+        gpu = _gpu(sample, uuid)
+        if sample.processes_at is None or gpu is None or "processes" in gpu.unknown:
             return None
-        sizes = [size for id_, size in _listed(moment, uuid) if id_.pid not in ended]
+        sizes = [size for id_, size in _listed(sample, uuid) if id_.pid not in ended]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
             return None

@@ -146,9 +146,9 @@ def report_text(report: TerminationReport, kill_hint: str) -> ReportText:
 def _summary(report: TerminationReport, kill_hint: str) -> tuple[Success, str, list[str]]:
     """The success, the summary, and further notes."""
     stays = [line for gpu in report.memory for line in _missing(gpu)]
-    sent = [one for one in report.outcomes if one.outcome is not Outcome.REFUSED]
-    over = [one for one in sent if one.outcome in _OVER]
-    unknown = [one for one in sent if one.outcome is Outcome.UNKNOWN]
+    sent = [each for each in report.outcomes if each.outcome is not Outcome.REFUSED]
+    over = [each for each in sent if each.outcome in _OVER]
+    unknown = [each for each in sent if each.outcome is Outcome.UNKNOWN]
     name = signal_name(report.signal)
     if not sent:
         return Success.PARTIAL, f"{name} was not sent", stays

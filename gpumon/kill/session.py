@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 _SLICE_SECONDS = 0.1
 """Maximum seconds that a new order is delayed while the thread waits for exits."""
-_LOOK_SECONDS = 1.0
-_FIRST_LOOK_SECONDS = 0.2
+_CHECK_SECONDS = 1.0
+_FIRST_CHECK_SECONDS = 0.2
 _FREEZE_SECONDS = 1.0
 _STILL = "TtZXD"
 """States without forks; a process that waits in the kernel stops before it returns."""
@@ -95,7 +95,7 @@ class TerminationSession:
         self._whole_tree = False
         self._expects_exit = False
         self._sent_at = 0.0
-        self._next_look_at = 0.0
+        self._next_check_at = 0.0
         self._published_at = 0.0
         self._logged_at = 0.0
         self._failure: BaseException | None = None
@@ -176,7 +176,7 @@ class TerminationSession:
             self._news.clear()
             while self._orders:
                 self._execute(*self._orders.popleft())
-            self._look()
+            self._update()
             self._publish_report()
             self._wait()
         for state in self._states.values():
@@ -195,7 +195,7 @@ class TerminationSession:
         elif handles and not self._news.is_set():
             self._host.wait(handles, _SLICE_SECONDS)
         else:
-            self._clock.wait(self._news, _FIRST_LOOK_SECONDS)
+            self._clock.wait(self._news, _FIRST_CHECK_SECONDS)
 
     def _execute(self, number: int, whole_tree: bool) -> None:
         """Send a signal to all living targets."""
@@ -215,7 +215,7 @@ class TerminationSession:
         for state in self._states.values():
             self._send(state, number)
         self._sent_at = self._clock.monotonic()
-        self._next_look_at = self._sent_at + _FIRST_LOOK_SECONDS
+        self._next_check_at = self._sent_at + _FIRST_CHECK_SECONDS
 
     def _open_handle(self, state: TargetState) -> None:
         try:
@@ -281,18 +281,18 @@ class TerminationSession:
     def _freeze(self) -> None:
         """Stop the whole tree, including processes forked meanwhile."""
         deadline = self._clock.monotonic() + _FREEZE_SECONDS
-        moment = threading.Event()
+        pause = threading.Event()
         stopped: set[ProcessId] = set()
         # A fork that was in progress when its parent was stopped shows in the second scan.
-        looks_without_news = 0
-        while looks_without_news < 2 and self._clock.monotonic() < deadline:
+        scans_without_children = 0
+        while scans_without_children < 2 and self._clock.monotonic() < deadline:
             for id_, state in list(self._states.items()):
                 if id_ not in stopped and state.signal != signal.SIGKILL:
                     stopped.add(id_)
                     self._send(state, signal.SIGSTOP, freeze=True)
             while self._any_running() and self._clock.monotonic() < deadline:
-                self._clock.wait(moment, 0.001)
-            looks_without_news = 0 if self._find_children() else looks_without_news + 1
+                self._clock.wait(pause, 0.001)
+            scans_without_children = 0 if self._find_children() else scans_without_children + 1
 
     def _any_running(self) -> bool:
         statuses = (state.handle.status() for state in self._states.values() if state.handle)
@@ -311,12 +311,12 @@ class TerminationSession:
         if not roots:
             return []
         try:
-            family = self._host.relatives(roots)
+            relatives = self._host.relatives(roots)
         except (OSError, Refused):
             return []  # The targets were confirmed: they get the signal, late children do not.
         parents = {id_.pid: id_ for id_ in roots if self._states[id_].alive}
         found = []
-        for relative in family:
+        for relative in relatives:
             parent = parents.get(relative.parent)
             if parent is None or (relative.id.start_time or 0) < (parent.start_time or 0):
                 continue
@@ -349,22 +349,22 @@ class TerminationSession:
         self._states[relative.id] = state
         return state
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         """Update the outcomes: often for exits, every second for the rest."""
         now, time = self._clock.monotonic(), self._clock.time()
         for state in self._states.values():
-            if state.look(now, time) and state.signal is not None:
+            if state.update(now, time) and state.signal is not None:
                 self._log(state, state.signal, f"ended after {state.seconds:.1f} s")
-        if now >= self._next_look_at:
-            self._next_look_at = now + _LOOK_SECONDS
+        if now >= self._next_check_at:
+            self._next_check_at = now + _CHECK_SECONDS
             for state in self._states.values():
-                self._look_closely(state)
+                self._read_status(state)
             if self._number == signal.SIGKILL or now - self._sent_at < PATIENCE:
                 self._signal_late_children()
 
-    def _look_closely(self, state: TargetState) -> None:
+    def _read_status(self, state: TargetState) -> None:
         try:
-            state.look_closely()
+            state.read_status()
         except Refused as refused:
             self._refuse(state, refused, self._number)
 
@@ -381,7 +381,7 @@ class TerminationSession:
         if self._watch is None:
             return ()
         states, time = list(self._states.values()), self._clock.time()
-        memory = self._watch.look(self._newest, states, now, time)
+        memory = self._watch.update(self._newest, states, now, time)
         if self._newest is None:
             return memory
         if self._watch.unexplained:
@@ -392,7 +392,7 @@ class TerminationSession:
                 return memory
         self._scanned_at = time
         self._watch.explain(scan, self._relatives)
-        return self._watch.look(self._newest, states, now, time)
+        return self._watch.update(self._newest, states, now, time)
 
     def _publish_report(self) -> None:
         """Make a new report, and announce it if it has changed."""
@@ -418,7 +418,7 @@ class TerminationSession:
             name=self._report.name,
         )
         as_before = msgspec.structs.replace(report, seconds=self._report.seconds) == self._report
-        if as_before and (report.done or now - self._published_at < _LOOK_SECONDS):
+        if as_before and (report.done or now - self._published_at < _CHECK_SECONDS):
             return
         self._report, self._published_at = report, now
         self._changed()

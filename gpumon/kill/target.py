@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _REAP_SECONDS = 0.5
 """Seconds after which a parent that has not reaped its child is reported."""
-_LOOKS_ASLEEP = 2
+_TIMES_ASLEEP = 2
 _HARMLESS = frozenset(
     getattr(signal, f"SIG{name}", None)
     for name in ("CONT", "STOP", "TSTP", "TTIN", "TTOU", "CHLD", "URG", "WINCH")
@@ -40,17 +40,17 @@ def requests_end(number: int) -> bool:
 
 
 def descendants(
-    roots: Sequence[Target], family: Iterable[RelatedProcess], listed: Iterable[GpuProcess]
+    roots: Sequence[Target], relatives: Iterable[RelatedProcess], listed: Iterable[GpuProcess]
 ) -> list[Target]:
     """The descendants of these processes, parents first.
 
     Args:
         roots: The processes.
-        family: They with their relatives, parents first.
+        relatives: They with their relatives, parents first.
         listed: The processes on the GPUs, which say what the descendants use.
     """
     uses = {process.id: process.uses for process in listed}
-    relatives = tuple(family)
+    relatives = tuple(relatives)
     known = {relative.id for relative in relatives}
     places = {root.id.pid: root.place for root in roots if root.id in known}
     found = []
@@ -75,13 +75,13 @@ class TargetState:
         self.refusal: Refusal | None = None  # why no signal was sent
         self._sentence = ""
         self._status: ProcessStatus | None = None
-        self._looks_asleep = 0
+        self._times_asleep = 0
         self._first_sent_at = 0.0
         self._sent_at = 0.0
 
     @property
     def alive(self) -> bool:
-        """Whether it is held and alive at this moment."""
+        """Whether it is held and alive now."""
         return self.waiting and self.handle is not None and not self.handle.ended()
 
     @property
@@ -137,7 +137,7 @@ class TargetState:
             return None
         return self.ended_at - self._first_sent_at
 
-    def look(self, now: float, time: float) -> bool:
+    def update(self, now: float, time: float) -> bool:
         """Check whether it has exited, and then whether its parent has reaped it.
 
         Returns:
@@ -156,7 +156,7 @@ class TargetState:
             self.release()
         return news
 
-    def look_closely(self) -> None:
+    def read_status(self) -> None:
         """Read its status while it is alive, and what it waits for.
 
         Raises:
@@ -165,7 +165,7 @@ class TargetState:
         if self.handle is not None and self.waiting:
             self._status = self.handle.status()
             asleep = self._status is not None and self._status.state == UNINTERRUPTIBLE
-            self._looks_asleep = self._looks_asleep + 1 if asleep else 0
+            self._times_asleep = self._times_asleep + 1 if asleep else 0
 
     def release(self) -> None:
         """Close its handle."""
@@ -194,7 +194,7 @@ class TargetState:
             since = now - self._sent_at
             over = since if since >= PATIENCE and ends(self.signal) else None
             # Every process waits for a disk now and then.
-            passing = 0 < self._looks_asleep < _LOOKS_ASLEEP
+            passing = 0 < self._times_asleep < _TIMES_ASLEEP
             status = None if passing else self._status
             return _why_it_lives(self.target.id, status, self.signal, over)
         return self._sentence

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from gpumon.host.process_tree import read_relatives
+from gpumon.host.process_tree import Descendants, pids_above, read_relatives
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
 from tests import lives
+from tests.build import process
 from tests.host.fakes import PAGE_BYTES, FakeProc
 
 if TYPE_CHECKING:
@@ -234,3 +235,59 @@ def test_the_line_of_gpumon_itself_is_marked(family: Family) -> None:
     protected = {one.id.pid for one in relative if one.protected}
     above = {parent.pid for parent in psutil.Process().parents()} - {1}
     assert protected == {os.getpid(), *above}
+
+
+def test_what_stands_above_a_process_ends_where_a_number_was_reused(fake: FakeProc) -> None:
+    fake.add(10, start_time=10)
+    fake.add(20, 10, start_time=20)
+    fake.add(30, 20, start_time=30)
+    assert pids_above(30, fake.system) == {20, 10, 1}
+    fake.add(20, 10, start_time=40)
+    assert pids_above(30, fake.system) == {20}, "20 is not the parent any more"
+    assert pids_above(99, fake.system) == frozenset()
+
+
+def test_a_hidden_parent_is_known_by_its_number(fake: FakeProc) -> None:
+    fake.add(30, 20)
+    assert pids_above(30, fake.system) == {20}
+
+
+def test_a_descendant_stays_one_when_its_parents_have_ended(fake: FakeProc) -> None:
+    fake.add(20)
+    fake.add(30, 20)
+    below = [process(40, start_time=40)]
+    fake.add(40, 30)
+    descendants = Descendants(20, system=fake.system)
+    assert descendants.among(below) == tuple(below)
+    fake.remove(30)
+    fake.add(40, 1)
+    assert descendants.among(below) == tuple(below)
+    assert descendants.had(40)
+    assert not descendants.had(30), "it was never asked for"
+    later = process(50, start_time=50)
+    fake.add(50, 40)
+    assert descendants.among([later]) == (later,), "its parent is known to be a descendant"
+
+
+def test_the_child_of_an_earlier_process_with_the_number_of_the_root_is_a_stranger(
+    fake: FakeProc,
+) -> None:
+    fake.add(20, start_time=60)
+    fake.add(40, 20)
+    assert Descendants(20, system=fake.system).among([process(40, start_time=40)]) == ()
+
+
+def test_the_members_of_a_group_descend_from_its_root(fake: FakeProc) -> None:
+    fake.add(20)
+    fake.add(40, 1, group=20)
+    member = process(40, start_time=40)
+    assert Descendants(20, 20, fake.system).among([member]) == (member,)
+    assert Descendants(20, None, fake.system).among([member]) == ()
+
+
+def test_a_process_that_has_reused_the_number_of_a_descendant_is_a_stranger(fake: FakeProc) -> None:
+    fake.add(20)
+    fake.add(40, 20, start_time=40)
+    descendants = Descendants(20, system=fake.system)
+    assert descendants.among([process(40, start_time=30)]) == ()
+    assert descendants.among([process(40, start_time=40)]) == (process(40, start_time=40),)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from gpumon.host.procfs import in_initial_pid_namespace, read_file
+from gpumon.model.snapshot import Host
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -21,21 +20,6 @@ _IDLE, _IOWAIT, _GUEST = 3, 4, 8
 """Positions in a line of ``/proc/stat``: proc_stat(5)."""
 _LINE, _MOST_BYTES = 512, 2**16
 """More than the length of that line, and of ``/proc/meminfo``."""
-
-
-class MachineInfo(Struct, frozen=True):
-    """The machine at one time. ``None`` is unknown."""
-
-    name: str  # host name
-    # Of all cores together, 0-100, since the previous reading; I/O wait counts as idle. ``None`` at
-    # the first reading.
-    cpu_percent: float | None = None
-    cpu_count: int | None = None  # logical cores
-    load: tuple[float, float, float] | None = None  # averages over 1, 5 and 15 minutes
-    memory_total: int | None = None  # bytes
-    # Bytes that are neither free nor reclaimable: total less the kernel's ``MemAvailable``.
-    memory_used: int | None = None
-    in_container: bool | None = None  # whether this program has a PID namespace of its own
 
 
 class MachineReader:
@@ -59,10 +43,10 @@ class MachineReader:
         """Host name."""
         return os.uname().nodename
 
-    def read(self) -> MachineInfo:
-        """The machine now."""
+    def read(self) -> Host:
+        """The machine now, without its driver. The first reading has no ``cpu_percent``."""
         total, used = self._memory()
-        return MachineInfo(
+        return Host(
             name=self.name,
             cpu_percent=self._measure_cpu(),
             cpu_count=os.cpu_count(),

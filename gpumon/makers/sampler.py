@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from gpumon.host.machine import MachineInfo, MachineReader
+from gpumon.host.machine import MachineReader
 from gpumon.host.processes import ProcessReader
 from gpumon.model.bounds import plausible_gpus, plausible_processes
 from gpumon.model.process_states import ENDED
@@ -32,8 +32,8 @@ class ReadsMachine(Protocol):
         """Host name."""
         ...
 
-    def read(self) -> MachineInfo:
-        """The machine at this moment."""
+    def read(self) -> Host:
+        """The machine now, without its driver."""
         ...
 
 
@@ -78,7 +78,7 @@ class Sampler:
         self._machine: ReadsMachine = machine or MachineReader()
         self._reader: ReadsProcesses = processes or ProcessReader()
         self._driver: DriverInfo | None = None
-        self._facts: MachineInfo | None = None
+        self._machine_now: Host | None = None
         self._host = Host(name=self._machine.name)
         self._listed: Mapping[int, ListedProcess] | None = None
         self._processes: tuple[GpuProcess, ...] = ()
@@ -130,7 +130,7 @@ class Sampler:
             else:
                 joined = self._join(listed, now, reading.driver)
                 self._processes = plausible_processes(joined, reading.gpus)
-                self._facts = self._machine.read()
+                self._machine_now = self._machine.read()
                 self._describe(reading.driver)
             self._listed = listed
         if reading.driver is not self._driver:
@@ -160,20 +160,13 @@ class Sampler:
     def _describe(self, driver: DriverInfo) -> None:
         """Update the host from the driver and the machine."""
         self._driver = driver
-        facts = self._facts or MachineInfo(self._machine.name)
-        self._host = Host(
-            name=facts.name,
+        self._host = replace(
+            self._machine_now or Host(self._machine.name),
             driver_version=driver.version,
             library_version=driver.library_version,
             cuda_version=driver.cuda_version,
             driver_since=driver.since,
             pids_are_ours=driver.pids_are_ours,
-            cpu_percent=facts.cpu_percent,
-            cpu_count=facts.cpu_count,
-            load=facts.load,
-            memory_total=facts.memory_total,
-            memory_used=facts.memory_used,
-            in_container=facts.in_container,
         )
 
     def _with_host_memory(self, gpu: Gpu) -> Gpu:

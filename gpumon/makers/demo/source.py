@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.host.device_files import DeviceFiles
-from gpumon.host.machine import MachineInfo
 from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
 from gpumon.makers.demo.curves import mean, ripples, steady, together
 from gpumon.makers.demo.gpus import (
@@ -27,6 +26,7 @@ from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.model.processes import GpuProcess, GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
+from gpumon.model.snapshot import Host
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -150,11 +150,11 @@ class DemoBackend(GpuBackend):
         """What the host knew of a process when the lists were read."""
         return None if self._lists is None else self._lists.facts.get(pid)
 
-    def machine(self) -> MachineInfo:
+    def machine(self) -> Host:
         """How the machine was when the lists were read."""
         now = 0.0 if self._lists is None else self._lists.at - self._start
         busy = self._cpu_busy
-        return MachineInfo(
+        return Host(
             name=self.machine_name,
             cpu_percent=round(100 * mean(busy, now, 1.0), 1),
             cpu_count=96,
@@ -272,7 +272,7 @@ class _DemoMachine:
         self._backend = backend
         self.name = backend.machine_name
 
-    def read(self) -> MachineInfo:
+    def read(self) -> Host:
         """See ``MachineReader.read``."""
         return self._backend.machine()
 

@@ -16,19 +16,12 @@ _MINOR = "{minor}"
 
 
 class DeviceFiles(Struct, frozen=True):
-    """The device files of one driver, or of several.
+    """The device files of one driver, or of several."""
 
-    Attributes:
-        gpu: Path of the device file of one GPU; ``{minor}`` is replaced with its minor number.
-        prefix: Prefix of the paths of all device files, of the GPUs and of the driver itself.
-        maker: The maker of these GPUs; ``None`` where all GPUs are of this driver.
-        others: The device files of further drivers.
-    """
-
-    gpu: str
-    prefix: str
-    maker: Maker | None = None
-    others: tuple[DeviceFiles, ...] = ()
+    gpu: str  # path of the file of one GPU; ``{minor}`` is replaced with its minor number
+    prefix: str  # of the paths of all files, of the GPUs and of the driver itself
+    maker: Maker | None = None  # of these GPUs; ``None`` where all GPUs are of this driver
+    others: tuple[DeviceFiles, ...] = ()  # the files of further drivers
 
     def path_of(self, gpu: Gpu) -> str | None:
         """Path of the device file of a GPU; ``None`` if its minor number is unknown."""

@@ -35,17 +35,12 @@ _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})", re.IGNORECA
 
 
 class Xid(Struct, frozen=True):
-    """An error that the driver reported.
-
-    Attributes:
-        number: Its XID.
-        slot: Where the GPU is on the PCI bus, as ``slot_of`` writes it.
-        at: Seconds after the machine started, by the kernel's own clock. It stands still while the
-            machine sleeps, and is not corrected by NTP: off by minutes after months.
-    """
+    """An error that the driver reported."""
 
     number: int
-    slot: str
+    slot: str  # where the GPU is on the PCI bus, as ``slot_of`` writes it
+    # Seconds after the machine started, by the kernel's own clock. It stands still while the
+    # machine sleeps, and is not corrected by NTP: off by minutes after months.
     at: float
 
 
@@ -109,11 +104,7 @@ class KernelLog:
         """Whether the last ``read`` ended at one of its limits."""
 
     def read(self, most_lines: int, most_seconds: float) -> list[Xid]:
-        """The XIDs after those that were read before, oldest first.
-
-        Args:
-            most_lines: How many lines of the log are read at most.
-            most_seconds: How long it takes at most.
+        """The XIDs after those that were read before, oldest first, within these limits.
 
         Raises:
             OSError: It may not be read, or does not exist.

@@ -24,11 +24,8 @@ _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re
 def runtime_status(pci_bus_id: str, sys: str) -> str | None:
     """The state of a GPU's runtime power management.
 
-    See ``Documentation/ABI/testing/sysfs-devices-power`` of the kernel.
-
-    Args:
-        pci_bus_id: As a driver (``00000000:1B:00.0``) or the kernel (``0000:1b:00.0``) writes it.
-        sys: Where the system file system is mounted.
+    See ``Documentation/ABI/testing/sysfs-devices-power`` of the kernel. The GPU is named as a
+    driver (``00000000:1B:00.0``) or the kernel (``0000:1b:00.0``) does.
 
     Returns:
         ``active``, ``suspended``, ``suspending``, ``resuming``, ``error`` or ``unsupported``;
@@ -41,10 +38,6 @@ def may_sleep(pci_bus_id: str, sys: str) -> bool:
     """Whether the kernel may power this GPU down (``power/control`` is ``auto``).
 
     It usually may not on servers, which then need no check before every sample.
-
-    Args:
-        pci_bus_id: See ``runtime_status``.
-        sys: Where the system file system is mounted.
     """
     return _power_word(pci_bus_id, "control", sys) == "auto"
 
@@ -63,10 +56,7 @@ def graphics_devices(vendor: str, sys: str = THIS_SYSTEM.sys) -> list[str]:
     """The GPUs of one maker on the PCI bus, asleep or awake, with a driver or without.
 
     Sound and USB functions of the same boards, and switches, are left out.
-
-    Args:
-        vendor: The maker's PCI vendor ID as the kernel writes it.
-        sys: Where the system file system is mounted.
+    ``vendor`` is the maker's PCI vendor ID as the kernel writes it.
 
     Returns:
         Their kernel names (``0000:1b:00.0``), sorted.
@@ -85,12 +75,7 @@ def graphics_devices(vendor: str, sys: str = THIS_SYSTEM.sys) -> list[str]:
 
 
 def driver_of(device: str, sys: str = THIS_SYSTEM.sys) -> str | None:
-    """Name of the kernel's driver of a PCI device; ``None`` without one.
-
-    Args:
-        device: Its kernel name (``0000:1b:00.0``).
-        sys: Where the system file system is mounted.
-    """
+    """Name of the driver of a PCI device (``0000:1b:00.0``); ``None`` without a driver."""
     try:
         return os.readlink(os.path.join(sys, _DEVICES, device, "driver")).rpartition("/")[2]  # noqa: PTH115 - pathlib is not imported before the first frame
     except OSError:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.fleet.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
-from gpumon.fleet.host_source import HostSource
+from gpumon.fleet.host_source import HostMachine, HostSource
 from gpumon.fleet.listeners import Listeners
 from gpumon.host.recorded import RecordedHost
 from gpumon.makers.demo import DemoMachine, DemoSource
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
 
 _TURNS = 10
@@ -120,20 +119,16 @@ class DemoFleet:
         """See ``Fleet.subscribe``."""
         return self._listeners.add(listener)
 
-    def source(self, name: str) -> Source:
-        """See ``Fleet.source``."""
-        if name not in self._hosts:
-            raise KeyError(name)
-        return HostSource(self, name)
-
-    def processes(self, name: str, *, readonly: bool) -> ProcessHost:
-        """See ``Fleet.processes``. No real process is signalled."""
+    def machine(self, name: str, *, readonly: bool = True) -> HostMachine:
+        """See ``Fleet.machine``. No real process is signalled."""
         part, source = self._hosts[name]
-        return (
-            RecordedHost()
-            if part.origin is not HostOrigin.GPUMON
-            else source.host(readonly=readonly)
-        )
+
+        def processes() -> ProcessHost:
+            if part.origin is HostOrigin.GPUMON:
+                return source.host(readonly=readonly)
+            return RecordedHost()
+
+        return HostMachine(HostSource(self, name), processes)
 
     def sample(self, name: str) -> None:
         """Take the next sample of a host."""

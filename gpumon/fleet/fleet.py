@@ -17,8 +17,7 @@ from gpumon.stream import GpuState  # noqa: TC001 - likewise
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.source import Source
+    from gpumon.sampling.machine import Machine
 
 
 class FleetError(Exception):
@@ -137,20 +136,11 @@ class Fleet(Protocol):
         """Seconds between samples of a host."""
         ...
 
-    def source(self, name: str) -> Source:
-        """The snapshots of one host, for a dashboard of it.
+    def machine(self, name: str, *, readonly: bool = True) -> Machine:
+        """One host, for a dashboard of it. Closing its source does not end the connection.
 
-        Closing the source does not end the connection.
-
-        Raises:
-            KeyError: There is no such host.
-        """
-        ...
-
-    def processes(self, name: str, *, readonly: bool) -> ProcessHost:
-        """The processes of one host, for details and signals.
-
-        A host whose origin is not ``HostOrigin.GPUMON`` refuses every signal with a sentence.
+        A host whose origin is not ``HostOrigin.GPUMON`` refuses every signal with a sentence, as
+        each does with ``readonly``.
 
         Raises:
             KeyError: There is no such host.

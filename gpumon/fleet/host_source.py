@@ -1,22 +1,25 @@
-"""One host of a fleet as a ``Source``, for a dashboard of it."""
+"""One host of a fleet as a ``Machine``, for a dashboard of it."""
 
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpumon.fleet.fleet import HostStatus
-from gpumon.makers.driverless import DriverlessSource
+from gpumon.makers.source import Source
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.sampling.collector import unanswering
+from gpumon.sampling.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.fleet.fleet import Fleet, HostState
+    from gpumon.host.process_host import ProcessHost
 
 _LONGEST_WAIT = 0.9
 """Seconds that ``sample`` waits: a collector takes a longer sample for a hung one."""
@@ -25,7 +28,7 @@ _DELAY = 1.0
 _RETRIED = "It is tried again; the other hosts go on."
 
 
-class HostSource(DriverlessSource):
+class HostSource(Source):
     """The snapshots of one host as they arrive; implements ``Source``.
 
     The host has the name by which the user knows it.
@@ -37,11 +40,16 @@ class HostSource(DriverlessSource):
 
     def __init__(self, fleet: Fleet, name: str) -> None:
         self._fleet = fleet
-        self.hostname = name
+        self._name = name
         self._changed = Event()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._given: Snapshot | None = None
         self._given_at = float("-inf")
+
+    @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``: the name by which the user knows the host."""
+        return self._name
 
     def open(self) -> None:
         """See ``Source.open``; never fails."""
@@ -95,3 +103,25 @@ class HostSource(DriverlessSource):
 
     def _state(self) -> HostState:
         return next(one for one in self._fleet.latest().hosts if one.name == self.hostname)
+
+
+class HostMachine(Machine):
+    """One host of a fleet, which goes on after the source is closed.
+
+    ``processes`` returns those of the host when they are needed.
+    """
+
+    def __init__(self, source: HostSource, processes: Callable[[], ProcessHost]) -> None:
+        self.name = source.hostname
+        self._source = source
+        self._open_processes = processes
+
+    @property
+    def source(self) -> HostSource:
+        """See ``Machine.source``."""
+        return self._source
+
+    @cached_property
+    def processes(self) -> ProcessHost:
+        """See ``Machine.processes``."""
+        return self._open_processes()

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.fleet import FleetSnapshot
-from gpumon.fleet.host_source import HostSource
+from gpumon.fleet.host_source import HostMachine, HostSource
 from gpumon.fleet.listeners import Listeners
 from gpumon.fleet.poller import FleetPoller
 from gpumon.remote.client import RemoteHost
@@ -65,13 +65,14 @@ class SshFleet:
         """See ``Fleet.subscribe``."""
         return self._listeners.add(listener)
 
-    def source(self, name: str) -> HostSource:
-        """See ``Fleet.source``."""
-        return HostSource(self, self._known(name))
+    def machine(self, name: str, *, readonly: bool = True) -> HostMachine:
+        """See ``Fleet.machine``."""
+        if name not in self._names:
+            raise KeyError(name)
+        return HostMachine(HostSource(self, name), lambda: self._remote(name, readonly=readonly))
 
-    def processes(self, name: str, *, readonly: bool) -> RemoteHost:
-        """See ``Fleet.processes``. It connects at once, on a thread, and ends with the fleet."""
-        name = self._known(name)
+    def _remote(self, name: str, *, readonly: bool) -> RemoteHost:
+        """The processes of a host. Connects at once, on a thread; the fleet ends it."""
         with self._lock:
             host = self._processes.get((name, readonly))
             if host is None:
@@ -81,8 +82,3 @@ class SshFleet:
                 # Whose processes may be signalled there must be known before one is chosen.
                 host.connect()
         return host
-
-    def _known(self, name: str) -> str:
-        if name not in self._names:
-            raise KeyError(name)
-        return name

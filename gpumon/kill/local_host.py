@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpumon.host.device_files import DeviceFiles
     from gpumon.host.holders import HolderScanner
@@ -27,11 +27,11 @@ class LocalHost:
     Imports are delayed to the first call, because the first frame needs none of them.
 
     Args:
-        files: The device files of the GPUs.
+        files: Returns the device files of the GPUs, when they are needed.
         readonly: Whether every signal is refused.
     """
 
-    def __init__(self, files: DeviceFiles, *, readonly: bool = False) -> None:
+    def __init__(self, files: Callable[[], DeviceFiles], *, readonly: bool = False) -> None:
         self._files = files
         self.readonly = readonly
         self._places_lock = threading.Lock()
@@ -74,7 +74,7 @@ class LocalHost:
         # A separate reader, so that a hung reader elsewhere does not delay the details.
         anybody = GpuProcess(process, type="", uses=())
         place = WorkloadReader().read([anybody]).get(process)
-        return read_details(process, self._files, place=place)
+        return read_details(process, self._files(), place=place)
 
     def open_handle(self, target: Target) -> ProcessHandle:
         """See ``ProcessHost.open_handle``."""
@@ -98,4 +98,4 @@ class LocalHost:
     def _scanner(self) -> HolderScanner:
         from gpumon.host.holders import HolderScanner
 
-        return HolderScanner(self._files)
+        return HolderScanner(self._files())

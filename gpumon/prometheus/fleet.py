@@ -9,13 +9,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.fleet import FleetSnapshot, HostState, HostStatus
+from gpumon.fleet.host_source import HostMachine
 from gpumon.fleet.listeners import Listeners
 from gpumon.prometheus.client import PATIENCE, PrometheusClient, QueryError
-from gpumon.prometheus.no_processes import NoProcesses
 from gpumon.prometheus.past import read_past
 from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
-from gpumon.prometheus.source import PrometheusSource
+from gpumon.prometheus.source import NoProcesses, PrometheusSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,13 +101,10 @@ class PrometheusFleet:
         """See ``Fleet.subscribe``."""
         return self._listeners.add(listener)
 
-    def source(self, name: str) -> PrometheusSource:
-        """See ``Fleet.source``. While it is open, every metric of the host is read."""
-        return PrometheusSource(self, self.state(name).name)
-
-    def processes(self, name: str, *, readonly: bool) -> NoProcesses:  # noqa: ARG002 - there are none to end
-        """See ``Fleet.processes``: there are none."""
-        return NoProcesses(self.state(name).name)
+    def machine(self, name: str, *, readonly: bool = True) -> HostMachine:  # noqa: ARG002 - there is no process to end
+        """See ``Fleet.machine``. While its source is open, every metric of the host is read."""
+        name = self.state(name).name
+        return HostMachine(PrometheusSource(self, name), lambda: NoProcesses(name))
 
     def state(self, name: str) -> HostState:
         """What is known of a host.

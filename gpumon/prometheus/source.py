@@ -1,4 +1,4 @@
-"""One host as a ``Source``: every metric while it is open, and its past."""
+"""One host: every metric while its source is open, its past, and no processes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.fleet.host_source import HostSource
+from gpumon.host.process_host import Refusal, Refused
+from gpumon.host.recorded import RecordedHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gpumon.fleet.fleet import HostState
+    from gpumon.host.process_host import ProcessHandle, Target
     from gpumon.model.snapshot import Snapshot
     from gpumon.prometheus.fleet import PrometheusFleet
 
@@ -78,3 +81,22 @@ class PrometheusSource(HostSource):
         super().close()
         self._end()
         self._end = lambda: None
+
+
+class NoProcesses(RecordedHost):
+    """See ``ProcessHost``: nothing can be looked up, and no signal is sent."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def open_handle(self, target: Target) -> ProcessHandle:
+        """See ``ProcessHost.open_handle``.
+
+        Raises:
+            Refused: Always.
+        """
+        raise Refused(
+            Refusal.READ_ONLY,
+            f"{target.id.pid} is on {self._name}, which is known from Prometheus only: nothing can"
+            " be sent there; gpumon --hosts can.",
+        )

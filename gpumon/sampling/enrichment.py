@@ -22,14 +22,12 @@ from gpumon.model.snapshot import Reserved
 from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import TypeAlias
+    from collections.abc import Callable, Mapping
 
     from gpumon.host.process_host import ProcessHost, RelatedProcess
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import ReservationHolder, Snapshot
-
-    Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
+    from gpumon.sampling.machine import Reservations
 
 _PLACES_AGAIN = 10.0
 """Seconds after which all places are looked up again: sessions and notebooks are renamed."""
@@ -61,8 +59,7 @@ class Lookup:
     Args:
         host: The host, queried by up to three threads at a time.
         clock: Clock, for tests.
-        reservations: Returns the reservations of GPUs and MIG devices, by UUID; ``None`` if there
-            are none.
+        reservations: See ``Machine.reservations``.
     """
 
     def __init__(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.makers.driverless import DriverlessSource
-from gpumon.makers.source import SourceError
+from gpumon.makers.source import Source, SourceError
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
+from gpumon.sampling.machine import Machine
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Playing(Struct, frozen=True):
     read_until: float = math.inf
 
 
-class ReplaySource(DriverlessSource):
+class ReplaySource(Source):
     """A recording as a ``Source``.
 
     The controls and the state may be used from any thread at any time. They do not wait for the
@@ -302,6 +302,18 @@ class ReplaySource(DriverlessSource):
         pace = shown.time - self._recording.step(shown.time, -1)
         # The first sample gives no distance.
         return 0 < pace * _GAP_PACES < age
+
+
+class ReplayedMachine(Machine):
+    """The machine of a recording; ``source`` plays it."""
+
+    def __init__(self, source: ReplaySource) -> None:
+        self._source = source
+
+    @property
+    def source(self) -> ReplaySource:
+        """See ``Machine.source``."""
+        return self._source
 
 
 def _unreadable(error: RecordingError) -> SourceError:

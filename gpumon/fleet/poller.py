@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.connection import HostConnection
-from gpumon.fleet.ssh_process import FILES_EACH, end_all
+from gpumon.system.piped_program import OPEN_FILES, end_all
 from gpumon.system.resource_errors import allow_open_files
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class FleetPoller:
 
     def start(self) -> None:
         """Begin to connect."""
-        allow_open_files(FILES_EACH * len(self.connections))
+        allow_open_files(OPEN_FILES * len(self.connections))
         self._thread.start()
 
     def close(self) -> None:
@@ -91,8 +92,10 @@ class FleetPoller:
             self._release()
 
     def _release(self) -> None:
-        processes = [one for connection in self.connections if (one := connection.close())]
-        end_all(processes, _ENDING_SECONDS)
+        clients = [client for connection in self.connections if (client := connection.close())]
+        for client in clients:
+            client.signal(signal.SIGTERM)
+        end_all(clients, _ENDING_SECONDS)
         self._selector.close()
         os.close(self._wake_read)
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 from gpumon.host.process_host import Details, ProcessStatus, Refusal, Refused, RelatedProcess
 from gpumon.host.refusals import read_only, signal_name
 from gpumon.remote import protocol
-from gpumon.remote.channel import Channel
 from gpumon.remote.connection import ANSWER_SECONDS, LostError, RemoteConnection
 from gpumon.remote.plausible import plausible_details, plausible_family, plausible_status
+from gpumon.system.piped_program import Channel
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from gpumon.text.formatting import printable, shortened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.remote.channel import Channel
     from gpumon.remote.protocol import Request
+    from gpumon.system.piped_program import Channel
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from gpumon.api.local import SimulatedMachine
 from gpumon.config.themes import choose_theme
 from gpumon.findings import DEFAULTS, conditions
 from gpumon.fleet.demo import DemoFleet
-from gpumon.fleet.summaries import FleetSummaries
+from gpumon.fleet.summary import FleetSummaries
 from gpumon.kill.audit_log import AuditLog
 from gpumon.model.selection import parse_selection
 from gpumon.recording.history import History

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.fleet.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
+from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostOrigin, HostState, HostStatus
 from gpumon.fleet.host_source import HostMachine, HostSource
-from gpumon.fleet.listeners import Listeners
 from gpumon.host.recorded import RecordedHost
 from gpumon.makers.demo import DemoMachine, DemoSource
 from gpumon.model.processes import GpuProcess
@@ -18,7 +17,7 @@ from gpumon.model.selection import ALL, parse_selection
 from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.host.process_host import ProcessHost
     from gpumon.model.snapshot import Snapshot
@@ -73,8 +72,8 @@ _PARTS = (
 """The hosts, again from the first one after the last."""
 
 
-class DemoFleet:
-    """See ``Fleet``. One thread samples all hosts.
+class DemoFleet(Fleet):
+    """A simulated fleet. One thread samples all hosts.
 
     Args:
         names: Names of the hosts.
@@ -86,7 +85,7 @@ class DemoFleet:
         self, names: Sequence[str], interval: float = 1.0, clock: Clock | None = None
     ) -> None:
         self._clock: Clock = clock or SystemClock()
-        self.interval = interval
+        super().__init__(interval)
         self._start = self._clock.time()
         self._hosts = {
             name: (_PARTS[place % len(_PARTS)], _source(name, place, self._clock))
@@ -95,7 +94,6 @@ class DemoFleet:
         self._states = {
             name: HostState(name, HostStatus.CONNECTING, self._start) for name in self._hosts
         }
-        self._listeners = Listeners()
         self._lock = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="gpumon-demo-fleet", daemon=True)
@@ -114,10 +112,6 @@ class DemoFleet:
         """See ``Fleet.latest``."""
         with self._lock:
             return FleetSnapshot(self._clock.time(), tuple(self._states.values()))
-
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """See ``Fleet.subscribe``."""
-        return self._listeners.add(listener)
 
     def machine(self, name: str, *, readonly: bool = True) -> HostMachine:
         """See ``Fleet.machine``. No real process is signalled."""
@@ -147,7 +141,7 @@ class DemoFleet:
             state = _live(name, part, source.sample(full=False), since, now)
         with self._lock:
             self._states[name] = state
-        self._listeners.tell()
+        self._notify()
 
     def _run(self) -> None:
         names = tuple(self._hosts)

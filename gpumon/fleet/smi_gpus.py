@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.fleet.absent import STATIC_FIELDS, without_values
+from gpumon.fleet.fleet import STATIC_FIELDS, without_values
 from gpumon.model.metrics import Tier
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.csv.cells import read_moment

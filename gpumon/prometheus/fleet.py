@@ -8,14 +8,12 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from gpumon.fleet.fleet import FleetSnapshot, HostState, HostStatus
+from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostState, HostStatus
 from gpumon.fleet.host_source import HostMachine
-from gpumon.fleet.listeners import Listeners
 from gpumon.prometheus.client import PATIENCE, PrometheusClient, QueryError
-from gpumon.prometheus.past import read_past
 from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
-from gpumon.prometheus.source import NoProcesses, PrometheusSource
+from gpumon.prometheus.source import NoProcesses, PrometheusSource, read_past
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,15 +36,12 @@ _NO_HOSTS = (
 )
 
 
-class PrometheusFleet:
-    """Hosts whose metrics Prometheus has; implements ``Fleet``.
+class PrometheusFleet(Fleet):
+    """Hosts whose metrics Prometheus has.
 
     The hosts are those that have metrics of GPUs now, or had some within the last hour, and targets
     that do not answer of jobs whose targets mostly are such hosts. A host that is gone stays, with
     its last values.
-
-    Attributes:
-        interval: Seconds between two readings of a host that is open.
 
     Args:
         endpoint: The server.
@@ -61,11 +56,10 @@ class PrometheusFleet:
     ) -> None:
         self._endpoint = endpoint
         self._patience = patience
-        self.interval = max(interval, OPEN_INTERVAL)
+        super().__init__(max(interval, OPEN_INTERVAL))
         self._queries = Queries(match)
         self._client = PrometheusClient(endpoint, patience)
         self._poller = PrometheusPoller(self._client, self._queries)
-        self._listeners = Listeners()
         self._server = HostState(endpoint.address, HostStatus.CONNECTING, time.time())
         self._failures = 0
         self._opened: Counter[str] = Counter()
@@ -96,10 +90,6 @@ class PrometheusFleet:
         if not hosts or self._server.name in self._opened:
             hosts.insert(0, self._server)
         return FleetSnapshot(time.time(), tuple(hosts))
-
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """See ``Fleet.subscribe``."""
-        return self._listeners.add(listener)
 
     def machine(self, name: str, *, readonly: bool = True) -> HostMachine:  # noqa: ARG002 - there is no process to end
         """See ``Fleet.machine``. While its source is open, every metric of the host is read."""
@@ -174,7 +164,7 @@ class PrometheusFleet:
                 due = now + max(pause - (now - began), _REST_SHARE * (now - began))
             if self._poller.judge(trouble) or is_round:
                 self._tell_of_server(trouble)
-                self._listeners.tell()
+                self._notify()
             self._rest(due)
 
     def _tell_of_server(self, trouble: str) -> None:
@@ -210,4 +200,4 @@ class PrometheusFleet:
                 self._poller.read_host(name)
         if names:
             self._poller.judge("")
-            self._listeners.tell()
+            self._notify()

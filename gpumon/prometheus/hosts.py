@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.fleet.absent import without_values
-from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
+from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus, without_values
 from gpumon.model.snapshot import GpuStatus
 from gpumon.prometheus.gpus import snapshot, states
 

@@ -8,17 +8,16 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.remote_clock import RemoteClock
+from gpumon.prometheus.client import Labels
 from gpumon.prometheus.hosts import KnownHost, Target
 from gpumon.prometheus.readings import MOST_HOSTS, Readings, complete, holder, host_name
-from gpumon.prometheus.series import Labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from gpumon.prometheus.client import PrometheusClient
+    from gpumon.prometheus.client import PrometheusClient, TimeSeries
     from gpumon.prometheus.queries import Queries
     from gpumon.prometheus.readings import HostReading
-    from gpumon.prometheus.series import TimeSeries
 
 _RARE_SECONDS = 30.0
 """Seconds between two questions about labels and sizes of memories."""

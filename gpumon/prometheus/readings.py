@@ -10,6 +10,7 @@ from gpumon.export.as_prometheus import DRIVER_UP, STATE, STATUS, XID_LAST_SEEN
 from gpumon.fleet.fleet import Owner
 from gpumon.makers.maker_words import error_code
 from gpumon.model.metrics import GPU_METRIC
+from gpumon.prometheus.client import Labels
 from gpumon.prometheus.metric_names import (
     FIELDS,
     SMI_INFO,
@@ -19,13 +20,12 @@ from gpumon.prometheus.metric_names import (
     XID_COUNT,
     number,
 )
-from gpumon.prometheus.series import Labels
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.prometheus.series import TimeSeries
+    from gpumon.prometheus.client import TimeSeries
 
 MOST_HOSTS = 10_000
 MOST_GPUS = 256

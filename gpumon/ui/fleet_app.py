@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
     from gpumon.fleet.fleet import Fleet, HostState
-    from gpumon.fleet.summaries import FleetSummaries
+    from gpumon.fleet.summary import FleetSummaries
     from gpumon.model.processes import ProcessId
     from gpumon.ui.screens.fleet import HostRequested
     from gpumon.ui.screens.painted import PaintedScreen

@@ -17,7 +17,7 @@ from gpumon.host.process_host import Refused, Target
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.prometheus import fleet as polled_fleet
-from gpumon.prometheus import past as past_reader
+from gpumon.prometheus import source as past_reader
 from gpumon.prometheus.client import PrometheusClient
 from gpumon.prometheus.endpoint import read_endpoint
 from gpumon.prometheus.poller import PrometheusPoller

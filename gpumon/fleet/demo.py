@@ -14,13 +14,14 @@ from gpumon.host.recorded import RecordedHost
 from gpumon.makers.demo import DemoMachine, DemoSource
 from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import ALL, parse_selection
-from gpumon.system.clock import Clock, SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.host.process_host import ProcessHost
     from gpumon.model.snapshot import Snapshot
+    from gpumon.system.clock import Clock
 
 _TURNS = 10
 """Parts of an interval: a tenth of the hosts has news in each."""
@@ -82,9 +83,9 @@ class DemoFleet(Fleet):
     """
 
     def __init__(
-        self, names: Sequence[str], interval: float = 1.0, clock: Clock | None = None
+        self, names: Sequence[str], interval: float = 1.0, clock: Clock = THIS_SYSTEM.clock
     ) -> None:
-        self._clock: Clock = clock or SystemClock()
+        self._clock = clock
         super().__init__(interval)
         self._start = self._clock.time()
         self._hosts = {

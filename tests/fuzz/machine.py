@@ -199,7 +199,7 @@ class Machine:
         while self._stuck.is_alive() and not self._hangs():
             self._stuck.join(_GLANCE)
         if self._stuck.is_alive():
-            self.collector._look()
+            self.collector._check()
             if self._hangs():
                 return
             self._given_up.append(self._stuck)

@@ -1,4 +1,4 @@
-"""The connection to one host: what it sends, what is wrong with it, and when it is tried again."""
+"""The connection to a host: what it sends, what is wrong with it, and when it is tried again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpumon.stream import GpuState
 
 _HANDSHAKE_SECONDS = 20.0
-"""ssh gives up connecting by itself; this is for a host that accepts and then says nothing."""
+"""ssh gives up connecting by itself; this is for a host that accepts and then is silent."""
 _FIRST_SAMPLE_SECONDS = 90.0
 """Without persistence mode a driver takes seconds to wake each GPU."""
 _SILENT_INTERVALS, _SILENT_SECONDS = 3, 5.0
@@ -58,16 +58,11 @@ class _Phase(Enum):
     OPEN = auto()
     """The command runs on the host."""
     ENDING = auto()
-    """The client was told to end, or closed its output."""
+    """The client was asked to end, or closed its output."""
 
 
 class HostConnection:
-    """One host. Only the thread of the poller calls its methods; any may read ``state``.
-
-    Attributes:
-        name: The host as the user named it.
-        state: What is known of the host now.
-        handshake_seconds: How long the last client took to begin the command on the host.
+    """A host. Only the thread of the fleet calls its methods; any thread may read ``state``.
 
     Args:
         name: The host as the user named it.
@@ -82,6 +77,7 @@ class HostConnection:
     ) -> None:
         self.name = name
         self.state = HostState(name, HostStatus.CONNECTING, time.time())
+        # How long the last client took to begin the command on the host.
         self.handshake_seconds: float | None = None
         self._process: PipedProgram | None = None
         self._client = client
@@ -108,7 +104,7 @@ class HostConnection:
         self._smi: SmiReader | None = None
         self._clock = RemoteClock()
 
-    # For the poller
+    # For the fleet
 
     @property
     def has_failed(self) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpumon.system.clock import Clock
 
 _TURNS = 10
-"""Parts of an interval: a tenth of the hosts has news in each."""
+"""Parts of an interval: a tenth of the hosts changes in each."""
 _DOWN_FOR = 1260.0
 """Seconds before the start since which a host is down that never answers."""
 _LIVE, _ABSENT = 240.0, 20.0
@@ -33,22 +33,13 @@ _VERSION = "1.0"
 
 
 class _Part(Struct, frozen=True):
-    """What one host of the fleet is like.
+    """What a host of the fleet is like."""
 
-    Attributes:
-        empty: GPUs that only recurring processes use.
-        gpus: The GPUs that it has.
-        sick: Whether a GPU is lost and one hot.
-        down: Whether it never answers.
-        drops: Whether its connection ends now and then.
-        origin: Where its values come from.
-    """
-
-    empty: frozenset[int] = frozenset()
-    gpus: str = "0-7"
-    sick: bool = False
-    down: bool = False
-    drops: bool = False
+    empty: frozenset[int] = frozenset()  # GPUs that only recurring processes use
+    gpus: str = "0-7"  # that it has
+    sick: bool = False  # whether a GPU is lost and another is hot
+    down: bool = False  # whether it never answers
+    drops: bool = False  # whether its connection ends now and then
     origin: HostOrigin = HostOrigin.GPUMON
 
 
@@ -76,10 +67,7 @@ _PARTS = (
 class DemoFleet(Fleet):
     """A simulated fleet. One thread samples all hosts.
 
-    Args:
-        names: Names of the hosts.
-        interval: Seconds between samples of a host.
-        clock: Clock, for tests.
+    ``interval`` is in seconds, between samples of a host.
     """
 
     def __init__(
@@ -89,8 +77,8 @@ class DemoFleet(Fleet):
         super().__init__(interval)
         self._start = self._clock.time()
         self._hosts = {
-            name: (_PARTS[place % len(_PARTS)], _source(name, place, self._clock))
-            for place, name in enumerate(names)
+            name: (_PARTS[index % len(_PARTS)], _source(name, index, self._clock))
+            for index, name in enumerate(names)
         }
         self._states = {
             name: HostState(name, HostStatus.CONNECTING, self._start) for name in self._hosts
@@ -155,11 +143,11 @@ class DemoFleet(Fleet):
             turn = (turn + 1) % _TURNS
 
 
-def _source(name: str, place: int, clock: Clock) -> DemoSource:
-    part = _PARTS[place % len(_PARTS)]
+def _source(name: str, index: int, clock: Clock) -> DemoSource:
+    part = _PARTS[index % len(_PARTS)]
     machine = DemoMachine(name, part.empty, sound=not part.sick)
     selection = ALL if part.gpus == "0-7" else parse_selection(part.gpus)
-    source = DemoSource(1 + place, clock, selection, machine)
+    source = DemoSource(1 + index, clock, selection, machine)
     source.open()
     return source
 

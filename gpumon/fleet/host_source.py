@@ -1,4 +1,4 @@
-"""One host of a fleet as a ``Machine``, for a dashboard of it."""
+"""A host of a fleet as a ``Machine``, for a dashboard of it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,7 @@ _RETRIED = "It is tried again; the other hosts go on."
 
 
 class HostSource(Source):
-    """The snapshots of one host as they arrive; implements ``Source``.
-
-    The host has the name by which the user knows it.
-
-    Args:
-        fleet: The fleet, which goes on after this source is closed.
-        name: The host.
-    """
+    """The snapshots of a host as they arrive. The fleet goes on after this source is closed."""
 
     def __init__(self, fleet: Fleet, name: str) -> None:
         self._fleet = fleet
@@ -58,9 +51,9 @@ class HostSource(Source):
     def sample(self, *, full: bool = True) -> Snapshot:  # noqa: ARG002 - a host sends all it reads
         """The newest snapshot of the host.
 
-        It waits for one that it has not returned yet, less than a second and at most an interval.
-        If none arrives, the last one is returned with the current time: the age of its values
-        grows. GPUs of a host that is silent or down do not answer.
+        It waits for a snapshot that it has not returned yet, less than a second and at most an
+        interval. If none arrives, the last one is returned with the current time: the age of its
+        values grows. GPUs of a host that is silent or down do not answer.
         """
         snapshot = self._sample()
         # A sample that arrives late is from before the time that the last one was returned with.
@@ -102,14 +95,11 @@ class HostSource(Source):
         self._unsubscribe()
 
     def _state(self) -> HostState:
-        return next(one for one in self._fleet.latest().hosts if one.name == self.hostname)
+        return next(host for host in self._fleet.latest().hosts if host.name == self.hostname)
 
 
 class HostMachine(Machine):
-    """One host of a fleet, which goes on after the source is closed.
-
-    ``processes`` returns those of the host when they are needed.
-    """
+    """A host of a fleet; ``processes`` returns its processes when they are needed."""
 
     def __init__(self, source: HostSource, processes: Callable[[], ProcessHost]) -> None:
         self.name = source.hostname

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.model.makers import AUTO
 from gpumon.sampling.machine import Machine
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +105,7 @@ class SimulatedMachine(Machine):
     """The machine of ``--demo``."""
 
     def __init__(
-        self, selection: GpuSelection, *, readonly: bool, clock: Clock | None = None
+        self, selection: GpuSelection, *, readonly: bool, clock: Clock = THIS_SYSTEM.clock
     ) -> None:
         self._selection = selection
         self._readonly = readonly

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpumon.makers.source import Source, SourceError
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.sampling.machine import Machine
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +75,7 @@ class ReplaySource(Source):
         recording: What to play.
         position: The start position; by default the newest moment.
         playing: Whether to start playing instead of paused.
-        clock: Clock, for tests.
+        clock: The clock, for tests.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class ReplaySource(Source):
         position: float | None = None,
         *,
         playing: bool = False,
-        clock: Clock | None = None,
+        clock: Clock = THIS_SYSTEM.clock,
     ) -> None:
         self.moved: Callable[[], None] = lambda: None
         self._recording = recording
-        self._clock: Clock = clock or SystemClock()
+        self._clock = clock
         self._lock = Lock()
         self._playing = playing
         self._speed = 1.0

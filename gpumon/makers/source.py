@@ -84,9 +84,9 @@ class CallGivenUpError(Exception):
 
 
 class Source(Protocol):
-    """Produces snapshots. A subclass calls no driver unless it overrides what is about drivers.
+    """Produces snapshots. The defaults are those of a source that calls no driver.
 
-    One thread at a time calls ``open``, ``sample`` and ``close``, and another one only after
+    One thread at a time calls ``open``, ``sample`` and ``close``, and another thread only after
     ``give_up``. Any thread may call the rest.
     """
 

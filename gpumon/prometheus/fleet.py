@@ -163,11 +163,11 @@ class PrometheusFleet(Fleet):
             if is_round:
                 due = now + max(pause - (now - began), _REST_SHARE * (now - began))
             if self._poller.judge(trouble) or is_round:
-                self._tell_of_server(trouble)
+                self._judge_server(trouble)
                 self._notify()
             self._rest(due)
 
-    def _tell_of_server(self, trouble: str) -> None:
+    def _judge_server(self, trouble: str) -> None:
         status = HostStatus.DOWN
         if not trouble and self._poller.hosts:
             status = HostStatus.SILENT

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 class Machine(ABC):
     """A machine: this one, a host of a fleet, a log that is played, or a simulated one.
 
-    Making one opens nothing. ``source`` and ``processes`` are the same objects at each access;
-    whether signals are refused is decided when the machine is made.
+    Making a machine opens nothing. ``source`` and ``processes`` are the same objects at each
+    access; whether signals are refused is decided when the machine is made.
     """
 
     name: str | None = None
     """Its name as the user wrote it, safe to print; ``None`` if it is this machine."""
     reservations: Reservations | None = None
-    """Which GPUs ``gpumon run`` has reserved there; ``None`` if its snapshots say so, or nobody."""
+    """Looks up what ``gpumon run`` has reserved; ``None`` where there is nothing to look up, as for
+    another machine, whose snapshots have it."""
 
     @property
     @abstractmethod

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from textual.widgets import Button
 
+from gpumon.api.local import SimulatedMachine
 from gpumon.config.themes import choose_theme
 from gpumon.findings import DEFAULTS, conditions
 from gpumon.fleet.demo import DemoFleet
-from gpumon.fleet.summaries import FleetSummaries
+from gpumon.fleet.summary import FleetSummaries
 from gpumon.kill.audit_log import AuditLog
-from gpumon.makers.demo import DemoSource
 from gpumon.model.selection import parse_selection
 from gpumon.recording.history import History
 from gpumon.recording.memory.recording import MemoryRecording
@@ -120,13 +120,13 @@ class Frozen:
 @contextmanager
 def machine(cards: str) -> Iterator[Session]:
     """The demo after hours of looking at it, with some of its cards."""
-    source = DemoSource(clock=Frozen(), selection=parse_selection(cards))
+    shown = SimulatedMachine(parse_selection(cards), readonly=False, clock=Frozen())
+    source = shown.source
     history, tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
     for snapshot in source.past():
         history.add(snapshot)
         tape.add(snapshot)
-    host = source.host()
-    lookup = Lookup(host)
+    lookup = Lookup(shown.processes)
     collector = Collector(source, clock=Frozen(), annotate=lookup.annotate)
     taken = threading.Event()
     collector.subscribe(history.add)
@@ -134,7 +134,9 @@ def machine(cards: str) -> Iterator[Session]:
     collector.start()
     taken.wait()
     try:
-        yield Session(collector, history, host, lookup, AuditLog(), tape, Logbook(collector))
+        yield Session(
+            *(shown, collector, history, lookup, AuditLog(), tape, Logbook(collector)),
+        )
     finally:
         collector.stop()
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from gpumon.host.device_files import DeviceFiles
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
 from gpumon.model.snapshot import Gpu, Host, Snapshot
+from gpumon.sampling.machine import Machine
+
+if TYPE_CHECKING:
+    from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.source import Source
 
 GIB = 2**30
 NOON = 1_699_963_200.0
@@ -29,6 +36,19 @@ _GPU = Gpu(
     clock_sm=1980,
     clock_event_reasons=0,
 )
+
+
+class GivenMachine(Machine):
+    """A machine of these parts."""
+
+    def __init__(self, source: Source, processes: ProcessHost) -> None:
+        self._source = source
+        self.processes = processes
+
+    @property
+    def source(self) -> Source:
+        """See ``Machine.source``."""
+        return self._source
 
 
 def device_files(folder: object = "/dev") -> DeviceFiles:

@@ -170,3 +170,17 @@ def test_versions_are_told_without_importing_the_screen() -> None:
 
 def test_the_command_line_alone_imports_nothing_heavy() -> None:
     assert heavy_after("import sys, gpumon.cli") == set()
+
+
+def test_gpumon_remote_imports_no_driver_and_no_source_of_samples() -> None:
+    """It answers for processes, and starts with every host that somebody opens."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "gpumon", "remote"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "gpumon.remote.server" in imported
+    assert not {name for name in imported if name.startswith(("pynvml", "gpumon.makers."))}

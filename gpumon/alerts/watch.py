@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.notice import Notice
-    from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
-    from gpumon.sampling.enrichment import Reservations
+    from gpumon.sampling.machine import Machine
 
 _CLOSE_SECONDS = 5.0
 """How long notices that are being sent may delay the end."""
@@ -41,18 +39,15 @@ _MOST_LINES = 10_000
 
 
 def watch(
-    source: Source,
-    host: ProcessHost,
+    machine: Machine,
     alerts: Sequence[Alert],
     interval: float,
     thresholds: Thresholds,
     state: str | None,
-    reservations: Reservations | None,
 ) -> int:
     """Send alerts until a signal, with a line for each notice on standard output.
 
-    A driver that cannot be used is no reason to end: it is tried again. ``host`` looks up where
-    processes run, ``reservations`` which GPUs ``gpumon run`` has reserved. For ``state`` see
+    A driver that cannot be used is no reason to end: it is tried again. For ``state`` see
     ``AlertEngine``.
 
     Returns:
@@ -76,13 +71,13 @@ def watch(
         ending.callback(engine.close)
         names = ", ".join(alert.name for alert in alerts)
         say(
-            f"watching {source.hostname}, a sample every {interval:g} s, for "
+            f"watching {machine.source.hostname}, a sample every {interval:g} s, for "
             f"{counted(len(alerts), 'alert')}: {names}"
         )
         watching = _Watching(engine, deliveries, lines, status, thresholds)
-        lookup = partial(Lookup, host, reservations=reservations)
+        lookup = partial(Lookup, machine.processes, reservations=machine.reservations)
         sample_for_good(
-            source, interval, lookup, news, watching.on_snapshot, watching.report_trouble
+            machine.source, interval, lookup, news, watching.on_snapshot, watching.report_trouble
         )
     return 0
 

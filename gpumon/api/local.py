@@ -1,21 +1,25 @@
-"""This machine, or the demo: where snapshots come from, and the GPUs that a caller names."""
+"""This machine, or the demo, and the GPUs of it that a caller names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.model.makers import AUTO
+from gpumon.sampling.machine import Machine
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.demo import DemoSource
     from gpumon.makers.links import Links
-    from gpumon.makers.source import Source
+    from gpumon.makers.sampler import Sampler
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import ReservationHolder
-    from gpumon.sampling.enrichment import Reservations
+    from gpumon.system.clock import Clock
 
     Gpus: TypeAlias = str | int | Iterable[str | int] | None
     """GPUs as ``--gpus`` names them: ``"0,2-3"``, 0, ``["GPU-1a2b", 3]``; ``None`` for all."""
@@ -53,64 +57,85 @@ def _names(gpus: str | int | Iterable[str | int]) -> list[str]:
     return [str(gpu) for gpu in gpus]
 
 
-class LocalMachine:
-    """This machine, or the simulated one of ``--demo``. Nothing of it is opened yet.
-
-    Args:
-        selection: The GPUs to sample; all by default.
-        demo: Whether it is the simulated machine.
-        profiled: Whether to read ``sm_active`` and the like; see ``this_machine``.
-        backend: See ``this_machine``.
-
-    Attributes:
-        source: The source of snapshots.
-        links: Reads the links between the GPUs; ``None`` for the demo.
-        reservations: Reads which GPUs ``gpumon run`` has reserved; ``None`` for the demo.
-    """
-
-    source: Source
-    links: Callable[[], Links] | None = None
-    reservations: Reservations | None = None
+class LocalMachine(Machine):
+    """This machine. For ``profiled`` and ``backend`` see ``this_machine``."""
 
     def __init__(
         self,
-        selection: GpuSelection | None = None,
+        selection: GpuSelection,
         *,
-        demo: bool = False,
-        profiled: bool = False,
-        backend: str | None = None,
+        profiled: bool,
+        backend: str,
+        readonly: bool,
     ) -> None:
-        from gpumon.model.selection import ALL
+        self._selection = selection
+        self._profiled = profiled
+        self._backend = backend
+        self._readonly = readonly
 
-        chosen = ALL if selection is None else selection
-        if demo:
-            from gpumon.makers.demo import DemoSource
-
-            self.source = simulated = DemoSource(selection=chosen)
-            self._processes: Callable[[bool], ProcessHost] = lambda readonly: simulated.host(
-                readonly=readonly
-            )
-            return
+    @cached_property
+    def source(self) -> Sampler:
+        """See ``Machine.source``."""
         from gpumon.makers.machine import this_machine
 
-        self.source = source = this_machine(chosen, profiled=profiled, backend=backend or AUTO)
-        self.links = source.backend.links
-        self.reservations = _reservations
+        return this_machine(self._selection, profiled=self._profiled, backend=self._backend)
 
-        def processes(readonly: bool) -> ProcessHost:
-            from gpumon.kill.local_host import LocalHost
+    @cached_property
+    def processes(self) -> ProcessHost:
+        """See ``Machine.processes``."""
+        from gpumon.kill.local_host import LocalHost
 
-            return LocalHost(source.backend.device_files, readonly=readonly)
+        # Without the source: importing a driver's library is a third of the CPU of gpumon remote.
+        return LocalHost(lambda: self.source.backend.device_files, readonly=self._readonly)
 
-        self._processes = processes
+    def links(self) -> Links:
+        """See ``Machine.links``."""
+        return self.source.backend.links()
 
-    def processes(self, *, readonly: bool = True) -> ProcessHost:
-        """The processes of the machine; with ``readonly`` they get no signal."""
-        return self._processes(readonly)
+    @staticmethod
+    def reservations(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
+        """See ``Machine.reservations``."""
+        # Needed after the first picture only.
+        from gpumon.scheduling.reservation.holders import holders_now
+
+        return holders_now(uuids)
 
 
-def _reservations(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
-    # Needed after the first picture only.
-    from gpumon.scheduling.reservation.holders import holders_now
+class SimulatedMachine(Machine):
+    """The machine of ``--demo``."""
 
-    return holders_now(uuids)
+    def __init__(
+        self, selection: GpuSelection, *, readonly: bool, clock: Clock = THIS_SYSTEM.clock
+    ) -> None:
+        self._selection = selection
+        self._readonly = readonly
+        self._clock = clock
+
+    @cached_property
+    def source(self) -> DemoSource:
+        """See ``Machine.source``."""
+        from gpumon.makers.demo import DemoSource
+
+        return DemoSource(clock=self._clock, selection=self._selection)
+
+    @cached_property
+    def processes(self) -> ProcessHost:
+        """See ``Machine.processes``."""
+        return self.source.host(readonly=self._readonly)
+
+
+def open_machine(
+    selection: GpuSelection | None = None,
+    *,
+    demo: bool = False,
+    profiled: bool = False,
+    backend: str = AUTO,
+    readonly: bool = True,
+) -> Machine:
+    """This machine, or the simulated one; by default with all of its GPUs."""
+    from gpumon.model.selection import ALL
+
+    chosen = ALL if selection is None else selection
+    if demo:
+        return SimulatedMachine(chosen, readonly=readonly)
+    return LocalMachine(chosen, profiled=profiled, backend=backend, readonly=readonly)

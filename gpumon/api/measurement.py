@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from gpumon.api.local import LocalMachine, selection_of
+from gpumon.api.local import open_machine, selection_of
 from gpumon.api.usage import NO_USE, GpuUsage, OwnUse, UsageSample, UsageTally
 from gpumon.host.process_tree import Descendants
 from gpumon.host.visible_devices import selecting_variable, visible_gpus
@@ -163,7 +163,7 @@ class Measurement:
         self._process = os.getpid()
         self._descendants = Descendants(self._process)
         try:
-            machine = LocalMachine(self._selection, demo=self._demo)
+            machine = open_machine(self._selection, demo=self._demo)
             self._sampler = GpuSampler(machine.source, self.interval)
             self._sampler.collector.subscribe(self._take)
             self._sampler.__enter__()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from msgspec import Struct
 
 from gpumon.api.errors import NoGpuFitsError
-from gpumon.api.local import LocalMachine, exclusion_of, selection_of
+from gpumon.api.local import exclusion_of, open_machine, selection_of
 from gpumon.model.snapshot import Gpu  # noqa: TC001 - msgspec resolves annotations at run time
 from gpumon.text.unit_parsing import SIZE, TIMESPAN, QuantityError
 
@@ -211,7 +211,7 @@ def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> 
     from gpumon.scheduling.polling import wait_for
     from gpumon.scheduling.reservation.locks import Locks
 
-    machine = LocalMachine(demo=demo)
+    machine = open_machine(demo=demo)
     locks = Locks(None, os.environ, make=False)
     verdicts: tuple[Eligibility, ...] = ()
     trouble: Exception | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpumon.api.local import LocalMachine, selection_of
+from gpumon.api.local import open_machine, selection_of
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
 from gpumon.model.snapshot import Gpu, Host
 from gpumon.model.snapshot import Snapshot as ModelSnapshot
@@ -123,6 +123,6 @@ def snapshot(gpus: Gpus = None, *, demo: bool = False) -> Snapshot:
     from gpumon.sampling.enrichment import Lookup
     from gpumon.sampling.gpu_sampler import take_one
 
-    machine = LocalMachine(selection_of(gpus), demo=demo)
-    lookup = Lookup(machine.processes(), reservations=machine.reservations)
+    machine = open_machine(selection_of(gpus), demo=demo)
+    lookup = Lookup(machine.processes, reservations=machine.reservations)
     return Snapshot.of(lookup.look_once(take_one(machine.source)))

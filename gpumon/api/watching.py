@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from gpumon.api.local import LocalMachine, selection_of
+from gpumon.api.local import open_machine, selection_of
 from gpumon.api.snapshots import Snapshot
 from gpumon.sampling.gpu_sampler import PATIENCE, GpuSampler, UnavailableError
 
@@ -152,7 +152,7 @@ def watch(
         GpuError: There is no driver or no such GPU.
         ValueError: The interval or ``gpus`` is invalid.
     """
-    machine = LocalMachine(selection_of(gpus), demo=demo, profiled=True)
+    machine = open_machine(selection_of(gpus), demo=demo, profiled=True)
     started = Watch(callback, machine.source, interval)
     started.start()
     return started

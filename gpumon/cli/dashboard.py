@@ -165,15 +165,13 @@ class DashboardCommand(Command):
         loaded = load()
         settings = loaded.settings
         theme = self.screen.theme(options, settings)
-        machine = self.machine.open(options)
-        host = machine.processes(readonly=visitor or self.readonly.holds(options, settings))
+        readonly = visitor or self.readonly.holds(options, settings)
+        machine = self.machine.open(options, readonly=readonly)
         interval = options.interval or settings.interval
         builder = SessionBuilder(
-            machine.source,
-            host,
+            machine,
             interval,
             settings.thresholds,
-            reservations=machine.reservations,
             log=options.log,
             user=options.user,
             commands=not options.no_commands,
@@ -192,7 +190,9 @@ class DashboardCommand(Command):
         demo = bool(options.demo)
         loaded, alerts = _alerts(loaded, machine.source.hostname, demo=demo, visitor=visitor)
         chosen = self.screen.open(options, loaded, theme, visitor=visitor)
-        picture = first_picture(first, interval, filter_, chosen, readonly=host.readonly)
+        picture = first_picture(
+            first, interval, filter_, chosen, readonly=machine.processes.readonly
+        )
         build_session = partial(builder.build, alerts, demo=demo)
         try:
             return run_screen(builder.collector, build_session, picture, filter_, chosen)
@@ -244,11 +244,9 @@ def _open_host(
     from gpumon.ui.fleet_app import OpenHost
     from gpumon.ui.session import SessionAlerts, SessionBuilder
 
-    host = fleet.processes(name, readonly=readonly)
-    builder = SessionBuilder(
-        fleet.source(name), host, fleet.interval, thresholds, commands=commands
-    )
-    session = builder.build(SessionAlerts(note=_ALERTS_ELSEWHERE), machine=name, demo=demo)
+    machine = fleet.machine(name, readonly=readonly)
+    builder = SessionBuilder(machine, fleet.interval, thresholds, commands=commands)
+    session = builder.build(SessionAlerts(note=_ALERTS_ELSEWHERE), demo=demo)
     builder.collector.start()
     return OpenHost(session, lambda: notes.extend(builder.close()))
 

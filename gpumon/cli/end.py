@@ -111,10 +111,9 @@ class EndCommand(Command):
         )
         if self.fleet.asked(options) is not None:
             return self._end_there(options, request, readonly=readonly)
-        machine = self.machine.open(options, profiled=False)
+        machine = self.machine.open(options, profiled=False, readonly=readonly)
         log = NoAuditLog() if options.demo else AuditLog()
-        host = machine.processes(readonly=readonly)
-        return _printed(end(machine.source, host, log, request))
+        return _printed(end(machine, log, request))
 
     def _end_there(
         self, options: argparse.Namespace, request: EndRequest, *, readonly: bool
@@ -129,7 +128,6 @@ class EndCommand(Command):
         from gpumon.fleet.fleet import FleetError
         from gpumon.kill.audit_log import AuditLog
         from gpumon.kill.end import end
-        from gpumon.text.formatting import printable
 
         patience = min(TIMEOUT, options.wait)
         with self.fleet.connected(options, options.wait) as fleet:
@@ -140,10 +138,8 @@ class EndCommand(Command):
             absent = missing(host, patience)
             if absent:
                 return fail(f"{host.name}: {absent}.")
-            source = fleet.source(host.name)
-            processes = fleet.processes(host.name, readonly=readonly)
-            log = AuditLog(machine=host.name)
-            return _printed(end(source, processes, log, request, printable(host.name)))
+            machine = fleet.machine(host.name, readonly=readonly)
+            return _printed(end(machine, AuditLog(machine=machine.name), request))
 
 
 def _printed(result: EndResult) -> int:

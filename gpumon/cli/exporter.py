@@ -57,12 +57,6 @@ class ExporterCommand(Command):
         machine = self.machine.open(options)
         interval = self.interval.seconds(options)
         try:
-            return export(
-                machine.source,
-                options.listen,
-                interval,
-                options.web_config,
-                machine.reservations,
-            )
+            return export(machine, options.listen, interval, options.web_config)
         except (WebConfigError, ListenError) as error:
             return fail(str(error), EXIT_USAGE)

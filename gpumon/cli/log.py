@@ -106,5 +106,4 @@ class LogCommand(Command):
             return FleetFeed(self.fleet.open(options, interval))
         from gpumon.recording.csv.log_feed import MachineFeed
 
-        machine = self.machine.open(options)
-        return MachineFeed(machine.source, machine.processes(), interval)
+        return MachineFeed(self.machine.open(options), interval)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.option_groups import ASCII, Option, OptionGroup, SharedOption
 from gpumon.cli.output import say
-from gpumon.model.makers import BACKENDS
+from gpumon.model.makers import AUTO, BACKENDS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterable, Iterator
 
-    from gpumon.api.local import LocalMachine
     from gpumon.config import Settings
     from gpumon.fleet.fleet import Fleet
     from gpumon.fleet.ssh_fleet import SshFleet
     from gpumon.model.selection import GpuSelection
     from gpumon.prometheus import PrometheusFleet
+    from gpumon.sampling.machine import Machine
 
 
 GPUS = SharedOption(
@@ -69,22 +69,25 @@ class SourceOptions(OptionGroup):
             return "--backend is a driver of this machine, and --demo needs none: give one of them."
         return None
 
-    def open(self, options: argparse.Namespace, *, profiled: bool = True) -> LocalMachine:
-        """The machine, of which nothing is open yet.
+    def open(
+        self, options: argparse.Namespace, *, profiled: bool = True, readonly: bool = True
+    ) -> Machine:
+        """The machine, of which nothing is open yet; with ``readonly`` no process gets a signal.
 
         ``profiled`` reads ``sm_active`` and the like, for which one sample is not enough.
         """
-        from gpumon.api.local import LocalMachine
+        from gpumon.api.local import open_machine
 
         asked = FleetOptions.asked(options)
         if asked is not None:
             # A command that forgets other machines fails here instead of acting on this one.
             raise RuntimeError(f"{asked} was given, and this machine would be used")
-        return LocalMachine(
+        return open_machine(
             self.sampled(options),
             demo=bool(options.demo),
             profiled=profiled,
-            backend=options.backend,
+            backend=options.backend or AUTO,
+            readonly=readonly,
         )
 
     def sampled(self, options: argparse.Namespace) -> GpuSelection | None:

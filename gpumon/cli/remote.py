@@ -36,10 +36,10 @@ class RemoteCommand(Command):
         from gpumon.system.ending_signals import exit_on_signals
 
         readonly = self.readonly.holds(options, load().settings)
-        host = self.machine.open(options, profiled=False).processes(readonly=readonly)
+        machine = self.machine.open(options, profiled=False, readonly=readonly)
         log = NoAuditLog() if options.demo else AuditLog()
         # The client may go while it is answered. An exit in order continues processes that are
         # stopped for SIGKILL.
         with suppress(BrokenPipeError), exit_on_signals(signal.SIGTERM, signal.SIGHUP):
-            Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
+            Server(machine.processes, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
         return 0

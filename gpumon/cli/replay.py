@@ -100,7 +100,10 @@ class ReplayCommand(Command):
             try:
                 filter_ = ProcessFilter()
                 view = first_view(
-                    player.collector.interval, filter_, chosen, readonly=session.host.readonly
+                    player.collector.interval,
+                    filter_,
+                    chosen,
+                    readonly=session.machine.processes.readonly,
                 )
                 unpainted = FirstPicture(player.history, view, None)
                 return run(player.collector, lambda: session, unpainted, filter_, chosen)

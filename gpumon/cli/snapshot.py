@@ -85,7 +85,7 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     if by_process or form in {"table", "json"}:
         from gpumon.sampling.enrichment import Lookup
 
-        lookup = Lookup(machine.processes(), reservations=machine.reservations)
+        lookup = Lookup(machine.processes, reservations=machine.reservations)
         snapshot = lookup.look_once(snapshot)
     asked: list[ProcessId] = []
     user = options.user
@@ -152,8 +152,7 @@ def _print_hosts(
     """
     from msgspec.structs import replace
 
-    from gpumon.fleet.answers import answers, missing
-    from gpumon.fleet.export import named
+    from gpumon.fleet.answers import answers, missing, named
     from gpumon.fleet.fleet import HostOrigin
 
     patience = SnapshotCommand.fleet.patience(options)
@@ -189,11 +188,11 @@ def _print_hosts(
 
 def _exported_hosts(fleet: FleetSnapshot, form: str, by_process: bool) -> str:
     if form == "json":
-        from gpumon.fleet.export import fleet_json
+        from gpumon.fleet.answers import fleet_json
 
         return fleet_json(fleet)
     if form == "csv":
-        from gpumon.fleet.export import fleet_csv
+        from gpumon.fleet.answers import fleet_csv
 
         return fleet_csv(fleet.hosts, by_process=by_process)
     from gpumon.export.as_prometheus import to_prometheus

@@ -26,7 +26,5 @@ class StreamCommand(Command):
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.stream.session import stream
 
-        machine = self.machine.open(options)
-        interval = self.interval.seconds(options)
-        stream(machine.source, machine.processes(), machine.reservations, interval)
+        stream(self.machine.open(options), self.interval.seconds(options))
         return 0

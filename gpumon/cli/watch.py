@@ -35,11 +35,9 @@ class WatchCommand(Command):
 
         machine = self.machine.open(options)
         return watch(
-            machine.source,
-            machine.processes(),
+            machine,
             alerts,
             self.interval.seconds(options),
             settings.thresholds,
             None if options.demo else memory_path(machine.source.hostname, options.alerts),
-            machine.reservations,
         )

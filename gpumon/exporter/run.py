@@ -22,8 +22,7 @@ from gpumon.text.status_line import StatusLine
 if TYPE_CHECKING:
     import socket
 
-    from gpumon.makers.source import Source
-    from gpumon.sampling.enrichment import Reservations
+    from gpumon.sampling.machine import Machine
 
 _POLL = 0.2
 
@@ -33,11 +32,10 @@ class ListenError(Exception):
 
 
 def export(
-    source: Source,
+    machine: Machine,
     address: tuple[str, int],
     interval: float,
     web_config: str | None = None,
-    reservations: Reservations | None = None,
 ) -> int:
     """Serve until a signal; the exit status.
 
@@ -59,7 +57,7 @@ def export(
         except OSError as error:
             fault = listen_fault(host, port, error)
             raise ListenError(f"{fault}; choose another address or port with --listen") from None
-        pages = MetricsPages(source.hostname, interval)
+        pages = MetricsPages(machine.source.hostname, interval)
         with ExitStack() as ending:
             server = MetricsServer(listener, pages.newest, access)
             ending.callback(server.server_close)
@@ -85,9 +83,9 @@ def export(
 
             def new_lookup() -> Lookup:
                 # As in a log, nothing else about processes is asked.
-                return Lookup(RecordedHost(), reservations=reservations)
+                return Lookup(RecordedHost(), reservations=machine.reservations)
 
-            sample_for_good(source, interval, new_lookup, news, pages.take, say_failure)
+            sample_for_good(machine.source, interval, new_lookup, news, pages.take, say_failure)
     return 0
 
 

@@ -1,4 +1,9 @@
-"""One answer of each host, within bounded time, for commands without a screen."""
+"""One answer of each host, within bounded time, for commands without a screen, and its formats.
+
+Each format is that of one machine, with the name of the host as the user wrote it. The schema of
+the JSON is ``gpumon.fleet/1``: an object for each host, whose ``snapshot`` is an object of the
+schema ``gpumon.snapshot/1``, or ``null`` if the host has not answered.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +11,27 @@ import time
 from threading import Event
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from gpumon.export.as_csv import gpus_csv, processes_csv
+from gpumon.export.as_json import encoded, snapshot_json
 from gpumon.fleet.fleet import HostOrigin, HostStatus
+from gpumon.text.formatting import spreadsheet_safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostState
+    from gpumon.model.snapshot import Snapshot
 
+SCHEMA = "gpumon.fleet/1"
+"""The value of the key ``schema``."""
 _LOOKUP_SECONDS = 1.5
 """How long after its first sample a host may look up what a driver does not know."""
 
 
 def changes(fleet: Fleet, patience: float) -> Iterator[FleetSnapshot]:
-    """The hosts now and after every change, until the time is over.
-
-    Args:
-        fleet: A fleet that was started.
-        patience: Seconds; the last state is returned after them.
-    """
+    """The hosts of a started fleet now, after every change, and once more after ``patience``."""
     changed = Event()
     end = fleet.subscribe(changed.set)
     deadline = time.monotonic() + patience
@@ -40,12 +48,7 @@ def changes(fleet: Fleet, patience: float) -> Iterator[FleetSnapshot]:
 
 
 def answers(fleet: Fleet, patience: float) -> FleetSnapshot:
-    """The hosts once each has answered or is down, or once the time is over.
-
-    Args:
-        fleet: A fleet that was started.
-        patience: Seconds to wait at most.
-    """
+    """The hosts of a started fleet once each has answered or is down, or after ``patience``."""
     for hosts in changes(fleet, patience):
         if all(is_settled(host) for host in hosts.hosts):
             break
@@ -67,20 +70,63 @@ def is_settled(host: HostState) -> bool:
     if host.received_at - host.since > _LOOKUP_SECONDS:
         return True
     return host.received_at > host.since and all(
-        one.place is not None for one in host.snapshot.processes if one.visible
+        process.place is not None for process in host.snapshot.processes if process.visible
     )
 
 
 def missing(host: HostState, patience: float) -> str:
-    """Why there are no GPUs of a host, as a sentence; empty if there are.
-
-    Args:
-        host: The host.
-        patience: How long it was waited for, in seconds.
-    """
+    """Why a host, after ``patience`` seconds, has no GPUs, as a sentence; empty if it has."""
     if host.status is HostStatus.DOWN:
         return host.sentence
     if host.snapshot is None:
         return host.sentence or f"no answer within {patience:g}s"
     trouble = host.snapshot.trouble
     return "" if trouble is None else trouble.sentence.rstrip(".")
+
+
+def fleet_json(fleet: FleetSnapshot) -> str:
+    """All hosts, in the order in which the user named them, with a line break at the end."""
+    hosts = [_host(host) for host in fleet.hosts]
+    return encoded({"schema": SCHEMA, "time_unix_seconds": fleet.time, "hosts": hosts}, 2) + "\n"
+
+
+def _host(host: HostState) -> dict[str, object]:
+    return {
+        "name": host.name,
+        "status": host.status,
+        "since_unix_seconds": host.since,
+        "sentence": host.sentence,
+        "origin": host.origin,
+        "version": host.version,
+        "received_at_unix_seconds": host.received_at,
+        "snapshot": None if host.snapshot is None else snapshot_json(host.snapshot),
+    }
+
+
+def fleet_csv(hosts: Sequence[HostState], *, by_process: bool) -> str:
+    """The rows of all hosts below one header, with the column ``hostname`` after the timestamp.
+
+    With ``by_process`` a row is a process on a GPU instead of a GPU.
+    """
+    rows: list[str] = []
+    for host in hosts:
+        if host.snapshot is not None:
+            text = (processes_csv if by_process else gpus_csv)(host.snapshot)
+            header, *lines = text.splitlines()
+            rows = rows or [_with_cell(header, "hostname")]
+            # A name has no comma and no quote.
+            rows += [_with_cell(line, spreadsheet_safe(host.name)) for line in lines]
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _with_cell(row: str, cell: str) -> str:
+    first, _, rest = row.partition(",")
+    return f"{first},{cell},{rest}"
+
+
+def named(host: HostState) -> Snapshot | None:
+    """The snapshot of a host, with the name by which the user knows the host."""
+    snapshot = host.snapshot
+    if snapshot is None:
+        return None
+    return replace(snapshot, host=replace(snapshot.host, name=host.name))

@@ -1,8 +1,9 @@
-"""The connection to one host: what it sends, what is wrong with it, and when it is tried again."""
+"""The connection to a host: what it sends, what is wrong with it, and when it is tried again."""
 
 from __future__ import annotations
 
 import random
+import signal
 import time
 from contextlib import suppress
 from enum import Enum, auto
@@ -15,9 +16,9 @@ from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
 from gpumon.fleet.nvidia_smi import LEAST_INTERVAL, SmiReader
 from gpumon.fleet.remote_clock import RemoteClock
 from gpumon.fleet.ssh import SMI_MARK, STREAM_MARK, client_fault, ending
-from gpumon.fleet.ssh_process import SshProcess
 from gpumon.model.bounds import plausible
 from gpumon.stream import StreamError, StreamReader
+from gpumon.system.piped_program import PipedProgram
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from gpumon.stream import GpuState
 
 _HANDSHAKE_SECONDS = 20.0
-"""ssh gives up connecting by itself; this is for a host that accepts and then says nothing."""
+"""ssh gives up connecting by itself; this is for a host that accepts and then is silent."""
 _FIRST_SAMPLE_SECONDS = 90.0
 """Without persistence mode a driver takes seconds to wake each GPU."""
 _SILENT_INTERVALS, _SILENT_SECONDS = 3, 5.0
@@ -57,16 +58,11 @@ class _Phase(Enum):
     OPEN = auto()
     """The command runs on the host."""
     ENDING = auto()
-    """The client was told to end, or closed its output."""
+    """The client was asked to end, or closed its output."""
 
 
 class HostConnection:
-    """One host. Only the thread of the poller calls its methods; any may read ``state``.
-
-    Attributes:
-        name: The host as the user named it.
-        state: What is known of the host now.
-        handshake_seconds: How long the last client took to begin the command on the host.
+    """A host. Only the thread of the fleet calls its methods; any thread may read ``state``.
 
     Args:
         name: The host as the user named it.
@@ -81,8 +77,9 @@ class HostConnection:
     ) -> None:
         self.name = name
         self.state = HostState(name, HostStatus.CONNECTING, time.time())
+        # How long the last client took to begin the command on the host.
         self.handshake_seconds: float | None = None
-        self._process: SshProcess | None = None
+        self._process: PipedProgram | None = None
         self._client = client
         self._selector = selector
         self._asked_interval = interval
@@ -107,7 +104,7 @@ class HostConnection:
         self._smi: SmiReader | None = None
         self._clock = RemoteClock()
 
-    # For the poller
+    # For the fleet
 
     @property
     def has_failed(self) -> bool:
@@ -127,7 +124,7 @@ class HostConnection:
         self._begin_reading(now)
         arguments = self._client.stream(self.name, self._asked_interval)
         try:
-            self._process = process = SshProcess(arguments)
+            self._process = process = PipedProgram(arguments)
         except OSError as error:
             self._down(client_fault(arguments[0], error), now)
             return
@@ -144,7 +141,7 @@ class HostConnection:
         elif self._phase is _Phase.OPEN:
             self._notice_silence(now)
 
-    def close(self) -> SshProcess | None:
+    def close(self) -> PipedProgram | None:
         """Stop reading. Returns the client, which the caller must end."""
         self._stop_reading()
         return self._process
@@ -152,7 +149,7 @@ class HostConnection:
     # What arrives
 
     def _take_output(self, now: float) -> None:
-        if self._process is None or (data := SshProcess.read(self._process.output)) is None:
+        if self._process is None or (data := self._process.read(self._process.output)) is None:
             return
         if not data:
             self._end("", now)
@@ -166,7 +163,7 @@ class HostConnection:
                 self._end(f"gpumon cannot read what it writes ({what}): please report this", now)
 
     def _take_errors(self, now: float) -> None:
-        if self._process is None or (data := SshProcess.read(self._process.errors)) is None:
+        if self._process is None or (data := self._process.read(self._process.errors)) is None:
             return
         if data:
             self._said = (self._said + data)[-_MOST_SAID:]
@@ -288,7 +285,7 @@ class HostConnection:
         self._phase, self._began_at = _Phase.ENDING, now
         self._stop_reading()
         if fault and self._process is not None:
-            self._process.end()
+            self._process.signal(signal.SIGTERM)
         self._settle(now, kill=False)
 
     def _settle(self, now: float, *, kill: bool) -> None:
@@ -296,9 +293,9 @@ class HostConnection:
         process = self._process
         if process is None:
             return
-        if not self._fault and (data := SshProcess.read(process.errors)):
+        if not self._fault and (data := process.read(process.errors)):
             self._said = (self._said + data)[-_MOST_SAID:]
-        status = process.ended(kill=kill)
+        status = process.end() if kill else process.ended()
         if status is None:
             return
         if self._steady_seconds >= _STEADY_SECONDS:

@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.fleet.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
-from gpumon.fleet.host_source import HostSource
-from gpumon.fleet.listeners import Listeners
+from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostOrigin, HostState, HostStatus
+from gpumon.fleet.host_source import HostMachine, HostSource
 from gpumon.host.process_host import RecordedHost
 from gpumon.makers.demo import DemoMachine, DemoSource
 from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import ALL, parse_selection
-from gpumon.system.clock import Clock, SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
+    from gpumon.system.clock import Clock
 
 _TURNS = 10
-"""Parts of an interval: a tenth of the hosts has news in each."""
+"""Parts of an interval: a tenth of the hosts changes in each."""
 _DOWN_FOR = 1260.0
 """Seconds before the start since which a host is down that never answers."""
 _LIVE, _ABSENT = 240.0, 20.0
@@ -34,22 +33,13 @@ _VERSION = "1.0"
 
 
 class _Part(Struct, frozen=True):
-    """What one host of the fleet is like.
+    """What a host of the fleet is like."""
 
-    Attributes:
-        empty: GPUs that only recurring processes use.
-        gpus: The GPUs that it has.
-        sick: Whether a GPU is lost and one hot.
-        down: Whether it never answers.
-        drops: Whether its connection ends now and then.
-        origin: Where its values come from.
-    """
-
-    empty: frozenset[int] = frozenset()
-    gpus: str = "0-7"
-    sick: bool = False
-    down: bool = False
-    drops: bool = False
+    empty: frozenset[int] = frozenset()  # GPUs that only recurring processes use
+    gpus: str = "0-7"  # that it has
+    sick: bool = False  # whether a GPU is lost and another is hot
+    down: bool = False  # whether it never answers
+    drops: bool = False  # whether its connection ends now and then
     origin: HostOrigin = HostOrigin.GPUMON
 
 
@@ -74,29 +64,25 @@ _PARTS = (
 """The hosts, again from the first one after the last."""
 
 
-class DemoFleet:
-    """See ``Fleet``. One thread samples all hosts.
+class DemoFleet(Fleet):
+    """A simulated fleet. One thread samples all hosts.
 
-    Args:
-        names: Names of the hosts.
-        interval: Seconds between samples of a host.
-        clock: Clock, for tests.
+    ``interval`` is in seconds, between samples of a host.
     """
 
     def __init__(
-        self, names: Sequence[str], interval: float = 1.0, clock: Clock | None = None
+        self, names: Sequence[str], interval: float = 1.0, clock: Clock = THIS_SYSTEM.clock
     ) -> None:
-        self._clock: Clock = clock or SystemClock()
-        self.interval = interval
+        self._clock = clock
+        super().__init__(interval)
         self._start = self._clock.time()
         self._hosts = {
-            name: (_PARTS[place % len(_PARTS)], _source(name, place, self._clock))
-            for place, name in enumerate(names)
+            name: (_PARTS[index % len(_PARTS)], _source(name, index, self._clock))
+            for index, name in enumerate(names)
         }
         self._states = {
             name: HostState(name, HostStatus.CONNECTING, self._start) for name in self._hosts
         }
-        self._listeners = Listeners()
         self._lock = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="gpumon-demo-fleet", daemon=True)
@@ -116,24 +102,16 @@ class DemoFleet:
         with self._lock:
             return FleetSnapshot(self._clock.time(), tuple(self._states.values()))
 
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """See ``Fleet.subscribe``."""
-        return self._listeners.add(listener)
-
-    def source(self, name: str) -> Source:
-        """See ``Fleet.source``."""
-        if name not in self._hosts:
-            raise KeyError(name)
-        return HostSource(self, name)
-
-    def processes(self, name: str, *, readonly: bool) -> ProcessHost:
-        """See ``Fleet.processes``. No real process is signalled."""
+    def machine(self, name: str, *, readonly: bool = True) -> HostMachine:
+        """See ``Fleet.machine``. No real process is signalled."""
         part, source = self._hosts[name]
-        return (
-            RecordedHost()
-            if part.origin is not HostOrigin.GPUMON
-            else source.host(readonly=readonly)
-        )
+
+        def processes() -> ProcessHost:
+            if part.origin is HostOrigin.GPUMON:
+                return source.host(readonly=readonly)
+            return RecordedHost()
+
+        return HostMachine(HostSource(self, name), processes)
 
     def sample(self, name: str) -> None:
         """Take the next sample of a host."""
@@ -152,7 +130,7 @@ class DemoFleet:
             state = _live(name, part, source.sample(full=False), since, now)
         with self._lock:
             self._states[name] = state
-        self._listeners.tell()
+        self._notify()
 
     def _run(self) -> None:
         names = tuple(self._hosts)
@@ -165,11 +143,11 @@ class DemoFleet:
             turn = (turn + 1) % _TURNS
 
 
-def _source(name: str, place: int, clock: Clock) -> DemoSource:
-    part = _PARTS[place % len(_PARTS)]
+def _source(name: str, index: int, clock: Clock) -> DemoSource:
+    part = _PARTS[index % len(_PARTS)]
     machine = DemoMachine(name, part.empty, sound=not part.sick)
     selection = ALL if part.gpus == "0-7" else parse_selection(part.gpus)
-    source = DemoSource(1 + place, clock, selection, machine)
+    source = DemoSource(1 + index, clock, selection, machine)
     source.open()
     return source
 

@@ -6,19 +6,22 @@ and ``log`` use a fleet through this interface only, whatever it reads.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from threading import Lock
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import Snapshot  # noqa: TC001 - msgspec resolves it
-from gpumon.stream import GpuState  # noqa: TC001 - likewise
+from gpumon.makers.backend_gpu import REASON_OF_STATUS
+from gpumon.model.metrics import GPU_METRICS, Tier
+from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot
+from gpumon.stream import GpuState  # noqa: TC001 - msgspec resolves it
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.source import Source
+    from gpumon.sampling.machine import Machine
 
 
 class FleetError(Exception):
@@ -50,109 +53,110 @@ class HostOrigin(str, Enum):
 
 
 class Owner(Struct, frozen=True, gc=False):
-    """Who has GPUs of a host whose processes are not known.
+    """Who has GPUs of a host whose processes are not known. ``None`` is unknown."""
 
-    Attributes:
-        user: A user, a pod with its namespace, or ``slurm`` with the number of a job; safe to
-            print.
-        gpus: Number of GPUs; ``None`` if unknown.
-        memory: Bytes of GPU memory; ``None`` if unknown.
-        idle_memory: Bytes held by processes that do not use the GPU; ``None`` if unknown.
-    """
-
-    user: str
-    gpus: int | None = None
-    memory: int | None = None
-    idle_memory: int | None = None
+    user: str  # a user, a pod with its namespace, or ``slurm`` with a job's number; safe to print
+    gpus: int | None = None  # the number of GPUs
+    memory: int | None = None  # bytes of GPU memory
+    idle_memory: int | None = None  # bytes held by processes that do not use the GPU
 
 
 class HostState(Struct, frozen=True, gc=False):
-    """One host of a fleet at one moment. All texts are safe to print.
+    """One host of a fleet at one moment. All texts are safe to print."""
 
-    Attributes:
-        name: The host as the user named it; unique in a fleet.
-        status: Whether its values are current.
-        since: When this status began, seconds since the epoch.
-        sentence: What is wrong, or what is missing there; empty if nothing is.
-        origin: Where the values come from; ``None`` before that is known.
-        snapshot: The newest snapshot, with the times of this machine's clock; ``None`` before the
-            first one. A host that is down keeps its last one.
-        received_at: When the newest snapshot arrived, on this machine's clock.
-        version: Version of gpumon on the host; ``None`` if unknown or if there is none.
-        states: What the findings there say of its GPUs, in the order of ``snapshot.gpus``; empty
-            where nothing is known of it.
-        owners: Who has its GPUs, most memory first, where metrics tell it; empty where the
-            processes of the snapshot do.
-    """
-
-    name: str
+    name: str  # as the user wrote it; unique in a fleet
     status: HostStatus
-    since: float
-    sentence: str = ""
-    origin: HostOrigin | None = None
+    since: float  # when this status began, seconds since the epoch
+    sentence: str = ""  # what is wrong, or what is missing there
+    origin: HostOrigin | None = None  # ``None`` before it is known
+    # The newest, with the times of this machine's clock. A host that is down keeps its last one.
     snapshot: Snapshot | None = None
-    received_at: float | None = None
-    version: str | None = None
+    received_at: float | None = None  # when that arrived, on this machine's clock
+    version: str | None = None  # of gpumon on the host; ``None`` if unknown or if there is none
+    # What the findings there say of its GPUs, in the order of ``snapshot.gpus``, if that is known.
     states: tuple[GpuState, ...] = ()
+    # Most memory first, from metrics; empty if ``snapshot.processes`` says it.
     owners: tuple[Owner, ...] = ()
 
 
 class FleetSnapshot(Struct, frozen=True, gc=False):
-    """All hosts at one moment.
+    """All hosts at one moment."""
 
-    Attributes:
-        time: When it was taken, seconds since the epoch.
-        hosts: The hosts in the order in which the user named them.
-    """
-
-    time: float
-    hosts: tuple[HostState, ...] = ()
+    time: float  # when it was taken, seconds since the epoch
+    hosts: tuple[HostState, ...] = ()  # in the order in which the user named them
 
 
-class Fleet(Protocol):
+class Fleet(ABC):
     """Hosts that are read at the same time. Every method may be called on any thread."""
 
+    def __init__(self, interval: float) -> None:
+        self.interval = interval  # seconds between samples of a host
+        self._subscribing = Lock()
+        self._listeners: tuple[Callable[[], None], ...] = ()
+
+    @abstractmethod
     def start(self) -> None:
         """Begin to connect. Returns at once."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """End all connections and their processes. May be called more than once."""
-        ...
 
+    @abstractmethod
     def latest(self) -> FleetSnapshot:
         """The newest state of all hosts. Cheap: nothing is read for it."""
-        ...
+
+    @abstractmethod
+    def machine(self, name: str, *, readonly: bool = True) -> Machine:
+        """One host, for a dashboard of it. Closing its source does not end the connection.
+
+        A host whose origin is not ``HostOrigin.GPUMON`` refuses every signal with a sentence, as
+        each does with ``readonly``.
+
+        Raises:
+            KeyError: There is no such host.
+        """
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call a function after every change of a host, on another thread; it must be quick.
 
-        Returns:
-            A function that ends the subscription.
+        Returns a function that ends the subscription.
         """
-        ...
 
-    @property
-    def interval(self) -> float:
-        """Seconds between samples of a host."""
-        ...
+        # A function of its own, so that a listener that subscribes twice ends one subscription.
+        def entry() -> None:
+            listener()
 
-    def source(self, name: str) -> Source:
-        """The snapshots of one host, for a dashboard of it.
+        def end() -> None:
+            with self._subscribing:
+                self._listeners = tuple(known for known in self._listeners if known is not entry)
 
-        Closing the source does not end the connection.
+        with self._subscribing:
+            self._listeners = (*self._listeners, entry)
+        return end
 
-        Raises:
-            KeyError: There is no such host.
-        """
-        ...
+    def _notify(self) -> None:
+        """Call all listeners."""
+        for listener in self._listeners:
+            listener()
 
-    def processes(self, name: str, *, readonly: bool) -> ProcessHost:
-        """The processes of one host, for details and signals.
 
-        A host whose origin is not ``HostOrigin.GPUMON`` refuses every signal with a sentence.
+_FIELDS = tuple(metric.field for metric in GPU_METRICS if metric.field not in {"index", "uuid"})
+STATIC_FIELDS = tuple(
+    metric.field for metric in GPU_METRICS if metric.tier is Tier.STATIC and metric.field in _FIELDS
+)
+"""Values that never change, besides index and UUID."""
 
-        Raises:
-            KeyError: There is no such host.
-        """
-        ...
+
+def without_values(gpu: Gpu, status: GpuStatus) -> Gpu:
+    """A GPU that is known and has no values now, with its static values only."""
+    kept = {field: getattr(gpu, field) for field in STATIC_FIELDS}
+    missing = [field for field in (*_FIELDS, "fan_speeds") if kept.get(field) is None]
+    return Gpu(
+        gpu.index,
+        gpu.uuid,
+        status,
+        sampled_at=gpu.sampled_at,
+        unknown=dict.fromkeys((*missing, "processes"), REASON_OF_STATUS[status]),
+        **kept,
+    )

@@ -81,15 +81,15 @@ def _group(name: str, groups: Mapping[str, str]) -> Iterator[str]:
     else:
         known = ", ".join(map(printable, groups))
         there = f"there are {known} and {ALL}" if known else "the configuration has no groups"
-        raise FleetError(f"there is no group of hosts {_told(name)}: {there}.")
+        raise FleetError(f"there is no group of hosts {_quoted(name)}: {there}.")
     for text in chosen:
         for part in _parts(text):
             if part.startswith("@"):
                 yield from _file(part[1:])
             elif part.startswith(_GROUP):
                 raise FleetError(
-                    f"the group of hosts {_told(name)} names {_told(part)}: write the names of that"
-                    " group instead, because groups cannot be nested."
+                    f"the group of hosts {_quoted(name)} names {_quoted(part)}: write the names of"
+                    " that group instead, because groups cannot be nested."
                 )
             else:
                 yield part
@@ -101,12 +101,12 @@ def _file(name: str) -> Iterator[str]:
     try:
         text = read_text(path, MIB, "list of hosts")
     except FileFault as fault:
-        raise FleetError(f"the file of hosts {_told(name)} {fault}.") from None
+        raise FleetError(f"the file of hosts {_quoted(name)} {fault}.") from None
     for number, line in enumerate(text.splitlines(), 1):
         part = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
         if part.startswith(("@", _GROUP)):
             raise FleetError(
-                f"{_told(name)}, line {number}: {_told(part)} is no name of a host; a file has"
+                f"{_quoted(name)}, line {number}: {_quoted(part)} is no name of a host; a file has"
                 " only names."
             )
         yield from _parts(part)
@@ -140,11 +140,13 @@ def _numbers(piece: str, part: str) -> list[tuple[int, int, int]]:
         match = _RANGE.fullmatch(text.strip())
         if match is None:
             raise FleetError(
-                f"{_told(part)} has no range of numbers in its brackets: write gpu-[02-16]."
+                f"{_quoted(part)} has no range of numbers in its brackets: write gpu-[02-16]."
             )
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
-            raise FleetError(f"the range in {_told(part)} runs backwards: write [{last}-{first}].")
+            raise FleetError(
+                f"the range in {_quoted(part)} runs backwards: write [{last}-{first}]."
+            )
         found.append((int(first), int(last), len(first)))
     return found
 
@@ -163,11 +165,11 @@ def _checked(name: str) -> str:
     elif name.endswith("@") or not name:
         wrong = "it names no host"
     if wrong:
-        raise FleetError(f"{_told(name)} is no name of a host: {wrong}.")
+        raise FleetError(f"{_quoted(name)} is no name of a host: {wrong}.")
     return name
 
 
-def _told(text: str) -> str:
+def _quoted(text: str) -> str:
     """A text of the user, short and safe to print."""
     return repr(printable(shortened(text, _SHOWN)))
 

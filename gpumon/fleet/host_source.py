@@ -1,22 +1,25 @@
-"""One host of a fleet as a ``Source``, for a dashboard of it."""
+"""A host of a fleet as a ``Machine``, for a dashboard of it."""
 
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpumon.fleet.fleet import HostStatus
-from gpumon.makers.driverless import DriverlessSource
+from gpumon.makers.source import Source
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.sampling.collector import unanswering
+from gpumon.sampling.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.fleet.fleet import Fleet, HostState
+    from gpumon.host.process_host import ProcessHost
 
 _LONGEST_WAIT = 0.9
 """Seconds that ``sample`` waits: a collector takes a longer sample for a hung one."""
@@ -25,23 +28,21 @@ _DELAY = 1.0
 _RETRIED = "It is tried again; the other hosts go on."
 
 
-class HostSource(DriverlessSource):
-    """The snapshots of one host as they arrive; implements ``Source``.
-
-    The host has the name by which the user knows it.
-
-    Args:
-        fleet: The fleet, which goes on after this source is closed.
-        name: The host.
-    """
+class HostSource(Source):
+    """The snapshots of a host as they arrive. The fleet goes on after this source is closed."""
 
     def __init__(self, fleet: Fleet, name: str) -> None:
         self._fleet = fleet
-        self.hostname = name
+        self._name = name
         self._changed = Event()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._given: Snapshot | None = None
         self._given_at = float("-inf")
+
+    @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``: the name by which the user knows the host."""
+        return self._name
 
     def open(self) -> None:
         """See ``Source.open``; never fails."""
@@ -50,9 +51,9 @@ class HostSource(DriverlessSource):
     def sample(self, *, full: bool = True) -> Snapshot:  # noqa: ARG002 - a host sends all it reads
         """The newest snapshot of the host.
 
-        It waits for one that it has not returned yet, less than a second and at most an interval.
-        If none arrives, the last one is returned with the current time: the age of its values
-        grows. GPUs of a host that is silent or down do not answer.
+        It waits for a snapshot that it has not returned yet, less than a second and at most an
+        interval. If none arrives, the last one is returned with the current time: the age of its
+        values grows. GPUs of a host that is silent or down do not answer.
         """
         snapshot = self._sample()
         # A sample that arrives late is from before the time that the last one was returned with.
@@ -94,4 +95,23 @@ class HostSource(DriverlessSource):
         self._unsubscribe()
 
     def _state(self) -> HostState:
-        return next(one for one in self._fleet.latest().hosts if one.name == self.hostname)
+        return next(host for host in self._fleet.latest().hosts if host.name == self.hostname)
+
+
+class HostMachine(Machine):
+    """A host of a fleet; ``processes`` returns its processes when they are needed."""
+
+    def __init__(self, source: HostSource, processes: Callable[[], ProcessHost]) -> None:
+        self.name = source.hostname
+        self._source = source
+        self._open_processes = processes
+
+    @property
+    def source(self) -> HostSource:
+        """See ``Machine.source``."""
+        return self._source
+
+    @cached_property
+    def processes(self) -> ProcessHost:
+        """See ``Machine.processes``."""
+        return self._open_processes()

@@ -25,14 +25,11 @@ _MOST_NAMED = 8
 
 
 class FleetFeed:
-    """The hosts of a fleet; implements ``LogFeed``.
+    """The hosts of a fleet; implements ``LogFeed``. ``start`` starts the fleet, ``stop`` closes it.
 
-    A sample has the newest values of each host that answers. It has one time, by the clock of this
-    machine; how old the values of a host are is in its log. A host that does not answer is left
+    A sample has the newest values of each host that answers. It has a single time, by the clock of
+    this machine; how old the values of a host are is in its log. Hosts that do not answer are left
     out.
-
-    Args:
-        fleet: The fleet; ``start`` starts and ``stop`` closes it.
     """
 
     several = True
@@ -124,17 +121,19 @@ class FleetFeed:
         shown = [host.snapshot for host in hosts if _answers(host) and host.snapshot is not None]
         gpus = sum(len(snapshot.gpus) for snapshot in shown)
         processes = sum(
-            user is None or one.user == user for snapshot in shown for one in snapshot.processes
+            user is None or process.user == user
+            for snapshot in shown
+            for process in snapshot.processes
         )
-        told = [
+        parts = [
             f"{len(shown)} of {counted(len(hosts), 'host')}",
             f"{counted(gpus, 'GPU')}, {counted(processes, 'process', 'es')}",
         ]
         silent = [host for host in hosts if host.sentence and not _answers(host)]
         if silent:
             more = f" (and {len(silent) - 1} more)" if len(silent) > 1 else ""
-            told.insert(1, f"{silent[0].name}: {silent[0].sentence}{more}")
-        return told
+            parts.insert(1, f"{silent[0].name}: {silent[0].sentence}{more}")
+        return parts
 
     def never_sampled(self) -> Sequence[str]:
         """See ``LogFeed.never_sampled``."""

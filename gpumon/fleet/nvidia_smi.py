@@ -14,8 +14,8 @@ A small shell loop there writes one block of lines for each sample::
     4711 1000 ann 360 R python3 train.py
     #end
 
-There is no utilisation by process, no place where a process runs, and no start time that would
-identify a process: nothing can be ended.
+There is no utilisation by process, no workload of a process, and no start time that would identify
+a process: nothing can be ended.
 """
 
 from __future__ import annotations
@@ -108,8 +108,7 @@ class _Owner(NamedTuple):
 class SmiReader:
     """Makes snapshots of the lines of ``query_loop``. They have the times of their arrival.
 
-    Args:
-        host: The name of the machine, until it says its own.
+    ``host`` is the name of the machine until its own name arrives.
     """
 
     def __init__(self, host: str) -> None:
@@ -153,10 +152,10 @@ class SmiReader:
     def _sections(self, block: bytes) -> list[list[bytes]]:
         """The lines of each section."""
         found: list[list[bytes]] = [[] for _ in _SECTIONS]
-        place: int | None = None
+        section: int | None = None
         for line in block.split(b"\n"):
             if line in _SECTIONS:
-                place = _SECTIONS.index(line)
+                section = _SECTIONS.index(line)
             elif line.startswith(b"#host "):
                 name = line[6:].decode("utf-8", "replace").strip()[:_NAME_CHARACTERS]
                 self._host = replace(self._host, name=name or self._host.name)
@@ -166,20 +165,16 @@ class SmiReader:
                 self._fields = line.removeprefix(_FIELDS_MARK)
             elif line.startswith(_STATUS_MARK):
                 self._status = line.removeprefix(_STATUS_MARK).decode("ascii", "replace")
-            elif place is not None and line.strip():
-                found[place].append(line)
+            elif section is not None and line.strip():
+                found[section].append(line)
         return found
 
 
 def _with_unlisted(gpus: tuple[Gpu, ...], lines: Sequence[bytes], status: str) -> tuple[Gpu, ...]:
     """The GPUs, with the reason where their processes are unknown.
 
-    An empty list is one of nobody only if the query had its answer.
-
-    Args:
-        gpus: The GPUs.
-        lines: What nvidia-smi wrote when it was asked for the processes.
-        status: Its exit status.
+    ``lines`` is what nvidia-smi wrote when it was asked for the processes, ``status`` its exit
+    status. An empty list means no process only if the query had its answer.
     """
     found: Unknown | None = None if status in _HAS_LIST else Unknown.NO_ANSWER
     of_gpu: dict[str, Unknown] = {}
@@ -230,18 +225,18 @@ def _processes(
     uses: dict[int, dict[str, GpuUse]] = {}
     names: dict[int, str] = {}
     for pid, use, name in _uses(lines[:_MOST_PROCESSES], indices):
-        of_it = uses.setdefault(pid, {})
+        by_gpu = uses.setdefault(pid, {})
         # A row that was written twice counts once.
-        known = of_it.get(use.gpu_uuid)
+        known = by_gpu.get(use.gpu_uuid)
         if known is None or (use.memory_used or 0) >= (known.memory_used or 0):
-            of_it[use.gpu_uuid] = use
+            by_gpu[use.gpu_uuid] = use
         names[pid] = name
     for pid, owner in list(owners.items()):
         if (in_wsl or pid == _INIT) and not _is_same_process(names.get(pid, ""), owner):
             del owners[pid]
     return tuple(
-        _process(pid, tuple(of_it.values()), names[pid], owners.get(pid))
-        for pid, of_it in uses.items()
+        _process(pid, tuple(by_gpu.values()), names[pid], owners.get(pid))
+        for pid, by_gpu in uses.items()
     )
 
 

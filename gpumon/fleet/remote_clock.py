@@ -27,13 +27,13 @@ _NEAR = 0.2
 """Seconds of difference that count as none: a network takes as long, and nothing needs to be
 translated then."""
 _STEP = 0.5
-"""Seconds by which a line must disagree to tell that a clock was set."""
+"""Seconds by which a line must disagree if a clock was set."""
 _LINES = 10
-"""So many late lines in a row tell that a clock was set; fewer, that they were delayed."""
+"""After so many late lines in a row a clock was set; fewer were delayed."""
 
 
 class RemoteClock:
-    """The clock of one other machine. An unchanged object gets the same translation again."""
+    """The clock of another machine. An unchanged object gets the same translation again."""
 
     def __init__(self) -> None:
         self._difference: float | None = None
@@ -45,12 +45,7 @@ class RemoteClock:
         self._kept: dict[int, tuple[Struct, Struct]] = {}
 
     def learn(self, written_at: float, arrived_at: float) -> None:
-        """Learn from a line.
-
-        Args:
-            written_at: When it was written, by the other machine's clock.
-            arrived_at: When it arrived, by this machine's clock.
-        """
+        """Learn from a line: its time by the other machine's clock, its arrival by this one's."""
         difference = arrived_at - written_at
         self._recent.append(difference)
         known = self._difference
@@ -90,8 +85,8 @@ class RemoteClock:
             self._moved(snapshot),
             host=self._same(snapshot.host),
             gpus=tuple([self._same(gpu) for gpu in snapshot.gpus]),
-            processes=tuple([self._same(one) for one in snapshot.processes]),
-            reserved=tuple([self._same(one) for one in snapshot.reserved]),
+            processes=tuple([self._same(process) for process in snapshot.processes]),
+            reserved=tuple([self._same(reserved) for reserved in snapshot.reserved]),
             holders=snapshot.holders and self._same(snapshot.holders),
         )
         self._before, self._ours = snapshot, ours
@@ -103,24 +98,24 @@ class RemoteClock:
             return states
         return tuple([self._moved(state) for state in states])
 
-    def _moved(self, one: T) -> T:
+    def _moved(self, known: T) -> T:
         """A copy with other times."""
-        times = {field: getattr(one, field) for field in _time_fields(type(one))}
+        times = {field: getattr(known, field) for field in _time_fields(type(known))}
         return replace(
-            one, **{field: time + self.shift for field, time in times.items() if time is not None}
+            known, **{field: time + self.shift for field, time in times.items() if time is not None}
         )
 
-    def _same(self, one: T) -> T:
+    def _same(self, given: T) -> T:
         """The translation, which is the same object for the same object in the sample before."""
-        known = self._known.get(id(one))
-        if known is not None and known[0] is one:
+        known = self._known.get(id(given))
+        if known is not None and known[0] is given:
             pair = known
-        elif isinstance(one, HolderScan):
-            suspects = tuple([self._moved(suspect) for suspect in one.suspects])
-            pair = one, replace(self._moved(one), suspects=suspects)
+        elif isinstance(given, HolderScan):
+            suspects = tuple([self._moved(suspect) for suspect in given.suspects])
+            pair = given, replace(self._moved(given), suspects=suspects)
         else:
-            pair = one, self._moved(one)
-        self._kept[id(one)] = pair
+            pair = given, self._moved(given)
+        self._kept[id(given)] = pair
         translated: T = pair[1]  # type: ignore[assignment]  # a pair has one type on both sides
         return translated
 

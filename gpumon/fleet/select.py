@@ -32,19 +32,12 @@ _LONGEST_OBSERVED = 30 * 86400.0
 
 
 class _HostChoice(NamedTuple):
-    """What one host offers.
-
-    Attributes:
-        host: The host.
-        verdicts: The eligibility of each of its GPUs.
-        choice: Its best GPUs; ``None`` if too few are eligible.
-        missing: Why it offers none, if it has not answered or has not the GPUs that were named.
-    """
+    """What a host offers."""
 
     host: HostState
-    verdicts: tuple[Eligibility, ...] = ()
-    choice: GpuChoice | None = None
-    missing: str = ""
+    verdicts: tuple[Eligibility, ...] = ()  # the eligibility of each of its GPUs
+    choice: GpuChoice | None = None  # its best GPUs; ``None`` if too few are eligible
+    missing: str = ""  # why it offers none: it has not answered, or not the GPUs that were named
 
 
 class HostSelector:
@@ -57,11 +50,7 @@ class HostSelector:
         self._judged: dict[str, _HostChoice] = {}
 
     def choose(self, fleet: Fleet) -> tuple[_HostChoice | None, list[_HostChoice]]:
-        """The best choice, if there is one, and what each host offers.
-
-        Args:
-            fleet: A fleet that was started.
-        """
+        """The best choice, if there is one, and what each host of a started fleet offers."""
         offers: list[_HostChoice] = []
         for hosts in changes(fleet, self._patience):
             offers = self._judge(hosts)
@@ -72,16 +61,16 @@ class HostSelector:
             offers = self._judge(hosts)
             if self._is_decided(offers):
                 break
-        best = [one for one in offers if one.choice is not None]
+        best = [offer for offer in offers if offer.choice is not None]
         return min(best, key=_worth, default=None), offers
 
     def _is_decided(self, offers: list[_HostChoice]) -> bool:
-        if self._requirements.stable is None and any(one.choice is not None for one in offers):
+        if self._requirements.stable is None and any(offer.choice is not None for offer in offers):
             return True
         return not any(
-            self._choosers[one.host.name].left()
-            for one in offers
-            if one.verdicts and not one.missing
+            self._choosers[offer.host.name].left()
+            for offer in offers
+            if offer.verdicts and not offer.missing
         )
 
     def _judge(self, hosts: FleetSnapshot) -> list[_HostChoice]:
@@ -100,7 +89,7 @@ class HostSelector:
         if not is_settled(host):
             # A reservation there may not be known yet.
             return _HostChoice(host, missing=f"no answer within {self._patience:g}s")
-        # The environment of this machine says nothing of another one's GPUs.
+        # The environment of this machine says nothing of the GPUs of another machine.
         chooser = self._choosers.setdefault(host.name, Chooser(self._requirements, {}))
         try:
             verdicts = chooser.judge(host.snapshot)
@@ -185,13 +174,13 @@ def _as_json(best: _HostChoice | None, offers: list[_HostChoice]) -> str:
             "selection": None if best is None else selection_json(best.choice, best.verdicts),
             "hosts": [
                 {
-                    "name": one.host.name,
-                    "status": one.host.status,
-                    "missing": one.missing or None,
-                    "fitting": sum(1 for verdict in one.verdicts if verdict.refusal is None),
-                    "refused": sum(1 for verdict in one.verdicts if verdict.refusal is not None),
+                    "name": offer.host.name,
+                    "status": offer.host.status,
+                    "missing": offer.missing or None,
+                    "fitting": sum(verdict.refusal is None for verdict in offer.verdicts),
+                    "refused": sum(verdict.refusal is not None for verdict in offer.verdicts),
                 }
-                for one in offers
+                for offer in offers
             ],
         }
     )

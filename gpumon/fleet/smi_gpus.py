@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.fleet.absent import STATIC_FIELDS, without_values
+from gpumon.fleet.fleet import STATIC_FIELDS, without_values
 from gpumon.model.metrics import Tier
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.csv.cells import read_moment
@@ -96,14 +96,10 @@ class _Failure(Struct):
 
 
 class SmiGpus:
-    """Reads the GPUs of one host. It remembers them, so that one that fails keeps its identity.
-
-    Attributes:
-        driver_version: The version of the driver, once a row had it.
-    """
+    """Reads the GPUs of a host. It remembers them, so that a GPU that fails keeps its identity."""
 
     def __init__(self) -> None:
-        self.driver_version: str | None = None
+        self.driver_version: str | None = None  # once a row had it
         self._header: Header | None = None
         self._reader: GpuReader | None = None
         self._known: dict[str, Gpu] = {}
@@ -172,18 +168,18 @@ class SmiGpus:
         if not is_whole:
             # The line was cut: its last cell may lack its end.
             cells = cells[:-1]
-        values = [cell for place, cell in enumerate(cells) if place != header.time]
+        values = [cell for index, cell in enumerate(cells) if index != header.time]
         row = _Row(cells, has_values=is_whole and not all(map(_is_word, values)))
         for column in ("index", "uuid", "pci.bus_id"):
-            place = header.places.get(column)
-            if place is None or place >= len(cells) or unknown_word(cells[place]) is not None:
+            index = header.places.get(column)
+            if index is None or index >= len(cells) or unknown_word(cells[index]) is not None:
                 continue
             if column == "index":
-                row.index = _index(cells[place])
+                row.index = _index(cells[index])
             elif column == "uuid":
-                row.uuid = cells[place] or None
+                row.uuid = cells[index] or None
             else:
-                row.bus = _bus(cells[place])
+                row.bus = _bus(cells[index])
         return row
 
     def _is_row(self, cells: list[str]) -> bool:
@@ -198,7 +194,7 @@ class SmiGpus:
         )
 
     def _identified(self, rows: list[_Row]) -> list[_Row]:
-        """The last row of each GPU, each with an index that no other one has."""
+        """The last row of each GPU, each with an index of its own."""
         last: dict[object, _Row] = {}
         for row in _without_parts(rows):
             same = last.get(row.uuid)
@@ -221,8 +217,8 @@ class SmiGpus:
         cells = [*row.cells, *[""] * (header.width - len(row.cells))]
         cells[header.time] = _ANY_TIME
         for name, identity in (("index", str(row.index)), ("uuid", row.uuid or "")):
-            if (place := header.places.get(name)) is not None:
-                cells[place] = identity
+            if (index := header.places.get(name)) is not None:
+                cells[index] = identity
         (parsed,), host = reader.read([csv_text([cells]).rstrip("\n").encode()], now, now)
         self.driver_version = host.driver_version or self.driver_version
         values, known = parsed.values, self._remembered(row.uuid, row.bus, row.index)
@@ -255,7 +251,7 @@ class SmiGpus:
         return None
 
     def _status_of(self, parsed: ParsedGpu) -> GpuStatus:
-        """The status of a GPU by the words that stand in place of its values."""
+        """The status of a GPU by the words that stand instead of its values."""
         assert self._header is not None  # noqa: S101 - rows follow a heading
         columns = len(self._header.places.keys() & _MOVING_COLUMNS)
         reasons = [reason for field, reason in parsed.missing[1] if field not in STATIC_FIELDS]
@@ -276,7 +272,7 @@ class SmiGpus:
                 failure.index, failure.bus = known.index, _bus(known.pci_bus_id or "")
             key = (failure.bus, None if failure.bus else failure.index)
             listed = {(bus, None if bus else index) for index, bus in indices.items()}
-            listed |= {(one.bus, None if one.bus else one.index) for one in failures}
+            listed |= {(other.bus, None if other.bus else other.index) for other in failures}
             if key not in listed and (failure.bus or failure.index not in indices):
                 failures.append(failure)
         # A row of words is that of a GPU that a message names; if there are more, of another one.
@@ -296,7 +292,7 @@ class SmiGpus:
         buses = {_bus(gpu.pci_bus_id or "") for gpu in gpus} - {None}
         for uuid, gpu in list(self._known.items()):
             if uuid not in listed and _bus(gpu.pci_bus_id or "") in buses:
-                # Another GPU has its place on the bus.
+                # Another GPU has its slot on the bus.
                 del self._known[uuid]
         absent: dict[str, Gpu] = {}
         since, self._absent_since = self._absent_since, {}
@@ -357,7 +353,7 @@ def _cells(text: str) -> list[str]:
 
 
 def _is_word(cell: str) -> bool:
-    """Whether a cell has no value, but a word in its place."""
+    """Whether a cell has a word instead of a value."""
     return not cell or cell.startswith("[") or unknown_word(cell) is not None
 
 
@@ -372,7 +368,7 @@ def _fitted(cells: list[str], header: Header) -> list[str]:
     joined = [*cells[:name], ", ".join(cells[name:end]), *cells[end:]]
     if bus is None or _bus(joined[bus]) is not None or _bus(cells[bus]) is None:
         return joined
-    # It is in its place without that: other text follows the row.
+    # The bus id is where it should be without that: other text follows the row.
     return cells[: header.width]
 
 
@@ -399,14 +395,9 @@ def _status(text: str) -> GpuStatus:
 def _number(
     gpus: Sequence[_Row | _Failure], indices: dict[int, _BusId | None]
 ) -> dict[int, _BusId | None]:
-    """Give each GPU an index that no other one has: indices are in the order of the bus.
+    """Give each GPU an index of its own: indices are in the order of the bus.
 
-    Args:
-        gpus: The GPUs without an index of their own.
-        indices: The bus ids of the others, by index.
-
-    Returns:
-        The bus ids of all, by index.
+    ``indices`` has the bus ids of other GPUs, by index. Returns the bus ids of all, by index.
     """
     taken = dict(indices)
     unnumbered = []

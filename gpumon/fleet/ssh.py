@@ -98,7 +98,7 @@ def read_client(text: str) -> tuple[str, ...]:
         words = tuple(shlex.split(text))
     except ValueError:
         raise FleetError(
-            f"cannot read the command of the ssh client {_told(text)}: a quote is not closed."
+            f"cannot read the command of the ssh client {_shown(text)}: a quote is not closed."
         ) from None
     if not words:
         raise FleetError("the command of the ssh client is empty: write one such as ssh -F FILE.")
@@ -119,10 +119,10 @@ def client_fault(client: str, error: OSError) -> str:
     """Why the client does not start."""
     if isinstance(error, FileNotFoundError):
         return (
-            f"{_told(client)} was not found on this machine: install OpenSSH's client, or name"
+            f"{_shown(client)} was not found on this machine: install OpenSSH's client, or name"
             " another with --ssh"
         )
-    return f"{_told(client)} cannot be started on this machine: {error.strerror}"
+    return f"{_shown(client)} cannot be started on this machine: {error.strerror}"
 
 
 def ending(host: str, status: int, said: bytes, *, began: bool) -> str:
@@ -168,7 +168,7 @@ def _last_line(text: str) -> str:
     return shortened(printable(lines[-1].removeprefix("gpumon: ")).rstrip("."), _SHOWN)
 
 
-def _told(text: str) -> str:
+def _shown(text: str) -> str:
     return printable(shortened(text, _SHOWN))
 
 

@@ -1,7 +1,12 @@
-"""What matters of a host in a fleet: free GPUs, memory, users, and the worst state in words."""
+"""What matters of each host of a fleet: free GPUs, memory, users, and the worst state in words.
+
+A thread of its own judges the hosts, so that no key waits for it.
+"""
 
 from __future__ import annotations
 
+from operator import is_not
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,55 +21,41 @@ from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import STATE_GPU_DEPTH, History
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from gpumon.fleet.fleet import Fleet
     from gpumon.model.snapshot import Gpu, Snapshot
+
+_REST = 0.2
+"""Seconds between two rounds, each of which is drawn: some host always has changed."""
+_STOP_PATIENCE = 1.0
 
 
 class GpuSummary(Struct, frozen=True):
-    """One GPU of a host.
-
-    Attributes:
-        index: Its index.
-        free: Whether nobody uses it, by the rule of ``availability.why_not_free``.
-        memory: Share of its memory in use, 0 to 1; ``None`` if it is unknown.
-        load: Share of time in which a kernel runs, 0 to 1; ``None`` if it is unknown.
-        state: Its state.
-    """
+    """One GPU of a host."""
 
     index: int
-    free: bool
-    memory: float | None
-    load: float | None
+    free: bool  # whether nobody uses it, by the rule of ``availability.why_not_free``
+    memory: float | None  # share of its memory in use, 0 to 1; ``None`` if unknown
+    load: float | None  # share of time in which a kernel runs, 0 to 1; ``None`` if unknown
     state: Finding
 
 
 class HostSummary(Struct, frozen=True):
-    """A host at one moment. Values that are not current are ``None``, except ``gpus``.
+    """A host at one moment. Values that are not current are ``None``, except ``gpus``."""
 
-    Attributes:
-        state: The host and its newest snapshot.
-        place: Its position in the fleet, from 0.
-        gpus: Its GPUs in the newest snapshot.
-        free: Number of free GPUs.
-        most_free: Bytes of free memory on the GPU that has most.
-        memory_used: Bytes in use on all GPUs; ``None`` if that of any is unknown.
-        memory_total: Bytes of all GPUs; ``None`` if that of any is unknown.
-        users: The users in the newest snapshot, or as metrics tell them; most memory first.
-        worst: The worst GPU, if its state needs attention.
-        history: What was seen of the host; tells the idle time of its processes.
-    """
-
-    state: HostState
-    place: int
-    gpus: tuple[GpuSummary, ...] = ()
-    free: int | None = None
-    most_free: int | None = None
-    memory_used: int | None = None
-    memory_total: int | None = None
-    users: tuple[UserUse | Owner, ...] = ()
-    worst: GpuSummary | None = None
-    history: History | None = None
+    state: HostState  # the host and its newest snapshot
+    index: int  # its position in the fleet, from 0
+    gpus: tuple[GpuSummary, ...] = ()  # in the newest snapshot
+    free: int | None = None  # number of free GPUs
+    most_free: int | None = None  # bytes of free memory on the GPU that has most
+    memory_used: int | None = None  # bytes on all GPUs; ``None`` if that of any is unknown
+    memory_total: int | None = None  # the same
+    users: tuple[
+        UserUse | Owner, ...
+    ] = ()  # of the newest snapshot, or of metrics; most memory first
+    worst: GpuSummary | None = None  # the worst GPU, if its state needs attention
+    history: History | None = None  # of the host; has the idle time of its processes
 
     @property
     def name(self) -> str:
@@ -89,8 +80,8 @@ class HostSummary(Struct, frozen=True):
 class HostJudge:
     """Judges the states of one host, with a short history of it."""
 
-    def __init__(self, place: int, thresholds: Thresholds = DEFAULTS) -> None:
-        self._place = place
+    def __init__(self, index: int, thresholds: Thresholds = DEFAULTS) -> None:
+        self._index = index
         self._thresholds = thresholds
         self._history = History(conditions(thresholds), thresholds, STATE_GPU_DEPTH, charted=False)
         self._snapshot: Snapshot | None = None
@@ -105,7 +96,7 @@ class HostJudge:
     def _summary(self, state: HostState) -> HostSummary:
         snapshot = state.snapshot
         if snapshot is None:
-            return HostSummary(state, self._place)
+            return HostSummary(state, self._index)
         if snapshot is not self._snapshot:
             self._snapshot = snapshot
             self._history.add(snapshot)
@@ -113,7 +104,7 @@ class HostJudge:
         worst = max(filter(self._is_notable, gpus), key=_severity, default=None)
         summary = HostSummary(
             state,
-            self._place,
+            self._index,
             gpus,
             users=state.owners or tuple(users(snapshot, self._history)),
             worst=worst,
@@ -159,39 +150,91 @@ def _with_values(summary: HostSummary, snapshot: Snapshot) -> HostSummary:
 
 
 class FleetTotals(Struct, frozen=True):
-    """Sums over the hosts whose values are current.
+    """Sums over the hosts whose values are current."""
 
-    Attributes:
-        hosts: Number of all hosts.
-        live: Number of hosts with current values.
-        gpus: Number of their GPUs.
-        free: Number of free GPUs.
-        memory_used: Bytes in use, where known.
-        memory_total: Bytes, where known.
-        complete: Whether nothing is missing in the sums.
-    """
-
-    hosts: int
-    live: int
-    gpus: int
-    free: int
-    memory_used: int
-    memory_total: int
-    complete: bool
+    hosts: int  # number of all hosts
+    live: int  # number of hosts with current values
+    gpus: int  # number of their GPUs
+    free: int  # number of free GPUs
+    memory_used: int  # bytes in use, where known
+    memory_total: int  # bytes, where known
+    complete: bool  # whether nothing is missing in the sums
 
 
 def totals(summaries: Iterable[HostSummary]) -> FleetTotals:
     """The sums over a fleet."""
     hosts = live = gpus = free = used = total = 0
     complete = True
-    for one in summaries:
+    for host in summaries:
         hosts += 1
-        complete = complete and None not in (one.memory_used, one.memory_total)
-        if not one.is_live or one.state.snapshot is None:
+        complete = complete and None not in (host.memory_used, host.memory_total)
+        if not host.is_live or host.state.snapshot is None:
             continue
         live += 1
-        gpus += len(one.gpus)
-        free += one.free or 0
-        used += sum(gpu.memory_used or 0 for gpu in one.state.snapshot.gpus)
-        total += sum(gpu.memory_total or 0 for gpu in one.state.snapshot.gpus)
+        gpus += len(host.gpus)
+        free += host.free or 0
+        used += sum(gpu.memory_used or 0 for gpu in host.state.snapshot.gpus)
+        total += sum(gpu.memory_total or 0 for gpu in host.state.snapshot.gpus)
     return FleetTotals(hosts, live, gpus, free, used, total, complete)
+
+
+class FleetSummaries:
+    """The newest summary of each host of a fleet, which may be started later."""
+
+    def __init__(self, fleet: Fleet, thresholds: Thresholds = DEFAULTS) -> None:
+        self.failure: BaseException | None = None  # the bug that has ended the thread
+        self._fleet = fleet
+        self._thresholds = thresholds
+        self._judges: dict[str, HostJudge] = {}
+        # In the order of the fleet; the same objects while nothing changes.
+        self.latest: tuple[HostSummary, ...] = ()
+        self._changed: Callable[[], None] = lambda: None
+        self._wake = Event()
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, name="gpumon-fleet-states", daemon=True)
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """Start to judge.
+
+        Args:
+            changed: Called on another thread after each round that changed something, and after a
+                failure.
+        """
+        self._changed = changed
+        self._unsubscribe = self._fleet.subscribe(self._wake.set)
+        self._wake.set()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; may be called before ``start``."""
+        self._unsubscribe()
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_PATIENCE)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                self._wake.wait()
+                self._wake.clear()
+                self._judge()
+                self._stopped.wait(_REST)
+        except Exception as failure:  # noqa: BLE001 - a thread has nobody above it to see this
+            self.failure = failure
+            self._changed()
+
+    def _judge(self) -> None:
+        hosts = enumerate(self._fleet.latest().hosts)
+        made = tuple([self._judge_of(index, host).judge(host) for index, host in hosts])
+        before = self.latest
+        if len(made) != len(before) or any(map(is_not, made, before)):
+            self.latest = made
+            self._changed()
+
+    def _judge_of(self, index: int, host: HostState) -> HostJudge:
+        judge = self._judges.get(host.name)
+        if judge is None:
+            judge = self._judges[host.name] = HostJudge(index, self._thresholds)
+        return judge

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHost, RelatedProcess, Target
     from gpumon.kill.audit_log import AuditLog
     from gpumon.kill.outcome import TerminationReport
-    from gpumon.makers.source import Source
     from gpumon.model.processes import ProcessId, UnlistedHolder
     from gpumon.model.snapshot import Snapshot
+    from gpumon.sampling.machine import Machine
 
 EXIT_SOME = 1
 """Some have not ended, or nothing was sent."""
@@ -77,21 +77,13 @@ class EndRequest(NamedTuple):
     timeout: float  # seconds to wait for the end of all, and before that for a driver
 
 
-def end(
-    source: Source,
-    host: ProcessHost,
-    audit_log: AuditLog,
-    request: EndRequest,
-    machine: str | None = None,
-) -> EndResult:
+def end(machine: Machine, audit_log: AuditLog, request: EndRequest) -> EndResult:
     """End processes.
 
     Args:
-        source: The source of snapshots; opened and closed here.
-        host: The processes of its machine.
+        machine: The machine of the processes; its source is opened and closed here.
         audit_log: The log of signals.
         request: What to do.
-        machine: The machine of the processes, safe to print, if it is another one.
 
     Raises:
         SourceError: There is no list of the processes on the GPUs.
@@ -100,13 +92,14 @@ def end(
     if asks and not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         tell("there is no terminal to ask on: --yes sends without asking, --dry-run shows whom.")
         return EndResult(EXIT_USAGE)
-    sampler = GpuSampler(source, _INTERVAL)
+    sampler = GpuSampler(machine.source, _INTERVAL)
     samples = _Samples(sampler)
+    host = machine.processes
     with sampler:
         snapshot = Lookup(host).look_once(samples.first(min(PATIENCE, request.timeout)))
         try:
             selection = select(request.named, snapshot, host, children=request.children)
-            plan = _plan(selection, host, request.number, machine)
+            plan = _plan(selection, host, request.number, machine.name)
         except ProcessSelectionError as error:
             for sentence in error.sentences:
                 tell(sentence)

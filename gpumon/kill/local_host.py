@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpumon.host.device_files import DeviceFiles
     from gpumon.host.holders import HolderScanner
@@ -30,13 +30,17 @@ class LocalHost:
     Imports are delayed to the first call, because the first frame needs none of them.
 
     Args:
-        files: The device files of the GPUs.
+        files: Returns the device files of the GPUs, when they are needed.
         readonly: Whether every signal is refused.
         system: The operating system that is read.
     """
 
     def __init__(
-        self, files: DeviceFiles, *, readonly: bool = False, system: System = THIS_SYSTEM
+        self,
+        files: Callable[[], DeviceFiles],
+        *,
+        readonly: bool = False,
+        system: System = THIS_SYSTEM,
     ) -> None:
         self._files = files
         self.readonly = readonly
@@ -81,7 +85,7 @@ class LocalHost:
         # A separate reader, so that a hung reader elsewhere does not delay the details.
         anybody = GpuProcess(process, type="", uses=())
         place = WorkloadReader(self._system).read([anybody]).get(process)
-        return read_details(process, self._files, self._system, place)
+        return read_details(process, self._files(), self._system, place)
 
     def open_handle(self, target: Target) -> ProcessHandle:
         """See ``ProcessHost.open_handle``."""
@@ -105,4 +109,4 @@ class LocalHost:
     def _scanner(self) -> HolderScanner:
         from gpumon.host.holders import HolderScanner
 
-        return HolderScanner(self._files, self._system)
+        return HolderScanner(self._files(), self._system)

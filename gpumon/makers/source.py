@@ -84,9 +84,9 @@ class CallGivenUpError(Exception):
 
 
 class Source(Protocol):
-    """Produces snapshots.
+    """Produces snapshots. The defaults are those of a source that calls no driver.
 
-    One thread at a time calls ``open``, ``sample`` and ``close``, and another one only after
+    One thread at a time calls ``open``, ``sample`` and ``close``, and another thread only after
     ``give_up``. Any thread may call the rest.
     """
 
@@ -111,7 +111,7 @@ class Source(Protocol):
         """
         ...
 
-    def give_up(self, call: Call, /) -> bool:
+    def give_up(self, call: Call, /) -> bool:  # noqa: ARG002 - for subclasses that call a driver
         """Skip a GPU whose call hangs, until the call returns.
 
         The thread in the call is blocked until then. Another thread may continue with ``sample``,
@@ -121,14 +121,14 @@ class Source(Protocol):
             False if there is nothing to give up: the call has returned, or it does not read a
             single GPU.
         """
-        ...
+        return False
 
     def past(self) -> Iterable[Snapshot]:
         """What the source knows of the time before it was opened, oldest first; mostly nothing.
 
         May be read on any thread, also while another one samples.
         """
-        ...
+        return ()
 
     def close(self) -> None:
         """Release all resources. May be called more than once."""
@@ -142,9 +142,9 @@ class Source(Protocol):
     @property
     def current_call(self) -> Call | None:
         """The call that ``sample`` waits for now, for a watchdog."""
-        ...
+        return None
 
     @property
     def driver_seconds(self) -> float:
         """Seconds spent in driver calls since it was opened."""
-        ...
+        return 0.0

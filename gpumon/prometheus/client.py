@@ -1,16 +1,18 @@
-"""Queries over HTTP: one connection that is kept, bounded time and bounded size."""
+"""Queries over HTTP: one connection that is kept, bounded time and bounded size.
+
+The structures have what gpumon uses of an answer. Other labels and keys are skipped.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlencode
 
-from msgspec import DecodeError
+from msgspec import DecodeError, Struct, field
 from msgspec.json import Decoder
 
 from gpumon.fleet.fleet import FleetError
 from gpumon.http.connection import HttpConnection, HttpError, HttpRequest
-from gpumon.prometheus.series import QueryResponse, TimeSeries
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
@@ -24,7 +26,63 @@ _SERVER_SECONDS = 8
 MOST_BYTES = 64 * 2**20
 """Bytes of an answer: 10,000 GPUs with all labels have 3 MB a metric."""
 _SHOWN = 160
-_decode = Decoder(QueryResponse).decode
+
+
+class Labels(Struct, frozen=True, gc=False):
+    """The labels of a series; an absent label is empty. Values are as hostile as any text."""
+
+    metric: str = field(default="", name="__name__")
+    job: str = ""
+    instance: str = ""
+    Hostname: str = ""
+    hostname: str = ""  # as dcgm-exporter spells ``Hostname`` since 2026
+    gpu: str = ""
+    UUID: str = ""
+    uuid: str = ""  # nvidia_gpu_exporter's, without ``GPU-``
+    pci_bus_id: str = ""
+    modelName: str = ""  # noqa: N815 - dcgm-exporter's name
+    name: str = ""  # nvidia_gpu_exporter's product name
+    GPU_I_ID: str = ""
+    GPU_I_PROFILE: str = ""
+    DCGM_FI_DRIVER_VERSION: str = ""
+    driver_version: str = ""
+    pod: str = ""
+    exported_pod: str = ""  # the pod that has the GPU, where ``pod`` is that of the exporter
+    pod_name: str = ""  # an older spelling
+    namespace: str = ""
+    exported_namespace: str = ""
+    pod_namespace: str = ""
+    container: str = ""
+    hpc_job: str = ""  # number of the job that has the GPU, on clusters
+    user: str = ""
+    status: str = ""
+    state: str = ""
+    xid: str = ""
+
+
+class TimeSeries(Struct, frozen=True, gc=False):
+    """A series with its samples, each a time in seconds and a number as text."""
+
+    metric: Labels
+    value: tuple[float, str] = (0.0, "NaN")  # at the time of the query
+    values: tuple[tuple[float, str], ...] = ()  # over time, oldest first
+
+
+class _Data(Struct, frozen=True, gc=False):
+    """The result of a query."""
+
+    result: tuple[TimeSeries, ...] = ()
+
+
+class _Response(Struct, frozen=True, gc=False):
+    """The whole answer."""
+
+    status: str  # ``success`` or ``error``
+    data: _Data | None = None
+    error: str = ""  # what is wrong, if anything is
+
+
+_decode = Decoder(_Response).decode
 
 
 class QueryError(Exception):

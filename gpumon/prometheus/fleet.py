@@ -8,14 +8,12 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from gpumon.fleet.fleet import FleetSnapshot, HostState, HostStatus
-from gpumon.fleet.listeners import Listeners
+from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostState, HostStatus
+from gpumon.fleet.host_source import HostMachine
 from gpumon.prometheus.client import PATIENCE, PrometheusClient, QueryError
-from gpumon.prometheus.no_processes import NoProcesses
-from gpumon.prometheus.past import read_past
 from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
-from gpumon.prometheus.source import PrometheusSource
+from gpumon.prometheus.source import NoProcesses, PrometheusSource, read_past
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,15 +36,12 @@ _NO_HOSTS = (
 )
 
 
-class PrometheusFleet:
-    """Hosts whose metrics Prometheus has; implements ``Fleet``.
+class PrometheusFleet(Fleet):
+    """Hosts whose metrics Prometheus has.
 
     The hosts are those that have metrics of GPUs now, or had some within the last hour, and targets
     that do not answer of jobs whose targets mostly are such hosts. A host that is gone stays, with
     its last values.
-
-    Attributes:
-        interval: Seconds between two readings of a host that is open.
 
     Args:
         endpoint: The server.
@@ -61,11 +56,10 @@ class PrometheusFleet:
     ) -> None:
         self._endpoint = endpoint
         self._patience = patience
-        self.interval = max(interval, OPEN_INTERVAL)
+        super().__init__(max(interval, OPEN_INTERVAL))
         self._queries = Queries(match)
         self._client = PrometheusClient(endpoint, patience)
         self._poller = PrometheusPoller(self._client, self._queries)
-        self._listeners = Listeners()
         self._server = HostState(endpoint.address, HostStatus.CONNECTING, time.time())
         self._failures = 0
         self._opened: Counter[str] = Counter()
@@ -97,17 +91,10 @@ class PrometheusFleet:
             hosts.insert(0, self._server)
         return FleetSnapshot(time.time(), tuple(hosts))
 
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """See ``Fleet.subscribe``."""
-        return self._listeners.add(listener)
-
-    def source(self, name: str) -> PrometheusSource:
-        """See ``Fleet.source``. While it is open, every metric of the host is read."""
-        return PrometheusSource(self, self.state(name).name)
-
-    def processes(self, name: str, *, readonly: bool) -> NoProcesses:  # noqa: ARG002 - there are none to end
-        """See ``Fleet.processes``: there are none."""
-        return NoProcesses(self.state(name).name)
+    def machine(self, name: str, *, readonly: bool = True) -> HostMachine:  # noqa: ARG002 - there is no process to end
+        """See ``Fleet.machine``. While its source is open, every metric of the host is read."""
+        name = self.state(name).name
+        return HostMachine(PrometheusSource(self, name), lambda: NoProcesses(name))
 
     def state(self, name: str) -> HostState:
         """What is known of a host.
@@ -176,11 +163,11 @@ class PrometheusFleet:
             if is_round:
                 due = now + max(pause - (now - began), _REST_SHARE * (now - began))
             if self._poller.judge(trouble) or is_round:
-                self._tell_of_server(trouble)
-                self._listeners.tell()
+                self._judge_server(trouble)
+                self._notify()
             self._rest(due)
 
-    def _tell_of_server(self, trouble: str) -> None:
+    def _judge_server(self, trouble: str) -> None:
         status = HostStatus.DOWN
         if not trouble and self._poller.hosts:
             status = HostStatus.SILENT
@@ -213,4 +200,4 @@ class PrometheusFleet:
                 self._poller.read_host(name)
         if names:
             self._poller.judge("")
-            self._listeners.tell()
+            self._notify()

@@ -39,21 +39,17 @@ _MOST_INDEX = 9999
 _NO_INDEX = math.inf
 _TEXT_CHARACTERS = 256
 _MIG_SIZES = ("memory_total", "memory_used", "memory_free")
-_SHARES = tuple(one.field for one in GPU_METRICS if one.unit is Unit.SHARE)
-_TOLD = tuple(one.field for one in GPU_METRICS if one.field not in {"index", "uuid"})
+_SHARES = tuple(metric.field for metric in GPU_METRICS if metric.unit is Unit.SHARE)
+_FIELDS = tuple(metric.field for metric in GPU_METRICS if metric.field not in {"index", "uuid"})
 _DRIVER_DOWN = Trouble(
     "The driver of this host cannot be used, its exporter says.", "gpumon doctor there says why."
 )
 
 
 def snapshot(name: str, reading: HostReading, time: float, *, whole: bool) -> Snapshot:
-    """The snapshot of a host.
+    """The snapshot of a host, scraped at ``time`` by this machine's clock.
 
-    Args:
-        name: The host, as the user knows it.
-        reading: What was read of it.
-        time: When its values were scraped, on this machine's clock.
-        whole: Whether every metric was asked for; else the missing ones are just not read yet.
+    Without ``whole`` not every metric was asked for: those that are missing are not read yet.
     """
     if reading.is_driver_up is False and not reading.gpus:
         return Snapshot(time, Host(name), source=SOURCE, trouble=_DRIVER_DOWN)
@@ -78,10 +74,11 @@ def states(reading: HostReading) -> tuple[GpuState, ...]:
 def _order(reading: HostReading) -> list[tuple[int, str, GpuReading]]:
     """The GPUs with their indices, ascending.
 
-    One whose index is unknown, or that of another GPU, gets the next free one.
+    A GPU whose index is unknown, or that of another GPU, gets the next free index.
     """
     known = sorted(
-        [(_index(gpu), uuid, gpu) for uuid, gpu in reading.gpus.items()], key=lambda one: one[:2]
+        [(_index(gpu), uuid, gpu) for uuid, gpu in reading.gpus.items()],
+        key=lambda found: found[:2],
     )
     ordered: dict[int, tuple[str, GpuReading]] = {}
     unnumbered = []
@@ -126,7 +123,7 @@ def _gpu(uuid: str, index: int, reading: GpuReading, time: float, *, whole: bool
         sampled_at=time,
         unknown={
             **_NO_LISTS,
-            **{field: Unknown.NOT_EXPORTED for field in _TOLD if known.get(field) is None},
+            **{field: Unknown.NOT_EXPORTED for field in _FIELDS if known.get(field) is None},
         }
         if whole
         else _NO_LISTS,
@@ -136,7 +133,7 @@ def _gpu(uuid: str, index: int, reading: GpuReading, time: float, *, whole: bool
 
 
 def _xid(reading: GpuReading) -> int | None:
-    """The last XID; in MIG mode the gravest, as dcgm-exporter writes one for each instance."""
+    """The last XID; in MIG mode the gravest, as dcgm-exporter writes an XID for each instance."""
     found = [part.value("xid") for part in (reading, *reading.mig.values())]
     numbers = [int(value) for value in found if value is not None]
     return min(numbers, key=lambda number: error_code(number).passing, default=None)
@@ -159,18 +156,18 @@ def _memory(reading: GpuReading) -> dict[str, int]:
 
 def _mig(uuid: str, reading: GpuReading) -> tuple[MigInstance, ...]:
     """The MIG instances; metrics have the number of the GPU instance, and no UUID."""
-    ordered = sorted(reading.mig.items(), key=lambda one: (len(one[0]), one[0]))
+    ordered = sorted(reading.mig.items(), key=lambda found: (len(found[0]), found[0]))
     return tuple(
         [
             MigInstance(
                 f"{uuid}/{number}",
-                place,
+                index,
                 gpu_instance=int(number) if re.fullmatch(r"[0-9]{1,4}", number) else None,
                 profile=instance.labels.GPU_I_PROFILE[:_TEXT_CHARACTERS] or None,
                 **{name: size for name, size in _memory(instance).items() if name in _MIG_SIZES},
                 **_shares(instance),
             )
-            for place, (number, instance) in enumerate(ordered)
+            for index, (number, instance) in enumerate(ordered)
         ]
     )
 

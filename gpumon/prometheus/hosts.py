@@ -1,4 +1,4 @@
-"""What is known of one host over time, and whether its values are current."""
+"""What is known of a host over time, and whether its values are current."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.fleet.absent import without_values
-from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
+from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus, without_values
 from gpumon.model.snapshot import GpuStatus
 from gpumon.prometheus.gpus import snapshot, states
 
@@ -33,35 +32,26 @@ _NO_GPU = "its exporter answers Prometheus, but tells no GPU"
 
 
 class KnownHost:
-    """A host. Only the polling thread changes it; any may read ``state``.
-
-    Attributes:
-        name: Its name, safe to print.
-        label: The label that names it.
-        text: The value of that label.
-        targets: The targets of Prometheus that its series come from.
-        state: What is known of it now.
-        sampled_at: When its newest values were scraped, by the clock of Prometheus.
-        is_whole: Whether the newest snapshot has every metric.
-    """
+    """A host. Only the polling thread changes it; any may read ``state``."""
 
     def __init__(self, name: str, label: str, text: str, targets: Collection[Target] = ()) -> None:
-        self.name = name
-        self.label = label
-        self.text = text
-        self.targets = frozenset(targets)
+        self.name = name  # safe to print
+        self.label = label  # that names it
+        self.text = text  # of that label
+        self.targets = frozenset(targets)  # of Prometheus, that its series come from
         self.state = HostState(
             name, HostStatus.CONNECTING, time.time(), origin=HostOrigin.PROMETHEUS
         )
+        # When its newest values were scraped, by the clock of Prometheus.
         self.sampled_at: float | None = None
         self._taken_at: float | None = None
-        self.is_whole = False
+        self.is_whole = False  # whether the newest snapshot has every metric
         self._periods: list[float] = []
         self._gpus: dict[str, Gpu] = {}
 
     @property
     def texts(self) -> Collection[str]:
-        """The values of its label: one, or the instances of all its exporters."""
+        """The values of its label: a single value, or the instances of all its exporters."""
         if self.label != "instance":
             return (self.text,)
         return {instance for _, instance in self.targets} or (self.text,)
@@ -111,7 +101,7 @@ class KnownHost:
         self.state = self._judged(state, up, shift, "")
 
     def _with_absent(self, found: Snapshot) -> Snapshot:
-        """The snapshot with the GPUs that had values before: an exporter leaves out one that fails.
+        """The snapshot with the GPUs that had values before: exporters leave out a GPU that fails.
 
         Another GPU with the same index takes its place. If all GPUs are others, so is the machine.
         """
@@ -136,12 +126,9 @@ class KnownHost:
         return replace(found, gpus=tuple(gpus))
 
     def judge(self, up: Mapping[Target, bool], shift: float, trouble: str) -> None:
-        """Judge whether its values are current.
+        """Judge whether its values are current; for ``up`` and ``shift`` see ``take``.
 
-        Args:
-            up: Whether targets answer Prometheus.
-            shift: Seconds to add to times of Prometheus for this machine's clock.
-            trouble: Why Prometheus does not answer; empty if it does.
+        ``trouble`` says why Prometheus does not answer; it is empty if it does.
         """
         self.state = self._judged(self.state, up, shift, trouble)
 

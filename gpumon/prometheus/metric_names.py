@@ -40,15 +40,10 @@ _YES_NO_UNITS = (Unit.ENABLED, Unit.YES_NO)
 
 
 class ExportedField(NamedTuple):
-    """The field of the model that a metric is.
+    """The field of the model that a metric is."""
 
-    Attributes:
-        metric: The row of the table.
-        convert: From the exporter's unit to the model's.
-    """
-
-    metric: Metric
-    convert: Callable[[float], float]
+    metric: Metric  # the row of the table
+    convert: Callable[[float], float]  # from the exporter's unit to the model's
 
     def read(self, text: str) -> float | bool | None:
         """The value in the model's unit; ``None`` for a blank and for what is no number."""

@@ -1,4 +1,4 @@
-"""Rounds of questions about all hosts, and about one host. On one thread."""
+"""Rounds of questions about all hosts, and about a single host. On one thread."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.remote_clock import RemoteClock
+from gpumon.prometheus.client import Labels
 from gpumon.prometheus.hosts import KnownHost, Target
 from gpumon.prometheus.readings import MOST_HOSTS, Readings, complete, holder, host_name
-from gpumon.prometheus.series import Labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from gpumon.prometheus.client import PrometheusClient
+    from gpumon.prometheus.client import PrometheusClient, TimeSeries
     from gpumon.prometheus.queries import Queries
     from gpumon.prometheus.readings import HostReading
-    from gpumon.prometheus.series import TimeSeries
 
 _RARE_SECONDS = 30.0
 """Seconds between two questions about labels and sizes of memories."""
@@ -35,21 +34,12 @@ _MOSTLY = 0.5
 
 
 class PrometheusPoller:
-    """Asks, and keeps what is known of the hosts.
-
-    Attributes:
-        hosts: The hosts by their names, in the order of these. Another dictionary takes its place
-            when a host was added; hosts change.
-        clock: The clock of Prometheus.
-
-    Args:
-        client: Makes the queries.
-        queries: Their texts.
-    """
+    """Asks, and keeps what is known of the hosts."""
 
     def __init__(self, client: PrometheusClient, queries: Queries) -> None:
+        # The hosts by name, in order. It is replaced when a host was added; hosts change.
         self.hosts: dict[str, KnownHost] = {}
-        self.clock = RemoteClock()
+        self.clock = RemoteClock()  # of Prometheus
         self._client = client
         self._queries = queries
         self._up: dict[Target, bool] = {}
@@ -92,7 +82,7 @@ class PrometheusPoller:
             if at and reading.has_gpus:
                 self._leave_out_own(reading)
                 host = _of(hosts, name, reading)
-                # One that is open has every metric, and soon the next ones.
+                # A host that is open has every metric, and soon the next values.
                 if not (name in opened and host.is_whole):
                     host.take(reading, at, self.clock.shift, self._up, whole=False)
         between()
@@ -137,13 +127,13 @@ class PrometheusPoller:
         window = _MOST_WINDOW
         if host.period is not None:
             window = min(max(_LEAST_WINDOW, _WINDOW_PERIODS * host.period), _MOST_WINDOW)
-        series = self._queries.host(host.label, host.texts)
-        found = self._client.query(f"{series}[{window:.0f}s]")
-        ends = [one.values[-1][0] for one in found if one.values]
+        selector = self._queries.host(host.label, host.texts)
+        found = self._client.query(f"{selector}[{window:.0f}s]")
+        ends = [series.values[-1][0] for series in found if series.values]
         missed = max(_STALE_PERIODS * (host.period or _DEFAULT_PERIOD), _STALE_SECONDS)
         stale = max(ends, default=0.0) - missed
         readings = Readings()
-        readings.add(one for one in found if one.values and one.values[-1][0] > stale)
+        readings.add(series for series in found if series.values and series.values[-1][0] > stale)
         reading = readings.hosts.get(name)
         if reading is not None and reading.has_gpus:
             self._leave_out_own(reading)
@@ -151,10 +141,9 @@ class PrometheusPoller:
             host.take(reading, at, self.clock.shift, self._up, whole=True)
 
     def judge(self, trouble: str) -> bool:
-        """Judge of all hosts whether their values are current; whether any state is another one.
+        """Judge whether the values of hosts are current; whether the state of any has changed.
 
-        Args:
-            trouble: Why Prometheus does not answer; empty if it does.
+        ``trouble`` says why Prometheus does not answer; it is empty if it does.
         """
         changed = False
         for host in self.hosts.values():
@@ -186,21 +175,21 @@ class PrometheusPoller:
         jobs = {job for host in readings.hosts.values() for job, _ in host.targets}
         jobs |= {job for host in self.hosts.values() for job, _ in host.targets}
         if not jobs:
-            jobs = {one.metric.job for one in self._client.query(self._queries.past_jobs())}
+            jobs = {series.metric.job for series in self._client.query(self._queries.past_jobs())}
         return jobs
 
     def _read_up(self, jobs: set[str]) -> None:
         """Read which targets of these jobs answer."""
         found = self._client.query(self._queries.up(jobs)) if jobs else ()
         self._up = {
-            (one.metric.job, one.metric.instance): one.value[1] != "0"
-            for one in found[: 2 * MOST_HOSTS]
+            (series.metric.job, series.metric.instance): series.value[1] != "0"
+            for series in found[: 2 * MOST_HOSTS]
         }
         # Prometheus writes the labels of a target to each of its series, and to this one.
         self._own_pods = {
-            (one.metric.job, one.metric.instance): pod
-            for one in found[: 2 * MOST_HOSTS]
-            if (pod := holder(one.metric))
+            (series.metric.job, series.metric.instance): pod
+            for series in found[: 2 * MOST_HOSTS]
+            if (pod := holder(series.metric))
         }
 
     def _leave_out_own(self, reading: HostReading) -> None:
@@ -211,10 +200,14 @@ class PrometheusPoller:
                 part.holders -= own
 
     def _find_down(self, hosts: dict[str, KnownHost]) -> None:
-        """Add the hosts of targets that do not answer: their last values tell the names."""
+        """Add the hosts of targets that do not answer: their last values have the names."""
         known = {target for host in hosts.values() for target in host.targets}
-        down = [one for one, is_up in self._up.items() if not is_up and one not in known]
-        down = [target for target in down if target not in self._searched][:_MOST_GONE]
+        known_or_searched = known | self._searched
+        down = [
+            target
+            for target, is_up in self._up.items()
+            if not is_up and target not in known_or_searched
+        ][:_MOST_GONE]
         if not down:
             return
         self._searched.update(down)
@@ -250,7 +243,7 @@ def _of(hosts: dict[str, KnownHost], name: str, reading: HostReading) -> KnownHo
 
 
 def _drop_renamed(hosts: dict[str, KnownHost], opened: Collection[str]) -> None:
-    """Drop hosts that were named by their targets, and whose metrics tell other names now."""
+    """Drop hosts that were named by their targets, and whose metrics have other names now."""
     named = {target for host in hosts.values() if host.sampled_at for target in host.targets}
     for name, host in list(hosts.items()):
         if host.sampled_at is None and host.targets <= named and name not in opened:

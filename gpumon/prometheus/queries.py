@@ -125,7 +125,7 @@ def _quoted(text: str) -> str:
 
 def _literal(text: str) -> str:
     """A text as a regular expression of RE2 that matches it alone."""
-    return "".join(one if one.isalnum() else f"\\x{{{ord(one):x}}}" for one in text)
+    return "".join(sign if sign.isalnum() else f"\\x{{{ord(sign):x}}}" for sign in text)
 
 
 def read_match(text: str) -> str:

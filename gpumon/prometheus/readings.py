@@ -10,6 +10,7 @@ from gpumon.export.as_prometheus import DRIVER_UP, STATE, STATUS, XID_LAST_SEEN
 from gpumon.fleet.fleet import Owner
 from gpumon.makers.maker_words import error_code
 from gpumon.model.metrics import GPU_METRIC
+from gpumon.prometheus.client import Labels
 from gpumon.prometheus.metric_names import (
     FIELDS,
     SMI_INFO,
@@ -19,13 +20,12 @@ from gpumon.prometheus.metric_names import (
     XID_COUNT,
     number,
 )
-from gpumon.prometheus.series import Labels
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.prometheus.series import TimeSeries
+    from gpumon.prometheus.client import TimeSeries
 
 MOST_HOSTS = 10_000
 MOST_GPUS = 256
@@ -38,30 +38,21 @@ _NO_LABELS = Labels()
 
 
 class GpuReading:
-    """What was read of a GPU, or of a MIG instance of it.
-
-    Attributes:
-        labels: Those of its newest series with the product name.
-        labels_at: The time of that series.
-        holders: The pods and jobs that have it, by the series of that time: several share it.
-        values: Values by field of the model, in its units, with the time of each.
-        mig: Its MIG instances, by the number of the GPU instance.
-        status: The exporter's word for its status; empty if it tells none.
-        state: The exporter's word for its state.
-        xids: When each XID was last seen.
-    """
+    """What was read of a GPU, or of a MIG instance of it."""
 
     __slots__ = ("holders", "labels", "labels_at", "mig", "state", "status", "values", "xids")
 
     def __init__(self) -> None:
-        self.labels = _NO_LABELS
-        self.labels_at = 0.0
-        self.holders: set[str] = set()
+        self.labels = _NO_LABELS  # of its newest series with the product name
+        self.labels_at = 0.0  # the time of that series
+        self.holders: set[str] = set()  # pods and jobs that have it, by the series of that time
+        # By field of the model, in its units, with the time of each.
         self.values: dict[str, tuple[float | bool | None, float]] = {}
-        self.mig: dict[str, GpuReading] = {}
+        self.mig: dict[str, GpuReading] = {}  # by the number of the GPU instance
+        # The exporter's words, each with its time; empty if it has none.
         self.status = ("", 0.0)
         self.state = ("", 0.0)
-        self.xids: dict[int, float] = {}
+        self.xids: dict[int, float] = {}  # when each XID was last seen
 
     def put(self, field: str, value: float | bool | None, time: float) -> None:
         """Keep the newest value; of several at one time, the largest or gravest."""
@@ -80,36 +71,26 @@ class GpuReading:
 
 
 class HostReading:
-    """What was read of a host.
-
-    Attributes:
-        label: The label that names it.
-        text: The value of that label.
-        targets: The targets of Prometheus that its series come from, each a job and an instance.
-        gpus: Its GPUs by UUID.
-        users: Values of the metrics of users, by name of the user and of the metric.
-        is_driver_up: What gpumon's exporter says of the driver.
-        newest: Time of the newest sample of a GPU.
-    """
+    """What was read of a host."""
 
     __slots__ = ("gpus", "is_driver_up", "label", "newest", "targets", "text", "users")
 
     def __init__(self, label: str, text: str) -> None:
-        self.label = label
-        self.text = text
-        self.targets: set[tuple[str, str]] = set()
-        self.gpus: dict[str, GpuReading] = {}
-        self.users: dict[str, dict[str, float]] = {}
-        self.is_driver_up: bool | None = None
-        self.newest = 0.0
+        self.label = label  # that names it
+        self.text = text  # of that label
+        self.targets: set[tuple[str, str]] = set()  # of its series, each a job and an instance
+        self.gpus: dict[str, GpuReading] = {}  # by UUID
+        self.users: dict[str, dict[str, float]] = {}  # values by user and metric
+        self.is_driver_up: bool | None = None  # as gpumon's exporter says
+        self.newest = 0.0  # time of the newest sample of a GPU
 
     @property
     def has_gpus(self) -> bool:
-        """Whether it tells GPUs, or that their driver cannot be used."""
+        """Whether it has GPUs, or says that their driver cannot be used."""
         return bool(self.gpus) or self.is_driver_up is not None
 
     def owners(self) -> tuple[Owner, ...]:
-        """The users as gpumon's exporter tells them; else pods and jobs; most memory first."""
+        """The users as gpumon's exporter has them; else pods and jobs; most memory first."""
         found = [
             Owner(
                 printable(user),
@@ -121,10 +102,12 @@ class HostReading:
         ]
         if not found:
             found = self._holders()
-        return tuple(sorted(found, key=lambda one: (-(one.memory or 0), one.user))[:MOST_OWNERS])
+        return tuple(
+            sorted(found, key=lambda owner: (-(owner.memory or 0), owner.user))[:MOST_OWNERS]
+        )
 
     def _holders(self) -> list[Owner]:
-        """The pods and jobs that have GPUs. How much each holds of a shared one is unknown."""
+        """The pods and jobs that have GPUs. How much each holds of a shared GPU is unknown."""
         held: dict[str, list[float | None]] = {}
         for gpu in self.gpus.values():
             for part in (gpu, *gpu.mig.values()):
@@ -158,7 +141,7 @@ def _used(part: GpuReading) -> float | bool | None:
 
 
 def holder(labels: Labels) -> str:
-    """The pod or the job that has a GPU, safe to print; empty if none is told."""
+    """The pod or the job that has a GPU, safe to print; empty if no label has it."""
     if labels.hpc_job:
         return f"slurm {printable(labels.hpc_job)}"
     pod = labels.exported_pod
@@ -172,7 +155,7 @@ def holder(labels: Labels) -> str:
 
 
 def host_name(labels: Labels) -> str:
-    """The name of the host of a series, safe to print; empty if no label tells it."""
+    """The name of the host of a series, safe to print; empty if no label has it."""
     text = labels.Hostname or labels.hostname
     return _shown(text) if text else _shown(_without_port(labels.instance))
 
@@ -202,17 +185,13 @@ def complete(gpu: GpuReading, rare: GpuReading) -> None:
 
 
 class Readings:
-    """Series sorted by host.
-
-    Attributes:
-        hosts: The hosts by their names.
-    """
+    """Series sorted by host."""
 
     def __init__(self) -> None:
-        self.hosts: dict[str, HostReading] = {}
+        self.hosts: dict[str, HostReading] = {}  # by name
 
     def add(self, found: Iterable[TimeSeries]) -> None:
-        """Take series with a value at one moment, or with values over time: of these the newest."""
+        """Take series with a single value, or with values over time: of these the newest."""
         for series in found:
             if series.values:
                 self.put(series.metric, *series.values[-1])
@@ -220,7 +199,7 @@ class Readings:
                 self.put(series.metric, *series.value)
 
     def host(self, labels: Labels) -> HostReading | None:
-        """The host of a series; ``None`` if no label tells it, or if there are too many."""
+        """The host of a series; ``None`` if no label has it, or if there are too many."""
         name = host_name(labels)
         known = self.hosts.get(name)
         if known is None:

@@ -1,4 +1,9 @@
-"""The processes of another machine as a ``ProcessHost``."""
+"""The processes of another machine as a ``ProcessHost``.
+
+What that machine says of them is made as harmless as what ``/proc`` says here. Names and commands
+of processes are hostile on every machine, and whoever shows them knows. States, sentences and times
+come from gpumon or the kernel here; from another machine they may be anything.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
+
 from gpumon.host.process_host import Details, ProcessStatus, Refusal, Refused, RelatedProcess
 from gpumon.host.refusals import read_only, signal_name
 from gpumon.remote import protocol
-from gpumon.remote.channel import Channel
 from gpumon.remote.connection import ANSWER_SECONDS, LostError, RemoteConnection
-from gpumon.remote.plausible import plausible_details, plausible_family, plausible_status
+from gpumon.system.piped_program import Channel
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -29,13 +35,16 @@ T = TypeVar("T")
 _RETRY_SECONDS = 5.0
 """Seconds after a failure in which nothing tries to connect: a termination has many processes."""
 _CLOSE_SECONDS = 2.0
+_LATEST = 2.0**33
+"""A time beyond this, in the year 2242, is none."""
+_MOST_CHARACTERS = 300
 
 
 class RemoteHost:
     """See ``ProcessHost``. Thread-safe.
 
-    It connects when it is first asked or told to ``connect``, and anew when it is asked after the
-    connection was lost. The handles of a lost connection stay lost: nothing is guessed about their
+    It connects at the first question or at ``connect``, and anew at a question after the connection
+    was lost. The handles of a lost connection stay lost: nothing is guessed about their
     processes.
 
     Args:
@@ -43,7 +52,7 @@ class RemoteHost:
         command: The program that carries the connection, such as ssh, with its arguments, which end
             with ``gpumon remote``.
         readonly: Whether every signal is refused, here and there.
-        patience: Seconds that an answer is waited for at most.
+        patience: Seconds to wait for an answer at most.
     """
 
     def __init__(
@@ -87,7 +96,7 @@ class RemoteHost:
         """Connect on another thread, so that the user there is known before a signal is chosen."""
 
         def connect() -> None:
-            # A failure is told when something is asked.
+            # A failure is reported when something is asked.
             with suppress(LostError):
                 self._connected()
 
@@ -107,7 +116,7 @@ class RemoteHost:
             connection.join(_CLOSE_SECONDS)
 
     def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:  # noqa: ARG002 - see ProcessHost
-        """Empty: the snapshots of that machine have the places already."""
+        """Empty: the snapshots of that machine have the workloads already."""
         return {}
 
     def scan(self, snapshot: Snapshot) -> HolderScan | None:
@@ -120,7 +129,7 @@ class RemoteHost:
         found, time_offset = self._read(
             lambda number: protocol.Relatives(number, asked), tuple[RelatedProcess, ...]
         )
-        return plausible_family(found, time_offset)
+        return _plausible_family(found, time_offset)
 
     def details(self, process: ProcessId) -> Details | None:
         """See ``ProcessHost.details``."""
@@ -128,7 +137,7 @@ class RemoteHost:
             lambda number: protocol.ReadDetails(number, process),
             Details | None,  # type: ignore[arg-type]  # a union is no type for mypy
         )
-        return None if found is None else plausible_details(found, process, time_offset)
+        return None if found is None else _plausible_details(found, process, time_offset)
 
     def _read(self, make: Callable[[int], protocol.Request], result: type[T]) -> tuple[T, float]:
         """What was read there, and what to add to its times.
@@ -162,7 +171,7 @@ class RemoteHost:
         if mine:
             # The handles of one termination are nearly always of one connection.
             newest = mine[-1].connection
-            newest.wait({one.number for one in mine if one.connection is newest}, seconds)
+            newest.wait({handle.number for handle in mine if handle.connection is newest}, seconds)
 
     def _connected(self) -> RemoteConnection:
         """The connection, made anew if it is lost.
@@ -254,7 +263,7 @@ class _RemoteHandle:
         except LostError as lost:
             sentence = f"{self.target.id.pid} may live on: {lost}"
             raise Refused(Refusal.UNREACHABLE, sentence) from None
-        return None if status is None else plausible_status(status)
+        return None if status is None else _plausible_status(status)
 
     def close(self) -> None:
         """See ``ProcessHandle.close``."""
@@ -265,3 +274,68 @@ class _RemoteHandle:
         with suppress(LostError):
             self.connection.tell(protocol.Close(0, self.number))
         self.connection.forget(self.number)
+
+
+def _plausible_status(status: ProcessStatus) -> ProcessStatus:
+    """A status with a state of one letter and printable names."""
+    return replace(
+        status,
+        state=_letter(status.state),
+        wait_channel=_text(status.wait_channel),
+        parent_name=_text(status.parent_name),
+    )
+
+
+def _plausible_family(
+    family: Iterable[RelatedProcess], time_offset: float
+) -> tuple[RelatedProcess, ...]:
+    """These processes, each PID once and none before its parent, in this machine's time."""
+    listed = tuple(family)
+    pids = {relative.id.pid for relative in listed}
+    kept: dict[int, RelatedProcess] = {}
+    for relative in listed:
+        if relative.id.pid in kept or (relative.parent in pids and relative.parent not in kept):
+            continue
+        kept[relative.id.pid] = replace(
+            relative,
+            user=_text(relative.user),
+            state=_letter(relative.state),
+            started_at=_time(relative.started_at, time_offset),
+        )
+    return tuple(kept.values())
+
+
+def _plausible_details(details: Details, process: ProcessId, time_offset: float) -> Details:
+    """Details of the process that was asked for, in this machine's time.
+
+    Raises:
+        Refused: They are of another process.
+    """
+    if details.id != process:
+        sentence = f"the details are of {details.id.pid}, and those of {process.pid} were asked for"
+        raise Refused(Refusal.UNREACHABLE, sentence)
+    return replace(
+        details,
+        state=None if details.state is None else _letter(details.state),
+        wait_channel=_text(details.wait_channel),
+        family=_plausible_family(details.family, time_offset),
+        unreadable=tuple(_cut(printable(sentence)) for sentence in details.unreadable),
+    )
+
+
+def _letter(state: str) -> str:
+    return state if len(state) == 1 and state.isascii() and state.isalpha() else "?"
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else _cut(printable(text))
+
+
+def _cut(text: str) -> str:
+    return text[:_MOST_CHARACTERS]
+
+
+def _time(time: float | None, offset: float) -> float | None:
+    if time is None or not 0 <= time + offset <= _LATEST:
+        return None
+    return time + offset

@@ -1,4 +1,4 @@
-"""One connection to ``gpumon remote``: asks, waits for answers with time-outs, and takes exits in.
+"""A connection to ``gpumon remote``: asks, waits for answers with time-outs, and takes exits in.
 
 What comes from the other machine is not trusted: it is bounded, checked by type, and made printable
 before a person sees it.
@@ -31,8 +31,8 @@ from gpumon.text.formatting import printable, shortened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.remote.channel import Channel
     from gpumon.remote.protocol import Request
+    from gpumon.system.piped_program import Channel
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ CONNECT_SECONDS = 15.0
 ANSWER_SECONDS = 5.0
 """Seconds for an answer about a handle. All of them are immediate."""
 READ_SECONDS = 10.0
-"""Seconds for families and details, which can hang together with a process."""
+"""Seconds for relatives and details, which can hang together with a process."""
 _MOST_NOISE = 65536
 """Bytes that a login shell may print before the first line of gpumon."""
 _MOST_CHARACTERS = 300
@@ -54,26 +54,17 @@ class LostError(Exception):
     """The connection has ended, or is not answered in time; the message says why.
 
     It names the machine, and is safe to print.
-
-    Attributes:
-        asked: Whether the request may have been received.
     """
 
     def __init__(self, sentence: str, *, asked: bool) -> None:
         super().__init__(sentence)
-        self.asked = asked
+        self.asked = asked  # whether the request may have been received
 
 
 class RemoteConnection:
     """A connection that has said hello.
 
     Thread-safe. It never comes back once it is lost.
-
-    Attributes:
-        hello: What the other machine has said of itself.
-        lost: Why the connection is lost, naming the machine; ``None`` while it is not.
-        lost_at: When it was lost, on the monotonic clock.
-        time_offset: Seconds to add to a time of the other machine for a time of this one.
 
     Args:
         name: The machine, for sentences; safe to print.
@@ -85,20 +76,22 @@ class RemoteConnection:
     """
 
     def __init__(self, name: str, channel: Channel, patience: float = math.inf) -> None:
-        self.hello: Hello
+        self.hello: Hello  # what the other machine has said of itself
         self._name = name
         self._patience = patience
         self._channel = channel
         self._changed = threading.Condition()
         self._hello: Hello | None = None
-        self.lost: str | None = None
-        self.lost_at: float | None = None
+        self.lost: str | None = None  # why, naming the machine
+        self.lost_at: float | None = None  # on the monotonic clock
         self._newest_id = 0
         self._answers: dict[int, Message | None] = {}
         """The answers to the requests that somebody waits for; ``None`` until they come."""
         self._held: dict[int, bool] = {}
         """The open handles, and whether their process has ended."""
         self._noise = 0
+        # Seconds to add to a time of the other machine for a time of this one, and the opposite
+        # for monotonic times.
         self.time_offset = self._monotonic_offset = 0.0
         self._reader = threading.Thread(target=self._read_on, name="gpumon-remote", daemon=True)
         self._reader.start()
@@ -114,7 +107,7 @@ class RemoteConnection:
         self.hello = hello
 
     def their_monotonic(self, ours: float) -> float:
-        """A time of this machine's monotonic clock on that of the other one."""
+        """A time of this machine's monotonic clock on that of the other machine."""
         return ours + self._monotonic_offset
 
     def ended(self, handle: int) -> bool:
@@ -194,7 +187,7 @@ class RemoteConnection:
             self.abandon(sentence)
             raise LostError(sentence, asked=True) from None
         except OSError:
-            # The reader knows better why, and is told at the same time.
+            # The reader knows better why, and learns it at the same time.
             with self._changed:
                 self._changed.wait_for(lambda: self.lost, max(0.0, deadline - time.monotonic()))
             raise LostError(self.lost or self._ended(), asked=True) from None
@@ -269,7 +262,7 @@ class RemoteConnection:
                 self._keep_answer(message.id, message)
 
     def _keep_answer(self, number: int | None, message: Message) -> None:
-        # A late answer has nobody who waits for it; one without a number is not to our request.
+        # Nobody waits for a late answer; an answer without a number is not to our request.
         if number is None or self._answers.get(number, message) is not None:
             return
         self._answers[number] = message
@@ -304,7 +297,7 @@ _OTHER: msgspec.json.Decoder[_OtherHello] = msgspec.json.Decoder(_OtherHello)
 
 
 def _parse(line: bytes) -> Message | _OtherHello | None:
-    """A line of the server; ``None`` if it is none."""
+    """A line of the server; ``None`` if it cannot be read."""
     for decoder in (_DECODER, _OTHER):
         try:
             message: Message | _OtherHello = decoder.decode(line)

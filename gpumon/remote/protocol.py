@@ -1,6 +1,6 @@
-"""The lines that ``gpumon remote`` and its client exchange: one JSON object a line, each way.
+"""The lines that ``gpumon remote`` and its client exchange: a JSON object a line, each way.
 
-The server begins with ``Hello``. Each request but ``Close`` gets one answer with its ``id``, in
+The server begins with ``Hello``. Each request but ``Close`` gets an answer with its ``id``, in
 any order: ``Opened``, ``Answer``, ``Declined`` or ``Failed``. ``Exited`` comes unasked, and before
 every answer that was made after the exit.
 
@@ -47,20 +47,14 @@ class Open(_Request, frozen=True, tag="open"):
 
 
 class Send(_Request, frozen=True, tag="send"):
-    """See ``ProcessHandle.send``: an ``Answer`` of null.
-
-    Attributes:
-        handle: The handle.
-        number: The signal.
-        before: The signal must not be sent later than this, on the server's monotonic clock: the
-            client has told its user by then that nothing is known of it.
-        freeze: Whether this is ``ProcessHandle.freeze``, with SIGSTOP as the number.
-    """
+    """See ``ProcessHandle.send``: an ``Answer`` of null."""
 
     handle: int
-    number: int
+    number: int  # the signal
+    # It must not be sent later than this, on the server's monotonic clock: by then the client has
+    # reported that nothing is known of the process.
     before: float
-    freeze: bool = False
+    freeze: bool = False  # whether this is ``ProcessHandle.freeze``, with SIGSTOP as the number
 
 
 class Status(_Request, frozen=True, tag="status"):
@@ -79,39 +73,23 @@ Request: TypeAlias = Relatives | ReadDetails | Open | Send | Status | Close
 
 
 class Hello(Struct, frozen=True, tag_field="say", tag="hello"):
-    """The first line of the server.
+    """The first line of the server."""
 
-    Attributes:
-        schema: ``SCHEMA`` of the server.
-        version: Version of gpumon there.
-        uid: UID of the user who runs it.
-        user: That user's name.
-        readonly: Whether it refuses every signal.
-        time: The time there, seconds since the epoch.
-        monotonic: The same on its monotonic clock.
-    """
-
-    schema: str
-    version: str
-    uid: int | None
-    user: str | None
-    readonly: bool
-    time: float
-    monotonic: float
+    schema: str  # ``SCHEMA`` of the server
+    version: str  # of gpumon there
+    uid: int | None  # of the user who runs it
+    user: str | None  # that user's name
+    readonly: bool  # whether it refuses every signal
+    time: float  # there, seconds since the epoch
+    monotonic: float  # the same on its monotonic clock
 
 
 class Opened(Struct, frozen=True, tag_field="say", tag="opened"):
-    """A handle is open.
+    """A handle is open."""
 
-    Attributes:
-        id: That of the request.
-        handle: Its number, which is never used again.
-        monotonic: The server's monotonic clock.
-    """
-
-    id: int
-    handle: int
-    monotonic: float
+    id: int  # of the request
+    handle: int  # its number, which is never used again
+    monotonic: float  # the server's monotonic clock
 
 
 class Answer(Struct, frozen=True, tag_field="say", tag="answer"):
@@ -130,17 +108,11 @@ class Declined(Struct, frozen=True, tag_field="say", tag="declined"):
 
 
 class Failed(Struct, frozen=True, tag_field="say", tag="failed"):
-    """The request failed.
+    """The request failed."""
 
-    Attributes:
-        id: That of the request; ``None`` if it could not be read.
-        errno: The error's number in the server's operating system.
-        sentence: The error for a person.
-    """
-
-    id: int | None
-    errno: int
-    sentence: str
+    id: int | None  # of the request; ``None`` if it could not be read
+    errno: int  # the error's number in the server's operating system
+    sentence: str  # the error for a person
 
 
 class Exited(Struct, frozen=True, tag_field="say", tag="exited"):
@@ -153,11 +125,7 @@ Message: TypeAlias = Hello | Opened | Answer | Declined | Failed | Exited
 
 
 class Lines:
-    """Splits bytes into lines, and holds no more than one of the greatest length.
-
-    Args:
-        most: Maximum bytes of a line.
-    """
+    """Splits bytes into lines, and holds no more than a line of the greatest length, in bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -165,7 +133,7 @@ class Lines:
         self._held = 0
 
     def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines that are complete with these bytes; ``None`` for one that is too long."""
+        """The lines that are complete with these bytes; ``None`` for a line that is too long."""
         *complete, rest = data.split(b"\n")
         lines: list[bytes | None] = []
         for part in complete:

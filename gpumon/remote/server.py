@@ -53,9 +53,9 @@ MOST_HANDLES = 1024
 OWN_FILES = 64
 """Files that are left for reading processes when all handles are open."""
 MOST_READERS = 8
-"""Threads that read families and details at a time: a hung one stays until the end."""
+"""Threads that read relatives and details at a time: a hung thread stays until the end."""
 _MOST_WAITING = 64
-_LOOK_SECONDS = 0.05
+_CHECK_SECONDS = 0.05
 """Seconds between two checks for exits while nothing is asked."""
 _LEAVE_SECONDS = 5.0
 """Seconds after the client has gone until this process ends, whatever hangs."""
@@ -68,15 +68,10 @@ class _Id(msgspec.Struct, frozen=True):
 
 
 class _Held(NamedTuple):
-    """An open handle.
-
-    Attributes:
-        handle: The handle.
-        sent: The last signal, and when it was sent, monotonic; ``None`` before the first.
-    """
+    """An open handle."""
 
     handle: ProcessHandle
-    sent: tuple[int, float] | None = None
+    sent: tuple[int, float] | None = None  # the last signal, and its monotonic time
 
 
 class _Result(NamedTuple):
@@ -109,7 +104,7 @@ class Server:
         allow_open_files(MOST_HANDLES)
         self._most_handles = min(MOST_HANDLES, max_open_files(MOST_HANDLES + OWN_FILES) - OWN_FILES)
         self._reading: set[ProcessId | int] = set()
-        """The processes whose details are being read, and the requests of families."""
+        """The processes whose details are being read, and the requests of relatives."""
 
     def run(self) -> None:
         """Answer until the client has gone, then close all handles.
@@ -142,7 +137,7 @@ class Server:
         """Answer the next request, or look for exits; False once the client has gone."""
         watching = len(self._held) > len(self._exited)
         try:
-            item = self._queue.get(timeout=_LOOK_SECONDS if watching else None)
+            item = self._queue.get(timeout=_CHECK_SECONDS if watching else None)
         except Empty:
             self._say_exits()
             return True
@@ -153,8 +148,8 @@ class Server:
                 self._say(item)
             case _Result(request, message):
                 self._reading.discard(_subject(request))
-                # A parent that was alive when the families were read must be told from one that
-                # had ended: its PID may have been reused before.
+                # A parent that was alive when the relatives were read must differ from a parent
+                # that had ended: its PID may have been reused before.
                 self._say_exits()
                 self._say(message)
             case Relatives() | ReadDetails():
@@ -201,7 +196,7 @@ class Server:
     def _send(self, request: Send) -> None:
         held = self._find(request.handle)
         handle, target = held.handle, held.handle.target
-        # A client that has gone told its user that nothing is known, and must be right.
+        # A client that has gone has reported that nothing is known, and must be right.
         if self._client_has_left() or time.monotonic() > request.before:
             raise Refused(
                 Refusal.UNREACHABLE, f"{target.id.pid} got no signal: the request came too late"
@@ -252,10 +247,10 @@ class Server:
         else:
             self._reading.add(_subject(request))
             threading.Thread(
-                target=self._look, args=(request,), name="gpumon-look", daemon=True
+                target=self._read_for, args=(request,), name="gpumon-read", daemon=True
             ).start()
 
-    def _look(self, request: Relatives | ReadDetails) -> None:
+    def _read_for(self, request: Relatives | ReadDetails) -> None:
         message: Message
         try:
             if isinstance(request, Relatives):

@@ -20,13 +20,14 @@ from gpumon.makers.source import CallGivenUpError, SourceError
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.snapshot import ANSWERING, Gpu, GpuStatus, Host, Snapshot, Trouble
 from gpumon.sampling.cost_meter import CostMeter
-from gpumon.system.clock import Clock, SystemClock
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.makers.source import Call, Source
+    from gpumon.system.clock import Clock
 
 
 _PATIENCE = 1.0
@@ -58,7 +59,7 @@ class Collector:
     Args:
         source: The source. From ``start`` on, only the sampling thread uses it.
         interval: Seconds from one sample to the next, 0.1 to 3600.
-        clock: Clock, for tests.
+        clock: The clock, for tests.
         annotate: Adds data to each sample before listeners get it. Called on the sampling thread,
             so it must not block. A bug in it counts as a bug in the source.
         silence: The message while no first sample has arrived: takes the hung call, if there is
@@ -72,13 +73,13 @@ class Collector:
         self,
         source: Source,
         interval: float = 0.5,
-        clock: Clock | None = None,
+        clock: Clock = THIS_SYSTEM.clock,
         annotate: Callable[[Snapshot], Snapshot] | None = None,
         silence: Callable[[Call | None, float], Trouble] | None = None,
     ) -> None:
         self._source = source
         self._interval = _checked(interval)
-        self._clock: Clock = clock or SystemClock()
+        self._clock = clock
         self._annotate = annotate
         self._silence = silence or _silence
         self._sampler = self._new_sampler()
@@ -319,10 +320,10 @@ class Collector:
 
     def _watch_on(self) -> None:
         while not self._stopping:
-            if self._clock.wait(self._wake_watcher, self._look()):
+            if self._clock.wait(self._wake_watcher, self._check()):
                 self._wake_watcher.clear()
 
-    def _look(self) -> float:
+    def _check(self) -> float:
         """Check whether a call hangs. Returns seconds until the next check.
 
         A tick is suspect after two intervals, but at least one second and at most three. The hung

@@ -1,4 +1,4 @@
-"""Slow lookups on the host: where processes run, who holds the GPUs, and process trees.
+"""Slow lookups on the host: workloads of processes, holders of the GPUs, process trees.
 
 A lookup about a process can hang as long as that process does, even for ever. So neither sampling
 nor the screen waits for one: each snapshot gets what is known so far. Each kind of lookup has its
@@ -19,28 +19,27 @@ from msgspec.structs import replace
 
 from gpumon.host.process_host import Refused
 from gpumon.model.snapshot import Reserved
-from gpumon.system.clock import Clock, SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import TypeAlias
+    from collections.abc import Callable, Mapping
 
     from gpumon.host.process_host import ProcessHost, RelatedProcess
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import ReservationHolder, Snapshot
+    from gpumon.sampling.machine import Reservations
+    from gpumon.system.clock import Clock
 
-    Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
-
-_PLACES_AGAIN = 10.0
-"""Seconds after which all places are looked up again: sessions and notebooks are renamed."""
+_WORKLOADS_AGAIN = 10.0
+"""Seconds after which all workloads are looked up again: sessions and notebooks are renamed."""
 _SCAN_AGAIN = 10.0
 _SCAN_SOON = 2.0
 """Seconds between two scans at least; also before the first, which leaves the start of the program
 to its screen."""
-_KIN_AGAIN = 1.0
-_LOCKS_AGAIN = 2.0
+_RELATIVES_AGAIN = 1.0
+_RESERVATIONS_AGAIN = 2.0
 _REST = 20
-"""A look is followed by a rest this many times as long: it takes less than 5 % of a core."""
+"""A lookup is followed by a rest this many times as long: it takes less than 5 % of a core."""
 _UNTIL_WOKEN = 3600.0
 
 _STOP_PATIENCE = 0.1
@@ -49,52 +48,51 @@ _ONCE_PATIENCE = 1.0
 _UNEXPLAINED_BYTES = 2**30
 _UNEXPLAINED_SHARE = 0.02
 """Memory without an owner that is worth a scan, in bytes or as a share of the GPU, whichever is
-more. Only the pace hangs on it; what is told to people is a finding, with thresholds of its own."""
+more. It decides only how soon; what people read is a finding, with thresholds of its own."""
 
 
 class Lookup:
     """Runs lookups while snapshots pass, and adds the results to them.
 
     A bug in a lookup is never silent: ``failure`` holds it, and ``annotate`` and ``stop`` raise it.
-    An ``OSError`` is not a bug, nor is a machine that cannot be asked: the previous result stays.
+    After an ``OSError``, or if the machine cannot be asked, the previous result stays.
 
     Args:
-        host: The host, queried by up to three threads at a time.
-        clock: Clock, for tests.
-        reservations: Returns the reservations of GPUs and MIG devices, by UUID; ``None`` if there
-            are none.
+        host: The processes, queried by up to three threads at a time.
+        clock: The clock, for tests.
+        reservations: See ``Machine.reservations``.
     """
 
     def __init__(
         self,
         host: ProcessHost,
-        clock: Clock | None = None,
+        clock: Clock = THIS_SYSTEM.clock,
         reservations: Reservations | None = None,
     ) -> None:
         self._host = host
-        self._ask_for_locks = reservations
-        self._clock: Clock = clock or SystemClock()
+        self._reservations = reservations
+        self._clock = clock
         self._stopping = False
         self._failure: BaseException | None = None
-        self._for_places = threading.Event()
-        self._for_scan = threading.Event()
+        self._for_workloads = threading.Event()
+        self._for_holders = threading.Event()
         self._for_relatives = threading.Event()
-        self._for_locks = threading.Event()
+        self._for_reservations = threading.Event()
         self._threads = tuple(
             threading.Thread(
                 target=self._guarded,
-                args=(self._look_on, look, wake),
+                args=(self._run, find, wake),
                 name=f"gpumon-lookup-{name}",
                 daemon=True,
             )
-            for name, look, wake in (
-                ("workloads", self._look_for_places, self._for_places),
-                ("holders", self._look_for_holders, self._for_scan),
-                ("relatives", self._look_for_relatives, self._for_relatives),
+            for name, find, wake in (
+                ("workloads", self._find_workloads, self._for_workloads),
+                ("holders", self._find_holders, self._for_holders),
+                ("relatives", self._find_relatives, self._for_relatives),
                 *(
                     ()
                     if reservations is None
-                    else (("locks", self._look_for_locks, self._for_locks),)
+                    else (("locks", self._find_reservations, self._for_reservations),)
                 ),
             )
         )
@@ -108,19 +106,19 @@ class Lookup:
         self._relatives_wanted = False
 
         # The results. Each is replaced as a whole, only by the thread of its kind.
-        self._places: dict[ProcessId, Workload] = {}
+        self._workloads: dict[ProcessId, Workload] = {}
         self._holders: HolderScan | None = None
         self._relatives: tuple[RelatedProcess, ...] = ()
         self._reserved: tuple[Reserved, ...] = ()
 
-        self._places_asked: frozenset[ProcessId] = frozenset()
-        self._places_due = 0.0
+        self._workloads_asked: frozenset[ProcessId] = frozenset()
+        self._workloads_due = 0.0
         self._scan_due = 0.0
         self._scan_soonest = 0.0
 
-        # The newest process list as given, the places known then, and the combination of both.
+        # The newest process list as given, the workloads known then, and the combination of both.
         self._given: tuple[GpuProcess, ...] = ()
-        self._given_places = self._places
+        self._given_workloads = self._workloads
         self._made: tuple[GpuProcess, ...] = ()
 
     @property
@@ -158,7 +156,12 @@ class Lookup:
             BaseException: The bug that is in ``failure``, if there is one.
         """
         self._stopping = True
-        for wake in (self._for_places, self._for_scan, self._for_relatives, self._for_locks):
+        for wake in (
+            self._for_workloads,
+            self._for_holders,
+            self._for_relatives,
+            self._for_reservations,
+        ):
             wake.set()
         # The system clock, even if this object has another: threads are joined in real time.
         deadline = time.monotonic() + _STOP_PATIENCE
@@ -183,7 +186,7 @@ class Lookup:
         if self._failure is not None:
             raise self._failure
         self._note(snapshot)
-        processes = self._with_places(snapshot.processes)
+        processes = self._with_workloads(snapshot.processes)
         holders = snapshot.holders or self._holders
         reserved = snapshot.reserved or self._reserved
         if (
@@ -206,23 +209,23 @@ class Lookup:
         """
         self._note(snapshot)
 
-        def look() -> None:
-            self._look_for_locks()
-            self._look_for_places()
-            self._look_for_holders()
+        def find() -> None:
+            self._find_reservations()
+            self._find_workloads()
+            self._find_holders()
 
-        looking = threading.Thread(
-            target=self._guarded, args=(look,), name="gpumon-lookup", daemon=True
+        finding = threading.Thread(
+            target=self._guarded, args=(find,), name="gpumon-lookup", daemon=True
         )
-        looking.start()
-        looking.join(patience)
+        finding.start()
+        finding.join(patience)
         return self.annotate(snapshot)
 
     def _note(self, snapshot: Snapshot) -> None:
         """Record pending lookups, and wake the threads of urgent ones."""
         if self._snapshot is None:
             # A GPU that is reserved for a job must not be shown as free for long.
-            self._for_locks.set()
+            self._for_reservations.set()
         listed_anew = self._snapshot is None or snapshot.processes is not self._snapshot.processes
         self._snapshot = snapshot
         if not listed_anew:
@@ -231,32 +234,32 @@ class Lookup:
         self._ids = frozenset([process.id for process in snapshot.processes])
         self._unexplained = _unexplained(snapshot)
         self._listed = tuple(
-            [one for one in snapshot.processes if one.visible and one.place is None]
+            [process for process in snapshot.processes if process.visible and process.place is None]
         )
         if not self._ids <= before:
-            self._for_places.set()
+            self._for_workloads.set()
         # A process that left the list may have left orphans, and unattributed memory has a holder.
         if not before <= self._ids or self._unexplained != unexplained_before:
             self._scan_early = True
-            self._for_scan.set()
+            self._for_holders.set()
 
-    def _with_places(self, processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-        places = self._places
-        if processes is self._given and places is self._given_places:
+    def _with_workloads(self, processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
+        workloads = self._workloads
+        if processes is self._given and workloads is self._given_workloads:
             return self._made
-        # A process seen before, the same object, has already been combined with its place.
-        known = dict(zip(map(id, self._given), self._made, strict=True))
-        before = [known.get(id(given), given) for given in processes]
+        # A process seen before, the same object, has already been combined with its workload.
+        made_of = dict(zip(map(id, self._given), self._made, strict=True))
+        before = [made_of.get(id(given), given) for given in processes]
         made = tuple(
             [
-                _placed(given, one, places.get(given.id))
-                for given, one in zip(processes, before, strict=True)
+                _with_workload(given, known, workloads.get(given.id))
+                for given, known in zip(processes, before, strict=True)
             ]
         )
         for same in (processes, self._made):
             if len(same) == len(made) and all(map(is_, made, same)):
                 made = same
-        self._given, self._given_places, self._made = processes, places, made
+        self._given, self._given_workloads, self._made = processes, workloads, made
         return made
 
     def _guarded(self, body: Callable[..., None], *arguments: object) -> None:
@@ -266,40 +269,42 @@ class Lookup:
         except BaseException as failure:  # noqa: BLE001 - a thread has nobody above it to see this
             self._failure = self._failure or failure
 
-    def _look_on(self, look: Callable[[], float], wake: threading.Event) -> None:
+    def _run(self, find: Callable[[], float], wake: threading.Event) -> None:
         while not self._stopping:
-            if self._clock.wait(wake, look()):
+            if self._clock.wait(wake, find()):
                 wake.clear()
 
-    def _look_for_places(self) -> float:
+    def _find_workloads(self) -> float:
         """Look up new processes, or all if it is time. Returns seconds until the next lookup."""
         listed = self._listed
         began = self._clock.monotonic()
-        all_again = began >= self._places_due
-        asked = [one for one in listed if all_again or one.id not in self._places_asked]
+        all_again = began >= self._workloads_due
+        asked = [
+            process for process in listed if all_again or process.id not in self._workloads_asked
+        ]
         if asked:
             with suppress(OSError):
-                self._keep_places(listed, self._host.workloads(asked))
-        self._places_asked = frozenset([process.id for process in listed])
+                self._keep_workloads(listed, self._host.workloads(asked))
+        self._workloads_asked = frozenset([process.id for process in listed])
         now = self._clock.monotonic()
         if all_again:
-            self._places_due = now + _rest(now - began, _PLACES_AGAIN)
-        return max(0.0, self._places_due - now)
+            self._workloads_due = now + _rest(now - began, _WORKLOADS_AGAIN)
+        return max(0.0, self._workloads_due - now)
 
-    def _keep_places(
+    def _keep_workloads(
         self, processes: tuple[GpuProcess, ...], found: Mapping[ProcessId, Workload]
     ) -> None:
-        """Store the results; an exited process keeps its place while it is listed."""
+        """Store the results; an exited process keeps its workload while it is listed."""
         kept: dict[ProcessId, Workload] = {}
         for process in processes:
-            known, place = self._places.get(process.id), found.get(process.id)
-            if place is None or place == known:
-                place = known
-            if place is not None:
-                kept[process.id] = place
-        self._places = kept
+            known, workload = self._workloads.get(process.id), found.get(process.id)
+            if workload is None or workload == known:
+                workload = known
+            if workload is not None:
+                kept[process.id] = workload
+        self._workloads = kept
 
-    def _look_for_holders(self) -> float:
+    def _find_holders(self) -> float:
         """Scan for holders if it is time. Returns seconds until the next scan."""
         began = self._clock.monotonic()
         due = self._scan_soonest if self._scan_early else self._scan_due
@@ -316,7 +321,7 @@ class Lookup:
         self._scan_due = now + _rest(now - began, _SCAN_AGAIN)
         return self._scan_due - now
 
-    def _look_for_relatives(self) -> float:
+    def _find_relatives(self) -> float:
         """Read the process trees if requested. Returns seconds until the next time."""
         if not self._relatives_wanted:
             return _UNTIL_WOKEN
@@ -325,23 +330,23 @@ class Lookup:
             roots = [process.id for process in self._snapshot.processes if process.visible]
             with suppress(OSError, Refused):
                 self._relatives = self._host.relatives(roots)
-        return _rest(self._clock.monotonic() - began, _KIN_AGAIN)
+        return _rest(self._clock.monotonic() - began, _RELATIVES_AGAIN)
 
-    def _look_for_locks(self) -> float:
+    def _find_reservations(self) -> float:
         """Read the reservations. Returns seconds until the next time."""
         began = self._clock.monotonic()
         snapshot = self._snapshot
-        if snapshot is not None and self._ask_for_locks is not None:
+        if snapshot is not None and self._reservations is not None:
             gpu_of = {gpu.uuid: gpu.uuid for gpu in snapshot.gpus}
             gpu_of |= {mig.uuid: gpu.uuid for gpu in snapshot.gpus for mig in gpu.mig}
             with suppress(OSError):
-                held = self._ask_for_locks(gpu_of)
+                held = self._reservations(gpu_of)
                 found = tuple(_reserved(gpu_of[uuid], uuid, held[uuid]) for uuid in held)
                 # The same tuple while nothing has changed, so that the snapshot need not be
                 # rebuilt.
                 if found != self._reserved:
                     self._reserved = found
-        return _rest(self._clock.monotonic() - began, _LOCKS_AGAIN)
+        return _rest(self._clock.monotonic() - began, _RESERVATIONS_AGAIN)
 
 
 def _reserved(gpu: str, uuid: str, holder: ReservationHolder) -> Reserved:
@@ -354,17 +359,11 @@ def _rest(took: float, least: float) -> float:
     return max(least, _REST * took)
 
 
-def _placed(given: GpuProcess, known: GpuProcess, place: Workload | None) -> GpuProcess:
-    """A process with its place, if its source has not set one.
-
-    Args:
-        given: The process from its source.
-        known: The process as published before.
-        place: Where it runs, if known by now.
-    """
-    if given.place is not None or place is None or known.place is place:
+def _with_workload(given: GpuProcess, known: GpuProcess, workload: Workload | None) -> GpuProcess:
+    """A process with its workload, if its source has not set it; ``known`` was published before."""
+    if given.place is not None or workload is None or known.place is workload:
         return known
-    return replace(known, place=place)
+    return replace(known, place=workload)
 
 
 def _unexplained(snapshot: Snapshot) -> frozenset[str]:

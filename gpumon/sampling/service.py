@@ -25,19 +25,19 @@ def sample_for_good(
     source: Source,
     interval: float,
     new_lookup: Callable[[], Lookup],
-    news: SimpleQueue[BaseException | None],
-    take: Callable[[Snapshot], None],
-    say_failure: Callable[[str], None],
+    stop_queue: SimpleQueue[BaseException | None],
+    on_snapshot: Callable[[Snapshot], None],
+    report: Callable[[str], None],
 ) -> None:
-    """Sample until told to end.
+    """Sample until ``stop_queue`` has ``None``, which asks for the end, or why sampling ended.
 
     Args:
         source: The source of samples.
         interval: Seconds between samples.
-        new_lookup: Makes what is looked up beside, for each time that the source is opened.
-        news: ``None`` when told to end, or why sampling ended.
-        take: Takes each sample. Runs on the sampling thread, or on its watchdog.
-        say_failure: Says that the driver cannot be used, and is tried again.
+        new_lookup: Makes the lookups, each time that the source is opened.
+        stop_queue: See above.
+        on_snapshot: Takes each sample. Runs on the sampling thread, or on its watchdog.
+        report: Says that the driver cannot be used, and is tried again.
 
     Raises:
         BaseException: A bug, or the selection names GPUs that are not there.
@@ -45,18 +45,18 @@ def sample_for_good(
     while True:
         lookup = new_lookup()
         collector = Collector(source, interval, annotate=lookup.annotate)
-        collector.subscribe(take, news.put)
+        collector.subscribe(on_snapshot, stop_queue.put)
         with ExitStack() as ending:
             ending.callback(lookup.stop)
             ending.callback(collector.stop)
             collector.start()
             lookup.start()
-            ended_by = news.get()
+            ended_by = stop_queue.get()
         if ended_by is None:
             return
         if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchGpuError):
             raise ended_by
-        say_failure(f"{ended_by.sentence} {ended_by.advice} Trying again.")
+        report(f"{ended_by.sentence} {ended_by.advice} Trying again.")
         with suppress(Empty):
-            if news.get(timeout=_RETRY_SECONDS) is None:
+            if stop_queue.get(timeout=_RETRY_SECONDS) is None:
                 return

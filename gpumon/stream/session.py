@@ -26,10 +26,8 @@ from gpumon.text.formatting import duration
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.source import Source
     from gpumon.recording.recording import Event
-    from gpumon.sampling.enrichment import Reservations
+    from gpumon.sampling.machine import Machine
 
 SILENCE = 5.0
 """Seconds without a sample after which a heartbeat is written."""
@@ -37,17 +35,13 @@ _LAST_LINE_SECONDS = 1.0
 """How long a full pipe may delay the end."""
 
 
-def stream(
-    source: Source, host: ProcessHost, reservations: Reservations | None, interval: float
-) -> None:
+def stream(machine: Machine, interval: float) -> None:
     """Write the lines to standard output until it is closed, or until a signal.
 
     Also ends when standard input, if it is a pipe, is closed by the parent: see ``watch_ends``.
 
     Args:
-        source: The source; opened and closed here.
-        host: Looks up where the processes run.
-        reservations: Looks up which GPUs are reserved; ``None`` looks up nothing.
+        machine: The machine; its source is opened and closed here.
         interval: Seconds between samples.
 
     Raises:
@@ -57,7 +51,7 @@ def stream(
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(news):
         watch_ends(news)
-        session = _Session(source, host, reservations, interval, news)
+        session = _Session(machine, interval, news)
         with session.going():
             try:
                 ending = news.get()
@@ -85,18 +79,13 @@ class _Session:
     """
 
     def __init__(
-        self,
-        source: Source,
-        host: ProcessHost,
-        reservations: Reservations | None,
-        interval: float,
-        news: SimpleQueue[BaseException | None],
+        self, machine: Machine, interval: float, news: SimpleQueue[BaseException | None]
     ) -> None:
-        self._source = source
+        self._source = machine.source
         self._news = news
         self._interval = interval
-        self._lookup = Lookup(host, reservations=reservations)
-        self._collector = Collector(source, interval, annotate=self._lookup.annotate)
+        self._lookup = Lookup(machine.processes, reservations=machine.reservations)
+        self._collector = Collector(self._source, interval, annotate=self._lookup.annotate)
         self._history = History(conditions())
         self._finder = EventFinder(DEFAULTS.full_share)
         self._writer = StreamWriter(interval)

@@ -384,7 +384,7 @@ class BaseApp(App[int]):
     def explained(self) -> list[tuple[KeyAction, str]]:
         """The key actions of the application and the main screen that work, with descriptions."""
         place: KeyScope = "fleet" if self.workspace is None else "dashboard"
-        readonly = self.workspace is not None and self.workspace.session.host.readonly
+        readonly = self.workspace is not None and self.workspace.session.machine.processes.readonly
         return [
             (action, about)
             for action, about in explained("app", place)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.fleet.fleet import HostStatus
-from gpumon.system.clock import Clock, SystemClock
 from gpumon.system.folders import state_folder
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.base_app import BaseApp
 from gpumon.ui.screens.fleet import FleetScreen
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
     from gpumon.fleet.fleet import Fleet, HostState
-    from gpumon.fleet.summaries import FleetSummaries
+    from gpumon.fleet.summary import FleetSummaries
     from gpumon.model.processes import ProcessId
+    from gpumon.system.clock import Clock
     from gpumon.ui.screens.fleet import HostRequested
     from gpumon.ui.screens.painted import PaintedScreen
     from gpumon.ui.session import Session
@@ -63,7 +64,7 @@ class FleetApp(BaseApp):
         options: StartupOptions = DEFAULT_OPTIONS,
         driver_class: type[Driver] | None = None,
         source: str = "",
-        clock: Clock | None = None,
+        clock: Clock = THIS_SYSTEM.clock,
     ) -> None:
         """Make the application.
 
@@ -74,7 +75,7 @@ class FleetApp(BaseApp):
             options: Columns, order, keys, theme.
             driver_class: The terminal driver; Textual's choice by default.
             source: What the hosts are if they are not real, such as ``DEMO``.
-            clock: Clock, for tests.
+            clock: The clock, for tests.
         """
         super().__init__(options, driver_class)
         self._fleet = fleet
@@ -89,7 +90,7 @@ class FleetApp(BaseApp):
             summaries,
             FleetView(fleet.interval, columns=options.columns, message=options.config_error),
             self.renderer,
-            clock or SystemClock(),
+            clock,
             source,
         )
         self._wakeup = Wakeup(self, self.fleet_screen.look)

@@ -98,7 +98,7 @@ class KillController:
             targets: The processes.
             name: What they are together, such as a job.
         """
-        host = self._session.host
+        host = self._session.machine.processes
         if host.readonly:
             self._say("gpumon is read-only here: no signal is sent")
             return
@@ -232,7 +232,7 @@ class KillController:
     def _new_termination(self, choice: SignalChoice) -> TerminationSession:
         session = self._session
         termination = TerminationSession(
-            session.host,
+            session.machine.processes,
             choice.targets,
             audit_log=session.audit_log,
             changed=partial(call_soon, self._app, self._changed),

@@ -15,16 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.alerts.alert import Alert
-    from gpumon.host.process_host import ProcessHost
     from gpumon.kill.audit_log import AuditLog
-    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.csv.recording import CsvRecording
     from gpumon.recording.history import History
     from gpumon.recording.playback import Player
     from gpumon.recording.recording import Recording
-    from gpumon.sampling.enrichment import Reservations
+    from gpumon.sampling.machine import Machine
 
 _PAST_LATER = 1.0
 """Seconds after the start at which the past of a source becomes available."""
@@ -41,15 +39,14 @@ class SessionAlerts(Struct, frozen=True):
 class Session(Struct, frozen=True):
     """One run of the dashboard."""
 
-    collector: Collector  # samples the machine; the screens set its interval
+    machine: Machine  # that is shown
+    collector: Collector  # samples it; the screens set its interval
     history: History  # of the samples; the screens only read it
-    host: ProcessHost  # the processes of the machine
     lookup: Lookup  # slow queries about them, on another thread
     audit_log: AuditLog  # of all sent signals
     recording: Recording  # the recorded past, for rewinding
     logbook: Logbook  # starts and stops logs
     player: Player | None = None  # plays a log in a replay, and then owns ``collector``
-    machine: str | None = None  # as the user named it, if it is another one
     alerts: SessionAlerts = SessionAlerts()
     damage: Callable[[], str] = lambda: ""  # of the log of a replay; may be known only later
 
@@ -79,26 +76,23 @@ class SnapshotBuffer:
 class SessionBuilder:
     """Opens the session of a machine. Sampling may start long before the session is built.
 
-    ``reservations`` are for ``Lookup``; ``log``, ``user`` and ``commands`` for ``Logbook``.
+    ``log``, ``user`` and ``commands`` are for ``Logbook``.
     """
 
     def __init__(
         self,
-        source: Source,
-        host: ProcessHost,
+        machine: Machine,
         interval: float,
         thresholds: Thresholds,
         *,
-        reservations: Reservations | None = None,
         log: str | None = None,
         user: str | None = None,
         commands: bool = True,
     ) -> None:
-        self.lookup = Lookup(host, reservations=reservations)
-        self.collector = Collector(source, interval, annotate=self.lookup.annotate)
+        self.lookup = Lookup(machine.processes, reservations=machine.reservations)
+        self.collector = Collector(machine.source, interval, annotate=self.lookup.annotate)
         self.logbook = Logbook(self.collector, log, user, commands=commands)
-        self._source = source
-        self._host = host
+        self._machine = machine
         self._thresholds = thresholds
         self._first: History | None = None
         self._stop_first: Callable[[], None] = lambda: None
@@ -119,14 +113,11 @@ class SessionBuilder:
 
         return History(conditions(self._thresholds), self._thresholds)
 
-    def build(
-        self, alerts: SessionAlerts, *, machine: str | None = None, demo: bool = False
-    ) -> Session:
+    def build(self, alerts: SessionAlerts, *, demo: bool = False) -> Session:
         """Import and start everything else. It takes seconds where the past is read over a network.
 
         Args:
             alerts: The alerts of the configuration.
-            machine: The machine as the user named it, if it is another one.
             demo: Whether it is simulated: then no sent signal is logged.
         """
         from gpumon.kill.audit_log import AuditLog, NoAuditLog
@@ -134,7 +125,7 @@ class SessionBuilder:
 
         self.lookup.start()
         recording = MemoryRecording(self._thresholds.full_share)
-        past = tuple(self._source.past())
+        past = tuple(self._machine.source.past())
         history = self._first
         if history is None or past:
             # Adding a past takes longer than the rest of the start: the first picture has none.
@@ -160,14 +151,13 @@ class SessionBuilder:
         else:
             self._early.hand_to(recording.add)
         return Session(
+            self._machine,
             self.collector,
             history,
-            self._host,
             self.lookup,
-            NoAuditLog() if demo else AuditLog(machine=machine),
+            NoAuditLog() if demo else AuditLog(machine=self._machine.name),
             recording,
             self.logbook,
-            machine=machine,
             alerts=alerts,
         )
 
@@ -183,15 +173,15 @@ class SessionBuilder:
 
 def replay_session(player: Player, recording: CsvRecording) -> Session:
     """The session of a log that is played."""
-    from gpumon.host.process_host import RecordedHost
     from gpumon.kill.audit_log import AuditLog
+    from gpumon.recording.playback import ReplayedMachine
 
-    host = RecordedHost()
+    machine = ReplayedMachine(player.source)
     return Session(
+        machine,
         player.collector,
         player.history,
-        host,
-        Lookup(host),
+        Lookup(machine.processes),
         AuditLog(),
         recording,
         Logbook(None),

@@ -71,7 +71,7 @@ def _measure(url: str) -> None:
     wait_for(fleet, lambda now: len(now.hosts) == HOSTS, "all hosts")
     opened, pasts = [], []
     for number in range(ROUNDS):
-        source = fleet.source(f"gpu-{100 * number:04}")
+        source = fleet.machine(f"gpu-{100 * number:04}").source
         began = time.perf_counter()
         source.open()
         while source.sample().gpus[0].power_draw is None:

@@ -28,6 +28,7 @@ from gpumon.ui.app import GpumonApp
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
 from tests.bench.soak import HEAD, Day, Figures, grown, machine, tell
+from tests.build import GivenMachine
 from tests.driver import Driver, owners
 from tests.fuzz.hand import Press
 from tests.fuzz.test_screen import ScreenTime, settled
@@ -56,13 +57,14 @@ class ScreenDay(Day):
     def __init__(self, driver: Driver, interval: float, pids: list[int], folder: Path) -> None:
         super().__init__(driver, interval)
         self._pids = cycle(pids)
-        host = LocalHost(DEVICE_FILES)
+        host = LocalHost(lambda: DEVICE_FILES)
         self._lookup = Lookup(host)
         self._collector._annotate = self._lookup.annotate
         self._logbook = Logbook(self._collector, str(folder / "soak.csv"))
         self.app = GpumonApp(
             Session(
-                *(self._collector, self._history, host, self._lookup),
+                GivenMachine(self._source, host),
+                *(self._collector, self._history, self._lookup),
                 *(AuditLog(folder / "state"), self._tape, self._logbook),
             )
         )

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from contextlib import redirect_stdout
 from functools import partialmethod
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +25,7 @@ from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.processes import Container, Workload
 from gpumon.sampling.enrichment import Lookup
+from tests.build import GivenMachine
 from tests.driver import GIB, MIB, Driver, Owner, gb10, h100, h100_mig, owners, rtx4090
 from tests.sampling.test_enrichment import FakeHost, Hang
 from tests.screen import PATIENCE, Screen
@@ -430,7 +430,7 @@ def printed(form: str, host: ProcessHost, filter_: str = "", *, by_process: bool
     line = ["snapshot", "--format", form, "--filter", filter_]
     options = make_parser().parse_args([*line, *(["--processes"] if by_process else [])])
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as stream:
-        machine = SimpleNamespace(source=Bare(), processes=lambda: host, reservations=None)
+        machine = GivenMachine(Bare(), host)
         patch.setattr(SampleOptions, "open", lambda *_, **__: machine)
         assert command("snapshot").run(options) == 0
         return stream.getvalue()

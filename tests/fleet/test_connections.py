@@ -250,7 +250,7 @@ def test_a_source_of_a_host_shows_its_age_while_it_is_down(lab: Lab) -> None:
     sshd = lab.host("gpu-01", environment())
     with reading(lab.client, "gpu-01", commands={"gpu-01": STREAMER}) as fleet:
         taken: list[Snapshot] = []
-        collector = Collector(fleet.source("gpu-01"), 0.2)
+        collector = Collector(fleet.machine("gpu-01").source, 0.2)
         collector.subscribe(taken.append)
         collector.start()
         try:
@@ -273,7 +273,7 @@ def test_a_source_of_a_host_shows_its_age_while_it_is_down(lab: Lab) -> None:
 def test_a_source_of_a_host_that_never_answered_says_why(lab: Lab) -> None:
     lab.host("gpu-01", running=False)
     with reading(lab.client, "gpu-01") as fleet:
-        source = fleet.source("gpu-01")
+        source = fleet.machine("gpu-01").source
         source.open()
         wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
         trouble = source.sample().trouble
@@ -281,7 +281,7 @@ def test_a_source_of_a_host_that_never_answered_says_why(lab: Lab) -> None:
         assert trouble is not None
         assert "refuses connections" in trouble.sentence
         with pytest.raises(KeyError):
-            fleet.source("gpu-02")
+            fleet.machine("gpu-02")
 
 
 def test_times_of_a_host_are_of_this_clock(lab: Lab) -> None:
@@ -312,8 +312,8 @@ def test_a_process_of_a_host_is_ended_there(lab: Lab) -> None:
             assert snapshot is not None
             target = target_of(snapshot.processes[0])
             with pytest.raises(Refused, match="readonly"):
-                fleet.processes("gpu-01", readonly=True).open_handle(target)
-            handle = fleet.processes("gpu-01", readonly=False).open_handle(target)
+                fleet.machine("gpu-01", readonly=True).processes.open_handle(target)
+            handle = fleet.machine("gpu-01", readonly=False).processes.open_handle(target)
             handle.send(signal.SIGTERM)
             wait_until(handle.ended)
             handle.close()

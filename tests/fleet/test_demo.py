@@ -41,9 +41,9 @@ def test_a_connection_ends_and_comes_back() -> None:
 
 def test_nothing_is_signalled_where_there_is_no_gpumon() -> None:
     fleet = DemoFleet(NAMES)
-    assert fleet.processes("gpu-08", readonly=False).readonly
-    assert not fleet.processes("gpu-01", readonly=False).readonly
-    assert fleet.processes("gpu-01", readonly=True).readonly
+    assert fleet.machine("gpu-08", readonly=False).processes.readonly
+    assert not fleet.machine("gpu-01", readonly=False).processes.readonly
+    assert fleet.machine("gpu-01", readonly=True).processes.readonly
 
 
 def test_every_host_is_sampled_and_the_thread_ends() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpumon.fleet.ssh import SshClient
 from gpumon.model.snapshot import Unknown
+from gpumon.prometheus.client import Labels
 from gpumon.prometheus.gpus import snapshot as metrics_snapshot
 from gpumon.prometheus.readings import Readings
-from gpumon.prometheus.series import Labels
 from gpumon.stream import StreamWriter
 from tests.build import gpu, process, snapshot
 from tests.fleet.conftest import reading, state, wait_for

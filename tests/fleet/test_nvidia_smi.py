@@ -75,7 +75,7 @@ def test_gpus_and_owners_are_there_and_nothing_can_be_ended(lab: Lab, host: Path
             assert (process.uid, process.command) == (os.getuid(), ("python", "train.py"))
             assert process.memory_used == GIB // 2
             with pytest.raises(Refused) as refused:
-                fleet.processes("gpu-01", readonly=False).open_handle(target_of(process))
+                fleet.machine("gpu-01", readonly=False).processes.open_handle(target_of(process))
             assert refused.value.sentence
             # The driver goes, and comes back.
             (host / "gpus").write_text("NVIDIA-SMI has failed because \x1b[31m it could not.\n")

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from gpumon.findings import conditions
-from gpumon.host.process_host import RecordedHost
 from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
@@ -20,12 +19,13 @@ from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.history import History
 from gpumon.recording.memory.recording import MemoryRecording
-from gpumon.recording.playback import Player
+from gpumon.recording.playback import Player, ReplayedMachine
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
+from tests.build import GivenMachine
 from tests.clock import HandClock
 from tests.driver import GIB, Card, Driver, Owner, Wave, h100, owners
 from tests.makers.nvml_room import join_watchers
@@ -101,7 +101,7 @@ class Machine:
         self.clock = HandClock()
         self.spent = 0.0
         self.source = NvmlSource(clock=self.clock)
-        self._host = LocalHost(DEVICE_FILES)
+        self._host = LocalHost(lambda: DEVICE_FILES)
         self.history, self._tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._reserved: dict[str, ReservationHolder] = {}
         self.lookup = Lookup(self._host, reservations=self._who_reserved)
@@ -122,7 +122,8 @@ class Machine:
         """What a screen works with: the present, or the log."""
         if not replay:
             yield Session(
-                *(self.collector, self.history, self._host, self.lookup),
+                GivenMachine(self.source, self._host),
+                *(self.collector, self.history, self.lookup),
                 *(self._audit_log, self._tape, self.logbook),
             )
             return
@@ -134,9 +135,9 @@ class Machine:
             player = Player(tape, history, position=tape.first, playing=True)
             player.collector.start()
             stack.callback(player.collector.stop)
-            host = RecordedHost()
+            machine = ReplayedMachine(player.source)
             yield Session(
-                *(player.collector, player.history, host, Lookup(host)),
+                *(machine, player.collector, player.history, Lookup(machine.processes)),
                 *(self._audit_log, tape, Logbook(None), player),
             )
 
@@ -197,7 +198,7 @@ class Machine:
         while self._stuck.is_alive() and not self._hangs():
             self._stuck.join(_GLANCE)
         if self._stuck.is_alive():
-            self.collector._look()
+            self.collector._check()
             if self._hangs():
                 return
             self._given_up.append(self._stuck)

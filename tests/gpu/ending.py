@@ -145,7 +145,7 @@ class Watch:
     def __init__(self) -> None:
         self._source = NvmlSource()
         self._source.open()
-        self._host = LocalHost(self._source.backend.device_files)
+        self._host = LocalHost(lambda: self._source.backend.device_files)
 
     def close(self) -> None:
         """Close the driver."""

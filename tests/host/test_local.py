@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def host(card: Path) -> ProcessHost:
-    return LocalHost(build.device_files(card.parent))
+    return LocalHost(lambda: build.device_files(card.parent))
 
 
 def identity(pid: int) -> ProcessId:
@@ -111,7 +111,7 @@ def test_a_process_that_is_held_can_be_ended_and_waited_for(
 
 
 def test_read_only_refuses_every_signal(family: Family) -> None:
-    host = LocalHost(build.device_files(), readonly=True)
+    host = LocalHost(build.device_files, readonly=True)
     assert host.readonly
     target = lives.target(family.sleeper().pid)
     with pytest.raises(Refused) as refused:

@@ -71,7 +71,7 @@ def test_a_process_that_ended_before_it_was_seen(
     assert process_name(process) == f"a process that has ended ({dead})"
     assert holders(snapshot.processes)[snapshot.gpus[0].uuid][0] == "ended process 20.0G"
     with pytest.raises(Refused) as refused:
-        LocalHost(device_files()).open_handle(target_of(process))
+        LocalHost(device_files).open_handle(target_of(process))
     assert refused.value.reason is Refusal.GONE
     assert refused.value.sentence == f"{dead} {SAYS}"
     found = access.ended_processes(
@@ -89,7 +89,7 @@ def test_in_a_container_it_may_run_elsewhere(
     assert (process.state, process.visible) == (None, False)
     assert command_line(process) == "(not visible here)"
     with pytest.raises(Refused) as refused:
-        LocalHost(device_files()).open_handle(target_of(process))
+        LocalHost(device_files).open_handle(target_of(process))
     assert refused.value.reason is Refusal.NOT_VISIBLE
 
 

@@ -188,7 +188,7 @@ def test_a_dead_server_blocks_nobody_and_is_tried_again() -> None:
             )
             assert latest.hosts[0].name == name
             assert latest.hosts[0].sentence == "no answer within 0.5s"
-            source = fleet.source(name)
+            source = fleet.machine(name).source
             source.open()
             trouble = source.sample().trouble
             assert trouble is not None

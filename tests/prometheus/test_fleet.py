@@ -17,7 +17,7 @@ from gpumon.host.process_host import Refused, Target
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.prometheus import fleet as polled_fleet
-from gpumon.prometheus import past as past_reader
+from gpumon.prometheus import source as past_reader
 from gpumon.prometheus.client import PrometheusClient
 from gpumon.prometheus.endpoint import read_endpoint
 from gpumon.prometheus.poller import PrometheusPoller
@@ -180,7 +180,7 @@ def test_an_open_host_has_every_metric_and_a_past(
         lambda now: now.snapshot is not None and now.snapshot.time > began + 4,
         "4s",
     )
-    source = fleet.source("gpu1")
+    source = fleet.machine("gpu1").source
     source.open()
     deadline = time.monotonic() + 60
     while (sample := source.sample()).gpus[0].power_draw is None:
@@ -201,7 +201,7 @@ def test_an_open_host_has_every_metric_and_a_past(
     times = [source.sample().time for _ in range(8)]
     assert times == sorted(times)
     source.close()
-    card = fleet.source("smi")
+    card = fleet.machine("smi").source
     card.open()
     while (sample := card.sample()).gpus[0].power_draw is None:
         assert time.monotonic() < deadline + 60, "every metric"
@@ -386,7 +386,7 @@ def test_of_several_series_of_a_gpu_the_gravest_counts_on_its_page_too(site: Sit
     site.scrape(a="dcgm")
     fleet = site.open()
     wait_for_host(fleet, "a", is_live, "live")
-    source = fleet.source("a")
+    source = fleet.machine("a").source
     source.open()
     deadline = time.monotonic() + 60
     while (sample := source.sample()).gpus[0].power_draw is None:
@@ -446,7 +446,7 @@ def test_mig_instances(site: Site) -> None:
     assert gpu.mig_mode
     found = [(one.gpu_instance, one.profile, one.memory_used, one.memory_total) for one in gpu.mig]
     assert found == [(1, "1g.10gb", 4000 * MIB, 9000 * MIB), (13, "1g.10gb", 0, 9000 * MIB)]
-    source = fleet.source("m")
+    source = fleet.machine("m").source
     source.open()
     deadline = time.monotonic() + 60
     while (sample := source.sample()).gpus[0].mig[0].sm_active is None:
@@ -469,9 +469,9 @@ def test_no_signal_is_sent(site: Site) -> None:
     fleet = site.open()
     wait_for_host(fleet, "a", is_live, "live")
     with pytest.raises(Refused, match="known from Prometheus only"):
-        fleet.processes("a", readonly=False).open_handle(Target(ProcessId(1, 1), 0))
+        fleet.machine("a", readonly=False).processes.open_handle(Target(ProcessId(1, 1), 0))
     with pytest.raises(KeyError):
-        fleet.source("b")
+        fleet.machine("b")
 
 
 def test_prometheus_is_restarted(site: Site) -> None:
@@ -499,7 +499,7 @@ def test_hostile_labels_reach_nobody(site: Site) -> None:
     wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 1, "the host")
     host = fleet.latest().hosts[0]
     assert host.name.isprintable()
-    source = fleet.source(host.name)
+    source = fleet.machine(host.name).source
     source.open()
     deadline = time.monotonic() + 60
     while source.sample().gpus[0].power_draw is None:

@@ -335,7 +335,7 @@ def test_a_disk_that_hangs_is_no_fault_of_the_cards() -> None:
         tape.on_read = lambda: None
         before = len(deck.seen)
         while len(deck.seen) == before:
-            deck.clock.now += collector._look()
+            deck.clock.now += collector._check()
         deck.clock.now += 4.0
         waited.append(deck.player.playing.waiting)
 
@@ -359,7 +359,7 @@ def test_a_log_that_gives_not_even_a_first_sample_is_told_as_that() -> None:
     def hang() -> None:
         tape.on_read = lambda: None
         while not deck.seen:
-            deck.clock.now += collector._look()
+            deck.clock.now += collector._check()
 
     tape.on_read = hang
     deck.sample()

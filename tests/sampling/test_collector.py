@@ -84,7 +84,7 @@ class Bench:
         """Let time pass inside a sample, with the watching thread at its work."""
         end = self.clock.now + seconds
         while True:
-            pause = self.collector._look()
+            pause = self.collector._check()
             if self.clock.now + pause > end:
                 break
             self.clock.now += pause
@@ -424,7 +424,7 @@ def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:
                 bench.hang(0.4)
                 bench.source.current_call = None
                 bench.source.driver_seconds += 0.4
-                bench.collector._look()
+                bench.collector._check()
 
     bench.source.on_sample = many_slow_calls
     statuses = {gpu.status for snapshot in bench.run(4) for gpu in snapshot.gpus}
@@ -468,9 +468,9 @@ def test_a_hang_before_the_first_sample_is_told_in_words(bench: Bench, in_open: 
 def test_a_healthy_collector_is_looked_at_once_a_second_at_most() -> None:
     bench = Bench(interval=0.1)
     pauses: list[float] = []
-    bench.source.on_sample = lambda _: pauses.append(bench.collector._look())
+    bench.source.on_sample = lambda _: pauses.append(bench.collector._check())
     bench.run(30)
-    pauses.append(bench.collector._look())
+    pauses.append(bench.collector._check())
     assert pauses == pytest.approx([1.0] * 31)
 
 
@@ -479,7 +479,7 @@ def test_a_late_word_about_a_hang_cannot_overtake_the_sample_that_ends_it(bench:
         if count == 2:
             bench.source.current_call = named("GPU-1", bench.clock.now)
             bench.clock.now += 2.0
-            late = threading.Thread(target=bench.collector._look)
+            late = threading.Thread(target=bench.collector._check)
             bench.collector._publishing.acquire()
             late.start()
             # The call comes back while that thread is about to speak.

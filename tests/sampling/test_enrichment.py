@@ -99,9 +99,9 @@ class Bench:
         self.lookup._threads = ()
         self.lookup.start()
         self._looks = (
-            (self.lookup._look_for_places, self.lookup._for_places),
-            (self.lookup._look_for_holders, self.lookup._for_scan),
-            (self.lookup._look_for_relatives, self.lookup._for_relatives),
+            (self.lookup._find_workloads, self.lookup._for_workloads),
+            (self.lookup._find_holders, self.lookup._for_holders),
+            (self.lookup._find_relatives, self.lookup._for_relatives),
         )
         self._due = [0.0] * len(self._looks)
 
@@ -374,7 +374,7 @@ def test_one_call_is_one_look(bench: Bench) -> None:
 
     wake = threading.Event()
     wake.set()
-    bench.lookup._look_on(look, wake)
+    bench.lookup._run(look, wake)
     assert looks == [0.0, 0.0, 7.0]
 
 
@@ -444,7 +444,7 @@ def test_a_look_that_hangs_keeps_away_its_own_answers_only(kind: str) -> None:
     with looking(host) as lookup:
 
         def known() -> set[str]:
-            lookup._for_scan.set()
+            lookup._for_holders.set()
             now = lookup.annotate(given)
             told = {
                 "workloads": tmux(now) == ["100"],
@@ -492,7 +492,7 @@ def test_a_bug_in_a_look_reaches_whoever_samples_and_whoever_stops(kind: str) ->
     lookup._scan_due = 0.0
     lookup.want_relatives(True)
     lookup.annotate(snapshot(processes=(ANN,)))
-    lookup._for_scan.set()
+    lookup._for_holders.set()
     eventually(lambda: lookup.failure)
     assert lookup.failure is bug
     with pytest.raises(ZeroDivisionError):
@@ -581,35 +581,35 @@ def test_who_has_reserved_a_card_is_told_with_every_snapshot() -> None:
     given = snapshot(10.0, gpu(), MIG)
     locks.held = {"GPU-0": ReservationHolder("ann", 7, 3.0, "train"), "MIG-5": ReservationHolder()}
     assert lookup.annotate(given).reserved == ()
-    assert lookup._look_for_locks() == 2.0
+    assert lookup._find_reservations() == 2.0
     assert locks.asked == [["GPU-0", "GPU-1", "MIG-5"]]
     told = lookup.annotate(given).reserved
     assert told == (Reserved("GPU-0", None, "ann", 7, 3.0, "train"), Reserved("GPU-1", "MIG-5"))
-    lookup._look_for_locks()
+    lookup._find_reservations()
     assert lookup.annotate(given).reserved is told, "nothing has changed"
     locks.held = {}
-    lookup._look_for_locks()
+    lookup._find_reservations()
     assert lookup.annotate(given).reserved == ()
 
 
 def test_the_first_snapshot_does_not_wait_for_the_next_look_at_the_locks() -> None:
     lookup, _, _ = with_locks()
-    lookup._look_for_locks()
+    lookup._find_reservations()
     lookup.annotate(snapshot(10.0, gpu()))
-    assert lookup._for_locks.is_set()
+    assert lookup._for_reservations.is_set()
 
 
 def test_locks_that_cannot_be_read_leave_what_was_known() -> None:
     lookup, locks, _ = with_locks()
     locks.held = {"GPU-0": ReservationHolder("ann")}
     lookup.annotate(snapshot(10.0, gpu()))
-    lookup._look_for_locks()
+    lookup._find_reservations()
 
     def fail() -> None:
         raise OSError("stale file handle")
 
     locks.before = fail
-    lookup._look_for_locks()
+    lookup._find_reservations()
     assert lookup.annotate(snapshot(11.0, gpu())).reserved == (Reserved("GPU-0", user="ann"),)
     assert lookup.failure is None
 
@@ -622,7 +622,7 @@ def test_locks_that_take_long_are_looked_at_less_often() -> None:
         clock.now += 1.0
 
     locks.before = dawdle
-    assert lookup._look_for_locks() == 20.0
+    assert lookup._find_reservations() == 20.0
 
 
 def test_locks_that_hang_keep_no_place_away() -> None:

@@ -62,7 +62,11 @@ class KillApp(App[int]):
         super().__init__()
         self.audit_log = AuditLog(folder)
         self.history = History(conditions())
-        session = SimpleNamespace(history=self.history, host=host, audit_log=self.audit_log)
+        session = SimpleNamespace(
+            machine=SimpleNamespace(processes=host),
+            history=self.history,
+            audit_log=self.audit_log,
+        )
         self.said: list[str] = []
         self.kill_controller = KillController(
             self, cast("Session", session), lambda: None, self.said.append
@@ -83,7 +87,7 @@ class KillApp(App[int]):
 
 @asynccontextmanager
 async def opened(tmp_path: Path) -> AsyncIterator[tuple[KillApp, Pilot[int]]]:
-    app = KillApp(LocalHost(build.device_files()), tmp_path / "state")
+    app = KillApp(LocalHost(build.device_files), tmp_path / "state")
     try:
         async with app.run_test(size=(100, 30)) as pilot:
             yield app, pilot

@@ -82,7 +82,9 @@ class Present:
         self.history = history
         self.happened: list[Event] = []
         recording = SimpleNamespace(events=lambda _, __: self.happened)
-        self.session = SimpleNamespace(host=host, machine=None, recording=recording)
+        self.session = SimpleNamespace(
+            machine=SimpleNamespace(processes=host, name=None), recording=recording
+        )
 
 
 class Told:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
@@ -16,22 +15,20 @@ from gpumon.config.table import InvalidValue
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from gpumon.alerts.channels.channel import Attempt
+    from gpumon.system.piped_program import PipedProgram
 
 _POLL_SECONDS = 0.05
 """A pipe shows that there is output, but not that the program has ended: what it started may keep
 the pipe."""
-_PIECE = 2**16
 _MOST_PIECES = 64
 """Pieces of output that are read after the end."""
 _KEPT = 4096
 """Bytes of the output that are kept: its end."""
 _MOST_CHARACTERS = 200
-_REAP_SECONDS = 1.0
 
 
 class Command(Channel, frozen=True):
@@ -95,51 +92,36 @@ def run_program(
 ) -> EndedProgram:
     """Run a program until it ends.
 
-    It is the leader of a session of its own, so it has no terminal, and no key of the terminal
-    reaches it. What it leaves running in its process group is killed when it ends. It is killed
-    after ``seconds``, and when the attempt is cancelled. ``given`` is its standard input.
+    What it leaves running in its process group is killed when it ends. It is killed after
+    ``seconds``, and when the attempt is cancelled. ``given`` is its standard input.
 
     Raises:
         DeliveryError: It did not start, or did not end in time.
     """
     # Imported here: most people run no command.
-    import subprocess
+    from subprocess import SubprocessError
+
+    from gpumon.system.piped_program import PipedProgram
 
     try:
-        process = subprocess.Popen(
-            arguments,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            bufsize=0,
-            env=environment,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        program = PipedProgram(arguments, environment=environment, merged=True)
+    except (OSError, ValueError, SubprocessError) as error:
         raise DeliveryError(_not_started(arguments[0], error)) from None
     output = _Output()
     try:
-        with attempt.cancelled_by(lambda: _kill(process)):
-            in_time = _wait(process, given, time.monotonic() + seconds, output)
+        with attempt.cancelled_by(lambda: program.signal(signal.SIGKILL)):
+            in_time = _wait(program, given, time.monotonic() + seconds, output)
     finally:
-        # Before it is reaped: after that the number of its group may be of another one.
-        _kill(process)
-        with process:
-            assert process.stdout is not None  # noqa: S101 - it is a pipe, as asked
-            for _ in range(_MOST_PIECES):
-                if not output.read(process.stdout.fileno()):
-                    break
-            with suppress(subprocess.TimeoutExpired):
-                # A program that a dead file system holds cannot even be killed.
-                process.wait(_REAP_SECONDS)
-            process.returncode = (
-                -signal.SIGKILL if process.returncode is None else process.returncode
-            )
+        program.signal(signal.SIGKILL)
+        for _ in range(_MOST_PIECES):
+            if not output.read(program):
+                break
+        status = program.end()
     if attempt.is_cancelled:
         raise DeliveryError(CANCELLED)
     if not in_time:
         raise DeliveryError(f"it did not end within {seconds:g} s and was killed")
-    return EndedProgram(process.returncode, output.last_line)
+    return EndedProgram(status, output.last_line)
 
 
 def status_in_words(ended: EndedProgram) -> str:
@@ -159,12 +141,9 @@ class _Output:
     def __init__(self) -> None:
         self._tail = b""
 
-    def read(self, descriptor: int) -> bool:
+    def read(self, program: PipedProgram) -> bool:
         """Read what is there; whether there was something."""
-        try:
-            piece = os.read(descriptor, _PIECE)
-        except OSError:
-            return False
+        piece = program.read(program.output) or b""
         self._tail = (self._tail + piece)[-_KEPT:]
         return bool(piece)
 
@@ -175,48 +154,31 @@ class _Output:
         return shortened(next(shown, ""), _MOST_CHARACTERS)
 
 
-def _wait(process: subprocess.Popen[bytes], given: bytes, deadline: float, output: _Output) -> bool:
+def _wait(program: PipedProgram, given: bytes, deadline: float, output: _Output) -> bool:
     """Write and read until it has ended; whether it has before the deadline."""
     from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 
-    assert process.stdin is not None  # noqa: S101 - it is a pipe, as asked
-    assert process.stdout is not None  # noqa: S101 - so is this
-    os.set_blocking(process.stdin.fileno(), False)
-    os.set_blocking(process.stdout.fileno(), False)
     left = memoryview(given)
     with DefaultSelector() as pipes:
-        pipes.register(process.stdin, EVENT_WRITE)
-        pipes.register(process.stdout, EVENT_READ)
-        while not _is_over(process):
+        pipes.register(program.input, EVENT_WRITE)
+        pipes.register(program.output, EVENT_READ)
+        while not program.is_over:
             if time.monotonic() >= deadline:
                 return False
             for key, _ in pipes.select(_POLL_SECONDS):
-                if key.fileobj is process.stdout:
-                    if not output.read(process.stdout.fileno()):
-                        pipes.unregister(process.stdout)
+                if key.fd == program.output:
+                    if not output.read(program):
+                        pipes.unregister(program.output)
                     continue
                 try:
-                    left = left[os.write(process.stdin.fileno(), left) :]
+                    left = left[os.write(program.input, left) :]
                 except OSError:
                     # It does not read its standard input.
                     left = left[:0]
                 if not left:
-                    pipes.unregister(process.stdin)
-                    process.stdin.close()
+                    pipes.unregister(program.input)
+                    program.close_input()
     return True
-
-
-def _is_over(process: subprocess.Popen[bytes]) -> bool:
-    waits = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    try:
-        return os.waitid(os.P_PID, process.pid, waits) is not None
-    except ChildProcessError:
-        return True
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _not_started(program: str, error: Exception) -> str:

@@ -14,9 +14,8 @@ from gpumon.sampling.gpu_sampler import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
+    from gpumon.sampling.machine import Machine
 
     Take = Callable[[Mapping[str | None, Snapshot]], None]
 
@@ -63,15 +62,15 @@ class LogFeed(Protocol):
 
 
 class MachineFeed:
-    """This machine; implements ``LogFeed``."""
+    """One machine; implements ``LogFeed``."""
 
     several = False
 
-    def __init__(self, source: Source, host: ProcessHost, interval: float) -> None:
-        self.name = source.hostname
+    def __init__(self, machine: Machine, interval: float) -> None:
+        self.name = machine.source.hostname
         self._interval = interval
-        self._lookup = Lookup(host)
-        self._collector = Collector(source, interval, annotate=self._lookup.annotate)
+        self._lookup = Lookup(machine.processes)
+        self._collector = Collector(machine.source, interval, annotate=self._lookup.annotate)
         self._silent = ""
         self._started_at = 0.0
 

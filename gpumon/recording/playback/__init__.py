@@ -9,5 +9,6 @@ Values over time that the history does not have are drawn from a few samples (``
 """
 
 from gpumon.recording.playback.player import SPEEDS, Player
+from gpumon.recording.playback.replay import ReplayedMachine
 
-__all__ = ["SPEEDS", "Player"]
+__all__ = ["SPEEDS", "Player", "ReplayedMachine"]

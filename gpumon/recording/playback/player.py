@@ -13,7 +13,7 @@ from gpumon.recording.playback.drafts import Draft
 from gpumon.recording.playback.replay import Playing, ReplaySource
 from gpumon.recording.series import RECENT_SPAN
 from gpumon.sampling.collector import Collector
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Player:
         position: The start position; by default the newest moment.
         playing: Whether to start playing instead of paused.
         interval: Seconds from one sample to the next, 0.1 to 3600.
-        clock: Clock, for tests.
+        clock: The clock, for tests.
     """
 
     def __init__(
@@ -58,16 +58,15 @@ class Player:
         position: float | None = None,
         playing: bool = False,
         interval: float = 0.1,
-        clock: Clock | None = None,
+        clock: Clock = THIS_SYSTEM.clock,
     ) -> None:
         self._recording = recording
         self._whole = history
-        self._clock = clock or SystemClock()
-        self.source = ReplaySource(recording, position, playing=playing, clock=self._clock)
+        self.source = ReplaySource(recording, position, playing=playing, clock=clock)
         self.collector = Collector(
             self.source,
             interval,
-            _PlaybackClock(self._clock, self.source),
+            _PlaybackClock(clock, self.source),
             annotate=self._keep_up,
             silence=_silence,
         )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.makers.driverless import DriverlessSource
-from gpumon.makers.source import SourceError
+from gpumon.makers.source import Source, SourceError
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
-from gpumon.system.clock import SystemClock
+from gpumon.sampling.machine import Machine
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ class Playing(Struct, frozen=True):
     read_until: float = math.inf
 
 
-class ReplaySource(DriverlessSource):
+class ReplaySource(Source):
     """A recording as a ``Source``.
 
     The controls and the state may be used from any thread at any time. They do not wait for the
@@ -75,7 +75,7 @@ class ReplaySource(DriverlessSource):
         recording: What to play.
         position: The start position; by default the newest moment.
         playing: Whether to start playing instead of paused.
-        clock: Clock, for tests.
+        clock: The clock, for tests.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class ReplaySource(DriverlessSource):
         position: float | None = None,
         *,
         playing: bool = False,
-        clock: Clock | None = None,
+        clock: Clock = THIS_SYSTEM.clock,
     ) -> None:
         self.moved: Callable[[], None] = lambda: None
         self._recording = recording
-        self._clock: Clock = clock or SystemClock()
+        self._clock = clock
         self._lock = Lock()
         self._playing = playing
         self._speed = 1.0
@@ -302,6 +302,18 @@ class ReplaySource(DriverlessSource):
         pace = shown.time - self._recording.step(shown.time, -1)
         # The first sample gives no distance.
         return 0 < pace * _GAP_PACES < age
+
+
+class ReplayedMachine(Machine):
+    """The machine of a recording; ``source`` plays it."""
+
+    def __init__(self, source: ReplaySource) -> None:
+        self._source = source
+
+    @property
+    def source(self) -> ReplaySource:
+        """See ``Machine.source``."""
+        return self._source
 
 
 def _unreadable(error: RecordingError) -> SourceError:

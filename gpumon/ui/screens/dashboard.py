@@ -115,7 +115,10 @@ class DashboardScreen(TimedScreen):
         """
         session = viewed_time.session
         view = first_view(
-            session.collector.interval, narrowing, options, readonly=session.host.readonly
+            session.collector.interval,
+            narrowing,
+            options,
+            readonly=session.machine.processes.readonly,
         )
         super().__init__(viewed_time, renderer, replace(view, message=options.config_error))
         self._session = session
@@ -208,7 +211,7 @@ class DashboardScreen(TimedScreen):
 
     def action_mine(self) -> None:
         """Show only the user's own processes, or all again."""
-        me = self._session.host.user
+        me = self._session.machine.processes.user
         if me is None:
             self.say("nobody is logged in on this machine")
         else:
@@ -293,7 +296,7 @@ class DashboardScreen(TimedScreen):
         elif self._viewed_time.is_past:
             self.say(PAST_NUMBER)
         elif (entry := self._layout.entry) is not None and entry.process is not None:
-            self.say(copy_kill(self.app, entry.process.id, self._session.machine))
+            self.say(copy_kill(self.app, entry.process.id, self._session.machine.name))
         else:
             self.say(update.choose_any())
 

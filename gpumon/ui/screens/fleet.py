@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.filters.language import Selection
-    from gpumon.fleet.summaries import FleetSummaries
+    from gpumon.fleet.summary import FleetSummaries
     from gpumon.model.processes import ProcessId
     from gpumon.system.clock import Clock
     from gpumon.ui.terminal.renderer import TerminalRenderer

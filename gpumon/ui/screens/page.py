@@ -91,7 +91,9 @@ class PageScreen(PaintedScreen):
     @property
     def _can_end(self) -> bool:
         """Whether a signal may be sent to what the page shows."""
-        return not (self._viewed_time.session.host.readonly or self._viewed_time.is_past)
+        return not (
+            self._viewed_time.session.machine.processes.readonly or self._viewed_time.is_past
+        )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
         """Disable ``end`` where no signal may be sent."""

@@ -136,7 +136,7 @@ class ProcessScreen(PageScreen):
         self._looking = True
         run_in_thread(
             self.app,
-            lambda: self._viewed_time.session.host.details(self._who),
+            lambda: self._viewed_time.session.machine.processes.details(self._who),
             self._take,
             self._take_failure,
             name="gpumon-details",
@@ -187,7 +187,7 @@ class ProcessScreen(PageScreen):
         """Copy the kill command, and show it."""
         said = PAST_NUMBER
         if not self._viewed_time.is_past:
-            said = copy_kill(self.app, self._who, self._viewed_time.session.machine)
+            said = copy_kill(self.app, self._who, self._viewed_time.session.machine.name)
         self.say(said, lasting=True)
 
     def action_reveal(self) -> None:

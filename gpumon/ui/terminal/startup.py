@@ -209,7 +209,7 @@ def run_fleet(
         import_asyncio()
         import_textual()
         watchdog.check()
-        from gpumon.fleet.summaries import FleetSummaries
+        from gpumon.fleet.summary import FleetSummaries
         from gpumon.ui.fleet_app import FleetApp
         from gpumon.ui.terminal.driver import TerminalDriver
 

@@ -82,7 +82,7 @@ HOST_COLUMNS: tuple[HostColumn, ...] = (
         "HOST",
         "Its name, as it was given; sorted by it, hosts stand in the order in which they were "
         "named.",
-        lambda host: host.place,
+        lambda host: host.index,
         left=True,
         descends=False,
     ),

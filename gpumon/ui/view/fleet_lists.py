@@ -205,7 +205,7 @@ def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[Flee
         )
         value_of = None if sort.column == "host" else sort_value(sort.column, context)
         found += [
-            (process, host, host.place if value_of is None else value_of(process))
+            (process, host, host.index if value_of is None else value_of(process))
             for process in snapshot.processes
             if selection is None or selection.matches(process, filter_context)
         ]

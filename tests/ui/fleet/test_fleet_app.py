@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.cli.dashboard import _open_host
 from gpumon.fleet.demo import DemoFleet
-from gpumon.fleet.summaries import FleetSummaries
+from gpumon.fleet.summary import FleetSummaries
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.ui.fleet_app import FleetApp, OpenHost
 from gpumon.ui.screens.fleet import HostRequested

@@ -1,0 +1,51 @@
+"""The interface to a machine: what is sampled of it, and its processes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeAlias
+
+    from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.links import Links
+    from gpumon.makers.source import Source
+    from gpumon.model.snapshot import ReservationHolder
+
+    Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
+    """Returns who has reserved which of these GPUs and MIG devices, by UUID."""
+
+
+class Machine(ABC):
+    """A machine: this one, a host of a fleet, a log that is played, or a simulated one.
+
+    Making a machine opens nothing. ``source`` and ``processes`` are the same objects at each
+    access; whether signals are refused is decided when the machine is made.
+    """
+
+    name: str | None = None
+    """Its name as the user wrote it, safe to print; ``None`` if it is this machine."""
+    reservations: Reservations | None = None
+    """Looks up what ``gpumon run`` has reserved; ``None`` where there is nothing to look up, as for
+    another machine, whose snapshots have it."""
+
+    @property
+    @abstractmethod
+    def source(self) -> Source:
+        """Its samples."""
+
+    @cached_property
+    def processes(self) -> ProcessHost:
+        """Its processes; by default nothing is known of them, and they get no signal."""
+        from gpumon.host.process_host import RecordedHost
+
+        return RecordedHost()
+
+    def links(self) -> Links:
+        """The links between its GPUs, which are read now; by default none is known."""
+        from gpumon.makers.links import NONE_KNOWN
+
+        return NONE_KNOWN

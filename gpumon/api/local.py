@@ -111,6 +111,6 @@ class LocalMachine:
 
 def _reservations(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
     # Needed after the first picture only.
-    from gpumon.scheduling.reservation.holders import holders_now
+    from gpumon.scheduling.locks import holders_now
 
     return holders_now(uuids)

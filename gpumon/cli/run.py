@@ -74,9 +74,9 @@ class RunCommand(Command):
         return None
 
     def run(self, options: argparse.Namespace) -> int:
-        from gpumon.scheduling.reservation.lock_folder import FolderError
-        from gpumon.scheduling.run.child import CommandError
-        from gpumon.scheduling.run.run import run
+        from gpumon.scheduling.child import CommandError
+        from gpumon.scheduling.lock_folder import FolderError
+        from gpumon.scheduling.run import run
 
         variables = {}
         if options.tf_growth:

@@ -21,19 +21,12 @@ if TYPE_CHECKING:
 
 
 class GpuChoice(Struct, frozen=True):
-    """The chosen GPUs.
+    """The chosen GPUs."""
 
-    Attributes:
-        candidates: In the order of their indices.
-        fitting: Number of eligible GPUs.
-        link: The weakest link between two of them; ``None`` for a single GPU.
-        shared: Number of them that other processes compute on.
-    """
-
-    candidates: tuple[Candidate, ...]
-    fitting: int
-    link: Link | None = None
-    shared: int = 0
+    candidates: tuple[Candidate, ...]  # in the order of their indices
+    fitting: int  # number of eligible GPUs
+    link: Link | None = None  # the weakest between two of them; ``None`` for a single GPU
+    shared: int = 0  # number of them that other processes compute on
 
     @property
     def labels(self) -> str:
@@ -84,13 +77,9 @@ def choose(
 
 
 def worth(choice: GpuChoice, verdicts: Sequence[Eligibility]) -> tuple[object, ...]:
-    """The sort key of choices on different machines: lower is better.
+    """The sort key of choices on different machines, each from its verdicts: lower is better.
 
     More GPUs come first where the number may vary; then the rule for GPUs of one machine.
-
-    Args:
-        choice: The choice.
-        verdicts: The results that it was chosen from.
     """
     taken = [_rank(one) for one in verdicts if one.candidate in choice.candidates]
     return -len(taken), choice.shared, sorted(taken)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.sampling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
-from gpumon.scheduling.chooser import Chooser
-from gpumon.scheduling.outputs import as_variables, table
-from gpumon.scheduling.polling import wait_for
-from gpumon.scheduling.reservation.locks import HeldReservation, Locks, TakenError
-from gpumon.scheduling.run.child import NOT_EXECUTABLE, NOT_FOUND, background_writes_allowed, end_by
-from gpumon.scheduling.run.job import JobRunner
+from gpumon.scheduling.child import NOT_EXECUTABLE, NOT_FOUND, background_writes_allowed, end_by
+from gpumon.scheduling.choose import Chooser
+from gpumon.scheduling.job import JobRunner
+from gpumon.scheduling.locks import HeldReservation, Locks, TakenError
+from gpumon.scheduling.select import as_variables, table
+from gpumon.scheduling.waiting import GpuWait, WaitResult
 from gpumon.system.ending_signals import exit_on_signals
 from gpumon.system.folders import is_absent
 from gpumon.text.formatting import duration, printable
@@ -29,13 +29,10 @@ if TYPE_CHECKING:
     from gpumon.makers.links import Links
     from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sampling.gpu_sampler import UnavailableError
-    from gpumon.scheduling.allocation import UncertainAllocationError
-    from gpumon.scheduling.eligibility import Candidate, Eligibility, Ineligibility
+    from gpumon.scheduling.eligibility import Candidate, Ineligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
 
-NOTHING_FITS, TIMED_OUT = 1, 124
 _TRIES = 16
 """How often another GPU is tried, before the next sample, after another job was faster."""
 _MOVED_BYTES = 16 * 2**20
@@ -95,13 +92,16 @@ def run(
     with closing(Locks(lock_dir, os.environ)) as locks, background_writes_allowed():
         with GpuSampler(source) as sampler:
             chooser = Chooser(requirements, os.environ, locks, links, past)
-            reserver = _Reserver(
-                sampler, locks, chooser, requirements.counted(), _short(command), wait
-            )
             with exit_on_signals(signal.SIGTERM, signal.SIGHUP):
-                taken = reserver.taken()
-            if not isinstance(taken, _ReservedGpus):
-                return taken
+                with StatusLine(sys.stderr) as status_line:
+                    waiting = ReservingWait(
+                        sampler, chooser, locks, _short(command), wait, status_line
+                    )
+                    result = waiting.result()
+                taken = waiting.reserved
+                if taken is None:
+                    waiting.explain(result)
+                    return result
             with closing(taken.reservation):
                 if locks.trouble:
                     tell(f"the lock guards against your own programs only: {locks.trouble}")
@@ -115,84 +115,49 @@ def run(
         return command_exit.exit_status
 
 
-class _Reserver:
-    """Reserves GPUs for the command."""
+class ReservingWait(GpuWait):
+    """A wait for GPUs that reserves them for the command."""
+
+    queues = True
 
     def __init__(
         self,
         sampler: GpuSampler,
-        locks: Locks,
         chooser: Chooser,
-        wanted: str,  # the number of GPUs in words
+        locks: Locks,
         job: str,  # the part of the command that all users may read
-        wait: float | None,  # seconds; ``None`` does not wait
+        seconds: float | None,  # see ``GpuWait``
+        status_line: StatusLine,
     ) -> None:
-        self._sampler, self._locks, self._chooser = sampler, locks, chooser
-        self._wanted, self._job, self._wait = wanted, job, wait
-        self._verdicts: tuple[Eligibility, ...] = ()
-        self._trouble = ""
-        self._began = time.monotonic()
-        self._waits = False
+        super().__init__(sampler, chooser, seconds)
+        self._locks, self._job, self._status_line = locks, job, status_line
+        self._wanted = chooser.requirements.counted()
+        self.reserved: _ReservedGpus | None = None
 
-    def taken(self) -> _ReservedGpus | int:
-        """The reserved GPUs, or an exit status after the reason was printed."""
-        wait = self._wait
-        with StatusLine(sys.stderr) as status_line:
-            self._status_line = status_line
-            try:
-                found = wait_for(
-                    self._sampler, self._found, self._show_waiting, self._show_trouble, wait
-                )
-            finally:
-                self._chooser.leave_queue()
-        if isinstance(found, _ReservedGpus):
-            return found
-        verdicts = self._verdicts
-        if found is None:
-            why = self._trouble
-            if not why:
-                why = self._chooser.refusal(verdicts) if verdicts else self._sampler.silence
-            tell(f"gave up waiting after {duration(wait)}: {why}")
-        else:
-            ending = "" if wait is None else " Waiting does not change that."
-            tell(self._chooser.refusal(verdicts) + ending)
-        write(table(verdicts, columns=columns()))
-        return TIMED_OUT if found is None else NOTHING_FITS
-
-    def _found(self, snapshot: Snapshot) -> _ReservedGpus | int | None:
-        """The reserved GPUs, or the exit status if waiting is in vain."""
-        self._verdicts = verdicts = self._chooser.judge(snapshot)
-        taken = self._take(snapshot, verdicts)
-        # Only now: what fails again above was said already.
-        self._trouble = ""
-        in_vain = self._wait is None and not self._chooser.left()
-        if taken is None and (in_vain or self._chooser.hopeless(verdicts)):
-            return NOTHING_FITS
-        return taken
-
-    def _take(self, snapshot: Snapshot, verdicts: tuple[Eligibility, ...]) -> _ReservedGpus | None:
+    def take(self, snapshot: Snapshot) -> bool:
         """Reserve the best GPUs and check again; if another job was faster, try the next best."""
         for _ in range(_TRIES):
-            choice = self._chooser.choose(verdicts)
+            choice = self.chooser.choose(self.verdicts)
             if choice is None:
-                return None
+                return False
             uuids = [one.uuid for one in choice.candidates]
             try:
                 reservation = self._locks.take(uuids, self._job)
             except TakenError:
-                self._verdicts = verdicts = self._chooser.judge(snapshot)
+                self.verdicts = self.chooser.judge(snapshot)
                 continue
             try:
                 snapshot = self._sample_again(snapshot, choice)
-                mine = self._chooser.judge(snapshot, uuids)
+                mine = self.chooser.judge(snapshot, uuids)
                 if all(one.refusal is None for one in mine if one.candidate.uuid in uuids):
-                    return _ReservedGpus(choice, reservation, snapshot)
+                    self.reserved = _ReservedGpus(choice, reservation, snapshot)
+                    return True
             except BaseException:
                 reservation.close()
                 raise
             reservation.close()
-            self._verdicts = verdicts = self._chooser.judge(snapshot)
-        return None
+            self.verdicts = self.chooser.judge(snapshot)
+        return False
 
     def _sample_again(self, before: Snapshot, choice: GpuChoice) -> Snapshot:
         """The state of the GPUs now that no other gpumon can take them."""
@@ -210,42 +175,38 @@ class _Reserver:
 
     def _sample(self) -> Snapshot:
         """Sample once more, within the remaining time."""
-        wait = float("inf") if self._wait is None else self._wait
-        left = self._began + wait - time.monotonic()
-        return self._sampler.look(min(PATIENCE, max(QUICK_PATIENCE, left)))
+        return self.sampler.look(min(PATIENCE, max(QUICK_PATIENCE, self.limit.left)))
 
-    def _show_waiting(self, snapshot: Snapshot) -> None:
-        reasons = [
+    def reasons(self) -> list[str]:
+        """See ``GpuWait``."""
+        return [
             f"{one.candidate.label}: {_short_reason(one.refusal)}"
-            for one in self._verdicts
-            if one.refusal is not None and one.refusal.passing
+            for one in self.refused
+            if one.refusal is not None
         ]
-        if not self._waits:
-            self._waits = True
-            if self._wait is not None:
-                # Without a place in the queue there is a race, which is no reason not to run.
-                with suppress(OSError):
-                    self._chooser.join_queue(snapshot)
-            self._say("; ".join(reasons))
-        self._show("", reasons)
 
-    def _show_trouble(self, error: UnavailableError | UncertainAllocationError) -> None:
-        """The driver does not respond, is temporarily gone, or does not say enough yet."""
-        trouble = error.sentence
-        if not self._trouble:
-            self._say(trouble)
-        self._trouble = trouble
-        # In one part with the rest: a narrow terminal cuts it instead of dropping it.
-        self._show(trouble, [])
-
-    def _say(self, why: str) -> None:
+    def say(self, why: str) -> None:
+        """See ``GpuWait``."""
         if not self._status_line.rewrites:
             self._status_line.say(f"waiting for {self._wanted}{why and f': {why}'}")
 
-    def _show(self, trouble: str, reasons: Sequence[str]) -> None:
-        waited = duration(time.monotonic() - self._began)
-        head = f"○ waiting for {self._wanted}, {waited}"
-        self._status_line.show([f"{head}: {trouble}" if trouble else head, *reasons])
+    def show(self) -> None:
+        """See ``GpuWait``."""
+        head = f"○ waiting for {self._wanted}, {duration(self.limit.spent)}"
+        if self.trouble is not None:
+            # In one part with the rest: a narrow terminal cuts it instead of dropping it.
+            self._status_line.show([f"{head}: {self.trouble.sentence}"])
+        elif self.snapshot is not None:
+            self._status_line.show([head, *self.reasons()])
+
+    def explain(self, result: WaitResult) -> None:
+        """Print why no GPUs were reserved."""
+        if result is WaitResult.TIMED_OUT:
+            why = self.silence or self.chooser.refusal(self.verdicts)
+            tell(f"gave up waiting after {duration(self.limit.seconds)}: {why}")
+        else:
+            tell(self.refusal)
+        write(table(self.verdicts, columns=columns()))
 
 
 def _short_reason(refusal: Ineligibility) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
-    from gpumon.scheduling.run.child import CommandExit
+    from gpumon.scheduling.child import CommandExit
 
 LAST_SECONDS = 5.0
 """Seconds before the exit in which full memory may be its cause."""

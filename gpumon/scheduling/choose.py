@@ -1,9 +1,14 @@
-"""Chooses GPUs: from a snapshot to the GPUs that a job gets."""
+"""Chooses GPUs: from samples to the GPUs that a job gets.
+
+``Chooser`` judges each sample. If a stable time is required, a GPU must have been eligible in all
+samples of that time, which is observed, or read from a log that covers it without a gap.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -13,10 +18,15 @@ from gpumon.makers.links import NONE_KNOWN
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.allocation import allowance
-from gpumon.scheduling.eligibility import Circumstances, is_identified, job_maker, judge
+from gpumon.scheduling.eligibility import (
+    Circumstances,
+    Ineligibility,
+    is_identified,
+    job_maker,
+    judge,
+)
+from gpumon.scheduling.queue import WaitQueue
 from gpumon.scheduling.ranking import choose
-from gpumon.scheduling.stability import StabilityWindow, look_back
-from gpumon.scheduling.wait_queue import WaitQueue
 from gpumon.text.formatting import counted, duration
 
 if TYPE_CHECKING:
@@ -24,11 +34,16 @@ if TYPE_CHECKING:
 
     from gpumon.makers.links import Links
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.recording import Recording
     from gpumon.scheduling.eligibility import Eligibility
+    from gpumon.scheduling.locks import Locks
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
-    from gpumon.scheduling.reservation.locks import Locks
 
+GAP_SECONDS = 10.0
+"""The state between two samples further apart than this is unknown."""
+_MOST_SAMPLES = 2000
+_Verdicts = tuple["Eligibility", ...]
 _UNSETTLED = frozenset(("busy", "old"))
 """Reasons that a second sample may remove. Utilisation is an average of up to a second, so it may
 include a job that has ended, or the driver's own start: without persistence mode the first client
@@ -83,9 +98,7 @@ class Chooser:
         if self._queue is not None:
             self._queue.leave()
 
-    def judge(
-        self, snapshot: Snapshot, mine: Collection[str] = frozenset()
-    ) -> tuple[Eligibility, ...]:
+    def judge(self, snapshot: Snapshot, mine: Collection[str] = frozenset()) -> _Verdicts:
         """The eligibility of each GPU. Locks are read after the snapshot was taken.
 
         Args:
@@ -106,7 +119,7 @@ class Chooser:
         stability.add(snapshot.time, self._judged_now(snapshot, mine))
         return stability.verdicts()
 
-    def _judged_now(self, snapshot: Snapshot, mine: Collection[str]) -> tuple[Eligibility, ...]:
+    def _judged_now(self, snapshot: Snapshot, mine: Collection[str]) -> _Verdicts:
         verdicts = judge(snapshot, self.requirements, self._circumstances(snapshot, mine))
         kinds = [None if one.refusal is None else one.refusal.kind for one in verdicts]
         self._unsettled = kinds.count(None) < self.requirements.least and not _UNSETTLED.isdisjoint(
@@ -131,10 +144,10 @@ class Chooser:
     def _look_back(self, path: str, stability: StabilityWindow) -> None:
         from gpumon.recording.csv.recording import open_log
 
-        with closing(open_log(path)) as tape:
+        with closing(open_log(path)) as log:
             look_back(
                 stability,
-                tape,
+                log,
                 time.time(),
                 lambda snapshot: judge(
                     snapshot, self.requirements, self._circumstances(snapshot, past=True)
@@ -203,3 +216,89 @@ def _reservations(snapshot: Snapshot) -> dict[str, ReservationHolder]:
         one.mig_uuid or one.gpu_uuid: ReservationHolder(one.user, one.pid, one.since, one.command)
         for one in snapshot.reserved
     }
+
+
+class StabilityWindow:
+    """Keeps the results of past samples for as long as they matter."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds  # for which a GPU must have been eligible
+        self._samples: deque[tuple[float, _Verdicts]] = deque()
+
+    @property
+    def left(self) -> float:
+        """Seconds that must still be observed."""
+        watched = self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
+        return max(0.0, self.seconds - watched)
+
+    def add(self, time: float, verdicts: _Verdicts) -> None:
+        """Add the next sample's results."""
+        samples = self._samples
+        if samples and not 0 <= time - samples[-1][0] <= GAP_SECONDS:
+            samples.clear()
+        # A result equal to both its neighbours carries no information.
+        kinds = _kinds(verdicts)
+        if len(samples) > 1 and _kinds(samples[-2][1]) == _kinds(samples[-1][1]) == kinds:
+            samples.pop()
+        samples.append((time, verdicts))
+        # Keep the sample that reaches back over the whole time.
+        while len(samples) > 1 and samples[1][0] <= time - self.seconds:
+            samples.popleft()
+
+    def verdicts(self) -> _Verdicts:
+        """The current eligibility of each GPU."""
+        judged = judge_over_time(tuple(self._samples))
+        left = self.left
+        return judged if not left else tuple(self._unsettled(one, left) for one in judged)
+
+    def _unsettled(self, verdict: Eligibility, left: float) -> Eligibility:
+        if verdict.refusal is not None:
+            return verdict
+        asked, watched = duration(self.seconds), duration(self.seconds - left)
+        return replace(
+            verdict, refusal=Ineligibility("watching", f"it fits, watched for {watched} of {asked}")
+        )
+
+
+def _kinds(verdicts: _Verdicts) -> dict[str, str | None]:
+    """Why each GPU is not eligible, by UUID; ``None`` if it is."""
+    refusals = {one.candidate.uuid: one.refusal for one in verdicts}
+    return {uuid: None if why is None else why.kind for uuid, why in refusals.items()}
+
+
+def look_back(
+    stability: StabilityWindow, log: Recording, now: float, judge: Callable[[Snapshot], _Verdicts]
+) -> None:
+    """Add the samples of a log, if they reach up to now, in seconds since the epoch."""
+    for snapshot in log.between(now - stability.seconds - GAP_SECONDS, now, _MOST_SAMPLES):
+        stability.add(snapshot.time, judge(snapshot))
+
+
+def judge_over_time(samples: Sequence[tuple[float, _Verdicts]]) -> _Verdicts:
+    """The last result of each GPU, which must have been eligible in all of these samples.
+
+    Args:
+        samples: Time and results of each, oldest first, at least one.
+    """
+    now = samples[-1][0]
+    earlier: dict[str, tuple[float, Ineligibility]] = {}
+    always = set.intersection(*({one.candidate.uuid for one in each} for _, each in samples))
+    for at, verdicts in samples[:-1]:
+        for verdict in verdicts:
+            # A GPU whose reservation ended was in use, or its result would show it.
+            if verdict.refusal is not None and verdict.refusal.kind not in ("reserved", "queue"):
+                earlier[verdict.candidate.uuid] = at, verdict.refusal
+    judged = []
+    for verdict in samples[-1][1]:
+        uuid = verdict.candidate.uuid
+        sentence = ""
+        if uuid in earlier:
+            at, refusal = earlier[uuid]
+            sentence = f"it fits now, but {duration(now - at)} ago: {refusal.sentence}"
+        elif uuid not in always:
+            sentence = "it fits now, but was not there all the time"
+        unsteady = sentence and verdict.refusal is None
+        judged.append(
+            replace(verdict, refusal=Ineligibility("stable", sentence)) if unsteady else verdict
+        )
+    return tuple(judged)

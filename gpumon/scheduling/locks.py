@@ -18,18 +18,13 @@ import msgspec
 
 from gpumon.host.visible_devices import names_gpu
 from gpumon.model.snapshot import ReservationHolder
-from gpumon.scheduling.reservation.lock_folder import (
-    FolderError,
-    own_folder,
-    shared_folder,
-    user_named,
-)
-from gpumon.text.formatting import printable
+from gpumon.scheduling.lock_folder import FolderError, own_folder, shared_folder, user_named
+from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpumon.scheduling.reservation.lock_folder import Folder
+    from gpumon.scheduling.lock_folder import Folder
 
 LOCK_DIR_VARIABLE = "GPUMON_LOCK_DIR"
 """The variable that names the shared folder."""
@@ -179,6 +174,38 @@ class Locks:
 
     def _note(self, why: str) -> None:
         self.trouble = self.trouble or printable(why)
+
+
+def holders_now(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
+    """The holders of these GPUs and MIG devices; creates nothing, and keeps nothing open.
+
+    The folder is opened anew each time, because a cleanup tool may have replaced it.
+    """
+    if os.name != "posix":
+        return {}
+    locks = Locks(None, os.environ, make=False)
+    try:
+        return locks.holders(uuids)
+    finally:
+        locks.close()
+
+
+def holder_sentence(holder: ReservationHolder, now: float) -> str:
+    """Describe a holder, safe to print: ``reserved by ann for 12m: python train.py``.
+
+    Args:
+        holder: The holder of the reservation.
+        now: Seconds since the epoch.
+    """
+    if holder.pid is None:
+        return "reserved by a process that cannot be seen here"
+    words = "reserved"
+    if holder.user is not None:
+        words += f" by {printable(holder.user)}"
+    if holder.since is not None:
+        words += f" for {duration(now - holder.since)}"
+    words += f", gpumon run {holder.pid}"
+    return f"{words}: {printable(holder.command)}" if holder.command else words
 
 
 class HeldReservation:

@@ -14,12 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.scheduling.polling import PollInterval
-from gpumon.scheduling.stability import GAP_SECONDS
-from gpumon.scheduling.wait import targets as lives
-from gpumon.scheduling.wait.goals import CoolingEstimate
-from gpumon.scheduling.wait.targets import hold, wait_for_one
-from gpumon.scheduling.wait.wait import FASTEST, SLOWEST
+from gpumon.scheduling import targets as lives
+from gpumon.scheduling.choose import GAP_SECONDS
+from gpumon.scheduling.targets import hold, wait_for_one
+from gpumon.scheduling.wait import FASTEST, SLOWEST, CoolingEstimate
+from gpumon.scheduling.waiting import PollInterval
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.scheduling.eligibility import Candidate
-from gpumon.scheduling.run.usage import JobUsage, full_sentence, gpu_summary, unused_warning
+from gpumon.scheduling.job_usage import JobUsage, full_sentence, gpu_summary, unused_warning
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:

@@ -191,7 +191,7 @@ def _limit(wait: float | str | bool | None) -> float | None:
 def _capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
     if capability is None:
         return None
-    parts = [_plain(one) for one in capability] if isinstance(capability, Iterable) else []
+    parts = [_plain(part) for part in capability] if isinstance(capability, Iterable) else []
     major, minor = parts if len(parts) == 2 else (None, None)
     if not (_is_whole(major) and _is_whole(minor) and major >= 0 and minor >= 0):
         raise ValueError(f"capability must be such as (8, 0), not {capability!r}")
@@ -224,14 +224,14 @@ def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> 
         raise NoGpuFitsError(
             chooser.refusal(waiting.verdicts),
             {
-                one.candidate.label: one.refusal.sentence
-                for one in waiting.verdicts
-                if one.refusal is not None
+                verdict.candidate.label: verdict.refusal.sentence
+                for verdict in waiting.verdicts
+                if verdict.refusal is not None
             },
         )
     return Selected(
-        tuple(one.uuid for one in choice.candidates),
-        tuple(one.gpu for one in choice.candidates),
+        tuple(candidate.uuid for candidate in choice.candidates),
+        tuple(candidate.gpu for candidate in choice.candidates),
         choice.reason,
         as_variables(choice.candidates, waiting.gpus),
     )

@@ -52,23 +52,15 @@ _SETTLES_SECONDS = 2.0
 
 
 class Chooser:
-    """Evaluates snapshots by the requirements, and chooses the best eligible GPUs.
-
-    Args:
-        requirements: The requirements.
-        environment: The caller's environment; its ``CUDA_VISIBLE_DEVICES`` is respected.
-        locks: The locks of reserved GPUs; ``None`` means that no GPU is reserved.
-        links: Returns the links between GPUs; called once, if several GPUs are wanted.
-        past: A log of the past, if the requirements ask for a stable time.
-    """
+    """Evaluates snapshots by the requirements, and chooses the best eligible GPUs."""
 
     def __init__(
         self,
         requirements: Requirements,
-        environment: Mapping[str, str],
-        locks: Locks | None = None,
-        links: Callable[[], Links] | None = None,
-        past: str | None = None,
+        environment: Mapping[str, str],  # its ``CUDA_VISIBLE_DEVICES`` is respected
+        locks: Locks | None = None,  # ``None`` means that no GPU is reserved
+        links: Callable[[], Links] | None = None,  # called once, if several GPUs are wanted
+        past: str | None = None,  # a log, if the requirements ask for a stable time
     ) -> None:
         self.requirements = requirements
         self._environment = environment
@@ -99,11 +91,9 @@ class Chooser:
             self._queue.leave()
 
     def judge(self, snapshot: Snapshot, mine: Collection[str] = frozenset()) -> _Verdicts:
-        """The eligibility of each GPU. Locks are read after the snapshot was taken.
+        """The eligibility of each GPU; ``mine`` are UUIDs that are reserved for us already.
 
-        Args:
-            snapshot: The snapshot.
-            mine: UUIDs that are reserved for us already.
+        Locks are read after the snapshot was taken.
 
         Raises:
             NoSuchGpuError: ``--gpus`` names a GPU that does not exist.
@@ -121,10 +111,9 @@ class Chooser:
 
     def _judged_now(self, snapshot: Snapshot, mine: Collection[str]) -> _Verdicts:
         verdicts = judge(snapshot, self.requirements, self._circumstances(snapshot, mine))
-        kinds = [None if one.refusal is None else one.refusal.kind for one in verdicts]
-        self._unsettled = kinds.count(None) < self.requirements.least and not _UNSETTLED.isdisjoint(
-            kinds
-        )
+        kinds = [verdict.kind for verdict in verdicts]
+        too_few = kinds.count("") < self.requirements.least
+        self._unsettled = too_few and not _UNSETTLED.isdisjoint(kinds)
         if self._unsettled and self._settled_by is None:
             self._settled_by = time.monotonic() + _SETTLES_SECONDS
         return verdicts
@@ -139,7 +128,7 @@ class Chooser:
     @staticmethod
     def may_still_fit(verdict: Eligibility) -> bool:
         """Whether only the remaining observation time is missing."""
-        return verdict.refusal is None or verdict.refusal.kind == "watching"
+        return verdict.kind in {"", "watching"}
 
     def _look_back(self, path: str, stability: StabilityWindow) -> None:
         from gpumon.recording.csv.recording import open_log
@@ -189,14 +178,14 @@ class Chooser:
     def _shortage(self, verdicts: Sequence[Eligibility]) -> str:
         asked = self.requirements
         thing = "MIG device" if asked.mig else "GPU"
-        there = sum(1 for one in verdicts if not asked.mig or one.candidate.mig is not None)
+        there = sum(1 for verdict in verdicts if not asked.mig or verdict.candidate.mig is not None)
         if self.hopeless(verdicts):
             if there < asked.least:
                 return f"this machine has {counted(there, thing) if there else f'no {thing}'}"
-            possible = sum(1 for one in verdicts if one.may_come)
+            possible = sum(verdict.may_come for verdict in verdicts)
             return f"only {counted(possible, thing)} can fit" if possible else f"no {thing} fits"
-        fitting = sum(1 for one in verdicts if one.refusal is None)
-        watched = sum(1 for one in verdicts if self.may_still_fit(one))
+        fitting = sum(verdict.fits for verdict in verdicts)
+        watched = sum(map(self.may_still_fit, verdicts))
         if asked.stable is not None and fitting < asked.least <= watched:
             return f"the GPUs have not been observed for {duration(asked.stable)} yet"
         if not fitting:
@@ -205,16 +194,18 @@ class Chooser:
 
     def hopeless(self, verdicts: Sequence[Eligibility]) -> bool:
         """Whether waiting cannot help, because too few GPUs are of the requested kind."""
-        possible = sum(1 for one in verdicts if one.may_come)
-        gone = self._most_gpus - len({one.candidate.gpu.uuid for one in verdicts})
+        possible = sum(verdict.may_come for verdict in verdicts)
+        gone = self._most_gpus - len({verdict.candidate.gpu.uuid for verdict in verdicts})
         return possible + gone < self.requirements.least
 
 
 def _reservations(snapshot: Snapshot) -> dict[str, ReservationHolder]:
     """The reservations in a snapshot, by UUID of the GPU or MIG device."""
     return {
-        one.mig_uuid or one.gpu_uuid: ReservationHolder(one.user, one.pid, one.since, one.command)
-        for one in snapshot.reserved
+        reservation.mig_uuid or reservation.gpu_uuid: ReservationHolder(
+            reservation.user, reservation.pid, reservation.since, reservation.command
+        )
+        for reservation in snapshot.reserved
     }
 
 
@@ -249,7 +240,7 @@ class StabilityWindow:
         """The current eligibility of each GPU."""
         judged = judge_over_time(tuple(self._samples))
         left = self.left
-        return judged if not left else tuple(self._unsettled(one, left) for one in judged)
+        return judged if not left else tuple(self._unsettled(verdict, left) for verdict in judged)
 
     def _unsettled(self, verdict: Eligibility, left: float) -> Eligibility:
         if verdict.refusal is not None:
@@ -260,10 +251,9 @@ class StabilityWindow:
         )
 
 
-def _kinds(verdicts: _Verdicts) -> dict[str, str | None]:
-    """Why each GPU is not eligible, by UUID; ``None`` if it is."""
-    refusals = {one.candidate.uuid: one.refusal for one in verdicts}
-    return {uuid: None if why is None else why.kind for uuid, why in refusals.items()}
+def _kinds(verdicts: _Verdicts) -> dict[str, str]:
+    """Why each GPU is not eligible, by UUID; empty if it is."""
+    return {verdict.candidate.uuid: verdict.kind for verdict in verdicts}
 
 
 def look_back(
@@ -282,7 +272,9 @@ def judge_over_time(samples: Sequence[tuple[float, _Verdicts]]) -> _Verdicts:
     """
     now = samples[-1][0]
     earlier: dict[str, tuple[float, Ineligibility]] = {}
-    always = set.intersection(*({one.candidate.uuid for one in each} for _, each in samples))
+    always = set.intersection(
+        *({verdict.candidate.uuid for verdict in each} for _, each in samples)
+    )
     for at, verdicts in samples[:-1]:
         for verdict in verdicts:
             # A GPU whose reservation ended was in use, or its result would show it.

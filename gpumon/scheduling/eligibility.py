@@ -134,6 +134,16 @@ class Eligibility(Struct, frozen=True):
     holder: ReservationHolder | None = None  # of its reservation
 
     @property
+    def fits(self) -> bool:
+        """Whether it is eligible."""
+        return self.refusal is None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the refusal; empty if it is eligible."""
+        return "" if self.refusal is None else self.refusal.kind
+
+    @property
     def may_come(self) -> bool:
         """Whether it is eligible, now or possibly later; a lost GPU may come back."""
         return self.refusal is None or self.refusal.passing

@@ -120,13 +120,15 @@ class WaitQueue:
         verdicts = judge(snapshot, wants.requirements, seen_by_them)
         choice = choose(verdicts, wants.requirements)
         if choice is not None:
-            return [one for one in verdicts if one.candidate in choice.candidates]
+            return [verdict for verdict in verdicts if verdict.candidate in choice.candidates]
         possible = sum(
-            1 for one in verdicts if one.may_come and one.candidate.gpu.status not in _STAYS
+            1
+            for verdict in verdicts
+            if verdict.may_come and verdict.candidate.gpu.status not in _STAYS
         )
         if possible < wants.requirements.least or time.time() < ticket.at + GATHERS_AFTER:
             return ()
-        return [one for one in verdicts if one.refusal is None]
+        return [verdict for verdict in verdicts if verdict.fits]
 
 
 def _wants(ticket: Ticket) -> _Wants | None:

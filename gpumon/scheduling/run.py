@@ -48,31 +48,19 @@ class _ReservedGpus(NamedTuple):
 
 
 def run(
-    source: Source,
+    source: Source,  # of all GPUs
     requirements: Requirements,
-    command: Sequence[str],
+    command: Sequence[str],  # program and arguments
     *,
-    wait: float | None = None,
-    log: str | None = None,
-    verbose: bool = False,
-    lock_dir: str | None = None,
-    past: str | None = None,
-    variables: Mapping[str, str] = {},
-    links: Callable[[], Links] | None = None,
+    wait: float | None = None,  # seconds to wait for GPUs, may be infinite; ``None`` does not wait
+    log: str | None = None,  # a log to write
+    verbose: bool = False,  # whether to explain the choice of GPUs
+    lock_dir: str | None = None,  # ``None`` is the default folder
+    past: str | None = None,  # a log of the past
+    variables: Mapping[str, str] = {},  # for the command, besides those that select GPUs
+    links: Callable[[], Links] | None = None,  # called if several GPUs are wanted
 ) -> int:
     """Run a command on eligible GPUs, once there are enough, and wait for it.
-
-    Args:
-        source: The source of snapshots, of all GPUs.
-        requirements: The requirements for the GPUs.
-        command: Program and arguments.
-        wait: Seconds to wait for GPUs, may be infinite; ``None`` does not wait.
-        log: A log to write; ``None`` is none.
-        verbose: Whether to explain the choice of GPUs.
-        lock_dir: The lock folder; ``None`` is the default one.
-        past: A log of the past, or ``None``.
-        variables: Environment variables for the command besides those that select GPUs.
-        links: Returns the links between GPUs; called if several are wanted.
 
     Returns:
         The command's exit status; 128 plus the signal number if a signal ended it; 1 if no GPU is
@@ -140,7 +128,7 @@ class ReservingWait(GpuWait):
             choice = self.chooser.choose(self.verdicts)
             if choice is None:
                 return False
-            uuids = [one.uuid for one in choice.candidates]
+            uuids = [candidate.uuid for candidate in choice.candidates]
             try:
                 reservation = self._locks.take(uuids, self._job)
             except TakenError:
@@ -149,7 +137,7 @@ class ReservingWait(GpuWait):
             try:
                 snapshot = self._sample_again(snapshot, choice)
                 mine = self.chooser.judge(snapshot, uuids)
-                if all(one.refusal is None for one in mine if one.candidate.uuid in uuids):
+                if all(verdict.fits for verdict in mine if verdict.candidate.uuid in uuids):
                     self.reserved = _ReservedGpus(choice, reservation, snapshot)
                     return True
             except BaseException:
@@ -163,7 +151,10 @@ class ReservingWait(GpuWait):
         """The state of the GPUs now that no other gpumon can take them."""
         reserved_at = time.time()
         snapshot = self._sample()
-        moved = any(_moved(one.seen_in(before), one.seen_in(snapshot)) for one in choice.candidates)
+        moved = any(
+            _moved(candidate.seen_in(before), candidate.seen_in(snapshot))
+            for candidate in choice.candidates
+        )
         give_up_at = time.monotonic() + _LIST_SECONDS
         # The process list may be a second old; for a decision it must be newer.
         while moved and (snapshot.processes_at or 0) < reserved_at:
@@ -180,9 +171,9 @@ class ReservingWait(GpuWait):
     def reasons(self) -> list[str]:
         """See ``GpuWait``."""
         return [
-            f"{one.candidate.label}: {_short_reason(one.refusal)}"
-            for one in self.refused
-            if one.refusal is not None
+            f"{verdict.candidate.label}: {_short_reason(verdict.refusal)}"
+            for verdict in self.refused
+            if verdict.refusal is not None
         ]
 
     def say(self, why: str) -> None:

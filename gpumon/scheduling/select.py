@@ -37,27 +37,17 @@ _ORDER = "PCI_BUS_ID"
 
 
 def select(
-    source: Source,
+    source: Source,  # of all GPUs
     requirements: Requirements,
     stream: TextIO,
     *,
-    form: str = "uuid",
-    verbose: bool = False,
-    lock_dir: str | None = None,
-    past: str | None = None,
-    links: Callable[[], Links] | None = None,
+    form: str = "uuid",  # or ``index``, ``env``, ``json``
+    verbose: bool = False,  # whether to explain the choice
+    lock_dir: str | None = None,  # ``None`` is the default folder
+    past: str | None = None,  # a log of the past
+    links: Callable[[], Links] | None = None,  # called if several GPUs are wanted
 ) -> int:
     """Print the best eligible GPUs, or on standard error why each GPU is not eligible.
-
-    Args:
-        source: The source of snapshots, of all GPUs.
-        requirements: The requirements for the GPUs.
-        stream: The output stream.
-        form: ``uuid``, ``index``, ``env`` or ``json``.
-        verbose: Whether to explain the choice.
-        lock_dir: The lock folder; ``None`` is the default one.
-        past: A log of the past, or ``None``.
-        links: Returns the links between GPUs; called if several are wanted.
 
     Returns:
         The exit status: 0, or 1 if too few are eligible.
@@ -109,21 +99,19 @@ class _ObservingWait(GpuWait):
         """See ``GpuWait``."""
         if self.verdicts:
             left = duration(self.chooser.left())
-            fitting = sum(1 for one in self.verdicts if self.chooser.may_still_fit(one))
+            fitting = sum(map(self.chooser.may_still_fit, self.verdicts))
             self._status_line.show(
                 [f"○ observing the GPUs, {left} left", f"{fitting} stable so far"]
             )
 
 
 def as_variables(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> dict[str, str]:
-    """The variables that make a program see just these GPUs, the main one first.
+    """The variables that make a program see just these of all GPUs, the main variable first.
 
-    Args:
-        candidates: GPUs of one maker.
-        gpus: All GPUs of the machine.
+    The candidates are of the same maker.
     """
     maker = maker_of(candidates[0].gpu.name)
-    return assignments(maker, [one.uuid for one in candidates], gpus)
+    return assignments(maker, [candidate.uuid for candidate in candidates], gpus)
 
 
 def as_uuid(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
@@ -133,7 +121,10 @@ def as_uuid(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
 
 def as_index(candidates: Sequence[Candidate], _: Sequence[Gpu]) -> str:
     """Indices as on the screen; a MIG device has no index for CUDA, and stays a UUID."""
-    return ",".join(one.uuid if one.mig is not None else str(one.gpu.index) for one in candidates)
+    return ",".join(
+        candidate.uuid if candidate.mig is not None else str(candidate.gpu.index)
+        for candidate in candidates
+    )
 
 
 def as_env(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
@@ -152,17 +143,12 @@ _WRITERS: dict[str, Callable[[Sequence[Candidate], Sequence[Gpu]], str]] = {
 
 
 def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
-    """A sentence on why CUDA may number the GPUs differently; usually empty.
-
-    Args:
-        candidates: The chosen GPUs.
-        gpus: All GPUs of the machine.
-    """
+    """A sentence on why CUDA may number the chosen of all GPUs differently; usually empty."""
     maker = maker_of(candidates[0].gpu.name)
     if maker is not Maker.NVIDIA:
-        doubt = doubt_of_counting(maker, [one.uuid for one in candidates], gpus)
+        doubt = doubt_of_counting(maker, [candidate.uuid for candidate in candidates], gpus)
         return f"{doubt}." if doubt else ""
-    if any(one.mig is not None for one in candidates):
+    if any(candidate.mig is not None for candidate in candidates):
         return ""
     meaning = visible_devices(as_index(candidates, gpus), _ORDER, gpus_of(Maker.NVIDIA, gpus))
     if meaning.certain:
@@ -178,27 +164,29 @@ def json_text(told: dict[str, object]) -> str:
 def selection_json(choice: GpuChoice | None, verdicts: Sequence[Eligibility]) -> dict[str, object]:
     """Everything known of a choice, as an object to encode."""
     chosen = () if choice is None else choice.candidates
-    gpus = list({one.candidate.gpu.uuid: one.candidate.gpu for one in verdicts}.values())
+    gpus = list(
+        {verdict.candidate.gpu.uuid: verdict.candidate.gpu for verdict in verdicts}.values()
+    )
     variables = as_variables(chosen, gpus) if chosen else {}
     return {
         "schema": SCHEMA,
         "cuda_visible_devices": variables.get("CUDA_VISIBLE_DEVICES"),
         "environment": variables or None,
         "reason": None if choice is None else choice.reason,
-        "chosen": [_described(one) for one in verdicts if one.candidate in chosen],
+        "chosen": [_described(verdict) for verdict in verdicts if verdict.candidate in chosen],
         "fitting": [
-            _described(one)
-            for one in verdicts
-            if one.refusal is None and one.candidate not in chosen
+            _described(verdict)
+            for verdict in verdicts
+            if verdict.fits and verdict.candidate not in chosen
         ],
         "refused": [
             {
-                **_described(one),
-                "kind": one.refusal.kind,
-                "reason": one.refusal.sentence,
+                **_described(verdict),
+                "kind": verdict.refusal.kind,
+                "reason": verdict.refusal.sentence,
             }
-            for one in verdicts
-            if one.refusal is not None
+            for verdict in verdicts
+            if verdict.refusal is not None
         ],
     }
 
@@ -233,18 +221,13 @@ def _reserved(holder: ReservationHolder) -> dict[str, object]:
 def table(
     verdicts: Sequence[Eligibility], choice: GpuChoice | None = None, columns: int | None = None
 ) -> str:
-    """One line per GPU: its type, and whether it is eligible or chosen, or why not.
+    """One line per GPU: its model, and whether it is eligible or chosen, or why not.
 
-    The model is omitted if all GPUs have the same one.
-
-    Args:
-        verdicts: The eligibility of each GPU.
-        choice: The choice.
-        columns: Line width; ``None`` does not wrap.
+    The model is omitted if all GPUs have the same. ``None`` columns do not wrap.
     """
     chosen = () if choice is None else choice.candidates
-    several = len({one.candidate.gpu.name for one in verdicts}) > 1
-    heads = [_head(one.candidate, with_model=several) for one in verdicts]
+    several = len({verdict.candidate.gpu.name for verdict in verdicts}) > 1
+    heads = [_head(verdict.candidate, with_model=several) for verdict in verdicts]
     widths = [
         max((cell_width(cell) for cell in cells), default=0) for cells in zip(*heads, strict=True)
     ]

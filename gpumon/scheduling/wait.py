@@ -21,7 +21,7 @@ from gpumon.scheduling.locks import Locks
 from gpumon.scheduling.requirements import KINDS
 from gpumon.scheduling.select import table
 from gpumon.scheduling.targets import hold, wait_for_one
-from gpumon.scheduling.waiting import GpuWait, TimeLimit, WaitResult
+from gpumon.scheduling.waiting import SHOWN_SECONDS, GpuWait, TimeLimit, WaitResult
 from gpumon.system.own_terminal import write_to_terminal
 from gpumon.text.formatting import counted, duration, memory_size, printable
 from gpumon.text.notification import BELL, notification
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from gpumon.scheduling.requirements import Requirements
     from gpumon.scheduling.targets import WaitedProcess
 
-_TOLD_SECONDS = 1.0
-"""Seconds between two updates of the progress line."""
 _HELD_SECONDS = 15.0
 """Seconds between two samples of a process's use of the GPUs."""
 FASTEST, SLOWEST = 1.0, 5.0
@@ -51,32 +49,19 @@ _LEAST_FIT = 0.9
 
 def wait(
     source: Source,
-    kind: str,
+    kind: str,  # of ``KINDS``
     requirements: Requirements,
     *,
-    pids: Sequence[int] = (),
-    timeout: float | None = None,
-    verbose: bool = False,
+    pids: Sequence[int] = (),  # processes to wait for instead of GPUs
+    timeout: float | None = None,  # seconds; ``None`` is no limit
+    verbose: bool = False,  # whether to explain the choice of GPUs
     bell: bool = False,
     notify: bool = False,
-    command: str | None = None,
-    lock_dir: str | None = None,
-    past: str | None = None,
+    command: str | None = None,  # of the shell, to run then
+    lock_dir: str | None = None,  # ``None`` is the default folder
+    past: str | None = None,  # a log of the past
 ) -> int:
     """Wait, with progress on standard error.
-
-    Args:
-        source: The source of snapshots.
-        kind: One of ``KINDS``.
-        requirements: The requirements for the GPUs.
-        pids: Processes to wait for instead of GPUs; empty for GPUs.
-        timeout: Maximum seconds to wait; ``None`` means no limit.
-        verbose: Whether to explain the choice of GPUs.
-        bell: Whether to ring the terminal's bell.
-        notify: Whether to show a desktop notification.
-        command: A shell command to run then, or ``None``.
-        lock_dir: The lock folder; ``None`` is the default one.
-        past: A log of the past, or ``None``.
 
     Returns:
         The exit status, see ``WaitResult``. If a command is to be run, this does not return: the
@@ -138,18 +123,7 @@ class _ProgressDisplay:
 
 
 class ConditionWait(GpuWait):
-    """A wait for GPUs that are free, idle or cool.
-
-    Args:
-        sampler: Samples the GPUs.
-        kind: One of ``KINDS``.
-        asked: The requirements of the command line.
-        environment: The environment of this program.
-        locks: The locks of reserved GPUs.
-        past: A log of the past.
-        seconds: Maximum time, may be infinite.
-        status_line: Where progress is shown.
-    """
+    """A wait for GPUs that are free, idle or cool."""
 
     pace = (FASTEST, SLOWEST)
     says_changes = True
@@ -157,12 +131,12 @@ class ConditionWait(GpuWait):
     def __init__(
         self,
         sampler: GpuSampler,
-        kind: str,
-        asked: Requirements,
+        kind: str,  # of ``KINDS``
+        asked: Requirements,  # of the command line
         environment: Mapping[str, str],
         locks: Locks | None,
-        past: str | None,
-        seconds: float,
+        past: str | None,  # a log
+        seconds: float,  # maximum time, may be infinite
         status_line: StatusLine,
     ) -> None:
         self._kind = kind
@@ -197,20 +171,20 @@ class ConditionWait(GpuWait):
     def count(self) -> str:
         """How many GPUs there are so far, ``1 of 2``; empty if only one is needed."""
         least = self._requirements.least
-        fitting = sum(1 for one in self.verdicts if one.refusal is None)
+        fitting = sum(verdict.fits for verdict in self.verdicts)
         return f"{fitting} of {least}" if least > 1 else ""
 
     def mark(self) -> Hashable:
         """See ``GpuWait``."""
         return tuple(
             (
-                one.candidate.uuid,
-                None if one.refusal is None else one.refusal.kind,
-                tuple(process.id for process in one.others),
-                one.holder,
+                verdict.candidate.uuid,
+                verdict.kind,
+                tuple(process.id for process in verdict.others),
+                verdict.holder,
             )
-            for one in self.verdicts
-            if one.may_come
+            for verdict in self.verdicts
+            if verdict.may_come
         )
 
     def show(self) -> None:
@@ -252,13 +226,13 @@ class ConditionWait(GpuWait):
     def _time_left(self, now: float) -> float | None:
         """Seconds until enough GPUs are eligible, if nothing changes."""
         each = [self._left_of(verdict, now) for verdict in self.refused]
-        fitting = sum(1 for one in self.verdicts if one.refusal is None)
+        fitting = sum(verdict.fits for verdict in self.verdicts)
         known = sorted(left for left in each if left is not None)
         missing = self._requirements.least - fitting
         return known[missing - 1] if 0 < missing <= len(known) else None
 
     def _left_of(self, verdict: Eligibility, now: float) -> float | None:
-        kind = "" if verdict.refusal is None else verdict.refusal.kind
+        kind = verdict.kind
         candidate, cooling, resting = verdict.candidate, None, None
         if self._cooling_estimate is not None:
             cooling = self._cooling_estimate.left(
@@ -278,8 +252,7 @@ def _without_sharing_reasons(snapshot: Snapshot) -> Snapshot:
 
 def _blocker(verdict: Eligibility, now: float) -> str:
     """Who holds a GPU and since when, or another reason against it."""
-    label, refusal = verdict.candidate.label, verdict.refusal
-    kind = "" if refusal is None else refusal.kind
+    label, kind = verdict.candidate.label, verdict.kind
     if kind in {"processes", "memory"} and verdict.others:
         largest = verdict.others[0]
         who = str(largest.id.pid) if largest.user is None else printable(largest.user)
@@ -305,12 +278,9 @@ class CoolingEstimate:
     """Estimates when GPUs will be cool, from their temperatures in the last minutes.
 
     A GPU cools ever more slowly, so the estimate is a minimum.
-
-    Args:
-        limit: The temperature to reach, in degrees Celsius.
     """
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float) -> None:  # degrees Celsius to reach
         self._limit = limit
         self._seen: dict[str, deque[tuple[float, float]]] = {}
 
@@ -336,13 +306,9 @@ def _falling(points: deque[tuple[float, float]]) -> float | None:
 
 
 class StabilityEstimate:
-    """Estimates for how much longer GPUs must stay as they are.
+    """Estimates for how much longer GPUs must stay as they are."""
 
-    Args:
-        seconds: The whole required time.
-    """
-
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float) -> None:  # the whole required time
         self._seconds = seconds
         self._since: dict[str, float] = {}
 
@@ -400,7 +366,7 @@ def _wait_for_all(
         display.show([head, f"runs {first.age}", *([held] if held else [])])
         if timeout.left <= 0:
             return False
-        wait_for_one(alive, min(_TOLD_SECONDS, timeout.left))
+        wait_for_one(alive, min(SHOWN_SECONDS, timeout.left))
     return True
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SLOWER = 1.25
 """Factor from one interval to the next."""
-_SHOWN_SECONDS = 1.0
+SHOWN_SECONDS = 1.0
 """Seconds between two updates of the progress line."""
 _STEP_BYTES = 256 * 2**20
 
@@ -147,7 +147,7 @@ class GpuWait:
             if left <= 0:
                 return WaitResult.TIMED_OUT
             try:
-                snapshot = self._next_snapshot(min(_SHOWN_SECONDS, left))
+                snapshot = self._next_snapshot(min(SHOWN_SECONDS, left))
                 if snapshot is None:
                     continue
                 result = self.judge(snapshot)
@@ -210,7 +210,7 @@ class GpuWait:
     @property
     def refused(self) -> list[Eligibility]:
         """The GPUs that are not eligible, but may be later."""
-        return [one for one in self.verdicts if one.refusal is not None and one.may_come]
+        return [verdict for verdict in self.verdicts if verdict.may_come and not verdict.fits]
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -7,7 +7,7 @@ Processes that only draw do not count on a GPU with a display: its memory and ut
 the desktop. On other GPUs they may hold only what a display server takes of every GPU: a renderer
 without a display is a job.
 
-Where the values come from metrics, which tell no processes, memory and utilisation decide alone.
+Metrics do not list processes: if the values come from them, memory and utilisation decide alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEMORY_FIELDS = (
 """What ``memory_faults`` takes of a GPU, if the GPU reports it."""
 HEALTH_FIELDS = (*MEMORY_FIELDS, "recovery_action")
 FRESH_SECONDS = 5.0
-"""Age up to which a list of processes tells who is on a GPU at this moment."""
+"""Maximum age in seconds of a list of processes that says who is on a GPU now."""
 
 
 class Listed(Struct, frozen=True):
@@ -160,7 +160,7 @@ def _of_who_is_on_it(
             yield NotFree("processes", f"processes that draw hold {gibibytes(held)} {gib()}")
     if mig is not None or mine.processes:
         return
-    if gpu.utilization_gpu is None and not _is_never_told(gpu):
+    if gpu.utilization_gpu is None and not _is_never_reported(gpu):
         yield NotFree("busy", "its utilisation is unknown", is_unknown=True)
     elif gpu.utilization_gpu and not gpu.display_active:
         yield NotFree("busy", busy_sentence(gpu.utilization_gpu, in_container=in_container))
@@ -175,7 +175,7 @@ def _of_what_is_in_use(gpu: Gpu, mig: MigInstance | None) -> Iterator[NotFree]:
         yield NotFree("memory", f"{gibibytes(used)} {gib()} in use")
     if mig is not None:
         return
-    if gpu.utilization_gpu is None and not _is_never_told(gpu):
+    if gpu.utilization_gpu is None and not _is_never_reported(gpu):
         yield NotFree("busy", "its utilisation is unknown", is_unknown=True)
     elif gpu.utilization_gpu:
         yield NotFree("busy", f"{gpu.utilization_gpu} % busy")
@@ -192,7 +192,7 @@ def _of_memory(
     if used is None:
         why = "unknown"
         if gpu.unknown.get("memory_used") is Unknown.NO_PERMISSION:
-            why = "told to root only"
+            why = "readable by root only"
         yield NotFree("memory", f"how much of its memory is in use is {why}", is_unknown=True)
         return
     normal = normal_unlisted(gpu, mig)
@@ -206,7 +206,7 @@ def _of_memory(
         yield NotFree("memory", unlisted_sentence(unlisted, in_container=in_container))
 
 
-def _is_never_told(gpu: Gpu) -> bool:
+def _is_never_reported(gpu: Gpu) -> bool:
     """Whether the driver never reports this GPU's utilisation, as in MIG mode."""
     unsupported = gpu.unknown.get("utilization_gpu") is Unknown.NOT_SUPPORTED
     return unsupported or bool(gpu.mig_mode or gpu.mig)
@@ -244,10 +244,10 @@ def busy_sentence(utilization: int, *, in_container: bool) -> str:
 
 def unlisted_sentence(size: int, *, in_container: bool) -> str:
     """A sentence: memory is in use, and the list does not show the owner."""
-    told = f"{gibibytes(size)} {gib()}"
+    amount = f"{gibibytes(size)} {gib()}"
     if in_container:
-        return f"{told} not visible from this container"
-    return f"{told} held by no process that the driver lists"
+        return f"{amount} not visible from this container"
+    return f"{amount} held by no process that the driver lists"
 
 
 class MemoryFault(Struct, frozen=True):

@@ -216,7 +216,7 @@ def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> 
                 raise waiting.trouble
             if not waiting.verdicts:
                 # The driver has not answered; this is its error.
-                waiting.judge(sampler.look(0.0))
+                waiting.judge(sampler.sample(0.0))
     finally:
         locks.close()
     choice = waiting.choice

@@ -320,8 +320,8 @@ class _Evaluation:
             has = _capability(gpu.compute_capability)
             if has is None or has < asked.capability:
                 least = ".".join(map(str, asked.capability))
-                told = _named(gpu.compute_capability)
-                sentence = f"its compute capability is {told}, {least} asked"
+                known = _named(gpu.compute_capability)
+                sentence = f"its compute capability is {known}, {least} asked"
                 yield "capability", has is not None, sentence
         total = self._candidate.memory_total
         if asked.total is not None and (total is None or total < asked.total):
@@ -397,11 +397,11 @@ class _Evaluation:
         gpu, asked = self._gpu, self._asked
         busy, warm = gpu.utilization_gpu, gpu.temperature_gpu
         if asked.utilization is not None and (busy is None or busy > asked.utilization):
-            told = "its utilisation is unknown" if busy is None else f"{busy} % utilised"
-            yield "utilization", f"{told}, at most {asked.utilization:g} % asked"
+            known = "its utilisation is unknown" if busy is None else f"{busy} % utilised"
+            yield "utilization", f"{known}, at most {asked.utilization:g} % asked"
         if asked.temperature is not None and (warm is None or warm > asked.temperature):
-            told = "its temperature is unknown" if warm is None else f"{warm} °C"
-            yield "temperature", f"{told}, at most {asked.temperature:g} °C asked"
+            known = "its temperature is unknown" if warm is None else f"{warm} °C"
+            yield "temperature", f"{known}, at most {asked.temperature:g} °C asked"
 
 
 def is_identified(gpu: Gpu) -> bool:

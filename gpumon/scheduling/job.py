@@ -151,7 +151,7 @@ class JobRunner:
         try:
             while True:
                 left = give_up_at - time.monotonic()
-                snapshot = self._sampler.look(max(left, QUICK_PATIENCE))
+                snapshot = self._sampler.sample(max(left, QUICK_PATIENCE))
                 if first:
                     usage.add(snapshot, over=True)
                     first = False

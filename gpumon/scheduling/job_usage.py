@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from gpumon.availability import FRESH_SECONDS
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import GpuStatus
 from gpumon.report.figures import unit_of
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 LAST_SECONDS = 5.0
 """Seconds before the exit in which full memory may be its cause."""
-_LIST_SECONDS = 5.0
-"""Maximum age of a process list in seconds; an older one is ignored."""
 SLACK_BYTES = 64 * 2**20
 """Bytes by which a GPU's memory use varies by itself."""
 _MOST_SECONDS = 5.0
@@ -39,7 +38,7 @@ _NAMED = 2
 
 
 class Fill(Struct, frozen=True):
-    """How full a GPU was at one moment, in bytes; ``None`` is unknown."""
+    """How full a GPU was at the time of a sample, in bytes; ``None`` is unknown."""
 
     time: float
     free: int | None
@@ -104,16 +103,16 @@ class JobGpuUsage(Struct):
         doubtful = (
             "processes" in seen.gpu.unknown
             or seen.gpu.status is not GpuStatus.OK
-            or listed_at < snapshot.time - _LIST_SECONDS
+            or listed_at < snapshot.time - FRESH_SECONDS
             or any(not process.visible for process in on_it)
         )
         if not uses:
-            came = [
+            new = [
                 process
                 for process in on_it
                 if process.type != "G" and process.id not in self.strangers
             ]
-            doubtful = doubtful or bool(came) or self._grew(seen)
+            doubtful = doubtful or bool(new) or self._grew(seen)
         self.used = self.used or bool(uses)
         self.doubtful = self.doubtful or doubtful
         listed = listed_at >= began and not doubtful
@@ -189,8 +188,8 @@ def exit_sentence(
     command: str, command_exit: CommandExit, seconds: float, gpus: Sequence[JobGpuUsage]
 ) -> str:
     """The first line: what exited, how, after how long, and where it ran."""
-    places = ", ".join(gpu.candidate.label for gpu in gpus)
-    return f"{printable(command)} ended after {_length(seconds)} on {places}: {command_exit.words}"
+    labels = ", ".join(gpu.candidate.label for gpu in gpus)
+    return f"{printable(command)} ended after {_length(seconds)} on {labels}: {command_exit.words}"
 
 
 def gpu_summary(gpu: JobGpuUsage) -> str:
@@ -212,7 +211,7 @@ def unused_warning(gpus: Sequence[JobGpuUsage]) -> str:
     """A warning if the job did not appear on some or all of its GPUs; otherwise empty."""
     unused = [gpu.candidate.label for gpu in gpus if gpu.unused]
     if unused:
-        seen = "as far as a look every second shows"
+        seen = "as far as a sample every second shows"
         why = "; it may have run on the CPU" if len(unused) == len(gpus) else ""
         return f"warning: the job never used {', '.join(unused)}, {seen}{why}"
     unseen = ", ".join(gpu.candidate.label for gpu in gpus if not gpu.used)

@@ -166,7 +166,7 @@ class ReservingWait(GpuWait):
 
     def _sample(self) -> Snapshot:
         """Sample once more, within the remaining time."""
-        return self.sampler.look(min(PATIENCE, max(QUICK_PATIENCE, self.limit.left)))
+        return self.sampler.sample(min(PATIENCE, max(QUICK_PATIENCE, self.limit.left)))
 
     def reasons(self) -> list[str]:
         """See ``GpuWait``."""

@@ -156,9 +156,9 @@ def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> st
     return f"the indices are not certain: {meaning.why}. --format uuid leaves no doubt."
 
 
-def json_text(told: dict[str, object]) -> str:
+def json_text(document: dict[str, object]) -> str:
     """An object as JSON with line breaks."""
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def selection_json(choice: GpuChoice | None, verdicts: Sequence[Eligibility]) -> dict[str, object]:
@@ -234,9 +234,9 @@ def table(
     lines = []
     for verdict, head in zip(verdicts, heads, strict=True):
         begun = "".join(_GAP + fit(*cell) for cell in zip(head, widths, strict=True)) + _GAP
-        told = _told(verdict, chosen=verdict.candidate in chosen)
+        sentence = _outcome(verdict, chosen=verdict.candidate in chosen)
         room = None if columns is None else columns - cell_width(begun)
-        lines.append(begun + ("\n" + " " * cell_width(begun)).join(_broken(told, room)))
+        lines.append(begun + ("\n" + " " * cell_width(begun)).join(_wrapped(sentence, room)))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -245,13 +245,13 @@ def _head(candidate: Candidate, *, with_model: bool) -> list[str]:
     return [candidate.label, *model]
 
 
-def _told(verdict: Eligibility, *, chosen: bool) -> str:
+def _outcome(verdict: Eligibility, *, chosen: bool) -> str:
     if verdict.refusal is not None:
         return verdict.refusal.sentence
     return "chosen" if chosen else "fits"
 
 
-def _broken(sentence: str, room: int | None) -> list[str]:
+def _wrapped(sentence: str, room: int | None) -> list[str]:
     """A sentence wrapped to lines, if there is enough room for words."""
     if room is None or room < _LEAST_ROOM:
         return [sentence]

@@ -164,7 +164,7 @@ class GpuWait:
             if result is not None:
                 return result
             if is_first and self.queues and self.waits:
-                # Without a place in the queue there is a race, which is no reason to give up.
+                # Without an entry in the queue there is a race, which is no reason to give up.
                 with suppress(OSError):
                     self.chooser.join_queue(snapshot)
             changed = interval.after(self.mark())
@@ -175,7 +175,7 @@ class GpuWait:
 
     def _next_snapshot(self, seconds: float) -> Snapshot | None:
         if self.snapshot is None and not self.waits:
-            return self.sampler.look()
+            return self.sampler.sample()
         return self.sampler.next(seconds)
 
     def judge(self, snapshot: Snapshot) -> WaitResult | None:

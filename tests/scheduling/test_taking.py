@@ -30,7 +30,7 @@ class Looks:
     def __init__(self, *snapshots: Snapshot) -> None:
         self._left = list(snapshots)
 
-    def look(self, patience: float) -> Snapshot:
+    def sample(self, patience: float) -> Snapshot:
         assert patience > 0
         return self._left.pop(0)
 

@@ -29,25 +29,20 @@ class UnavailableError(SourceError):
 
 
 class GpuSampler:
-    """Samples the GPUs once or repeatedly.
+    """Samples the GPUs once or repeatedly, every ``interval`` seconds.
 
-    Args:
-        source: The source of snapshots; opened and closed here.
-        interval: Seconds between the periodic samples.
-
-    Attributes:
-        collector: Takes the samples; who subscribes gets the periodic ones too.
-        newest: The newest snapshot; ``None`` before the first.
+    The source is opened and closed here.
     """
 
     def __init__(self, source: Source, interval: float = MAX_INTERVAL) -> None:
         self._source = source
         self._began = time.monotonic()
         self._changed = threading.Condition()
-        self.newest: Snapshot | None = None
+        self.newest: Snapshot | None = None  # ``None`` before the first
         # The samples that arrived, and the last of these that was returned.
         self._count = self._handed_out = 0
         self._failed = False
+        # Takes the samples; a subscriber gets the periodic samples too.
         self.collector = Collector(source, interval)
         self.collector.subscribe(self._take, lambda _: self._give_up())
 
@@ -71,8 +66,7 @@ class GpuSampler:
     def sample(self, patience: float = PATIENCE) -> Snapshot:
         """The current state of the GPUs: a sample that begins after this call.
 
-        Args:
-            patience: Seconds to wait for the driver.
+        The driver has ``patience`` seconds to answer.
 
         Raises:
             UnavailableError: The driver does not respond or is gone.
@@ -141,11 +135,6 @@ class GpuSampler:
 
 
 def take_one(source: Source, patience: float = PATIENCE) -> Snapshot:
-    """One sample. Errors are those of ``GpuSampler.sample``.
-
-    Args:
-        source: The source; opened and closed here.
-        patience: Seconds to wait for the driver.
-    """
+    """One sample; see ``GpuSampler`` and its method ``sample``."""
     with GpuSampler(source) as sampler:
         return sampler.first(patience)

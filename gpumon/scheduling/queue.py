@@ -188,10 +188,7 @@ class QueueEntry:
         self._descriptor: int | None = None
 
     def join(self, wants: bytes) -> None:
-        """Join the queue, once.
-
-        Args:
-            wants: The requirements, as JSON.
+        """Join the queue, once, with the requirements as JSON.
 
         Raises:
             OSError: The file cannot be created.

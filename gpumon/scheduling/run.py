@@ -119,7 +119,6 @@ class ReservingWait(GpuWait):
     ) -> None:
         super().__init__(sampler, chooser, seconds)
         self._locks, self._job, self._status_line = locks, job, status_line
-        self._wanted = chooser.requirements.counted()
         self.reserved: _ReservedGpus | None = None
 
     def take(self, snapshot: Snapshot) -> bool:
@@ -176,14 +175,14 @@ class ReservingWait(GpuWait):
             if verdict.refusal is not None
         ]
 
-    def say(self, why: str) -> None:
+    def say(self, sentence: str) -> None:
         """See ``GpuWait``."""
         if not self._status_line.rewrites:
-            self._status_line.say(f"waiting for {self._wanted}{why and f': {why}'}")
+            self._status_line.say(sentence)
 
     def show(self) -> None:
         """See ``GpuWait``."""
-        head = f"○ waiting for {self._wanted}, {duration(self.limit.spent)}"
+        head = f"○ waiting for {self.words}, {duration(self.limit.spent)}"
         if self.trouble is not None:
             # In one part with the rest: a narrow terminal cuts it instead of dropping it.
             self._status_line.show([f"{head}: {self.trouble.sentence}"])

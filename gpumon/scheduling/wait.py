@@ -141,7 +141,7 @@ class ConditionWait(GpuWait):
     ) -> None:
         self._kind = kind
         self._to_use = to_use = KINDS[kind].to_use
-        self._requirements = asked = KINDS[kind].requirements(asked)
+        asked = KINDS[kind].requirements(asked)
         chooser = Chooser(
             asked, environment if to_use else {}, locks if to_use else None, past=past
         )
@@ -150,7 +150,7 @@ class ConditionWait(GpuWait):
         limit, stable = asked.temperature, asked.stable
         self._cooling_estimate = None if limit is None else CoolingEstimate(limit)
         self._stability_estimate = None if stable is None else StabilityEstimate(stable)
-        self.words = asked.counted(kind)  # the goal: ``2 idle GPUs``
+        self.words = asked.counted(kind)  # ``2 idle GPUs``
         self.holders: tuple[str, ...] = ()  # what prevents it, a few words each, safe to print
         # Minimum remaining seconds, if there is evidence for an estimate.
         self.left: float | None = None
@@ -170,7 +170,7 @@ class ConditionWait(GpuWait):
     @property
     def count(self) -> str:
         """How many GPUs there are so far, ``1 of 2``; empty if only one is needed."""
-        least = self._requirements.least
+        least = self.chooser.requirements.least
         fitting = sum(verdict.fits for verdict in self.verdicts)
         return f"{fitting} of {least}" if least > 1 else ""
 
@@ -199,9 +199,9 @@ class ConditionWait(GpuWait):
         left = [] if self.left is None else [f"{duration(self.left)} more at least"]
         self._display.show([f"{head}{so_far}", *left, *self.holders])
 
-    def say(self, why: str) -> None:
+    def say(self, sentence: str) -> None:
         """See ``GpuWait``."""
-        self._display.change(f"waiting for {self.words}{why and f': {why}'}")
+        self._display.change(sentence)
 
     def reported(self, result: WaitResult, *, verbose: bool) -> str | WaitResult:
         """Print the result; returns the sentence that the GPUs are there, or why they are not."""
@@ -228,7 +228,7 @@ class ConditionWait(GpuWait):
         each = [self._left_of(verdict, now) for verdict in self.refused]
         fitting = sum(verdict.fits for verdict in self.verdicts)
         known = sorted(left for left in each if left is not None)
-        missing = self._requirements.least - fitting
+        missing = self.chooser.requirements.least - fitting
         return known[missing - 1] if 0 < missing <= len(known) else None
 
     def _left_of(self, verdict: Eligibility, now: float) -> float | None:

@@ -107,15 +107,16 @@ class GpuWait:
     """Minimum and maximum seconds between two samples: a GPU that becomes free is noticed within
     the second."""
     queues = False
-    """Whether later waiters leave the GPUs to this one."""
+    """Whether it joins the queue, so that later waiters leave its GPUs to it."""
     says_changes = False
-    """Whether ``say`` gets the reasons after every change, and not only at first."""
+    """Whether the reasons are printed after every change, and not only at first."""
 
     def __init__(self, sampler: GpuSampler, chooser: Chooser, seconds: float | None = None) -> None:
         self.sampler = sampler
         self.chooser = chooser
         self.waits = seconds is not None
         self.limit = TimeLimit(math.inf if seconds is None else seconds)
+        self.words = chooser.requirements.counted()  # what it waits for: ``2 GPUs``
         self.snapshot: Snapshot | None = None  # the newest that was judged
         self.verdicts: tuple[Eligibility, ...] = ()
         self.choice: GpuChoice | None = None
@@ -156,7 +157,7 @@ class GpuWait:
                 if not (self.waits and error.passing):
                     raise
                 if self.trouble is None:
-                    self.say(error.sentence)
+                    self._say_why(error.sentence)
                 self.trouble = error
                 continue
             # Only now: what fails again above was said already.
@@ -169,9 +170,12 @@ class GpuWait:
                     self.chooser.join_queue(snapshot)
             changed = interval.after(self.mark())
             if is_first or (changed and self.says_changes):
-                self.say("; ".join(self.reasons()))
+                self._say_why("; ".join(self.reasons()))
             is_first = False
             self.sampler.collector.interval = interval.seconds
+
+    def _say_why(self, why: str) -> None:
+        self.say(f"waiting for {self.words}" + (f": {why}" if why else ""))
 
     def _next_snapshot(self, seconds: float) -> Snapshot | None:
         if self.snapshot is None and not self.waits:
@@ -200,8 +204,8 @@ class GpuWait:
     def show(self) -> None:
         """Show the progress in a line that is rewritten in place."""
 
-    def say(self, why: str) -> None:
-        """Print why it waits, if no line can be rewritten in place."""
+    def say(self, sentence: str) -> None:
+        """Print what it waits for, and why, if no line can be rewritten in place."""
 
     def reasons(self) -> list[str]:
         """Why each GPU that may be eligible later is not eligible now."""

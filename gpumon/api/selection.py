@@ -203,14 +203,14 @@ def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> 
     from gpumon.scheduling.choose import Chooser
     from gpumon.scheduling.locks import Locks
     from gpumon.scheduling.select import as_variables
-    from gpumon.scheduling.waiting import GpuWait
+    from gpumon.scheduling.waiting import GpuWait, TimeLimit
 
     machine = LocalMachine(demo=demo)
     locks = Locks(None, os.environ, make=False)
     try:
         chooser = Chooser(requirements, os.environ, locks, machine.links)
         with GpuSampler(machine.source) as sampler:
-            waiting = GpuWait(sampler, chooser, wait)
+            waiting = GpuWait(sampler, chooser, None if wait is None else TimeLimit(wait))
             waiting.result()
             if waiting.trouble is not None:
                 raise waiting.trouble

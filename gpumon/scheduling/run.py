@@ -17,7 +17,7 @@ from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.job import JobRunner
 from gpumon.scheduling.locks import HeldReservation, Locks, TakenError
 from gpumon.scheduling.select import as_variables, table
-from gpumon.scheduling.waiting import GpuWait, WaitResult
+from gpumon.scheduling.waiting import GpuWait, TimeLimit, WaitResult
 from gpumon.system.ending_signals import exit_on_signals
 from gpumon.system.folders import is_absent
 from gpumon.text.formatting import duration, printable
@@ -82,8 +82,9 @@ def run(
             chooser = Chooser(requirements, os.environ, locks, links, past)
             with exit_on_signals(signal.SIGTERM, signal.SIGHUP):
                 with StatusLine(sys.stderr) as status_line:
+                    limit = None if wait is None else TimeLimit(wait)
                     waiting = ReservingWait(
-                        sampler, chooser, locks, _short(command), wait, status_line
+                        sampler, chooser, locks, _short(command), limit, status_line
                     )
                     result = waiting.result()
                 taken = waiting.reserved
@@ -114,10 +115,10 @@ class ReservingWait(GpuWait):
         chooser: Chooser,
         locks: Locks,
         job: str,  # the part of the command that all users may read
-        seconds: float | None,  # see ``GpuWait``
+        limit: TimeLimit | None,
         status_line: StatusLine,
     ) -> None:
-        super().__init__(sampler, chooser, seconds)
+        super().__init__(sampler, chooser, limit)
         self._locks, self._job, self._status_line = locks, job, status_line
         self.reserved: _ReservedGpus | None = None
 

@@ -72,17 +72,17 @@ def wait(
         RecordingError: The log of the past cannot be read.
         UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
     """
-    seconds = math.inf if timeout is None else timeout
+    limit = TimeLimit(math.inf if timeout is None else timeout)
     with StatusLine(sys.stderr) as status_line:
         if pids:
-            done = _wait_for_processes(source, pids, TimeLimit(seconds), status_line)
+            done = _wait_for_processes(source, pids, limit, status_line)
         else:
             locks = Locks(lock_dir, os.environ, make=False)
             if KINDS[kind].to_use and locks.trouble:
                 status_line.say(f"what other users have reserved is not known: {locks.trouble}")
             with GpuSampler(source) as sampler:
                 waiting = ConditionWait(
-                    sampler, kind, requirements, os.environ, locks, past, seconds, status_line
+                    sampler, kind, requirements, os.environ, locks, past, limit, status_line
                 )
                 done = waiting.reported(waiting.result(), verbose=verbose)
         if isinstance(done, WaitResult):
@@ -136,7 +136,7 @@ class ConditionWait(GpuWait):
         environment: Mapping[str, str],
         locks: Locks | None,
         past: str | None,  # a log
-        seconds: float,  # maximum time, may be infinite
+        limit: TimeLimit,
         status_line: StatusLine,
     ) -> None:
         self._kind = kind
@@ -145,10 +145,10 @@ class ConditionWait(GpuWait):
         chooser = Chooser(
             asked, environment if to_use else {}, locks if to_use else None, past=past
         )
-        super().__init__(sampler, chooser, seconds)
+        super().__init__(sampler, chooser, limit)
         self._display = _ProgressDisplay(status_line, self.limit)
-        limit, stable = asked.temperature, asked.stable
-        self._cooling_estimate = None if limit is None else CoolingEstimate(limit)
+        celsius, stable = asked.temperature, asked.stable
+        self._cooling_estimate = None if celsius is None else CoolingEstimate(celsius)
         self._stability_estimate = None if stable is None else StabilityEstimate(stable)
         self.words = asked.counted(kind)  # ``2 idle GPUs``
         self.holders: tuple[str, ...] = ()  # what prevents it, a few words each, safe to print

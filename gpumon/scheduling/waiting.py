@@ -42,7 +42,7 @@ class WaitResult(IntEnum):
 
 
 class TimeLimit:
-    """The elapsed and the remaining time, in seconds; ``math.inf`` is no limit."""
+    """The elapsed and the remaining time, from now on, in seconds; ``math.inf`` is no limit."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -99,8 +99,8 @@ class GpuWait:
     Args:
         sampler: Samples the GPUs.
         chooser: Judges them.
-        seconds: Maximum time, may be infinite; ``None`` does not wait, neither for GPUs nor for a
-            driver, but still observes GPUs for as long as a judgement needs.
+        limit: The maximum time; ``None`` does not wait, neither for GPUs nor for a driver, but
+            still observes GPUs for as long as a judgement needs.
     """
 
     pace = (0.5, 2.0)
@@ -111,11 +111,13 @@ class GpuWait:
     says_changes = False
     """Whether the reasons are printed after every change, and not only at first."""
 
-    def __init__(self, sampler: GpuSampler, chooser: Chooser, seconds: float | None = None) -> None:
+    def __init__(
+        self, sampler: GpuSampler, chooser: Chooser, limit: TimeLimit | None = None
+    ) -> None:
         self.sampler = sampler
         self.chooser = chooser
-        self.waits = seconds is not None
-        self.limit = TimeLimit(math.inf if seconds is None else seconds)
+        self.waits = limit is not None
+        self.limit = limit or TimeLimit(math.inf)
         self.words = chooser.requirements.counted()  # what it waits for: ``2 GPUs``
         self.snapshot: Snapshot | None = None  # the newest that was judged
         self.verdicts: tuple[Eligibility, ...] = ()

@@ -19,7 +19,7 @@ from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.locks import Locks
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.wait import ConditionWait
-from gpumon.scheduling.waiting import WaitResult
+from gpumon.scheduling.waiting import TimeLimit, WaitResult
 from gpumon.text.status_line import StatusLine
 from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.session import SessionAlerts
@@ -112,7 +112,14 @@ def test_nothing_disagrees_whether_a_card_is_free(
         reservation = None if kept is None else theirs.take([kept], "train.py")
         (verdict,) = Chooser(asked, {}, mine).judge(seen)
         waiting = ConditionWait(
-            cast("GpuSampler", None), "free", asked, {}, mine, None, math.inf, StatusLine(None)
+            cast("GpuSampler", None),
+            "free",
+            asked,
+            {},
+            mine,
+            None,
+            TimeLimit(math.inf),
+            StatusLine(None),
         )
         waited = waiting.judge(seen) is WaitResult.FOUND
         if reservation is not None:

@@ -14,7 +14,7 @@ from gpumon.scheduling.locks import Locks
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.select import table
 from gpumon.scheduling.wait import ConditionWait, gpus_in_use
-from gpumon.scheduling.waiting import WaitResult
+from gpumon.scheduling.waiting import TimeLimit, WaitResult
 from gpumon.text.status_line import StatusLine
 from tests.build import GIB, NOON, gpu, process, snapshot
 
@@ -35,7 +35,14 @@ def goal(
     """A wait that judges samples, but takes none."""
     sampler = cast("GpuSampler", None)
     return ConditionWait(
-        sampler, kind, asked or Requirements(), environment, locks, None, math.inf, StatusLine(None)
+        sampler,
+        kind,
+        asked or Requirements(),
+        environment,
+        locks,
+        None,
+        TimeLimit(math.inf),
+        StatusLine(None),
     )
 
 

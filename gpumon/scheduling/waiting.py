@@ -104,8 +104,8 @@ class GpuWait:
     """
 
     pace = (0.5, 2.0)
-    """Minimum and maximum seconds between two samples: a GPU that becomes free is noticed within
-    the second."""
+    """Minimum and maximum seconds between two samples; a GPU that becomes free is noticed within
+    the maximum."""
     queues = False
     """Whether it joins the queue, so that later waiters leave its GPUs to it."""
     says_changes = False

@@ -16,9 +16,9 @@ import pytest
 
 from gpumon.host.process_tree import Descendants
 from gpumon.host.workloads import WorkloadReader
+from gpumon.scheduling.choose import StabilityWindow
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.stability import StabilityWindow
 from gpumon.system.clock import SystemClock
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, printable

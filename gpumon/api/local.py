@@ -96,7 +96,7 @@ class LocalMachine(Machine):
     def reservations(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
         """See ``Machine.reservations``."""
         # Needed after the first picture only.
-        from gpumon.scheduling.reservation.holders import holders_now
+        from gpumon.scheduling.locks import holders_now
 
         return holders_now(uuids)
 

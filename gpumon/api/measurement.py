@@ -104,11 +104,11 @@ class Measurement:
             usages = [tally.usage(sees=sees) for tally in self._tallies.values()]
             visible = self._visible
         if self._selection is None:
-            own = [one for one in usages if one.own]
+            own = [usage for usage in usages if usage.own]
             if not own and visible is not None:
-                own = [one for one in usages if one.uuid in visible]
+                own = [usage for usage in usages if usage.uuid in visible]
             usages = own if own or self._sees_processes else usages
-        return tuple(sorted(usages, key=lambda one: one.index))
+        return tuple(sorted(usages, key=lambda usage: usage.index))
 
     @property
     def energy(self) -> float | None:
@@ -118,9 +118,9 @@ class Measurement:
         """
         gpus = self.gpus
         known = [
-            one.energy
-            for one in gpus
-            if one.energy is not None and one.energy_seconds >= 0.9 * one.seconds
+            usage.energy
+            for usage in gpus
+            if usage.energy is not None and usage.energy_seconds >= 0.9 * usage.seconds
         ]
         return sum(known) if known and len(known) == len(gpus) else None
 
@@ -135,7 +135,7 @@ class Measurement:
             "seconds": self.seconds,
             "trouble": self.trouble,
             "energy": self.energy,
-            "gpus": [asdict(one) for one in self.gpus],
+            "gpus": [asdict(usage) for usage in self.gpus],
         }
 
     def __str__(self) -> str:
@@ -235,12 +235,12 @@ class Measurement:
 
 def _visible(gpus: Sequence[Gpu]) -> frozenset[str] | None:
     """The GPUs that this process's environment names; ``None`` if it names none for sure."""
-    makers = [one for one in makers_of(gpus) if selecting_variable(one, os.environ, gpus)]
+    makers = [maker for maker in makers_of(gpus) if selecting_variable(maker, os.environ, gpus)]
     meanings = [visible_gpus(maker, os.environ, gpus) for maker in makers]
-    sure = [one for one in meanings if one.devices or one.certain]
+    sure = [meaning for meaning in meanings if meaning.devices or meaning.certain]
     if not sure:
         return None
-    return frozenset(device.gpu_uuid for one in sure for device in one.devices)
+    return frozenset(device.gpu_uuid for meaning in sure for device in meaning.devices)
 
 
 def measure(gpus: Gpus = MINE, interval: float = 1.0, *, demo: bool = False) -> Measurement:

@@ -15,13 +15,7 @@ from gpumon.model.snapshot import Gpu  # noqa: TC001 - msgspec resolves annotati
 from gpumon.text.unit_parsing import SIZE, TIMESPAN, QuantityError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gpumon.api.local import Gpus
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.chooser import Chooser
-    from gpumon.scheduling.eligibility import Eligibility
-    from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
     from gpumon.text.unit_parsing import Measure
 
@@ -197,7 +191,7 @@ def _limit(wait: float | str | bool | None) -> float | None:
 def _capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
     if capability is None:
         return None
-    parts = [_plain(one) for one in capability] if isinstance(capability, Iterable) else []
+    parts = [_plain(part) for part in capability] if isinstance(capability, Iterable) else []
     major, minor = parts if len(parts) == 2 else (None, None)
     if not (_is_whole(major) and _is_whole(minor) and major >= 0 and minor >= 0):
         raise ValueError(f"capability must be such as (8, 0), not {capability!r}")
@@ -206,54 +200,40 @@ def _capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
 
 def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> Selected:
     from gpumon.sampling.gpu_sampler import GpuSampler
-    from gpumon.scheduling.chooser import Chooser
-    from gpumon.scheduling.outputs import as_variables
-    from gpumon.scheduling.polling import wait_for
-    from gpumon.scheduling.reservation.locks import Locks
+    from gpumon.scheduling.choose import Chooser
+    from gpumon.scheduling.locks import Locks
+    from gpumon.scheduling.select import as_variables
+    from gpumon.scheduling.waiting import GpuWait, TimeLimit
 
     machine = open_machine(demo=demo)
     locks = Locks(None, os.environ, make=False)
-    verdicts: tuple[Eligibility, ...] = ()
-    trouble: Exception | None = None
     try:
         chooser = Chooser(requirements, os.environ, locks, machine.links)
-
-        def choice_of(snapshot: Snapshot) -> GpuChoice | None:
-            nonlocal verdicts, trouble
-            verdicts, trouble = chooser.judge(snapshot), None
-            found = chooser.choose(verdicts)
-            in_vain = wait is None and not chooser.left()
-            if found is None and (in_vain or chooser.hopeless(verdicts)):
-                raise _no_fit(chooser, verdicts)
-            return found
-
-        def note(error: Exception) -> None:
-            nonlocal trouble
-            trouble = error
-
         with GpuSampler(machine.source) as sampler:
-            choice = wait_for(sampler, choice_of, lambda _: None, note, wait)
-            if choice is None and trouble is not None:
-                raise trouble
-            if choice is None and not verdicts:
+            waiting = GpuWait(sampler, chooser, None if wait is None else TimeLimit(wait))
+            waiting.result()
+            if waiting.trouble is not None:
+                raise waiting.trouble
+            if not waiting.verdicts:
                 # The driver has not answered; this is its error.
-                choice = choice_of(sampler.look(0.0))
-        if choice is None:
-            raise _no_fit(chooser, verdicts)
+                waiting.judge(sampler.sample(0.0))
     finally:
         locks.close()
+    choice = waiting.choice
+    if choice is None:
+        raise NoGpuFitsError(
+            chooser.refusal(waiting.verdicts),
+            {
+                verdict.candidate.label: verdict.refusal.sentence
+                for verdict in waiting.verdicts
+                if verdict.refusal is not None
+            },
+        )
     return Selected(
-        tuple(one.uuid for one in choice.candidates),
-        tuple(one.gpu for one in choice.candidates),
+        tuple(candidate.uuid for candidate in choice.candidates),
+        tuple(candidate.gpu for candidate in choice.candidates),
         choice.reason,
-        as_variables(choice.candidates, [one.candidate.gpu for one in verdicts]),
-    )
-
-
-def _no_fit(chooser: Chooser, verdicts: Sequence[Eligibility]) -> NoGpuFitsError:
-    return NoGpuFitsError(
-        chooser.refusal(verdicts),
-        {one.candidate.label: one.refusal.sentence for one in verdicts if one.refusal is not None},
+        as_variables(choice.candidates, waiting.gpus),
     )
 
 

@@ -113,7 +113,7 @@ NO_USE = OwnUse(seen=False, memory=0, sm=0)
 
 
 class UsageSample(NamedTuple):
-    """One GPU at one moment; the process's own use is ``None`` while it is unknown."""
+    """A GPU in one sample; the process's own use is ``None`` while it is unknown."""
 
     time: float
     gpu: Gpu

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-EXIT_CANNOT_RUN = 126
-"""As in a shell: the command exists but cannot be run."""
-
-
 class RunCommand(Command):
     usage = "gpumon run [options] -- COMMAND ..."
     description = (
@@ -74,9 +70,9 @@ class RunCommand(Command):
         return None
 
     def run(self, options: argparse.Namespace) -> int:
-        from gpumon.scheduling.reservation.lock_folder import FolderError
-        from gpumon.scheduling.run.child import CommandError
-        from gpumon.scheduling.run.run import run
+        from gpumon.scheduling.child import NOT_EXECUTABLE, CommandError
+        from gpumon.scheduling.lock_folder import FolderError
+        from gpumon.scheduling.run import run
 
         variables = {}
         if options.tf_growth:
@@ -100,7 +96,7 @@ class RunCommand(Command):
         except FolderError as error:
             return fail(f"no GPU can be reserved: {error}.")
         except CommandError as error:
-            return fail(str(error), EXIT_CANNOT_RUN)
+            return fail(str(error), NOT_EXECUTABLE)
 
 
 def _command_of(options: argparse.Namespace) -> Sequence[str]:

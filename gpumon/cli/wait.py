@@ -8,8 +8,7 @@ from gpumon.cli import values
 from gpumon.cli.commands import Command
 from gpumon.cli.option_groups import ASCII, Option, OptionGroup
 from gpumon.cli.requirement_options import RequirementOptions
-from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.wait.kinds import DEFAULT_KIND, KINDS
+from gpumon.scheduling.requirements import DEFAULT_KIND, KINDS, Requirements
 
 if TYPE_CHECKING:
     import argparse
@@ -95,7 +94,7 @@ class WaitCommand(Command):
         return None
 
     def run(self, options: argparse.Namespace) -> int:
-        from gpumon.scheduling.wait.wait import wait
+        from gpumon.scheduling.wait import wait
 
         return wait(
             self.machine.open(options, profiled=False).source,

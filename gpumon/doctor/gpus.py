@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon.availability.health import memory_faults, recovery_action
+from gpumon.availability import memory_faults, recovery_action
 from gpumon.doctor import CheckVerdict, check, failed, passed, unknown, warned
 from gpumon.doctor.driver import DRM_LOG
 from gpumon.findings.faults import advice_on

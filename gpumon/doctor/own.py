@@ -63,7 +63,7 @@ def locks(context: DiagnosticContext) -> Result | None:
     """Where the shared locks of ``gpumon run`` are, and whether they are safe."""
     if os.name != "posix":
         return None
-    from gpumon.scheduling.reservation.lock_folder import FolderError, shared_folder, usual_path
+    from gpumon.scheduling.lock_folder import FolderError, shared_folder, usual_path
 
     asked = context.machine.environ.get("GPUMON_LOCK_DIR") or None
     path = usual_path() if asked is None else Path(asked)

@@ -160,7 +160,7 @@ def _write(stream: TextIO, rows: Iterable[Row], coloured: bool) -> None:
 
 
 def _scrubber(context: DiagnosticContext) -> Scrubber:
-    from gpumon.scheduling.reservation.lock_folder import user_named
+    from gpumon.scheduling.lock_folder import user_named
 
     environ = context.machine.environ
     users = {environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.availability.health import MEMORY_FIELDS, memory_faults, recovery_action
+from gpumon.availability import MEMORY_FIELDS, memory_faults, recovery_action
 from gpumon.findings.explanation import DEBUG, KERNEL, LOOK_IN_LOG, NVML, README, ExplanationText
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.phrases import at_most, first_part, spaced, time_of_day

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.availability.rule import (
+from gpumon.availability import (
     UNLISTED_FIELDS,
     is_full,
     normal_unlisted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.availability.rule import (
+from gpumon.availability import (
     ASSUMED_FIELDS,
     NotFree,
     busy_sentence,
@@ -35,7 +35,7 @@ from gpumon.text.formatting import counted, duration, gib, gibibytes, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpumon.availability.rule import Listed
+    from gpumon.availability import Listed
     from gpumon.findings.rule import HeldFor, Said
     from gpumon.model.snapshot import Gpu, MigInstance, Reserved
     from gpumon.model.thresholds import Thresholds

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpumon.fleet.answers import changes, is_settled, missing
 from gpumon.fleet.fleet import HostStatus
 from gpumon.makers.source import NoSuchGpuError
-from gpumon.scheduling.chooser import Chooser
-from gpumon.scheduling.outputs import (
+from gpumon.scheduling.choose import Chooser
+from gpumon.scheduling.ranking import worth
+from gpumon.scheduling.select import (
     as_env,
     as_index,
     as_uuid,
@@ -16,7 +17,6 @@ from gpumon.scheduling.outputs import (
     selection_json,
     table,
 )
-from gpumon.scheduling.ranking import worth
 from gpumon.text.status_line import columns, tell, write
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.availability.rule import normal_with_reserve
+from gpumon.availability import normal_with_reserve
 
 if TYPE_CHECKING:
     from gpumon.report.reading import GpuSample

@@ -29,24 +29,20 @@ class UnavailableError(SourceError):
 
 
 class GpuSampler:
-    """Samples the GPUs once or repeatedly.
+    """Samples the GPUs once or repeatedly, every ``interval`` seconds.
 
-    Args:
-        source: The source of snapshots; opened and closed here.
-        interval: Seconds between the periodic samples.
-
-    Attributes:
-        collector: Takes the samples; who subscribes gets the periodic ones too.
-        newest: The newest snapshot; ``None`` before the first.
+    The source is opened and closed here.
     """
 
     def __init__(self, source: Source, interval: float = MAX_INTERVAL) -> None:
         self._source = source
         self._began = time.monotonic()
         self._changed = threading.Condition()
-        self.newest: Snapshot | None = None
-        self._looks = self._handed_out = 0
+        self.newest: Snapshot | None = None  # ``None`` before the first
+        # The samples that arrived, and the last of these that was returned.
+        self._count = self._handed_out = 0
         self._failed = False
+        # Takes the samples; a subscriber gets the periodic samples too.
         self.collector = Collector(source, interval)
         self.collector.subscribe(self._take, lambda _: self._give_up())
 
@@ -67,11 +63,10 @@ class GpuSampler:
         since = self._began if call is None else call.since
         return f"The driver has not answered for {duration(time.monotonic() - since)}."
 
-    def look(self, patience: float = PATIENCE) -> Snapshot:
+    def sample(self, patience: float = PATIENCE) -> Snapshot:
         """The current state of the GPUs: a sample that begins after this call.
 
-        Args:
-            patience: Seconds to wait for the driver.
+        The driver has ``patience`` seconds to answer.
 
         Raises:
             UnavailableError: The driver does not respond or is gone.
@@ -85,7 +80,7 @@ class GpuSampler:
         return self._taken(fresh=fresh)
 
     def first(self, patience: float = PATIENCE) -> Snapshot:
-        """The first sample, whenever it began. Arguments and errors are those of ``look``."""
+        """The first sample, whenever it began. Arguments and errors are those of ``sample``."""
         deadline = time.monotonic() + patience
         self.collector.wait_open(patience)
         snapshot = self.next(max(0.0, deadline - time.monotonic()))
@@ -94,11 +89,11 @@ class GpuSampler:
     def _is_from(self, began: float) -> bool:
         """Whether the newest snapshot began after a time."""
         newest = self.newest
-        if newest is None or (self._looks > 1 and newest.time < began):
+        if newest is None or (self._count > 1 and newest.time < began):
             return False
         # A sample in progress may end later; ``sampled_at`` has the time of its values.
         read = [gpu.sampled_at for gpu in newest.gpus if gpu.status is GpuStatus.OK]
-        return self._looks == 1 or all(at is None or at >= began for at in read)
+        return self._count == 1 or all(at is None or at >= began for at in read)
 
     def next(self, seconds: float) -> Snapshot | None:
         """The newest snapshot that was not returned yet, if one arrives within that many seconds.
@@ -108,8 +103,8 @@ class GpuSampler:
             SourceError: There are no GPUs.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._failed or self._looks > self._handed_out, seconds)
-            if self._looks == self._handed_out and not self._failed:
+            self._changed.wait_for(lambda: self._failed or self._count > self._handed_out, seconds)
+            if self._count == self._handed_out and not self._failed:
                 return None
         return self._taken(fresh=True)
 
@@ -118,7 +113,7 @@ class GpuSampler:
         if failure is not None:
             raise failure
         with self._changed:
-            snapshot, self._handed_out = self.newest, self._looks
+            snapshot, self._handed_out = self.newest, self._count
         if snapshot is None or not fresh:
             raise UnavailableError(
                 self.silence, "Other programs that use the GPUs may hang too; `dmesg` may say why."
@@ -130,7 +125,7 @@ class GpuSampler:
     def _take(self, snapshot: Snapshot) -> None:
         with self._changed:
             self.newest = snapshot
-            self._looks += 1
+            self._count += 1
             self._changed.notify_all()
 
     def _give_up(self) -> None:
@@ -140,11 +135,6 @@ class GpuSampler:
 
 
 def take_one(source: Source, patience: float = PATIENCE) -> Snapshot:
-    """One sample. Errors are those of ``GpuSampler.look``.
-
-    Args:
-        source: The source; opened and closed here.
-        patience: Seconds to wait for the driver.
-    """
+    """One sample; see ``GpuSampler`` and its method ``sample``."""
     with GpuSampler(source) as sampler:
         return sampler.first(patience)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.availability.rule import FRESH_SECONDS, listed_on, why_not_free
+from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
 from gpumon.findings.faults import undated_xid
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import MAKERS, Maker, maker_of
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
-from gpumon.scheduling.reservation.holders import holder_sentence
+from gpumon.scheduling.locks import holder_sentence
 from gpumon.text.formatting import counted, duration, mig_name, printable
 
 if TYPE_CHECKING:
@@ -99,20 +99,15 @@ class Candidate(Struct, frozen=True):
 
 
 class Ineligibility(Struct, frozen=True):
-    """Why a GPU is not eligible.
+    """Why a GPU is not eligible."""
 
-    Attributes:
-        kind: The requirement, for programs: ``status``, ``chosen``, ``maker``, ``integrated``,
-            ``allocation``, ``model``, ``architecture``, ``capability``, ``mig``, ``total``,
-            ``mode``, ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``,
-            ``busy``, ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` if the
-            GPU's type cannot be read
-            now.
-        sentence: For the user, without the GPU's name; safe to print.
-    """
-
+    # The requirement, for programs: ``status``, ``chosen``, ``maker``, ``integrated``,
+    # ``allocation``, ``model``, ``architecture``, ``capability``, ``mig``, ``total``, ``mode``,
+    # ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``, ``busy``,
+    # ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` if the GPU's type
+    # cannot be read now.
     kind: str
-    sentence: str
+    sentence: str  # for the user, without the GPU's name; safe to print
 
     @property
     def passing(self) -> bool:
@@ -129,22 +124,24 @@ _LASTING = frozenset(
 
 
 class Eligibility(Struct, frozen=True):
-    """The eligibility of one candidate.
-
-    Attributes:
-        candidate: The GPU or MIG device.
-        refusal: Why it is not eligible; ``None`` if it is.
-        free: Bytes available to a job, including the user's own memory if requested.
-        others: The processes that compute on it, without the user's own if requested, most memory
-            first.
-        holder: The holder of its reservation.
-    """
+    """The eligibility of one candidate."""
 
     candidate: Candidate
-    refusal: Ineligibility | None
-    free: int | None
+    refusal: Ineligibility | None  # why it is not eligible; ``None`` if it is
+    free: int | None  # bytes available to a job, including the user's own memory if requested
+    # The processes that compute on it, without the user's own if requested, most memory first.
     others: tuple[GpuProcess, ...] = ()
-    holder: ReservationHolder | None = None
+    holder: ReservationHolder | None = None  # of its reservation
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is eligible."""
+        return self.refusal is None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the refusal; empty if it is eligible."""
+        return "" if self.refusal is None else self.refusal.kind
 
     @property
     def may_come(self) -> bool:
@@ -153,15 +150,10 @@ class Eligibility(Struct, frozen=True):
 
 
 class Allowance(Struct, frozen=True):
-    """The GPUs that a program in this environment may use.
+    """The GPUs that a program in this environment may use."""
 
-    Attributes:
-        uuids: UUIDs of GPUs and MIG devices; ``None`` allows all.
-        reasons: Why the others are not allowed, by their maker.
-    """
-
-    uuids: frozenset[str] | None = None
-    reasons: Mapping[Maker, str] = {}
+    uuids: frozenset[str] | None = None  # of GPUs and MIG devices; ``None`` allows all
+    reasons: Mapping[Maker, str] = {}  # why the others are not allowed, by their maker
 
     def allows(self, candidate: Candidate) -> bool:
         """Whether a GPU is allowed; a MIG device is also allowed as part of its GPU."""
@@ -169,19 +161,13 @@ class Allowance(Struct, frozen=True):
 
 
 class Circumstances(Struct, frozen=True):
-    """Conditions of eligibility outside the GPUs themselves.
+    """Conditions of eligibility outside the GPUs themselves."""
 
-    Attributes:
-        allowance: What the environment allows.
-        held: Reservations, by UUID of the GPU or MIG device.
-        reserved_for: GPUs kept for earlier waiters, by UUID: the waiter in a few words.
-        uid: The user id of the caller.
-    """
-
-    allowance: Allowance = Allowance()
-    held: Mapping[str, ReservationHolder] = {}
+    allowance: Allowance = Allowance()  # what the environment allows
+    held: Mapping[str, ReservationHolder] = {}  # reservations, by UUID of the GPU or MIG device
+    # GPUs kept for earlier waiters, by UUID: the waiter in a few words.
     reserved_for: Mapping[str, str] = {}
-    uid: int | None = None
+    uid: int | None = None  # of the caller
 
 
 def judge(
@@ -192,7 +178,7 @@ def judge(
     If a whole GPU is ineligible, it has one result, even if it is divided into MIG devices.
     """
     return tuple(
-        _verdict(candidate, snapshot, requirements, circumstances)
+        _Evaluation(candidate, snapshot, requirements, circumstances).verdict()
         for gpu in snapshot.gpus
         for candidate in _candidates(gpu, requirements)
     )
@@ -203,23 +189,6 @@ def _candidates(gpu: Gpu, requirements: Requirements) -> Iterator[Candidate]:
         yield from (Candidate(gpu, mig) for mig in gpu.mig)
     else:
         yield Candidate(gpu)
-
-
-def _verdict(
-    candidate: Candidate,
-    snapshot: Snapshot,
-    requirements: Requirements,
-    circumstances: Circumstances,
-) -> Eligibility:
-    evaluation = _Evaluation(candidate, snapshot, requirements, circumstances)
-    reason = next(evaluation.reasons(), None)
-    return Eligibility(
-        candidate,
-        None if reason is None else Ineligibility(*reason),
-        evaluation.free,
-        evaluation.others,
-        evaluation.holder,
-    )
 
 
 def job_maker(gpus: Sequence[Gpu], requirements: Requirements, allowance: Allowance) -> Maker:
@@ -270,19 +239,20 @@ class _Evaluation:
         self._candidate, self._gpu = candidate, candidate.gpu
         self._asked, self._circumstances = requirements, circumstances
         self._in_container = bool(snapshot.host.in_container)
-        self._on_it = [one for one in snapshot.processes if candidate.use_of(one) is not None]
+        self._on_it = [process for process in snapshot.processes if candidate.use_of(process)]
         self._listed = (
             snapshot.processes_at is not None and "processes" not in candidate.gpu.unknown
         )
         read_at = (candidate.gpu.sampled_at, snapshot.processes_at)
         self._age = max(snapshot.time - (snapshot.time if at is None else at) for at in read_at)
         uid = circumstances.uid if requirements.mine_is_free else None
-        self._mine = [one for one in self._on_it if uid is not None and one.uid == uid]
-        computing = [one for one in self._on_it if one.type != "G" and one not in self._mine]
-        self.others = tuple(
-            sorted(computing, key=lambda one: -(candidate.memory_of(one) or 0)),
+        self._mine = [process for process in self._on_it if uid is not None and process.uid == uid]
+        self._not_mine = [process for process in self._on_it if process not in self._mine]
+        computing = (process for process in self._not_mine if process.type != "G")
+        self._others = tuple(
+            sorted(computing, key=lambda process: -(candidate.memory_of(process) or 0))
         )
-        self.free = self._free()
+        self._free = known_sum((candidate.memory_free, *map(candidate.memory_of, self._mine)))
         self._maker = job_maker(snapshot.gpus, requirements, circumstances.allowance)
         # A processor's own GPU is for jobs only where it is the only one.
         self._is_spare = bool(self._gpu.memory_unified) and any(
@@ -290,12 +260,15 @@ class _Evaluation:
             for gpu in snapshot.gpus
         )
         held = circumstances.held
-        self.holder = held.get(candidate.uuid) or held.get(candidate.gpu.uuid)
+        self._holder = held.get(candidate.uuid) or held.get(candidate.gpu.uuid)
 
-    def _free(self) -> int | None:
-        return known_sum((self._candidate.memory_free, *map(self._candidate.memory_of, self._mine)))
+    def verdict(self) -> Eligibility:
+        """The result."""
+        reason = next(self._reasons(), None)
+        refusal = None if reason is None else Ineligibility(*reason)
+        return Eligibility(self._candidate, refusal, self._free, self._others, self._holder)
 
-    def reasons(self) -> Iterator[tuple[str, str]]:
+    def _reasons(self) -> Iterator[tuple[str, str]]:
         """The kind and sentence of each reason against it, most important first."""
         # Permanent reasons come first: a temporary one must not hide them.
         yield from self._type_reasons()
@@ -347,8 +320,8 @@ class _Evaluation:
             has = _capability(gpu.compute_capability)
             if has is None or has < asked.capability:
                 least = ".".join(map(str, asked.capability))
-                told = _named(gpu.compute_capability)
-                sentence = f"its compute capability is {told}, {least} asked"
+                known = _named(gpu.compute_capability)
+                sentence = f"its compute capability is {known}, {least} asked"
                 yield "capability", has is not None, sentence
         total = self._candidate.memory_total
         if asked.total is not None and (total is None or total < asked.total):
@@ -366,8 +339,8 @@ class _Evaluation:
             yield "unknown", "whether it is cut into MIG devices is unknown"
 
     def _reservation_reasons(self) -> Iterator[tuple[str, str]]:
-        if self.holder is not None:
-            yield "reserved", holder_sentence(self.holder, time.time())
+        if self._holder is not None:
+            yield "reserved", holder_sentence(self._holder, time.time())
         reserved_for = self._circumstances.reserved_for.get(self._candidate.uuid)
         if reserved_for is not None:
             yield "queue", reserved_for
@@ -385,27 +358,26 @@ class _Evaluation:
         if most is not None:
             if not self._listed:
                 yield "processes", "who computes on it is unknown"
-            elif len(self.others) > most:
+            elif len(self._others) > most:
                 yield "processes", self._occupied(most)
-        if asked.free is not None and (self.free is None or self.free < asked.free):
-            held = _holders_named(self.others, self._candidate.memory_of)
+        if asked.free is not None and (self._free is None or self._free < asked.free):
+            held = _holders_named(self._others, self._candidate.memory_of)
             yield (
                 "memory",
-                f"{gib(self.free)} free, {gib(asked.free)} asked" + (held and f"; {held}"),
+                f"{gib(self._free)} free, {gib(asked.free)} asked" + (held and f"; {held}"),
             )
 
     def _occupied(self, most: int) -> str:
-        held = _holders_named(self.others, self._candidate.memory_of)
+        held = _holders_named(self._others, self._candidate.memory_of)
         if most == 0:
             return held
-        return f"{counted(len(self.others), 'process', 'es')} compute on it, {most} may; {held}"
+        return f"{counted(len(self._others), 'process', 'es')} compute on it, {most} may; {held}"
 
     def _not_free_reasons(self) -> Iterator[tuple[str, str]]:
         gpu, mig = self._candidate.gpu, self._candidate.mig
-        others = [one for one in self._on_it if one not in self._mine]
         reasons = why_not_free(
             gpu,
-            listed_on(others, gpu, mig) if self._listed else None,
+            listed_on(self._not_mine, gpu, mig) if self._listed else None,
             mig=mig,
             mine=listed_on(self._mine, gpu, mig),
             in_container=self._in_container,
@@ -414,7 +386,7 @@ class _Evaluation:
         # A user who gives a utilisation limit has defined what is too busy.
         if reason is None or (reason.kind == "busy" and self._asked.utilization is not None):
             return
-        if reason.kind == "processes" and self.others:
+        if reason.kind == "processes" and self._others:
             yield reason.kind, self._occupied(0)
         elif reason.kind == "memory":
             yield reason.kind, f"{reason.sentence}; {_HOW_TO_SHARE}"
@@ -425,11 +397,11 @@ class _Evaluation:
         gpu, asked = self._gpu, self._asked
         busy, warm = gpu.utilization_gpu, gpu.temperature_gpu
         if asked.utilization is not None and (busy is None or busy > asked.utilization):
-            told = "its utilisation is unknown" if busy is None else f"{busy} % utilised"
-            yield "utilization", f"{told}, at most {asked.utilization:g} % asked"
+            known = "its utilisation is unknown" if busy is None else f"{busy} % utilised"
+            yield "utilization", f"{known}, at most {asked.utilization:g} % asked"
         if asked.temperature is not None and (warm is None or warm > asked.temperature):
-            told = "its temperature is unknown" if warm is None else f"{warm} °C"
-            yield "temperature", f"{told}, at most {asked.temperature:g} °C asked"
+            known = "its temperature is unknown" if warm is None else f"{warm} °C"
+            yield "temperature", f"{known}, at most {asked.temperature:g} °C asked"
 
 
 def is_identified(gpu: Gpu) -> bool:
@@ -458,12 +430,7 @@ def gib(size: float | None) -> str:
 def _holders_named(
     processes: Sequence[GpuProcess], memory_of: Callable[[GpuProcess], int | None]
 ) -> str:
-    """The holders of a GPU: ``ann's python (4711) holds 41.2 GiB, and 2 more``; empty if none.
-
-    Args:
-        processes: The processes, most memory first.
-        memory_of: Returns the bytes that a process holds on the GPU.
-    """
+    """The holders of a GPU: ``ann's python (4711) holds 41.2 GiB, and 2 more``; empty if none."""
     texts = [
         f"{process_name(process)} holds {gib(memory_of(process))}" for process in processes[:_NAMED]
     ]

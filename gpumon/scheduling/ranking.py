@@ -21,24 +21,17 @@ if TYPE_CHECKING:
 
 
 class GpuChoice(Struct, frozen=True):
-    """The chosen GPUs.
+    """The chosen GPUs."""
 
-    Attributes:
-        candidates: In the order of their indices.
-        fitting: Number of eligible GPUs.
-        link: The weakest link between two of them; ``None`` for a single GPU.
-        shared: Number of them that other processes compute on.
-    """
-
-    candidates: tuple[Candidate, ...]
-    fitting: int
-    link: Link | None = None
-    shared: int = 0
+    candidates: tuple[Candidate, ...]  # in the order of their indices
+    fitting: int  # number of eligible GPUs
+    link: Link | None = None  # the weakest between two of them; ``None`` for a single GPU
+    shared: int = 0  # number of them that other processes compute on
 
     @property
     def labels(self) -> str:
         """Their names: ``GPU 0, GPU 3``."""
-        return ", ".join(one.label for one in self.candidates)
+        return ", ".join(candidate.label for candidate in self.candidates)
 
     @property
     def reason(self) -> str:
@@ -68,31 +61,27 @@ def choose(
     Returns:
         ``None`` if fewer are eligible than the requested minimum.
     """
-    fitting = sorted((one for one in verdicts if one.refusal is None), key=_rank)
+    fitting = sorted((verdict for verdict in verdicts if verdict.fits), key=_rank)
     if len(fitting) < requirements.least:
         return None
     wanted = min(requirements.most, len(fitting))
-    alone = [one for one in fitting if not one.others]
+    alone = [verdict for verdict in fitting if not verdict.others]
     pool = alone if len(alone) >= wanted else fitting
     group = _nearest(pool, wanted, links)
     return GpuChoice(
-        tuple(sorted((one.candidate for one in group.taken), key=_place)),
+        tuple(sorted((verdict.candidate for verdict in group.taken), key=_index)),
         len(fitting),
         Link(group.way.longest) if wanted > 1 else None,
-        sum(1 for one in group.taken if one.others),
+        sum(1 for verdict in group.taken if verdict.others),
     )
 
 
 def worth(choice: GpuChoice, verdicts: Sequence[Eligibility]) -> tuple[object, ...]:
-    """The sort key of choices on different machines: lower is better.
+    """The sort key of choices on different machines, each from its verdicts: lower is better.
 
     More GPUs come first where the number may vary; then the rule for GPUs of one machine.
-
-    Args:
-        choice: The choice.
-        verdicts: The results that it was chosen from.
     """
-    taken = [_rank(one) for one in verdicts if one.candidate in choice.candidates]
+    taken = [_rank(verdict) for verdict in verdicts if verdict.candidate in choice.candidates]
     return -len(taken), choice.shared, sorted(taken)
 
 
@@ -105,11 +94,11 @@ def _rank(verdict: Eligibility) -> tuple[float, ...]:
         infinite if verdict.free is None else verdict.free // 2**28,
         infinite if gpu.utilization_gpu is None else gpu.utilization_gpu,
         infinite if gpu.temperature_gpu is None else gpu.temperature_gpu // 5,
-        *_place(verdict.candidate),
+        *_index(verdict.candidate),
     )
 
 
-def _place(candidate: Candidate) -> tuple[int, int]:
+def _index(candidate: Candidate) -> tuple[int, int]:
     return candidate.gpu.index, -1 if candidate.mig is None else candidate.mig.index
 
 
@@ -139,9 +128,10 @@ class _Way(NamedTuple):
     together: int = 0
     by_bus: int = 0
 
-    def and_to(self, one: Eligibility, others: Sequence[Eligibility], links: Links) -> _Way:
+    def and_to(self, added: Eligibility, others: Sequence[Eligibility], links: Links) -> _Way:
         """The distances with one more GPU added."""
-        joints = [links.of(one.candidate.gpu.uuid, other.candidate.gpu.uuid) for other in others]
+        uuid = added.candidate.gpu.uuid
+        joints = [links.of(uuid, other.candidate.gpu.uuid) for other in others]
         return _Way(
             max([self.longest, *(joint.nearest for joint in joints)]),
             self.together + sum(joint.nearest for joint in joints),
@@ -152,9 +142,9 @@ class _Way(NamedTuple):
 def _grown(first: Eligibility, pool: Sequence[Eligibility], wanted: int, links: Links) -> _Group:
     taken, way = [first], _Way()
     while len(taken) < wanted:
-        left = [one for one in pool if one not in taken]
-        ways = [(way.and_to(one, taken, links), place) for place, one in enumerate(left)]
-        way, place = min(ways)
-        taken.append(left[place])
-    ranks = [place for place, one in enumerate(pool) if one in taken]
+        left = [verdict for verdict in pool if verdict not in taken]
+        ways = [(way.and_to(verdict, taken, links), index) for index, verdict in enumerate(left)]
+        way, index = min(ways)
+        taken.append(left[index])
+    ranks = [index for index, verdict in enumerate(pool) if verdict in taken]
     return _Group(taken, way, tuple(reversed(ranks)))

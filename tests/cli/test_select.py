@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.scheduling.reservation.locks import Locks
+from gpumon.scheduling.locks import Locks
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.lives import NEEDS_ALL_PIDS
 from tests.recording.csv.command import logging, wait_for_samples, wait_until

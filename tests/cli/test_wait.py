@@ -13,7 +13,7 @@ import pytest
 from gpumon.sampling.gpu_sampler import PATIENCE as PATIENCE_OF_A_LOOK
 from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100
-from tests.scheduling.reservation.holding import holder
+from tests.scheduling.holding import holder
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:

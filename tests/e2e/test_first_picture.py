@@ -201,7 +201,7 @@ LATER = {
     ),
     *(
         "gpumon.kill.signals",
-        "gpumon.scheduling.reservation",
+        "gpumon.scheduling.locks",
         "gpumon.recording.memory.recording",
         "gpumon.ui.app",
     ),

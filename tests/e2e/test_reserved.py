@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.scheduling.reservation.locks import Locks
+from gpumon.scheduling.locks import Locks
 from tests.driver import GIB, Driver, Owner, h100
 from tests.screen import PATIENCE, Screen
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.sampling.gpu_sampler import PATIENCE as LOOK_PATIENCE
-from gpumon.scheduling.reservation.locks import Locks
+from gpumon.scheduling.locks import Locks
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS, needs
 from tests.recording.csv.command import wait_until

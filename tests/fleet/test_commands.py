@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpumon.scheduling.reservation.locks import Locks
+from gpumon.scheduling.locks import Locks
 from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import ROOT, environment

@@ -36,11 +36,10 @@ from gpumon.recording.history import History
 from gpumon.recording.recording import RecordingError
 from gpumon.report.output import print_report
 from gpumon.scheduling.eligibility import Circumstances
+from gpumon.scheduling.lock_folder import shared_folder
+from gpumon.scheduling.locks import Locks, holder_sentence, lock
+from gpumon.scheduling.queue import WaitQueue
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.reservation.holders import holder_sentence
-from gpumon.scheduling.reservation.lock_folder import shared_folder
-from gpumon.scheduling.reservation.locks import Locks, lock
-from gpumon.scheduling.wait_queue import WaitQueue
 from gpumon.text.formatting import cell_width
 from gpumon.text.time_parsing import MomentError, parse_moment
 from gpumon.ui.view.dashboard_rows import Dashboard

@@ -10,7 +10,7 @@ import psutil
 import pynvml
 import pytest
 
-from gpumon.availability.rule import FRESH_SECONDS
+from gpumon.availability import FRESH_SECONDS
 from gpumon.host import machine
 from gpumon.makers.nvidia import fields, processes, source
 from gpumon.makers.nvidia.pids import pid_trust

@@ -54,7 +54,7 @@ def test_a_call_that_hangs_does_not_block_the_exit() -> None:
     source = HangingSource(time.monotonic() - 60)
     with GpuSampler(source) as sampler:
         with pytest.raises(UnavailableError, match=r"not answered for 1m"):
-            sampler.look(0.1)
+            sampler.sample(0.1)
         assert sampler.next(0.1) is None
         ended_at = time.monotonic()
     assert time.monotonic() - ended_at < QUICK_PATIENCE / 2

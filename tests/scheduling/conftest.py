@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.scheduling.reservation.lock_folder import shared_folder
+from gpumon.scheduling.lock_folder import shared_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gpumon.scheduling.reservation.lock_folder import Folder
+    from gpumon.scheduling.lock_folder import Folder
 
 
 @pytest.fixture

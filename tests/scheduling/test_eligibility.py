@@ -11,10 +11,9 @@ from gpumon.model.makers import Maker
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.allocation import UncertainAllocationError, allowance
-from gpumon.scheduling.chooser import Chooser
+from gpumon.scheduling.choose import Chooser, judge_over_time
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.stability import judge_over_time
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from contextlib import closing
+from typing import TYPE_CHECKING, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,15 +13,20 @@ from msgspec.structs import replace
 
 from gpumon.findings import FindingKind, conditions, gpu_findings, not_free
 from gpumon.model.processes import GpuProcess, GpuUse
-from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Reserved, Snapshot, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Reserved, Unknown
 from gpumon.recording.history import History
-from gpumon.scheduling.chooser import Chooser
+from gpumon.scheduling.choose import Chooser
+from gpumon.scheduling.locks import Locks
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.reservation.locks import Locks
-from gpumon.scheduling.wait.goals import GpuGoal, HopelessError
+from gpumon.scheduling.wait import ConditionWait
+from gpumon.scheduling.waiting import TimeLimit, WaitResult
+from gpumon.text.status_line import StatusLine
 from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.session import SessionAlerts
 from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from gpumon.sampling.gpu_sampler import GpuSampler
 
 MIB = 2**20
 SIZES = st.sampled_from(
@@ -104,7 +111,17 @@ def test_nothing_disagrees_whether_a_card_is_free(
     ):
         reservation = None if kept is None else theirs.take([kept], "train.py")
         (verdict,) = Chooser(asked, {}, mine).judge(seen)
-        waited = _is_there(GpuGoal("free", asked, {}, mine), seen)
+        waiting = ConditionWait(
+            cast("GpuSampler", None),
+            "free",
+            asked,
+            {},
+            mine,
+            None,
+            TimeLimit(math.inf),
+            StatusLine(None),
+        )
+        waited = waiting.judge(seen) is WaitResult.FOUND
         if reservation is not None:
             reservation.close()
 
@@ -116,10 +133,3 @@ def test_nothing_disagrees_whether_a_card_is_free(
             SessionAlerts(), history, lambda *_: None, lambda *_: None, lambda: None, lambda _: None
         )
         assert screen == (told.toggle(card) == "GPU 0 is free")
-
-
-def _is_there(goal: GpuGoal, seen: Snapshot) -> bool:
-    try:
-        return bool(goal.look(seen).done)
-    except HopelessError:
-        return False

@@ -11,9 +11,9 @@ from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.makers.links import NONE_KNOWN, Joint, Link, Links
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.scheduling.eligibility import Circumstances, judge
-from gpumon.scheduling.outputs import as_env, as_index, as_uuid, doubt_of_indices, table
 from gpumon.scheduling.ranking import GpuChoice, choose
 from gpumon.scheduling.requirements import Requirements
+from gpumon.scheduling.select import as_env, as_index, as_uuid, doubt_of_indices, table
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.scheduling.choose import GAP_SECONDS, StabilityWindow, look_back
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.stability import GAP_SECONDS, StabilityWindow, look_back
 from tests.build import NOON, gpu, snapshot
 
 if TYPE_CHECKING:

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GpuStatus
-from gpumon.scheduling.chooser import Chooser
+from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
+from gpumon.scheduling.locks import Locks
+from gpumon.scheduling.queue import GATHERS_AFTER, TAKES_SECONDS, WaitQueue
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.reservation.locks import Locks
-from gpumon.scheduling.wait_queue import GATHERS_AFTER, TAKES_SECONDS, WaitQueue
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.command import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.scheduling.reservation.lock_folder import Folder
+    from gpumon.scheduling.lock_folder import Folder
 
 CARDS = [gpu(index=index, memory_used=0, memory_reserved=0) for index in range(4)]
 ANY = Requirements()
@@ -148,7 +148,7 @@ def test_no_gpu_is_kept_for_a_waiter_of_a_lost_one(folder: Folder, clock: Clock)
 
 
 def test_an_entry_of_another_version_reserves_nothing(folder: Folder) -> None:
-    from gpumon.scheduling.reservation.queue import QueueEntry
+    from gpumon.scheduling.queue import QueueEntry
 
     strange = QueueEntry(folder)
     strange.join(b'{"wishes":[1,2]}')

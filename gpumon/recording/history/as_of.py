@@ -6,7 +6,7 @@ from bisect import bisect_right
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from gpumon.availability.rule import FRESH_SECONDS
+from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
 from gpumon.model.snapshot import ANSWERING
 from gpumon.recording.history.history import History

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from gpumon.availability.rule import Listed
+from gpumon.availability import Listed
 from gpumon.model.process_states import ENDED, UNINTERRUPTIBLE
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from msgspec import structs
 
-from gpumon.availability.rule import FRESH_SECONDS
+from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
 from gpumon.model.snapshot import ANSWERING, PASSING
 from gpumon.model.thresholds import DEFAULTS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpumon.availability.rule import is_full
+from gpumon.availability import is_full
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
 from gpumon.model.snapshot import ANSWERING, GpuStatus
 from gpumon.recording.recording import Event, EventKind

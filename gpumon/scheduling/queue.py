@@ -1,11 +1,16 @@
-"""GPUs that earlier waiters could use are reserved for them.
+"""The order of waiting jobs: first come, first served.
 
-A job that needs several GPUs is skipped while there are too few, so that small jobs can run; but
-only for a limited time, then eligible GPUs are kept for it until there are enough.
+Each waiter has a file in the lock folder, locked while it waits, with its requirements inside. The
+inode change time of the file gives the order: no user can set it, and nothing changes it later.
+GPUs that earlier waiters could use are reserved for them. A job that needs several GPUs is skipped
+while there are too few, so that small jobs can run; but only for a limited time, then eligible GPUs
+are kept for it until there are enough.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -16,9 +21,10 @@ from msgspec.structs import replace
 from gpumon.host.procfs import stat_of
 from gpumon.model.snapshot import GpuStatus
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
+from gpumon.scheduling.lock_folder import FolderError, user_named
+from gpumon.scheduling.locks import is_locked, lock
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.requirements import Requirements  # noqa: TC001 - msgspec resolves it
-from gpumon.scheduling.reservation.queue import QueueEntry, Ticket, tickets
 from gpumon.system.system import THIS_SYSTEM
 from gpumon.text.formatting import duration
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.scheduling.eligibility import Eligibility
-    from gpumon.scheduling.reservation.lock_folder import Folder
+    from gpumon.scheduling.lock_folder import Folder
 
 TAKES_SECONDS = 10.0
 """A waiter that has not taken an available GPU for this long is skipped."""
@@ -36,6 +42,10 @@ GATHERS_AFTER = 600.0
 _MOST_TICKETS = 256
 _STAYS = (GpuStatus.LOST, GpuStatus.RESET_REQUIRED, GpuStatus.NO_PERMISSION)
 """It is unknown when such a GPU comes back: the others are not kept for that long."""
+_PREFIX = "waiting-"
+_MOST_BYTES = 65536
+_NEWBORN_SECONDS = 60.0
+"""An unlocked file younger than this may belong to a process that is about to lock it."""
 
 
 class _Wants(Struct, frozen=True):
@@ -46,11 +56,7 @@ class _Wants(Struct, frozen=True):
 
 
 class WaitQueue:
-    """The jobs that wait for GPUs of this machine.
-
-    Args:
-        folder: The folder of the queue.
-    """
+    """The jobs that wait for GPUs of this machine."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -91,11 +97,11 @@ class WaitQueue:
         return found
 
     def _before_me(self) -> Sequence[Ticket]:
-        names = tickets(self._folder)[:_MOST_TICKETS]
-        if self._mine is None:
-            return names
-        mine = [place for place, one in enumerate(names) if one.name == self._mine.name]
-        return names[: mine[0]] if mine else names
+        waiting = tickets(self._folder)[:_MOST_TICKETS]
+        names = [ticket.name for ticket in waiting]
+        if self._mine is None or self._mine.name not in names:
+            return waiting
+        return waiting[: names.index(self._mine.name)]
 
     def _theirs(
         self,
@@ -115,13 +121,15 @@ class WaitQueue:
         verdicts = judge(snapshot, wants.requirements, seen_by_them)
         choice = choose(verdicts, wants.requirements)
         if choice is not None:
-            return [one for one in verdicts if one.candidate in choice.candidates]
+            return [verdict for verdict in verdicts if verdict.candidate in choice.candidates]
         possible = sum(
-            1 for one in verdicts if one.may_come and one.candidate.gpu.status not in _STAYS
+            1
+            for verdict in verdicts
+            if verdict.may_come and verdict.candidate.gpu.status not in _STAYS
         )
         if possible < wants.requirements.least or time.time() < ticket.at + GATHERS_AFTER:
             return ()
-        return [one for one in verdicts if one.refusal is None]
+        return [verdict for verdict in verdicts if verdict.fits]
 
 
 def _wants(ticket: Ticket) -> _Wants | None:
@@ -145,3 +153,88 @@ def _patience(ticket: Ticket) -> float:
 def _is_stopped(ticket: Ticket) -> bool:
     stat = stat_of(THIS_SYSTEM.proc, ticket.pid)
     return stat is not None and stat.state in "Tt"
+
+
+class Ticket(Struct, frozen=True):
+    """A waiting job."""
+
+    name: str  # of the file
+    at: float  # start of the wait, in seconds since the epoch
+    order: tuple[int, str]  # the sort key
+    uid: int
+    pid: int  # as it claims
+    wants: bytes  # the requirements it claims
+
+    @property
+    def user(self) -> str:
+        """The user's name; safe to print."""
+        return user_named(self.uid)
+
+
+class _Content(Struct, frozen=True):
+    pid: int
+    wants: msgspec.Raw
+
+
+class QueueEntry:
+    """This process's own entry in the queue.
+
+    It has its name before its file, so that it can be left whenever a signal ends the program.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        # The kernel's time has steps; within one step the name decides.
+        self.name = f"{_PREFIX}{time.monotonic_ns():020d}-{os.getpid()}-{os.urandom(6).hex()}"
+        self._descriptor: int | None = None
+
+    def join(self, wants: bytes) -> None:
+        """Join the queue, once, with the requirements as JSON.
+
+        Raises:
+            OSError: The file cannot be created.
+        """
+        try:
+            self._descriptor = self._folder.make(self.name, mode=0o644)
+            lock(self._descriptor)
+            content = _Content(os.getpid(), msgspec.Raw(wants))
+            os.write(self._descriptor, msgspec.json.encode(content))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave the queue."""
+        self._folder.remove(self.name)
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = None
+
+
+def tickets(folder: Folder) -> list[Ticket]:
+    """All waiting jobs, first come first."""
+    found = []
+    for name in folder.names():
+        if name.startswith(_PREFIX):
+            with contextlib.suppress(OSError, FolderError, msgspec.MsgspecError, RecursionError):
+                ticket = _read(folder, name)
+                if ticket is not None:
+                    found.append(ticket)
+    return sorted(found, key=lambda ticket: ticket.order)
+
+
+def _read(folder: Folder, name: str) -> Ticket | None:
+    descriptor = folder.open(name)
+    try:
+        status = os.fstat(descriptor)
+        if not is_locked(descriptor):
+            # The waiter of this file was killed.
+            if time.time() > status.st_ctime + _NEWBORN_SECONDS:
+                folder.remove(name)
+            return None
+        content = msgspec.json.decode(os.pread(descriptor, _MOST_BYTES, 0), type=_Content)
+    finally:
+        os.close(descriptor)
+    order = status.st_ctime_ns, name
+    return Ticket(name, status.st_ctime, order, status.st_uid, content.pid, bytes(content.wants))

@@ -6,12 +6,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.scheduling.reservation.queue import QueueEntry, tickets
+from gpumon.scheduling.queue import QueueEntry, tickets
 
 if TYPE_CHECKING:
     import pytest
 
-    from gpumon.scheduling.reservation.lock_folder import Folder
+    from gpumon.scheduling.lock_folder import Folder
 
 
 def names(folder: Folder) -> list[str]:
@@ -27,7 +27,7 @@ def joined(folder: Folder, wants: bytes) -> QueueEntry:
 def test_waiters_are_in_the_order_of_their_arrival(folder: Folder) -> None:
     waiting = [joined(folder, b'{"n":%d}' % n) for n in range(5)]
     assert set(names(folder)) == {one.name for one in waiting}
-    times = [ticket.place for ticket in tickets(folder)]
+    times = [ticket.order for ticket in tickets(folder)]
     assert times == sorted(times)
     first = tickets(folder)[0]
     assert (first.uid, first.pid) == (os.geteuid(), os.getpid())

@@ -31,16 +31,11 @@ class FolderError(Exception):
 
 
 class Folder:
-    """An open lock folder.
-
-    Args:
-        path: Its path.
-        descriptor: Its descriptor; closed with this object.
-    """
+    """An open lock folder."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
-        self._descriptor = descriptor
+        self._descriptor = descriptor  # closed with this object
 
     def close(self) -> None:
         """Close it. Locks opened in it remain."""
@@ -70,9 +65,7 @@ class Folder:
     def open(self, name: str, *, make: bool = False) -> int:
         """Open a file for reading and, if allowed, for writing.
 
-        Args:
-            name: Its name.
-            make: Create it if it does not exist, for all users.
+        With ``make``, it is created for all users if it does not exist.
 
         Raises:
             FileNotFoundError: It does not exist.
@@ -133,14 +126,10 @@ class Folder:
 
 
 def shared_folder(asked: str | None, *, make: bool = True) -> Folder | None:
-    """The folder that all users of this machine share.
-
-    Args:
-        asked: Its path; ``None`` is the default one.
-        make: Create it if it does not exist.
+    """The folder that all users of this machine share; ``asked`` is another path for it.
 
     Returns:
-        ``None`` if it does not exist and is not created.
+        ``None`` if it does not exist and is not to be made.
 
     Raises:
         FolderError: There is no usable folder.
@@ -169,12 +158,8 @@ def shared_folder(asked: str | None, *, make: bool = True) -> Folder | None:
 def own_folder(environment: Mapping[str, str], *, make: bool = True) -> Folder | None:
     """A folder of this user only.
 
-    Args:
-        environment: Variables of this program.
-        make: Create it if it does not exist.
-
     Returns:
-        ``None`` if it does not exist and is not created.
+        ``None`` if it does not exist and is not to be made.
 
     Raises:
         FolderError: There is no usable folder.

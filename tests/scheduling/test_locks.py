@@ -16,10 +16,9 @@ from typing import Any
 
 import pytest
 
-from gpumon.scheduling.reservation.holders import holder_sentence
-from gpumon.scheduling.reservation.lock_folder import FolderError
-from gpumon.scheduling.reservation.locks import Locks, TakenError, is_locked, lock
-from tests.scheduling.reservation.holding import holder
+from gpumon.scheduling.lock_folder import FolderError
+from gpumon.scheduling.locks import Locks, TakenError, holder_sentence, is_locked, lock
+from tests.scheduling.holding import holder
 from tests.screen import PATIENCE
 
 NOBODY = 65534
@@ -214,9 +213,7 @@ def test_the_default_folder_is_open_to_all_users_or_not_used(
 ) -> None:
     tmp_path.chmod(0o1777)
     monkeypatch.delenv("GPUMON_LOCK_DIR", raising=False)
-    monkeypatch.setattr(
-        "gpumon.scheduling.reservation.lock_folder._SHARED_PARENTS", (str(tmp_path),)
-    )
+    monkeypatch.setattr("gpumon.scheduling.lock_folder._SHARED_PARENTS", (str(tmp_path),))
     (tmp_path / "gpumon").mkdir(mode=0o755)
     assert "is not open to everybody (mode 1777)" in Locks(None, os.environ).trouble
 
@@ -260,7 +257,7 @@ def test_a_lock_whose_file_is_removed_meanwhile_is_taken_again(
             (folder / f"{A}.lock").unlink()
         return done
 
-    monkeypatch.setattr("gpumon.scheduling.reservation.locks.lock", locked_and_gone)
+    monkeypatch.setattr("gpumon.scheduling.locks.lock", locked_and_gone)
     held = locks(folder).take([A], "")
     assert set(locks(folder).holders([A])) == {A}
     held.close()
@@ -290,7 +287,7 @@ def test_reading_creates_no_folder(folder: Path, own: Path) -> None:
 
 WITHIN = """
 import os, subprocess, sys
-from gpumon.scheduling.reservation.locks import Locks
+from gpumon.scheduling.locks import Locks
 folder, uuid, inside = sys.argv[1:]
 locks = Locks(folder, os.environ)
 assert locks.others([uuid]) == {}, locks.others([uuid])

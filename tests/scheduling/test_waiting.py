@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from gpumon.host.handle import wait_for_any
 from gpumon.model.processes import ProcessId
-from gpumon.scheduling.polling import PollInterval
-from gpumon.scheduling.stability import GAP_SECONDS
-from gpumon.scheduling.wait.goals import CoolingEstimate
-from gpumon.scheduling.wait.targets import hold
-from gpumon.scheduling.wait.wait import FASTEST, SLOWEST
+from gpumon.scheduling.choose import GAP_SECONDS
+from gpumon.scheduling.wait import FASTEST, SLOWEST, CoolingEstimate, hold
+from gpumon.scheduling.waiting import PollInterval
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:

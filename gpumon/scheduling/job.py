@@ -12,9 +12,9 @@ from gpumon.host.procfs import stat_of
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import QUICK_PATIENCE
+from gpumon.scheduling.child import Child, ControllingTerminal
 from gpumon.scheduling.eligibility import gib, process_name
-from gpumon.scheduling.run.child import Child, ControllingTerminal
-from gpumon.scheduling.run.usage import (
+from gpumon.scheduling.job_usage import (
     SLACK_BYTES,
     JobUsage,
     exit_sentence,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recorder import Recorder
     from gpumon.sampling.gpu_sampler import GpuSampler
+    from gpumon.scheduling.child import CommandExit
     from gpumon.scheduling.eligibility import Candidate
-    from gpumon.scheduling.reservation.locks import HeldReservation
-    from gpumon.scheduling.run.child import CommandExit
+    from gpumon.scheduling.locks import HeldReservation
 
 INTERVAL = 1.0
 """Seconds between two samples, as in ``gpumon log``."""
@@ -149,7 +149,7 @@ class JobRunner:
         try:
             while True:
                 left = give_up_at - time.monotonic()
-                snapshot = self._sampler.look(max(left, QUICK_PATIENCE))
+                snapshot = self._sampler.sample(max(left, QUICK_PATIENCE))
                 if first:
                     usage.add(snapshot, over=True)
                     first = False

@@ -18,19 +18,14 @@ import msgspec
 
 from gpumon.host.visible_devices import names_gpu
 from gpumon.model.snapshot import ReservationHolder
-from gpumon.scheduling.reservation.lock_folder import (
-    FolderError,
-    own_folder,
-    shared_folder,
-    user_named,
-)
+from gpumon.scheduling.lock_folder import FolderError, own_folder, shared_folder, user_named
 from gpumon.system.system import THIS_SYSTEM
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpumon.scheduling.reservation.lock_folder import Folder
+    from gpumon.scheduling.lock_folder import Folder
 
 LOCK_DIR_VARIABLE = "GPUMON_LOCK_DIR"
 """The variable that names the shared folder."""
@@ -58,24 +53,19 @@ class Locks:
 
     A reservation of a ``gpumon run`` around this program, named here by ``CUDA_VISIBLE_DEVICES``,
     is available to this program.
-
-    Args:
-        asked: The shared folder; ``None`` is that of ``LOCK_DIR_VARIABLE``, or the default one.
-        environment: Variables of this program.
-        make: Create the folder if it does not exist; read-only callers do not.
-
-    Attributes:
-        trouble: Why locks work only among this user's programs, safe to print; empty if they work
-            for all users.
     """
 
     def __init__(
-        self, asked: str | None, environment: Mapping[str, str], *, make: bool = True
+        self,
+        asked: str | None,  # shared folder; ``None``: that of ``LOCK_DIR_VARIABLE``, or the default
+        environment: Mapping[str, str],  # of this program
+        *,
+        make: bool = True,  # whether to create the folder; read-only callers do not
     ) -> None:
+        # Why locks work only among this user's programs, safe to print; empty if for all users.
         self.trouble = ""
         self._environment = environment
-        self.shared: Folder | None = None
-        """The folder that all users share; ``None`` if there is none."""
+        self.shared: Folder | None = None  # the folder that all users share, if there is one
         self._own: Folder | None = None
         self._around: frozenset[int] | None = None
         try:
@@ -120,11 +110,9 @@ class Locks:
         return holder.pid in self._around
 
     def take(self, uuids: Iterable[str], command: str) -> HeldReservation:
-        """Reserve all of these, or none. Does not wait.
+        """Reserve all of these GPUs and MIG devices, or none. Does not wait.
 
-        Args:
-            uuids: UUIDs of GPUs or MIG devices.
-            command: A short form of the command, readable by all users.
+        All users can read ``command``.
 
         Raises:
             TakenError: Another process has reserved one of them.
@@ -179,6 +167,33 @@ class Locks:
 
     def _note(self, why: str) -> None:
         self.trouble = self.trouble or printable(why)
+
+
+def holders_now(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
+    """The holders of these GPUs and MIG devices; creates nothing, and keeps nothing open.
+
+    The folder is opened anew each time, because a cleanup tool may have replaced it.
+    """
+    if os.name != "posix":
+        return {}
+    locks = Locks(None, os.environ, make=False)
+    try:
+        return locks.holders(uuids)
+    finally:
+        locks.close()
+
+
+def holder_sentence(holder: ReservationHolder, now: float) -> str:
+    """Describe a holder, safe to print: ``reserved by ann for 12m: python train.py``."""
+    if holder.pid is None:
+        return "reserved by a process that cannot be seen here"
+    words = "reserved"
+    if holder.user is not None:
+        words += f" by {printable(holder.user)}"
+    if holder.since is not None:
+        words += f" for {duration(now - holder.since)}"
+    words += f", gpumon run {holder.pid}"
+    return f"{words}: {printable(holder.command)}" if holder.command else words
 
 
 class HeldReservation:

@@ -1,9 +1,14 @@
-"""Chooses GPUs: from a snapshot to the GPUs that a job gets."""
+"""Chooses GPUs: from samples to the GPUs that a job gets.
+
+``Chooser`` judges each sample. If a stable time is required, a GPU must have been eligible in all
+samples of that time, which is observed, or read from a log that covers it without a gap.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -13,10 +18,15 @@ from gpumon.makers.links import NONE_KNOWN
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.allocation import allowance
-from gpumon.scheduling.eligibility import Circumstances, is_identified, job_maker, judge
+from gpumon.scheduling.eligibility import (
+    Circumstances,
+    Ineligibility,
+    is_identified,
+    job_maker,
+    judge,
+)
+from gpumon.scheduling.queue import WaitQueue
 from gpumon.scheduling.ranking import choose
-from gpumon.scheduling.stability import StabilityWindow, look_back
-from gpumon.scheduling.wait_queue import WaitQueue
 from gpumon.text.formatting import counted, duration
 
 if TYPE_CHECKING:
@@ -24,11 +34,16 @@ if TYPE_CHECKING:
 
     from gpumon.makers.links import Links
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.recording import Recording
     from gpumon.scheduling.eligibility import Eligibility
+    from gpumon.scheduling.locks import Locks
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
-    from gpumon.scheduling.reservation.locks import Locks
 
+GAP_SECONDS = 10.0
+"""The state between two samples further apart than this is unknown."""
+_MOST_SAMPLES = 2000
+_Verdicts = tuple["Eligibility", ...]
 _UNSETTLED = frozenset(("busy", "old"))
 """Reasons that a second sample may remove. Utilisation is an average of up to a second, so it may
 include a job that has ended, or the driver's own start: without persistence mode the first client
@@ -37,23 +52,15 @@ _SETTLES_SECONDS = 2.0
 
 
 class Chooser:
-    """Evaluates snapshots by the requirements, and chooses the best eligible GPUs.
-
-    Args:
-        requirements: The requirements.
-        environment: The caller's environment; its ``CUDA_VISIBLE_DEVICES`` is respected.
-        locks: The locks of reserved GPUs; ``None`` means that no GPU is reserved.
-        links: Returns the links between GPUs; called once, if several GPUs are wanted.
-        past: A log of the past, if the requirements ask for a stable time.
-    """
+    """Evaluates snapshots by the requirements, and chooses the best eligible GPUs."""
 
     def __init__(
         self,
         requirements: Requirements,
-        environment: Mapping[str, str],
-        locks: Locks | None = None,
-        links: Callable[[], Links] | None = None,
-        past: str | None = None,
+        environment: Mapping[str, str],  # its ``CUDA_VISIBLE_DEVICES`` is respected
+        locks: Locks | None = None,  # ``None`` means that no GPU is reserved
+        links: Callable[[], Links] | None = None,  # called once, if several GPUs are wanted
+        past: str | None = None,  # a log, if the requirements ask for a stable time
     ) -> None:
         self.requirements = requirements
         self._environment = environment
@@ -83,14 +90,10 @@ class Chooser:
         if self._queue is not None:
             self._queue.leave()
 
-    def judge(
-        self, snapshot: Snapshot, mine: Collection[str] = frozenset()
-    ) -> tuple[Eligibility, ...]:
-        """The eligibility of each GPU. Locks are read after the snapshot was taken.
+    def judge(self, snapshot: Snapshot, mine: Collection[str] = frozenset()) -> _Verdicts:
+        """The eligibility of each GPU; ``mine`` are UUIDs that are reserved for us already.
 
-        Args:
-            snapshot: The snapshot.
-            mine: UUIDs that are reserved for us already.
+        Locks are read after the snapshot was taken.
 
         Raises:
             NoSuchGpuError: ``--gpus`` names a GPU that does not exist.
@@ -106,12 +109,11 @@ class Chooser:
         stability.add(snapshot.time, self._judged_now(snapshot, mine))
         return stability.verdicts()
 
-    def _judged_now(self, snapshot: Snapshot, mine: Collection[str]) -> tuple[Eligibility, ...]:
+    def _judged_now(self, snapshot: Snapshot, mine: Collection[str]) -> _Verdicts:
         verdicts = judge(snapshot, self.requirements, self._circumstances(snapshot, mine))
-        kinds = [None if one.refusal is None else one.refusal.kind for one in verdicts]
-        self._unsettled = kinds.count(None) < self.requirements.least and not _UNSETTLED.isdisjoint(
-            kinds
-        )
+        kinds = [verdict.kind for verdict in verdicts]
+        too_few = kinds.count("") < self.requirements.least
+        self._unsettled = too_few and not _UNSETTLED.isdisjoint(kinds)
         if self._unsettled and self._settled_by is None:
             self._settled_by = time.monotonic() + _SETTLES_SECONDS
         return verdicts
@@ -126,15 +128,15 @@ class Chooser:
     @staticmethod
     def may_still_fit(verdict: Eligibility) -> bool:
         """Whether only the remaining observation time is missing."""
-        return verdict.refusal is None or verdict.refusal.kind == "watching"
+        return verdict.kind in {"", "watching"}
 
     def _look_back(self, path: str, stability: StabilityWindow) -> None:
         from gpumon.recording.csv.recording import open_log
 
-        with closing(open_log(path)) as tape:
+        with closing(open_log(path)) as log:
             look_back(
                 stability,
-                tape,
+                log,
                 time.time(),
                 lambda snapshot: judge(
                     snapshot, self.requirements, self._circumstances(snapshot, past=True)
@@ -176,14 +178,14 @@ class Chooser:
     def _shortage(self, verdicts: Sequence[Eligibility]) -> str:
         asked = self.requirements
         thing = "MIG device" if asked.mig else "GPU"
-        there = sum(1 for one in verdicts if not asked.mig or one.candidate.mig is not None)
+        there = sum(1 for verdict in verdicts if not asked.mig or verdict.candidate.mig is not None)
         if self.hopeless(verdicts):
             if there < asked.least:
                 return f"this machine has {counted(there, thing) if there else f'no {thing}'}"
-            possible = sum(1 for one in verdicts if one.may_come)
+            possible = sum(verdict.may_come for verdict in verdicts)
             return f"only {counted(possible, thing)} can fit" if possible else f"no {thing} fits"
-        fitting = sum(1 for one in verdicts if one.refusal is None)
-        watched = sum(1 for one in verdicts if self.may_still_fit(one))
+        fitting = sum(verdict.fits for verdict in verdicts)
+        watched = sum(map(self.may_still_fit, verdicts))
         if asked.stable is not None and fitting < asked.least <= watched:
             return f"the GPUs have not been observed for {duration(asked.stable)} yet"
         if not fitting:
@@ -192,14 +194,103 @@ class Chooser:
 
     def hopeless(self, verdicts: Sequence[Eligibility]) -> bool:
         """Whether waiting cannot help, because too few GPUs are of the requested kind."""
-        possible = sum(1 for one in verdicts if one.may_come)
-        gone = self._most_gpus - len({one.candidate.gpu.uuid for one in verdicts})
+        possible = sum(verdict.may_come for verdict in verdicts)
+        gone = self._most_gpus - len({verdict.candidate.gpu.uuid for verdict in verdicts})
         return possible + gone < self.requirements.least
 
 
 def _reservations(snapshot: Snapshot) -> dict[str, ReservationHolder]:
     """The reservations in a snapshot, by UUID of the GPU or MIG device."""
     return {
-        one.mig_uuid or one.gpu_uuid: ReservationHolder(one.user, one.pid, one.since, one.command)
-        for one in snapshot.reserved
+        reservation.mig_uuid or reservation.gpu_uuid: ReservationHolder(
+            reservation.user, reservation.pid, reservation.since, reservation.command
+        )
+        for reservation in snapshot.reserved
     }
+
+
+class StabilityWindow:
+    """Keeps the results of past samples for as long as they matter."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds  # for which a GPU must have been eligible
+        self._samples: deque[tuple[float, _Verdicts]] = deque()
+
+    @property
+    def left(self) -> float:
+        """Seconds that must still be observed."""
+        watched = self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
+        return max(0.0, self.seconds - watched)
+
+    def add(self, time: float, verdicts: _Verdicts) -> None:
+        """Add the next sample's results."""
+        samples = self._samples
+        if samples and not 0 <= time - samples[-1][0] <= GAP_SECONDS:
+            samples.clear()
+        # A result equal to both its neighbours carries no information.
+        kinds = _kinds(verdicts)
+        if len(samples) > 1 and _kinds(samples[-2][1]) == _kinds(samples[-1][1]) == kinds:
+            samples.pop()
+        samples.append((time, verdicts))
+        # Keep the sample that reaches back over the whole time.
+        while len(samples) > 1 and samples[1][0] <= time - self.seconds:
+            samples.popleft()
+
+    def verdicts(self) -> _Verdicts:
+        """The current eligibility of each GPU."""
+        judged = judge_over_time(tuple(self._samples))
+        left = self.left
+        return judged if not left else tuple(self._unsettled(verdict, left) for verdict in judged)
+
+    def _unsettled(self, verdict: Eligibility, left: float) -> Eligibility:
+        if verdict.refusal is not None:
+            return verdict
+        asked, watched = duration(self.seconds), duration(self.seconds - left)
+        return replace(
+            verdict, refusal=Ineligibility("watching", f"it fits, watched for {watched} of {asked}")
+        )
+
+
+def _kinds(verdicts: _Verdicts) -> dict[str, str]:
+    """Why each GPU is not eligible, by UUID; empty if it is."""
+    return {verdict.candidate.uuid: verdict.kind for verdict in verdicts}
+
+
+def look_back(
+    stability: StabilityWindow, log: Recording, now: float, judge: Callable[[Snapshot], _Verdicts]
+) -> None:
+    """Add the samples of a log, if they reach up to now, in seconds since the epoch."""
+    for snapshot in log.between(now - stability.seconds - GAP_SECONDS, now, _MOST_SAMPLES):
+        stability.add(snapshot.time, judge(snapshot))
+
+
+def judge_over_time(samples: Sequence[tuple[float, _Verdicts]]) -> _Verdicts:
+    """The last result of each GPU, which must have been eligible in all of these samples.
+
+    Args:
+        samples: Time and results of each, oldest first, at least one.
+    """
+    now = samples[-1][0]
+    earlier: dict[str, tuple[float, Ineligibility]] = {}
+    always = set.intersection(
+        *({verdict.candidate.uuid for verdict in each} for _, each in samples)
+    )
+    for at, verdicts in samples[:-1]:
+        for verdict in verdicts:
+            # A GPU whose reservation ended was in use, or its result would show it.
+            if verdict.refusal is not None and verdict.refusal.kind not in ("reserved", "queue"):
+                earlier[verdict.candidate.uuid] = at, verdict.refusal
+    judged = []
+    for verdict in samples[-1][1]:
+        uuid = verdict.candidate.uuid
+        sentence = ""
+        if uuid in earlier:
+            at, refusal = earlier[uuid]
+            sentence = f"it fits now, but {duration(now - at)} ago: {refusal.sentence}"
+        elif uuid not in always:
+            sentence = "it fits now, but was not there all the time"
+        unsteady = sentence and verdict.refusal is None
+        judged.append(
+            replace(verdict, refusal=Ineligibility("stable", sentence)) if unsteady else verdict
+        )
+    return tuple(judged)

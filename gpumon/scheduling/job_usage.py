@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from gpumon.availability import FRESH_SECONDS
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import GpuStatus
 from gpumon.report.figures import unit_of
@@ -20,12 +21,10 @@ if TYPE_CHECKING:
 
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
-    from gpumon.scheduling.run.child import CommandExit
+    from gpumon.scheduling.child import CommandExit
 
 LAST_SECONDS = 5.0
 """Seconds before the exit in which full memory may be its cause."""
-_LIST_SECONDS = 5.0
-"""Maximum age of a process list in seconds; an older one is ignored."""
 SLACK_BYTES = 64 * 2**20
 """Bytes by which a GPU's memory use varies by itself."""
 _MOST_SECONDS = 5.0
@@ -39,7 +38,7 @@ _NAMED = 2
 
 
 class Fill(Struct, frozen=True):
-    """How full a GPU was at one moment, in bytes; ``None`` is unknown."""
+    """How full a GPU was at the time of a sample, in bytes; ``None`` is unknown."""
 
     time: float
     free: int | None
@@ -96,20 +95,24 @@ class JobGpuUsage(Struct):
             return
         self.candidate = seen
         listed_at = snapshot.processes_at or 0
-        on_it = [one for one in snapshot.processes if seen.use_of(one) is not None]
-        uses = [use for one in members if (use := seen.use_of(one)) is not None]
+        on_it = [process for process in snapshot.processes if seen.use_of(process) is not None]
+        uses = [use for process in members if (use := seen.use_of(process)) is not None]
         # While a call hangs, the last list is repeated. For invisible processes it is unknown
         # whether they belong to the job, and also for new ones while the job itself is not seen:
         # the processes of a container are not children of its client.
         doubtful = (
             "processes" in seen.gpu.unknown
             or seen.gpu.status is not GpuStatus.OK
-            or listed_at < snapshot.time - _LIST_SECONDS
-            or any(not one.visible for one in on_it)
+            or listed_at < snapshot.time - FRESH_SECONDS
+            or any(not process.visible for process in on_it)
         )
         if not uses:
-            came = [one for one in on_it if one.type != "G" and one.id not in self.strangers]
-            doubtful = doubtful or bool(came) or self._grew(seen)
+            new = [
+                process
+                for process in on_it
+                if process.type != "G" and process.id not in self.strangers
+            ]
+            doubtful = doubtful or bool(new) or self._grew(seen)
         self.used = self.used or bool(uses)
         self.doubtful = self.doubtful or doubtful
         listed = listed_at >= began and not doubtful
@@ -117,7 +120,7 @@ class JobGpuUsage(Struct):
         self.sm_now = known_sum(use.sm for use in uses) if listed else None
         if job is not None:
             self.memory.add(job, 0.0)
-        others = tuple(one for one in on_it if one not in members)
+        others = tuple(process for process in on_it if process not in members)
         self.fills.append(Fill(snapshot.time, seen.memory_free, seen.memory_total, job, others))
         while self.fills[0].time < snapshot.time - LAST_SECONDS:
             self.fills.popleft()
@@ -143,7 +146,9 @@ class JobUsage:
         members: Callable[[Sequence[GpuProcess]], tuple[GpuProcess, ...]],
         before: Snapshot,
     ) -> None:
-        self.gpus = tuple(_start_usage(one.seen_in(before) or one, before) for one in candidates)
+        self.gpus = tuple(
+            _start_usage(candidate.seen_in(before) or candidate, before) for candidate in candidates
+        )
         self._members = members
         self._before = before
         self._began = time.time()
@@ -164,7 +169,7 @@ class JobUsage:
 
 
 def _start_usage(candidate: Candidate, before: Snapshot) -> JobGpuUsage:
-    there = (one.id for one in before.processes if candidate.use_of(one) is not None)
+    there = (process.id for process in before.processes if candidate.use_of(process) is not None)
     return JobGpuUsage(candidate, strangers=frozenset(there), used_before=candidate.memory_used)
 
 
@@ -183,8 +188,8 @@ def exit_sentence(
     command: str, command_exit: CommandExit, seconds: float, gpus: Sequence[JobGpuUsage]
 ) -> str:
     """The first line: what exited, how, after how long, and where it ran."""
-    places = ", ".join(one.candidate.label for one in gpus)
-    return f"{printable(command)} ended after {_length(seconds)} on {places}: {command_exit.words}"
+    labels = ", ".join(gpu.candidate.label for gpu in gpus)
+    return f"{printable(command)} ended after {_length(seconds)} on {labels}: {command_exit.words}"
 
 
 def gpu_summary(gpu: JobGpuUsage) -> str:
@@ -206,7 +211,7 @@ def unused_warning(gpus: Sequence[JobGpuUsage]) -> str:
     """A warning if the job did not appear on some or all of its GPUs; otherwise empty."""
     unused = [gpu.candidate.label for gpu in gpus if gpu.unused]
     if unused:
-        seen = "as far as a look every second shows"
+        seen = "as far as a sample every second shows"
         why = "; it may have run on the CPU" if len(unused) == len(gpus) else ""
         return f"warning: the job never used {', '.join(unused)}, {seen}{why}"
     unseen = ", ".join(gpu.candidate.label for gpu in gpus if not gpu.used)
@@ -234,11 +239,11 @@ def _energy_text(gpu: JobGpuUsage) -> str:
 
 def full_sentence(gpu: JobGpuUsage) -> str | None:
     """That a GPU was full when the job exited, and who held what; ``None`` if it was not full."""
-    fills = [one for one in gpu.fills if one.free is not None]
+    fills = [fill for fill in gpu.fills if fill.free is not None]
     if not fills:
         return None
     # The newest if several are equally full: lists of processes come later than the memory.
-    fullest = min(reversed(fills), key=lambda one: one.free or 0)
+    fullest = min(reversed(fills), key=lambda fill: fill.free or 0)
     if fullest.free is None or fullest.free > _limit(fullest.total):
         return None
     total = "" if fullest.total is None else f" of {gib(fullest.total)[:-4]}"
@@ -254,8 +259,8 @@ def _limit(total: int | None) -> float:
 
 def _holders(fill: Fill, candidate: Candidate) -> str:
     parts = [f"{gib(fill.job)} held by the job itself"]
-    sizes = [(candidate.memory_of(one), one) for one in fill.others]
-    for size, process in sorted(sizes, key=lambda one: -(one[0] or 0))[:_NAMED]:
+    sizes = [(candidate.memory_of(process), process) for process in fill.others]
+    for size, process in sorted(sizes, key=lambda pair: -(pair[0] or 0))[:_NAMED]:
         parts.append(f"{gib(size)} by {process_name(process)}")
     if len(sizes) > _NAMED:
         parts.append(f"and {counted(len(sizes) - _NAMED, 'other')}")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.scheduling.reservation.holders import holders_now
-from gpumon.scheduling.reservation.locks import Locks
+from gpumon.scheduling.locks import Locks, holders_now
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _HOLD = """
 import os, resource, sys, time
-from gpumon.scheduling.reservation.locks import Locks
+from gpumon.scheduling.locks import Locks
 folder, size, uuid = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 if size >= 0:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

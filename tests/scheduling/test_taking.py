@@ -6,10 +6,12 @@ import os
 import time
 from typing import TYPE_CHECKING, cast
 
-from gpumon.scheduling.chooser import Chooser
+from gpumon.scheduling.choose import Chooser
+from gpumon.scheduling.locks import Locks
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.reservation.locks import Locks
-from gpumon.scheduling.run.run import NOTHING_FITS, _Reserver
+from gpumon.scheduling.run import ReservingWait
+from gpumon.scheduling.waiting import WaitResult
+from gpumon.text.status_line import StatusLine
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -28,14 +30,15 @@ class Looks:
     def __init__(self, *snapshots: Snapshot) -> None:
         self._left = list(snapshots)
 
-    def look(self, patience: float) -> Snapshot:
+    def sample(self, patience: float) -> Snapshot:
         assert patience > 0
         return self._left.pop(0)
 
 
-def reserver_of(looks: Looks, locks: Locks) -> _Reserver:
+def waiting_of(looks: Looks, locks: Locks) -> ReservingWait:
     chooser = Chooser(Requirements(), os.environ, locks)
-    return _Reserver(cast("GpuSampler", looks), locks, chooser, "1 GPU", "true", None)
+    sampler = cast("GpuSampler", looks)
+    return ReservingWait(sampler, chooser, locks, "true", None, StatusLine(None))
 
 
 def test_changed_memory_is_judged_by_a_newer_process_list(tmp_path: Path) -> None:
@@ -45,10 +48,10 @@ def test_changed_memory_is_judged_by_a_newer_process_list(tmp_path: Path) -> Non
     looks = Looks(snapshot(now, USED, processes_at=now - 1), newer)
     locks = Locks(str(tmp_path / "locks"), {})
     chooser = Chooser(Requirements(), {})
-    reserver = reserver_of(looks, locks)
+    waiting = waiting_of(looks, locks)
     choice = chooser.choose(chooser.judge(before))
     assert choice is not None
-    assert reserver._sample_again(before, choice) is newer
+    assert waiting._sample_again(before, choice) is newer
     locks.close()
 
 
@@ -57,8 +60,9 @@ def test_a_gpu_that_became_busy_meanwhile_is_released(tmp_path: Path) -> None:
     before = snapshot(now - 1, FREE)
     looks = Looks(snapshot(now + 5, USED, processes=(process(7, memory_used=4 * GIB),)))
     locks = Locks(str(tmp_path / "locks"), {})
-    reserver = reserver_of(looks, locks)
-    assert reserver._found(before) == NOTHING_FITS
-    assert reserver._chooser.refusal(reserver._verdicts) == "no GPU fits; 1 GPU asked."
+    waiting = waiting_of(looks, locks)
+    assert waiting.judge(before) is WaitResult.NOTHING_FITS
+    assert waiting.reserved is None
+    assert waiting.refusal == "no GPU fits; 1 GPU asked."
     assert locks.holders([FREE.uuid]) == {}
     locks.close()

@@ -7,7 +7,7 @@ Processes that only draw do not count on a GPU with a display: its memory and ut
 the desktop. On other GPUs they may hold only what a display server takes of every GPU: a renderer
 without a display is a job.
 
-Where the values come from metrics, which tell no processes, memory and utilisation decide alone.
+Metrics do not list processes: if the values come from them, memory and utilisation decide alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.availability.health import HEALTH_FIELDS, memory_faults, recovery_action
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.text.formatting import gib, gibibytes
+from gpumon.text.formatting import counted, gib, gibibytes, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,37 +25,34 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, MigInstance
 
+MEMORY_FIELDS = (
+    "remapped_rows_failure",
+    "remapped_rows_pending",
+    "retired_pages_pending",
+    "ecc_uncorrected_volatile",
+)
+"""What ``memory_faults`` takes of a GPU, if the GPU reports it."""
+HEALTH_FIELDS = (*MEMORY_FIELDS, "recovery_action")
 FRESH_SECONDS = 5.0
-"""Age up to which a list of processes tells who is on a GPU at this moment."""
+"""Maximum age in seconds of a list of processes that says who is on a GPU now."""
 
 
 class Listed(Struct, frozen=True):
-    """The driver's list of processes on a GPU or a MIG device, summarised.
+    """The driver's list of processes on a GPU or a MIG device, summarised."""
 
-    Attributes:
-        processes: Number of processes.
-        computing: Number of computing processes; the others only draw.
-        memory: Bytes they hold together; ``None`` if any is unknown.
-    """
-
-    processes: int = 0
-    computing: int = 0
-    memory: int | None = 0
+    processes: int = 0  # number of processes
+    computing: int = 0  # number of computing processes; the others only draw
+    memory: int | None = 0  # bytes they hold together; ``None`` if any is unknown
 
 
 class NotFree(Struct, frozen=True):
-    """Why a GPU is not free.
+    """Why a GPU is not free."""
 
-    Attributes:
-        kind: ``status``, ``old``, ``health``, ``mode``, ``reserved``, ``processes``, ``memory`` or
-            ``busy``.
-        sentence: For the user, without the GPU's name; safe to print.
-        is_unknown: Whether it may be free: a value is unknown.
-    """
-
+    # ``status``, ``old``, ``health``, ``mode``, ``reserved``, ``processes``, ``memory`` or
+    # ``busy``.
     kind: str
-    sentence: str
-    is_unknown: bool = False
+    sentence: str  # for the user, without the GPU's name; safe to print
+    is_unknown: bool = False  # whether it may be free: a value is unknown
 
 
 NOBODY = Listed()
@@ -164,7 +160,7 @@ def _of_who_is_on_it(
             yield NotFree("processes", f"processes that draw hold {gibibytes(held)} {gib()}")
     if mig is not None or mine.processes:
         return
-    if gpu.utilization_gpu is None and not _is_never_told(gpu):
+    if gpu.utilization_gpu is None and not _is_never_reported(gpu):
         yield NotFree("busy", "its utilisation is unknown", is_unknown=True)
     elif gpu.utilization_gpu and not gpu.display_active:
         yield NotFree("busy", busy_sentence(gpu.utilization_gpu, in_container=in_container))
@@ -179,7 +175,7 @@ def _of_what_is_in_use(gpu: Gpu, mig: MigInstance | None) -> Iterator[NotFree]:
         yield NotFree("memory", f"{gibibytes(used)} {gib()} in use")
     if mig is not None:
         return
-    if gpu.utilization_gpu is None and not _is_never_told(gpu):
+    if gpu.utilization_gpu is None and not _is_never_reported(gpu):
         yield NotFree("busy", "its utilisation is unknown", is_unknown=True)
     elif gpu.utilization_gpu:
         yield NotFree("busy", f"{gpu.utilization_gpu} % busy")
@@ -196,7 +192,7 @@ def _of_memory(
     if used is None:
         why = "unknown"
         if gpu.unknown.get("memory_used") is Unknown.NO_PERMISSION:
-            why = "told to root only"
+            why = "readable by root only"
         yield NotFree("memory", f"how much of its memory is in use is {why}", is_unknown=True)
         return
     normal = normal_unlisted(gpu, mig)
@@ -210,7 +206,7 @@ def _of_memory(
         yield NotFree("memory", unlisted_sentence(unlisted, in_container=in_container))
 
 
-def _is_never_told(gpu: Gpu) -> bool:
+def _is_never_reported(gpu: Gpu) -> bool:
     """Whether the driver never reports this GPU's utilisation, as in MIG mode."""
     unsupported = gpu.unknown.get("utilization_gpu") is Unknown.NOT_SUPPORTED
     return unsupported or bool(gpu.mig_mode or gpu.mig)
@@ -248,7 +244,65 @@ def busy_sentence(utilization: int, *, in_container: bool) -> str:
 
 def unlisted_sentence(size: int, *, in_container: bool) -> str:
     """A sentence: memory is in use, and the list does not show the owner."""
-    told = f"{gibibytes(size)} {gib()}"
+    amount = f"{gibibytes(size)} {gib()}"
     if in_container:
-        return f"{told} not visible from this container"
-    return f"{told} held by no process that the driver lists"
+        return f"{amount} not visible from this container"
+    return f"{amount} held by no process that the driver lists"
+
+
+class MemoryFault(Struct, frozen=True):
+    """A fault of a GPU's memory, in words."""
+
+    sentence: str
+    short: str
+    brief: str
+    evidence: str
+
+
+def memory_faults(gpu: Gpu) -> list[MemoryFault]:
+    """The faults of a GPU's memory, most severe first."""
+    faults = []
+    if gpu.remapped_rows_failure:
+        faults.append(
+            MemoryFault(
+                "a bad memory row could not be replaced: the GPU should be returned",
+                "row remap failed: replace GPU",
+                "bad memory",
+                "row remap failure: yes",
+            )
+        )
+    if gpu.remapped_rows_pending:
+        faults.append(
+            MemoryFault(
+                "a bad memory row is replaced at the next reset of the GPU",
+                "row remap pending: reset",
+                "reset!",
+                "row remap pending: yes",
+            )
+        )
+    if gpu.retired_pages_pending:
+        faults.append(
+            MemoryFault(
+                "a bad memory page is retired at the next reset of the GPU",
+                "page retirement pending: reset",
+                "reset!",
+                "page retirement pending: yes",
+            )
+        )
+    if errors := gpu.ecc_uncorrected_volatile:
+        words = counted(errors, "uncorrected ECC error")
+        faults.append(
+            MemoryFault(
+                f"{words} since the driver was loaded: what was in that memory is lost",
+                words,
+                "ECC errors",
+                f"uncorrected ECC errors since the driver was loaded: {errors}",
+            )
+        )
+    return faults
+
+
+def recovery_action(gpu: Gpu) -> str | None:
+    """The driver's recovery action, safe to print; ``None`` if there is none or it is unknown."""
+    action = gpu.recovery_action
+    return None if action is None or action.lower() == "none" else printable(action)

@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.scheduling.eligibility import Candidate
-from gpumon.scheduling.run.usage import JobUsage, full_sentence, gpu_summary, unused_warning
+from gpumon.scheduling.job_usage import JobUsage, full_sentence, gpu_summary, unused_warning
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def test_a_job_that_is_on_no_list_never_used_its_card() -> None:
     (card,) = tally.gpus
     assert gpu_summary(card).startswith("GPU 0: not used by the job · ")
     assert unused_warning(tally.gpus) == (
-        "warning: the job never used GPU 0, as far as a look every second shows; "
+        "warning: the job never used GPU 0, as far as a sample every second shows; "
         "it may have run on the CPU"
     )
 
@@ -100,7 +100,7 @@ def test_unused_gpus_are_named() -> None:
     tally = JobUsage([Candidate(card) for card in cards], _of_job, before)
     tally.add(snapshot(before.time + 1, *cards, processes=(process(JOB),)))
     assert unused_warning(tally.gpus) == (
-        "warning: the job never used GPU 1, as far as a look every second shows"
+        "warning: the job never used GPU 1, as far as a sample every second shows"
     )
 
 

@@ -1,0 +1,239 @@
+"""``gpumon run``: runs a command on free GPUs, reserved for it until it exits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.sampling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
+from gpumon.scheduling.child import NOT_EXECUTABLE, NOT_FOUND, background_writes_allowed, end_by
+from gpumon.scheduling.choose import Chooser
+from gpumon.scheduling.job import JobRunner
+from gpumon.scheduling.locks import HeldReservation, Locks, TakenError
+from gpumon.scheduling.select import as_variables, table
+from gpumon.scheduling.waiting import GpuWait, TimeLimit, WaitResult
+from gpumon.system.ending_signals import exit_on_signals
+from gpumon.system.folders import is_absent
+from gpumon.text.formatting import duration, printable
+from gpumon.text.status_line import StatusLine, columns, tell, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gpumon.makers.links import Links
+    from gpumon.makers.source import Source
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.scheduling.eligibility import Candidate, Ineligibility
+    from gpumon.scheduling.ranking import GpuChoice
+    from gpumon.scheduling.requirements import Requirements
+
+_TRIES = 16
+"""How often another GPU is tried, before the next sample, after another job was faster."""
+_MOVED_BYTES = 16 * 2**20
+_LIST_SECONDS = 3.0
+
+
+class _ReservedGpus(NamedTuple):
+    """The reserved GPUs."""
+
+    choice: GpuChoice
+    reservation: HeldReservation
+    snapshot: Snapshot
+
+
+def run(
+    source: Source,  # of all GPUs
+    requirements: Requirements,
+    command: Sequence[str],  # program and arguments
+    *,
+    wait: float | None = None,  # seconds to wait for GPUs, may be infinite; ``None`` does not wait
+    log: str | None = None,  # a log to write
+    verbose: bool = False,  # whether to explain the choice of GPUs
+    lock_dir: str | None = None,  # ``None`` is the default folder
+    past: str | None = None,  # a log of the past
+    variables: Mapping[str, str] = {},  # for the command, besides those that select GPUs
+    links: Callable[[], Links] | None = None,  # called if several GPUs are wanted
+) -> int:
+    """Run a command on eligible GPUs, once there are enough, and wait for it.
+
+    Returns:
+        The command's exit status; 128 plus the signal number if a signal ended it; 1 if no GPU is
+        eligible, 124 on timeout, 126 or 127 if the command cannot be run or found.
+
+    Raises:
+        SourceError: There are no GPUs.
+        FolderError: No lock can be created.
+        LogError: The log cannot be written.
+        RecordingError: The log of the past cannot be read.
+        CommandError: The command cannot be started.
+        UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
+    """
+    missing = _missing(command[0])
+    if missing is not None:
+        return missing
+    with closing(Locks(lock_dir, os.environ)) as locks, background_writes_allowed():
+        with GpuSampler(source) as sampler:
+            chooser = Chooser(requirements, os.environ, locks, links, past)
+            with exit_on_signals(signal.SIGTERM, signal.SIGHUP):
+                with StatusLine(sys.stderr) as status_line:
+                    limit = None if wait is None else TimeLimit(wait)
+                    waiting = ReservingWait(
+                        sampler, chooser, locks, _short(command), limit, status_line
+                    )
+                    result = waiting.result()
+                taken = waiting.reserved
+                if taken is None:
+                    waiting.explain(result)
+                    return result
+            with closing(taken.reservation):
+                if locks.trouble:
+                    tell(f"the lock guards against your own programs only: {locks.trouble}")
+                # On standard error, because standard output belongs to the command.
+                tell(f"running on {taken.choice.reason if verbose else taken.choice.labels}")
+                job = JobRunner(sampler, taken.choice.candidates, taken.snapshot, taken.reservation)
+                devices = as_variables(taken.choice.candidates, taken.snapshot.gpus)
+                command_exit = job.run(command, {**os.environ, **devices, **variables}, log)
+        if command_exit.by_key and command_exit.signal is not None:
+            end_by(command_exit.signal)
+        return command_exit.exit_status
+
+
+class ReservingWait(GpuWait):
+    """A wait for GPUs that reserves them for the command."""
+
+    queues = True
+
+    def __init__(
+        self,
+        sampler: GpuSampler,
+        chooser: Chooser,
+        locks: Locks,
+        job: str,  # the part of the command that all users may read
+        limit: TimeLimit | None,
+        status_line: StatusLine,
+    ) -> None:
+        super().__init__(sampler, chooser, limit)
+        self._locks, self._job, self._status_line = locks, job, status_line
+        self.reserved: _ReservedGpus | None = None
+
+    def take(self, snapshot: Snapshot) -> bool:
+        """Reserve the best GPUs and check again; if another job was faster, try the next best."""
+        for _ in range(_TRIES):
+            choice = self.chooser.choose(self.verdicts)
+            if choice is None:
+                return False
+            uuids = [candidate.uuid for candidate in choice.candidates]
+            try:
+                reservation = self._locks.take(uuids, self._job)
+            except TakenError:
+                self.verdicts = self.chooser.judge(snapshot)
+                continue
+            try:
+                snapshot = self._sample_again(snapshot, choice)
+                mine = self.chooser.judge(snapshot, uuids)
+                if all(verdict.fits for verdict in mine if verdict.candidate.uuid in uuids):
+                    self.reserved = _ReservedGpus(choice, reservation, snapshot)
+                    return True
+            except BaseException:
+                reservation.close()
+                raise
+            reservation.close()
+            self.verdicts = self.chooser.judge(snapshot)
+        return False
+
+    def _sample_again(self, before: Snapshot, choice: GpuChoice) -> Snapshot:
+        """The state of the GPUs now that no other gpumon can take them."""
+        reserved_at = time.time()
+        snapshot = self._sample()
+        moved = any(
+            _moved(candidate.seen_in(before), candidate.seen_in(snapshot))
+            for candidate in choice.candidates
+        )
+        give_up_at = time.monotonic() + _LIST_SECONDS
+        # The process list may be a second old; for a decision it must be newer.
+        while moved and (snapshot.processes_at or 0) < reserved_at:
+            if time.monotonic() > give_up_at:
+                break
+            time.sleep(0.1)
+            snapshot = self._sample()
+        return snapshot
+
+    def _sample(self) -> Snapshot:
+        """Sample once more, within the remaining time."""
+        return self.sampler.sample(min(PATIENCE, max(QUICK_PATIENCE, self.limit.left)))
+
+    def reasons(self) -> list[str]:
+        """See ``GpuWait``."""
+        return [
+            f"{verdict.candidate.label}: {_short_reason(verdict.refusal)}"
+            for verdict in self.refused
+            if verdict.refusal is not None
+        ]
+
+    def say(self, sentence: str) -> None:
+        """See ``GpuWait``."""
+        if not self._status_line.rewrites:
+            self._status_line.say(sentence)
+
+    def show(self) -> None:
+        """See ``GpuWait``."""
+        head = f"○ waiting for {self.words}, {duration(self.limit.spent)}"
+        if self.trouble is not None:
+            # In one part with the rest: a narrow terminal cuts it instead of dropping it.
+            self._status_line.show([f"{head}: {self.trouble.sentence}"])
+        elif self.snapshot is not None:
+            self._status_line.show([head, *self.reasons()])
+
+    def explain(self, result: WaitResult) -> None:
+        """Print why no GPUs were reserved."""
+        if result is WaitResult.TIMED_OUT:
+            why = self.silence or self.chooser.refusal(self.verdicts)
+            tell(f"gave up waiting after {duration(self.limit.seconds)}: {why}")
+        else:
+            tell(self.refusal)
+        write(table(self.verdicts, columns=columns()))
+
+
+def _short_reason(refusal: Ineligibility) -> str:
+    """Why a GPU is not eligible, for a line with little room."""
+    # While a GPU is observed, the remaining time matters.
+    watched = refusal.kind == "watching"
+    return refusal.sentence if watched else refusal.sentence.partition(", ")[0]
+
+
+def _moved(before: Candidate | None, now: Candidate | None) -> bool:
+    if before is None or now is None:
+        return True
+    if before.memory_used is None or now.memory_used is None:
+        return True
+    return abs(now.memory_used - before.memory_used) > _MOVED_BYTES
+
+
+def _missing(program: str) -> int | None:
+    """The exit status for a missing command; the reason is printed."""
+    if shutil.which(program) is not None:
+        return None
+    # Path.exists and Path.is_dir raise without permission.
+    if "/" in program and not is_absent(program):
+        # Path.is_dir raises without permission.
+        is_folder = os.path.isdir(program)  # noqa: PTH112 - see above
+        what = "is a directory" if is_folder else "may not be run by this user"
+        tell(f"{printable(program)} {what}.")
+        return NOT_EXECUTABLE
+    tell(f"there is no command {printable(program)}.")
+    return NOT_FOUND
+
+
+def _short(command: Sequence[str]) -> str:
+    """The part of a command that all users may read: the program, and the script it runs."""
+    words = [Path(command[0]).name]
+    with suppress(OSError, ValueError):
+        if len(command) > 1 and Path(command[1]).is_file():
+            words.append(Path(command[1]).name)
+    return " ".join(words)[:200]

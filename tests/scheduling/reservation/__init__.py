@@ -1,1 +1,0 @@
-"""Tests of the locks and of those who wait for them."""

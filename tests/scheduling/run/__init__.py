@@ -1,1 +1,0 @@
-"""Tests of the running of jobs."""

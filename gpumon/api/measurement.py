@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 from gpumon.api.local import LocalMachine, selection_of
 from gpumon.api.usage import NO_USE, GpuUsage, OwnUse, UsageSample, UsageTally
 from gpumon.host.process_tree import DescendantFinder
-from gpumon.host.visible_devices import selecting_variable, visible_gpus
 from gpumon.makers.source import SourceError
+from gpumon.makers.visible_devices import visible_devices_of
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.makers import makers_of
 from gpumon.model.selection import ALL
@@ -236,8 +236,12 @@ class Measurement:
 
 def _visible(gpus: Sequence[Gpu]) -> frozenset[str] | None:
     """The GPUs that this process's environment names; ``None`` if it names none for sure."""
-    makers = [one for one in makers_of(gpus) if selecting_variable(one, os.environ, gpus)]
-    meanings = [visible_gpus(maker, os.environ, gpus) for maker in makers]
+    makers = map(visible_devices_of, makers_of(gpus))
+    meanings = [
+        maker.visible(os.environ, gpus)
+        for maker in makers
+        if maker.selecting_variable(os.environ, gpus)
+    ]
     sure = [one for one in meanings if one.devices or one.certain]
     if not sure:
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.option_groups import ASCII, Option, OptionGroup, SharedOption
 from gpumon.cli.output import say
-from gpumon.model.makers import BACKENDS
+from gpumon.model.makers import backends
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +40,7 @@ _FILTER = SharedOption(
 _SOURCE = (
     SharedOption(
         "--backend",
-        choices=BACKENDS,
+        choices=backends(),
         help="the driver to read: NVIDIA's (nvml), AMD's (amdgpu), Intel's (i915 and xe); auto: "
         "all that the machine has, without a processor's own GPU if there is another; all: with it "
         "(default: auto). docs/makers.md",

@@ -7,21 +7,26 @@ operating system knows of processes and of the machine.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.host.device_files import DeviceFiles
 from gpumon.makers.links import NONE_KNOWN
+from gpumon.model.selection import ALL
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
-    from gpumon.host.device_files import DeviceFiles
     from gpumon.makers.calls import CallWatch
     from gpumon.makers.links import Links
     from gpumon.makers.source import Call
+    from gpumon.model.makers import Maker
     from gpumon.model.processes import GpuUse, HolderScan
+    from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import Gpu, Trouble
+    from gpumon.system.system import System
 
 
 MPS, COMPUTE, GRAPHICS = "M", "C", "G"
@@ -86,22 +91,41 @@ class Reading(NamedTuple):
     holders: HolderScan | None = None
 
 
+def device_files_of(maker: Maker) -> DeviceFiles:
+    """The device files of a maker's GPUs and drivers."""
+    others = tuple([DeviceFiles(path, path, maker) for path in maker.driver_files])
+    return DeviceFiles(maker.device_file, maker.device_prefix, maker, others)
+
+
 class GpuBackend(ABC):
     """The GPUs of one maker, as their driver reports them.
 
-    A backend defines ``name``, ``device_files`` and ``read``. The other methods have defaults for a
+    A backend of a maker defines ``maker`` and ``read``. The other methods have defaults for a
     driver that needs no preparation. Which thread calls a method is said
     at ``Source``.
 
-    Attributes:
-        name: The value of ``Snapshot.source``.
-        device_files: The device files of its GPUs.
-        calls: Watches its calls, if they can hang.
+    Args:
+        selection: The GPUs to read.
+        system: The operating system that is read.
+        profiled: Whether to read how much of each GPU works (``sm_active`` and the like).
     """
 
-    name: str
-    device_files: DeviceFiles
-    calls: CallWatch | None = None
+    maker: ClassVar[Maker]
+    name: str  # The value of ``Snapshot.source``.
+    device_files: DeviceFiles  # Of its GPUs.
+    calls: CallWatch | None = None  # Watches its calls, if they can hang.
+
+    def __init__(
+        self,
+        selection: GpuSelection = ALL,
+        system: System = THIS_SYSTEM,
+        *,
+        profiled: bool = False,  # noqa: ARG002 - for drivers that measure it
+    ) -> None:
+        self.name = self.maker.backend
+        self.device_files = device_files_of(self.maker)
+        self._selection = selection
+        self._system = system
 
     @abstractmethod
     def read(self, *, full: bool = True) -> Reading:

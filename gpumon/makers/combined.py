@@ -13,7 +13,7 @@ from gpumon.makers.poll_rates import RETRY_SECONDS
 from gpumon.makers.source import NoSuchGpuError, SourceError
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Gpu, Trouble
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpumon.host.device_files import DeviceFiles
     from gpumon.makers.source import Call
     from gpumon.model.processes import GpuUse
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import System
 
 _NONE_SELECTED = "This machine has none of the selected GPUs."
 
@@ -98,22 +98,22 @@ class CombinedBackend(GpuBackend):
         members: The backends in the order of their GPUs; the first defines the machine's device
             files, if a GPU is of none of the makers.
         selection: The GPUs to show.
-        clock: Clock, for tests.
+        system: The operating system.
     """
 
     def __init__(
         self,
         members: Sequence[Member],
         selection: GpuSelection = ALL,
-        clock: Clock | None = None,
+        system: System = THIS_SYSTEM,
     ) -> None:
         self._members = tuple(members)
         self._selection = selection
-        self._clock: Clock = clock or SystemClock()
+        self._system = system
         first, *others = (member.backend.device_files for member in self._members)
         further = [one for files in others for one in (files, *files.others)]
-        self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
         self.name = self._members[0].backend.name
+        self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
         self._lists: tuple[object, ...] = ()
         self._listed: Mapping[int, ListedProcess] | None = None
         self._facts = DriverInfo()
@@ -152,7 +152,7 @@ class CombinedBackend(GpuBackend):
         read = [one.reading for one in self._members if one.reading is not None]
         used = {gpu.uuid for gpu in shown}
         return Reading(
-            time=read[0].time if read else self._clock.time(),
+            time=read[0].time if read else self._system.clock.time(),
             gpus=shown,
             driver=self._joined_facts(),
             listed=self._joined_lists(used),
@@ -193,7 +193,7 @@ class CombinedBackend(GpuBackend):
     # Reading
 
     def _read_members(self, *, full: bool) -> None:
-        now = self._clock.monotonic()
+        now = self._system.clock.monotonic()
         for member in self._members:
             if not member.is_open and member.expected and now >= member.retry_at:
                 member.open()

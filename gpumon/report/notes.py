@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpumon.makers.maker_words import error_code, short_name
+from gpumon.model.makers import error_code, short_name
 from gpumon.report.figures import (
     KNOWN,
     PARTLY,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.host.cuda_visible_devices import visible_devices
-from gpumon.host.visible_devices import assignments, doubt_of_counting
-from gpumon.model.makers import Maker, gpus_of, maker_of
+from gpumon.makers.visible_devices import visible_devices_of
+from gpumon.model.makers import maker_of
 from gpumon.text.formatting import cell_width, fit, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.makers.visible_devices import VisibleDevices
     from gpumon.model.snapshot import Gpu, ReservationHolder
     from gpumon.scheduling.eligibility import Candidate, Eligibility
     from gpumon.scheduling.ranking import GpuChoice
@@ -23,7 +23,6 @@ SCHEMA = "gpumon.select/1"
 _GAP = "  "
 _LEAST_ROOM = 24
 """Below this many cells lines are left to the terminal to wrap."""
-_ORDER = "PCI_BUS_ID"
 
 
 def as_variables(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> dict[str, str]:
@@ -33,8 +32,16 @@ def as_variables(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> dict[s
         candidates: GPUs of one maker.
         gpus: All GPUs of the machine.
     """
-    maker = maker_of(candidates[0].gpu.name)
-    return assignments(maker, [one.uuid for one in candidates], gpus)
+    uuids = [one.uuid for one in candidates]
+    return _visible_devices(candidates).assignments(uuids, gpus)
+
+
+def _visible_devices(candidates: Sequence[Candidate]) -> VisibleDevices:
+    return visible_devices_of(maker_of(candidates[0].gpu.name))
+
+
+def _indices(candidates: Sequence[Candidate]) -> list[str]:
+    return [one.uuid if one.mig is not None else str(one.gpu.index) for one in candidates]
 
 
 def as_uuid(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
@@ -44,34 +51,23 @@ def as_uuid(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
 
 def as_index(candidates: Sequence[Candidate], _: Sequence[Gpu]) -> str:
     """Indices as on the screen; a MIG device has no index for CUDA, and stays a UUID."""
-    return ",".join(one.uuid if one.mig is not None else str(one.gpu.index) for one in candidates)
+    return ",".join(_indices(candidates))
 
 
 def as_env(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
     """Variable assignments; for CUDA those that make the indices valid there too."""
-    if maker_of(candidates[0].gpu.name) is Maker.NVIDIA:
-        return f"CUDA_DEVICE_ORDER={_ORDER}\nCUDA_VISIBLE_DEVICES={as_index(candidates, gpus)}"
-    variables = as_variables(candidates, gpus)
+    uuids = [one.uuid for one in candidates]
+    variables = _visible_devices(candidates).assignments_by_index(_indices(candidates), uuids, gpus)
     return "\n".join(f"{name}={value}" for name, value in variables.items())
 
 
-def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
-    """A sentence on why CUDA may number the GPUs differently; usually empty.
-
-    Args:
-        candidates: The chosen GPUs.
-        gpus: All GPUs of the machine.
-    """
-    maker = maker_of(candidates[0].gpu.name)
-    if maker is not Maker.NVIDIA:
-        doubt = doubt_of_counting(maker, [one.uuid for one in candidates], gpus)
-        return f"{doubt}." if doubt else ""
-    if any(one.mig is not None for one in candidates):
-        return ""
-    meaning = visible_devices(as_index(candidates, gpus), _ORDER, gpus_of(Maker.NVIDIA, gpus))
-    if meaning.certain:
-        return ""
-    return f"the indices are not certain: {meaning.why}. --format uuid leaves no doubt."
+def doubt_of_selection(
+    candidates: Sequence[Candidate], gpus: Sequence[Gpu], *, by_index: bool
+) -> str:
+    """A sentence on why a program may see other GPUs than the chosen ones; usually empty."""
+    uuids = [one.uuid for one in candidates]
+    indices = _indices(candidates) if by_index else None
+    return _visible_devices(candidates).doubt(uuids, gpus, indices)
 
 
 def json_text(told: dict[str, object]) -> str:

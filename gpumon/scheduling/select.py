@@ -6,14 +6,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from gpumon.model.makers import Maker, maker_of
 from gpumon.sampling.gpu_sampler import GpuSampler
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.outputs import (
     as_env,
     as_index,
     as_uuid,
-    doubt_of_indices,
+    doubt_of_selection,
     json_text,
     selection_json,
     table,
@@ -94,8 +93,7 @@ def select(
     if verbose:
         tell(choice.reason)
         write(table(verdicts, choice, columns()))
-    if form in {"index", "env"} or maker_of(chosen[0].gpu.name) is not Maker.NVIDIA:
-        tell(doubt_of_indices(chosen, snapshot.gpus))
+    tell(doubt_of_selection(chosen, snapshot.gpus, by_index=form in {"index", "env"}))
     if requirements.mig and len(chosen) > 1:
         tell("CUDA gives a program the first of several MIG devices alone: hand them out singly.")
     return 0

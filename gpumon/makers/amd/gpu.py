@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.host.power import read_word
+from gpumon.makers.amd import MAKER
 from gpumon.makers.amd.gpu_metrics import TABLE_BYTES, GpuMetrics, parse_gpu_metrics
 from gpumon.makers.amd.names import gpu_name
 from gpumon.makers.amd.ras import read_bad_pages, read_ecc_mode, read_error_counts
@@ -19,7 +20,6 @@ from gpumon.makers.amd.throttling import event_reasons
 from gpumon.makers.drm.gpu import DrmGpu
 from gpumon.makers.drm.pcie import GENERATIONS, NO_LINK, PcieLink, read_link
 from gpumon.makers.drm.uses import Engines, ProcessUse
-from gpumon.model.makers import MAKERS, Maker
 from gpumon.model.snapshot import Unknown
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ class AmdGpu(DrmGpu):
         """
         path = ""
         for _ in range(_MOST_BRIDGES):
-            if read_word(f"{self.card.folder}/{path}../vendor") != MAKERS[Maker.AMD].pci_vendor:
+            if read_word(f"{self.card.folder}/{path}../vendor") != MAKER.pci_vendor:
                 break
             path += "../"
         return path

@@ -42,7 +42,7 @@ class KfdNode(Struct, frozen=True):
     architecture: str | None
 
 
-def read_nodes(sys: str = "/sys") -> list[KfdNode]:
+def read_nodes(sys: str) -> list[KfdNode]:
     """The GPUs that KFD drives; those that another container may not use are left out.
 
     Args:
@@ -67,7 +67,7 @@ def read_nodes(sys: str = "/sys") -> list[KfdNode]:
     return nodes
 
 
-def nodes_of(card_bus_id: str, sys: str = "/sys") -> list[KfdNode]:
+def nodes_of(card_bus_id: str, sys: str) -> list[KfdNode]:
     """The nodes of one card: one, or one for each partition.
 
     Older kernels put the number of the partition into the function of the bus ID.
@@ -111,7 +111,7 @@ class KfdProcesses:
         sys: Where the system file system is mounted.
     """
 
-    def __init__(self, sys: str = "/sys") -> None:
+    def __init__(self, sys: str) -> None:
         self._folder = f"{sys}/class/kfd/kfd/proc"
         self._scan = 0
         self._empty: dict[int, dict[int, int]] = {}

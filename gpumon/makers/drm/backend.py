@@ -16,7 +16,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.host.device_files import DeviceFiles
 from gpumon.makers.backend import DriverInfo, GpuBackend, Reading
 from gpumon.makers.calls import CallWatch
 from gpumon.makers.drm.attributes import GpuLostError
@@ -32,10 +31,9 @@ from gpumon.makers.drm.clients import ClientReader, Node
 from gpumon.makers.drm.uses import ProcessUse, list_processes
 from gpumon.makers.poll_rates import PERIOD, RETRY_SECONDS, pause_after_lists
 from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
-from gpumon.model.makers import MAKERS, Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -43,12 +41,6 @@ if TYPE_CHECKING:
     from gpumon.makers.backend import ListedProcess
     from gpumon.makers.drm.clients import ClientScan
     from gpumon.makers.drm.gpu import DrmGpu
-    from gpumon.system.clock import Clock
-
-
-def device_files(maker: Maker) -> DeviceFiles:
-    """The device files of a maker's GPUs."""
-    return DeviceFiles("/dev/dri/renderD{minor}", "/dev/dri", maker)
 
 
 _FORGET_SECONDS = 30.0
@@ -58,40 +50,25 @@ _FORGET_SECONDS = 30.0
 class DrmBackend(GpuBackend):
     """The GPUs of some DRM drivers.
 
-    A subclass defines ``name``, ``device_files``, ``maker``, ``advice`` and ``new_gpu``, and may
-    define ``known_pids`` and ``add_uses`` for processes that ``fdinfo`` does not tell.
-
-    Attributes:
-        maker: The maker.
-        advice: What to do if there is no GPU of these drivers.
-
-    Args:
-        selection: The GPUs to read.
-        clock: Clock, for tests.
-        proc: Where the process file system is mounted.
-        sys: Where the system file system is mounted.
-        dev: Where the device files are.
+    A subclass defines ``maker``, ``advice`` and ``new_gpu``, and may define ``known_pids`` and
+    ``add_uses`` for processes that are not in ``fdinfo``.
     """
 
-    maker: ClassVar[Maker]
     advice: ClassVar[str]
+    """What to do if there is no GPU of these drivers."""
 
     def __init__(
         self,
         selection: GpuSelection = ALL,
-        clock: Clock | None = None,
-        proc: str = "/proc",
-        sys: str = "/sys",
-        dev: str = "/dev",
+        system: System = THIS_SYSTEM,
+        *,
+        profiled: bool = False,
     ) -> None:
-        self._selection = selection
-        self._clock: Clock = clock or SystemClock()
-        self._proc = proc
-        self._drivers = MAKERS[self.maker].kernel_drivers
-        self._sys = sys
-        self._dev = dev
+        super().__init__(selection, system, profiled=profiled)
+        self._clock = system.clock
+        self._drivers = self.maker.kernel_drivers
         self.calls = self._calls = CallWatch(self._clock)
-        self._clients = ClientReader(self._calls, self._clock, proc)
+        self._clients = ClientReader(self._calls, system)
         self._known: dict[str, DrmGpu] = {}
         self._gpus: tuple[DrmGpu, ...] = ()
         self._found: list[tuple[str, str, str]] | None = None
@@ -126,7 +103,7 @@ class DrmBackend(GpuBackend):
         """See ``Source.open``."""
         self._find(self._clock.monotonic())
         if not self._known:
-            raise SourceError(f"No GPU of {self.maker.value} was found.", self.advice)
+            raise SourceError(f"No GPU of {self.maker.name} was found.", self.advice)
         uuids = [gpu.uuid for gpu in self._known.values()]
         missing = self._selection.missing(len(uuids), uuids)
         if missing:
@@ -171,7 +148,7 @@ class DrmBackend(GpuBackend):
                 gpu.attributes.forget_missing()
         if now >= self._forget_due:
             self._forget_due = now + _FORGET_SECONDS
-        found = list_nodes(self._drivers, self._sys)
+        found = list_nodes(self._drivers, self._system.sys)
         if found == self._found:
             return
         known = dict(self._known)
@@ -191,7 +168,7 @@ class DrmBackend(GpuBackend):
             gpu.check_power()
         self._known = {gpu.card.bus_id: gpu for gpu in ordered}
         self._gpus = tuple(gpu for gpu in ordered if self._selection.includes(gpu.index, gpu.uuid))
-        self._partitions = partition_nodes(self._drivers, self._sys)
+        self._partitions = partition_nodes(self._drivers, self._system.sys)
         self._describe()
         # Last: if this thread is given up meanwhile, the next one finds them again.
         self._found = found
@@ -203,7 +180,7 @@ class DrmBackend(GpuBackend):
         if not drivers:
             return
         since = self._clock.time() if self._facts.since is None else self._facts.since
-        versions = [driver_version(driver, self._sys, self._proc) for driver in drivers]
+        versions = [driver_version(driver, self._system) for driver in drivers]
         self._facts = DriverInfo(version=", ".join(versions), since=since)
 
     def _why_empty(self) -> Trouble:
@@ -211,7 +188,7 @@ class DrmBackend(GpuBackend):
         count = len(self._known)
         if count:
             return Trouble("This machine has none of the selected GPUs.", gpus_there(count))
-        return Trouble(f"No GPU of {self.maker.value} was found.", self.advice)
+        return Trouble(f"No GPU of {self.maker.name} was found.", self.advice)
 
     # Reading
 

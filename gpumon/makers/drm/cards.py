@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpumon.host.power import read_word
-from gpumon.model.makers import MAKERS, Maker
+from gpumon.model.makers import makers
 
-DRM_DRIVERS = tuple(
-    driver
-    for maker, facts in MAKERS.items()
-    if maker is not Maker.NVIDIA  # whose driver has a library
-    for driver in facts.kernel_drivers
-)
-"""The drivers whose GPUs are read here."""
+if TYPE_CHECKING:
+    from gpumon.system.system import System
 
 _CARD = re.compile(r"card[0-9]{1,4}")
 """A card, and not one of its connectors (``card0-DP-1``)."""
@@ -50,14 +46,16 @@ class DrmCard(Struct, frozen=True):
     revision: int | None
 
 
-def list_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> list[tuple[str, str, str]]:
+def drm_drivers() -> tuple[str, ...]:
+    """The DRM drivers whose GPUs gpumon shows."""
+    return tuple([driver for one in makers() if one.is_drm for driver in one.kernel_drivers])
+
+
+def list_nodes(drivers: tuple[str, ...], sys: str) -> list[tuple[str, str, str]]:
     """Node, folder and driver of each GPU of these drivers, in no order, for ``card_of``.
 
     Reads only links, which the kernel has in memory: no GPU wakes.
 
-    Args:
-        drivers: Names of drivers.
-        sys: Where the system file system is mounted.
     """
     parent = f"{sys}/class/drm"
     found = []
@@ -77,7 +75,7 @@ def list_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> list[tuple[str, s
     return found
 
 
-def partition_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> frozenset[str]:
+def partition_nodes(drivers: tuple[str, ...], sys: str) -> frozenset[str]:
     """Names of nodes that belong to a partition of a GPU (``amdgpu_xcp``), of whichever GPU."""
     parent = f"{sys}/class/drm"
     prefixes = tuple(f"{driver}_" for driver in drivers)
@@ -90,10 +88,10 @@ def partition_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> frozenset[st
     return frozenset(found)
 
 
-def driver_version(driver: str, sys: str = "/sys", proc: str = "/proc") -> str:
+def driver_version(driver: str, system: System) -> str:
     """Name and version of a driver: its own if it is not part of the kernel, else the kernel's."""
-    own = read_word(f"{sys}/module/{driver}/version")
-    kernel = read_word(f"{proc}/sys/kernel/osrelease")
+    own = read_word(f"{system.sys}/module/{driver}/version")
+    kernel = read_word(f"{system.proc}/sys/kernel/osrelease")
     return f"{driver} {own or kernel or os.uname().release}"
 
 

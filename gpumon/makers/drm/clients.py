@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from gpumon.makers.calls import CallWatch
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import System
 
 _BROKERS = {"systemd-logind", "elogind-daemon", "seatd"}
 """Services that open a GPU for a display server and keep the file open themselves."""
@@ -96,14 +96,13 @@ class ClientReader:
 
     Args:
         calls: Publishes reads that may hang.
-        clock: Clock.
-        proc: Where the process file system is mounted.
+        system: The operating system that is read.
     """
 
-    def __init__(self, calls: CallWatch, clock: Clock, proc: str = "/proc") -> None:
+    def __init__(self, calls: CallWatch, system: System) -> None:
         self._calls = calls
-        self._clock = clock
-        self._proc = proc
+        self._clock = system.clock
+        self._proc = proc = system.proc
         self._holders = FileHolders(proc)
         self._last: Mapping[_Key, _Read] = {}
         self._sees_all = in_initial_pid_namespace(proc)

@@ -80,7 +80,7 @@ class FileHolders:
         proc: Where the process file system is mounted.
     """
 
-    def __init__(self, proc: str = "/proc") -> None:
+    def __init__(self, proc: str) -> None:
         self._proc = proc
         self._known: dict[int, _Looked] = {}
         self._turns: deque[int] = deque()

@@ -16,9 +16,11 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.makers.drm.attributes import NO_HWMON
+from gpumon.makers.drm.backend import DrmBackend
 from gpumon.makers.drm.gpu import DrmGpu
 from gpumon.makers.drm.pcie import NO_LINK, PcieLink, read_link
 from gpumon.makers.drm.uses import Engines, ProcessUse, busy_percent, resident_bytes
+from gpumon.makers.intel import MAKER
 from gpumon.makers.intel.files import THROTTLE_REASONS, XE_FILES, i915_files
 from gpumon.makers.intel.memory import CardMemory, read_card_memory
 from gpumon.makers.intel.names import is_integrated, model_of
@@ -66,6 +68,20 @@ _REGIONS = {
 """Memory regions by driver and whether the GPU is part of the processor."""
 
 
+class IntelBackend(DrmBackend):
+    """The GPUs that the kernel's drivers ``i915`` and ``xe`` run; see ``DrmBackend``."""
+
+    maker = MAKER
+    advice: ClassVar[str] = (
+        "`lspci -nnk -d 8086:` lists those of the machine with their drivers, and "
+        "`sudo dmesg | grep -E 'i915|xe'` shows what the drivers report about them."
+    )
+
+    def new_gpu(self, card: DrmCard) -> DrmGpu:
+        """See ``DrmBackend.new_gpu``."""
+        return IntelGpu(card, self._calls, self._clock, self._system.dev)
+
+
 class IntelGpu(DrmGpu):
     """An Intel GPU.
 
@@ -106,7 +122,7 @@ class IntelGpu(DrmGpu):
 
     def __init__(self, card: DrmCard, calls: CallWatch, clock: Clock, dev: str) -> None:
         model = model_of(card.device)
-        integrated = is_integrated(card.bus_id, card.device)
+        integrated = is_integrated(card.folder, card.device)
         super().__init__(card, f"PCI-{card.bus_id}", calls, clock, integrated=integrated)
         self.facts.put("name", model.name)
         self.facts.put("architecture", model.architecture or Unknown.NOT_SUPPORTED)

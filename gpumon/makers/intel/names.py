@@ -125,15 +125,17 @@ _PROCESSOR_BUS_ID = "0000:00:02.0"
 """Processor graphics are always at this place."""
 
 
-def is_integrated(bus_id: str, device: int | None) -> bool:
+def is_integrated(folder: str, device: int | None) -> bool:
     """Whether a GPU is part of a processor.
 
     Args:
-        bus_id: PCI bus ID.
+        folder: Its folder in ``/sys``, whose name is the PCI bus ID.
         device: PCI device ID.
     """
     discrete = model_of(device).discrete
-    return bus_id == _PROCESSOR_BUS_ID if discrete is None else not discrete
+    if discrete is None:
+        return folder.rpartition("/")[2] == _PROCESSOR_BUS_ID
+    return not discrete
 
 
 def model_of(device: int | None) -> Model:

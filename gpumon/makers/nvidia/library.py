@@ -13,6 +13,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import gpumon.makers.nvidia.pynvml_import  # noqa: F401 - pynvml takes 10 ms, not 34
+
+# isort: split
 import pynvml
 
 from gpumon.makers.calls import CallWatch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from gpumon.makers.amd import MAKER
 from gpumon.makers.drm.backend import DrmBackend
 from gpumon.makers.drm.gpu import DrmGpu
 from gpumon.makers.drm.uses import Engines
-from gpumon.model.makers import Maker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,8 +41,7 @@ class ExampleGpu(DrmGpu):
 
 
 class ExampleBackend(DrmBackend):
-    name = "example"
-    maker: ClassVar[Maker] = Maker.AMD
+    maker = MAKER
     advice: ClassVar[str] = "Buy one."
 
     def new_gpu(self, card: DrmCard) -> DrmGpu:

@@ -9,8 +9,8 @@ import pytest
 
 from gpumon.makers.drm import holders
 from gpumon.makers.intel import memory
+from gpumon.makers.intel.gpu import IntelBackend
 from gpumon.makers.intel.names import model_of
-from gpumon.makers.intel.source import IntelBackend
 from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus, Unknown

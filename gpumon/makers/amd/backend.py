@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
-from gpumon.host.device_files import DeviceFiles
 from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.makers.amd import MAKER
 from gpumon.makers.amd.gpu import AmdGpu, uuid_of
 from gpumon.makers.amd.kfd import KfdProcesses, nodes_of
 from gpumon.makers.backend import COMPUTE
-from gpumon.makers.drm.backend import DrmBackend, device_files
+from gpumon.makers.drm.backend import DrmBackend
 from gpumon.makers.drm.uses import ProcessUse
-from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL
+from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gpumon.makers.drm.cards import DrmCard
     from gpumon.makers.drm.gpu import DrmGpu
     from gpumon.model.selection import GpuSelection
-    from gpumon.system.clock import Clock
 
 
 class AmdBackend(DrmBackend):
@@ -36,11 +35,7 @@ class AmdBackend(DrmBackend):
     virtual machine (``vfio-pci``) are not among them.
     """
 
-    name = "amdgpu"
-    device_files = replace(
-        device_files(Maker.AMD), others=(DeviceFiles("/dev/kfd", "/dev/kfd", Maker.AMD),)
-    )
-    maker: ClassVar[Maker] = Maker.AMD
+    maker = MAKER
     advice: ClassVar[str] = (
         "`lspci -nnk -d 1002:` lists those of the machine with their drivers, and "
         "`sudo dmesg | grep amdgpu` shows what the driver reports about them."
@@ -49,21 +44,20 @@ class AmdBackend(DrmBackend):
     def __init__(
         self,
         selection: GpuSelection = ALL,
-        clock: Clock | None = None,
-        proc: str = "/proc",
-        sys: str = "/sys",
-        dev: str = "/dev",
+        system: System = THIS_SYSTEM,
+        *,
+        profiled: bool = False,
     ) -> None:
-        super().__init__(selection, clock, proc, sys, dev)
-        self._kfd = KfdProcesses(sys)
+        super().__init__(selection, system, profiled=profiled)
+        self._kfd = KfdProcesses(system.sys)
         # In a container its PIDs have another meaning: fdinfo alone tells the processes there.
-        self._lists_kfd = in_initial_pid_namespace(proc)
+        self._lists_kfd = in_initial_pid_namespace(system.proc)
         self._kfd_pids: list[int] = []
         self._slots: dict[str, str] = {}
 
     def new_gpu(self, card: DrmCard) -> DrmGpu:
         """See ``DrmBackend.new_gpu``."""
-        nodes = nodes_of(card.bus_id, self._sys)
+        nodes = nodes_of(card.bus_id, self._system.sys)
         uuid = uuid_of(card)
         if self._slots.setdefault(uuid, card.bus_id) != card.bus_id:
             # A UUID names one GPU only, whatever the boards say.

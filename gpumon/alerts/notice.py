@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from gpumon.findings.finding import Severity
 from gpumon.findings.phrases import at_most, spaced
-from gpumon.model.makers import ErrorSeverity, error_code, short_name
+from gpumon.model.error_codes import ErrorSeverity, error_code
+from gpumon.model.makers import short_name
 from gpumon.model.processes import ProcessId
 from gpumon.text.formatting import (
     UNKNOWN,

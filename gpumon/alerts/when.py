@@ -11,7 +11,7 @@ from gpumon.alerts.filter_languages import GPUS, PROCESSES
 from gpumon.config.suggestions import nearest
 from gpumon.filters.language import C, FilterError, Language, S, Selection, parse, said, tokens
 from gpumon.findings.registry import GPU_RULES, PROCESS_RULES, RULES
-from gpumon.model.makers import ErrorSeverity, error_code
+from gpumon.model.error_codes import ErrorSeverity, error_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,7 +10,8 @@ from gpumon.findings.explanation import DEBUG, KERNEL, LOOK_IN_LOG, NVML, README
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.phrases import at_most, first_part, spaced, time_of_day
 from gpumon.findings.rule import Rule, Words
-from gpumon.model.makers import error_code, maker_of
+from gpumon.model.error_codes import error_code
+from gpumon.model.makers import maker_of
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import duration
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpumon.findings.rule import Said
-    from gpumon.model.makers import ErrorCode
+    from gpumon.model.error_codes import ErrorCode
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
 

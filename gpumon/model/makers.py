@@ -6,13 +6,12 @@ products, which snapshots and logs both have, say whose a GPU is, so this works 
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from gpumon.model.snapshot import Gpu
 
@@ -24,65 +23,12 @@ are named and not imported: most of this program lies below them.
 """
 
 
-class ErrorSeverity(str, Enum):
-    """How severe an error code is; the values are the words of ``xid critical`` and the like."""
-
-    BY_PROGRAM = "by program"
-    """A program caused it, or only a program was ended by it: the GPU goes on working."""
-    NOTE = "note"
-    """The driver or the GPU dealt with it, as with a repair of the memory."""
-    WARNING = "warning"
-    """It should be looked after, mostly by a reset once the GPU is free."""
-    CRITICAL = "critical"
-    """The GPU, or what it computes, cannot be relied on."""
-
-
-class ErrorCode(NamedTuple):
-    """An error that a driver reports as a number."""
-
-    label: str  # How the error is cited: ``XID 79``.
-    catalogue: str  # Where all errors are explained.
-    meaning: str | None = None  # ``None`` for a number that is not in the table, as the other two.
-    severity: ErrorSeverity | None = None
-    advice: str | None = None  # What to do, in words that follow a colon.
-
-    @property
-    def by_program(self) -> bool:
-        """Whether a program caused it and the GPU still works."""
-        return self.severity is ErrorSeverity.BY_PROGRAM
-
-    @property
-    def passing(self) -> bool:
-        """Whether the GPU is sound after it, so that it need not be reported for long."""
-        return self.severity in (ErrorSeverity.BY_PROGRAM, ErrorSeverity.NOTE)
-
-    @property
-    def explanation(self) -> str:
-        """The meaning, or where to find it."""
-        return self.meaning or f"look it up in {self.catalogue}"
-
-
-class ErrorCodes(NamedTuple):
-    """The error codes of a driver, which are in ``Gpu.xid``."""
-
-    label: str = "error"  # In front of the number.
-    catalogue: str = "the documentation of the driver"
-    # Refers to a dictionary of number to meaning, severity and advice.
-    table: str | None = None
-
-    def code(self, number: int) -> ErrorCode:
-        """The error with a number."""
-        # Most runs see no error and need not load the table.
-        table: Mapping[int, tuple[str, ErrorSeverity, str]]
-        table = {} if self.table is None else load(self.table)
-        return ErrorCode(f"{self.label} {number}", self.catalogue, *table.get(number, ()))
-
-
-class Maker(NamedTuple):
-    """A maker of GPUs, and the driver of these.
+class Maker:
+    """A maker of GPUs, and the driver of these; each maker is an instance of a subclass.
 
     Declarations are imported by every command. What takes time to import is a reference,
-    ``"module:name"``, which ``load`` follows when it is needed.
+    ``"module:name"``, which ``load`` follows when it is needed. A declaration that lacks something
+    fails at import.
     """
 
     name: str  # On screen. Product names begin with it; the first maker's may lack it.
@@ -117,7 +63,12 @@ class Maker(NamedTuple):
     # What ``grep`` finds the driver's lines by; ``None`` for the names of all DRM drivers.
     log_pattern: str | None = None
     reset: str | None = None  # A command that resets a GPU; ``None`` if only a reboot is sure.
-    error_codes: ErrorCodes = ErrorCodes()
+
+    # The error codes of the driver, which are in ``Gpu.xid``: the word in front of a number, where
+    # all are explained, and a reference to a dictionary of number to meaning, severity and advice.
+    error_label: str = "error"
+    error_catalogue: str = "the documentation of the driver"
+    error_table: str | None = None
 
     # The variables that decide which GPUs a program sees. The first selects them for any program.
     variables: tuple[str, ...] = ("GPU_VISIBLE_DEVICES",)
@@ -128,6 +79,15 @@ class Maker(NamedTuple):
 
     # Refers to ``MakerChecks`` (``doctor/context.py``): what ``gpumon doctor`` examines.
     checks: str | None = None
+
+    def __init_subclass__(cls) -> None:
+        known = Maker.__annotations__
+        for name in known:
+            if not hasattr(cls, name):
+                raise TypeError(f"{cls.__name__} lacks {name}")
+        for name in vars(cls):
+            if name not in known and not name.startswith("_"):
+                raise TypeError(f"{cls.__name__} has no use for {name}")
 
     @property
     def main_variable(self) -> str:
@@ -220,8 +180,3 @@ def metric_label(label: str, name: str | None) -> str:
     if not label.startswith("SM clock") or cores == "SM":
         return label
     return label.replace("SM", cores[0].upper() + cores[1:], 1)
-
-
-def error_code(number: int, name: str | None = None) -> ErrorCode:
-    """The error with the number that is in ``Gpu.xid`` of a GPU with this product name."""
-    return maker_of(name).error_codes.code(number)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpumon.findings import RULES, FindingKind
 from gpumon.model.bounds import plausible_gpus
-from gpumon.model.makers import error_code
+from gpumon.model.error_codes import error_code
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
     Gpu,

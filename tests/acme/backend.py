@@ -6,7 +6,7 @@ import os
 import time
 
 from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
-from gpumon.model.makers import ErrorSeverity
+from gpumon.model.error_codes import ErrorSeverity
 from gpumon.model.processes import GpuUse
 from gpumon.model.snapshot import Gpu
 from tests.acme import MAKER, PID

@@ -10,7 +10,7 @@ import pytest
 from gpumon.doctor import CheckVerdict, gpus
 from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
 from gpumon.makers.nvidia import checks as nvidia_checks
-from gpumon.model.makers import error_code
+from gpumon.model.error_codes import error_code
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import take_one
 from tests.build import gpu

@@ -14,7 +14,7 @@ from gpumon.makers.nvidia import kernel_xids
 from gpumon.makers.nvidia.kernel_xids import KERNEL_THREAD
 from gpumon.makers.nvidia.xid_reports import XidOrigin, XidReports
 from gpumon.makers.nvidia.xids import XIDS
-from gpumon.model.makers import ErrorSeverity, error_code
+from gpumon.model.error_codes import ErrorSeverity, error_code
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import EventKind

@@ -1,30 +1,35 @@
 """NVIDIA: GPUs that its driver reports through NVML; ``source.NvmlBackend`` reads it."""
 
-from gpumon.model.makers import ErrorCodes, Maker
+from gpumon.model.makers import Maker
 
-XID_CATALOGUE = "NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors)"
 
-MAKER = Maker(
-    name="NVIDIA",
-    backend="nvml",
-    pci_vendor="0x10de",
-    kernel_drivers=("nvidia",),
-    backend_class="gpumon.makers.nvidia.source:NvmlBackend",
-    device_file="/dev/nvidia{minor}",
-    device_prefix="/dev/nvidia",
-    version="gpumon.makers.nvidia.driver_errors:driver_version",
-    brands=("GeForce ", "Tesla "),
-    device="nvidia",
-    cores="SM",
-    clock_heading="SM MHz",
-    load="SM",
-    has_cuda=True,
-    kernel_log="the XID",
-    log_pattern="NVRM",
-    reset="nvidia-smi --gpu-reset",
-    error_codes=ErrorCodes("XID", XID_CATALOGUE, "gpumon.makers.nvidia.xids:XIDS"),
-    variables=("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
-    visible_devices="gpumon.makers.nvidia.visible_devices:CudaDevices",
-    certain_selection=("Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs."),
-    checks="gpumon.makers.nvidia.checks:CHECKS",
-)
+class Nvidia(Maker):
+    """See the module."""
+
+    name = "NVIDIA"
+    backend = "nvml"
+    pci_vendor = "0x10de"
+    kernel_drivers = ("nvidia",)
+    backend_class = "gpumon.makers.nvidia.source:NvmlBackend"
+    device_file = "/dev/nvidia{minor}"
+    device_prefix = "/dev/nvidia"
+    version = "gpumon.makers.nvidia.driver_errors:driver_version"
+    brands = ("GeForce ", "Tesla ")
+    device = "nvidia"
+    cores = "SM"
+    clock_heading = "SM MHz"
+    load = "SM"
+    has_cuda = True
+    kernel_log = "the XID"
+    log_pattern = "NVRM"
+    reset = "nvidia-smi --gpu-reset"
+    error_label = "XID"
+    error_catalogue = "NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors)"
+    error_table = "gpumon.makers.nvidia.xids:XIDS"
+    variables = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    visible_devices = "gpumon.makers.nvidia.visible_devices:CudaDevices"
+    certain_selection = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs."
+    checks = "gpumon.makers.nvidia.checks:CHECKS"
+
+
+MAKER = Nvidia()

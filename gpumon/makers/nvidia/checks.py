@@ -15,7 +15,7 @@ from gpumon.doctor.gpus import gpu_names
 from gpumon.findings.faults import advice_on
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
 from gpumon.host.power import may_sleep
-from gpumon.makers.nvidia import MAKER, XID_CATALOGUE
+from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.cuda_checks import (
     cudnn,
     is_expected,
@@ -26,7 +26,7 @@ from gpumon.makers.nvidia.cuda_checks import (
 )
 from gpumon.makers.nvidia.driver_errors import find_library, loaded_version
 from gpumon.makers.nvidia.pids import pid_trust
-from gpumon.model.makers import error_code
+from gpumon.model.error_codes import error_code
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.text.formatting import counted, duration, index_list
 
@@ -407,7 +407,7 @@ def reported_errors(context: DiagnosticContext) -> Result | None:
         return passed(f"There are only errors that programs caused{rest}.", *details)
     return warned(
         f"The GPUs themselves caused {counted(len(own), 'XID')}.",
-        f"Follow the advice for each; {XID_CATALOGUE} has more.",
+        f"Follow the advice for each; {MAKER.error_catalogue} has more.",
         *details,
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.host.kernel_log import KMSG, KernelLog, Xid
 from gpumon.makers.nvidia.xid_reports import XidOrigin
-from gpumon.model.makers import error_code
+from gpumon.model.error_codes import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

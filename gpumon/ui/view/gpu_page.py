@@ -10,7 +10,8 @@ from msgspec import Struct
 from gpumon.findings import FindingKind, gpu_findings, is_of_the_past, memory_account
 from gpumon.makers.maker_words import is_meant_for
 from gpumon.makers.visible_devices import assignment_line
-from gpumon.model.makers import error_code, maker_of, metric_label
+from gpumon.model.error_codes import error_code
+from gpumon.model.makers import maker_of, metric_label
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width

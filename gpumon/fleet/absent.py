@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.makers.backend_gpu import REASON_OF_STATUS
+from gpumon.makers.backend import REASON_OF_STATUS
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import Gpu
 

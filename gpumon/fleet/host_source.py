@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.fleet.fleet import HostStatus
-from gpumon.makers.driverless import DriverlessSource
+from gpumon.makers.source import DriverlessSource
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.sampling.collector import unanswering
 

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading, joined_type
+from gpumon.makers.backend import (
+    RETRY_SECONDS,
+    DriverInfo,
+    GpuBackend,
+    ListedProcess,
+    Reading,
+    joined_type,
+)
 from gpumon.makers.links import Links
-from gpumon.makers.poll_rates import RETRY_SECONDS
 from gpumon.makers.source import NoSuchGpuError, SourceError
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Gpu, Trouble
@@ -116,7 +122,7 @@ class CombinedBackend(GpuBackend):
         self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
         self._lists: tuple[object, ...] = ()
         self._listed: Mapping[int, ListedProcess] | None = None
-        self._facts = DriverInfo()
+        self._driver = DriverInfo()
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -154,7 +160,7 @@ class CombinedBackend(GpuBackend):
         return Reading(
             time=read[0].time if read else self._system.clock.time(),
             gpus=shown,
-            driver=self._joined_facts(),
+            driver=self._joined_driver(),
             listed=self._joined_lists(used),
             listed_at=min(
                 (one.listed_at for one in read if one.listed_at is not None), default=None
@@ -272,30 +278,30 @@ class CombinedBackend(GpuBackend):
             self._listed = joined
         return self._listed
 
-    def _joined_facts(self) -> DriverInfo:
-        """The facts of all drivers with GPUs, and which driver does not respond.
+    def _joined_driver(self) -> DriverInfo:
+        """What is known of all drivers with GPUs, and which driver does not respond.
 
         The same object as before while they are the same.
         """
         members = [one for one in self._members if one.gpus or (one.expected and one.problem)]
-        facts = [
+        known = [
             member.reading.driver
             for member in members
             if member.reading is not None and member.problem is None
         ]
         joined = DriverInfo()
-        if facts:
-            versions = [one.version for one in facts if one.version is not None]
+        if known:
+            versions = [one.version for one in known if one.version is not None]
             versions += [f"{one.label} does not respond" for one in members if one.problem]
             joined = replace(
-                facts[0],
+                known[0],
                 version=", ".join(versions) or None,
-                since=min((one.since for one in facts if one.since is not None), default=None),
-                pids_are_ours=all(one.pids_are_ours for one in facts),
+                since=min((one.since for one in known if one.since is not None), default=None),
+                pids_are_ours=all(one.pids_are_ours for one in known),
             )
-        if joined != self._facts:
-            self._facts = joined
-        return self._facts
+        if joined != self._driver:
+            self._driver = joined
+        return self._driver
 
 
 def _uses(process: ListedProcess, first: int, shown: set[str]) -> Iterable[GpuUse]:

@@ -79,7 +79,7 @@ class Sampler:
         self._machine: ReadsMachine = machine or MachineReader()
         self._reader: ReadsProcesses = processes or ProcessReader()
         self._driver: DriverInfo | None = None
-        self._facts: MachineInfo | None = None
+        self._machine_info: MachineInfo | None = None
         self._host = Host(name=self._machine.name)
         self._listed: Mapping[int, ListedProcess] | None = None
         self._processes: tuple[GpuProcess, ...] = ()
@@ -131,7 +131,7 @@ class Sampler:
             else:
                 joined = self._join(listed, now, reading.driver)
                 self._processes = plausible_processes(joined, reading.gpus)
-                self._facts = self._machine.read()
+                self._machine_info = self._machine.read()
                 self._describe(reading.driver)
             self._listed = listed
         if reading.driver is not self._driver:
@@ -161,20 +161,20 @@ class Sampler:
     def _describe(self, driver: DriverInfo) -> None:
         """Update the host from the driver and the machine."""
         self._driver = driver
-        facts = self._facts or MachineInfo(self._machine.name)
+        info = self._machine_info or MachineInfo(self._machine.name)
         self._host = Host(
-            name=facts.name,
+            name=info.name,
             driver_version=driver.version,
             library_version=driver.library_version,
             cuda_version=driver.cuda_version,
             driver_since=driver.since,
             pids_are_ours=driver.pids_are_ours,
-            cpu_percent=facts.cpu_percent,
-            cpu_count=facts.cpu_count,
-            load=facts.load,
-            memory_total=facts.memory_total,
-            memory_used=facts.memory_used,
-            in_container=facts.in_container,
+            cpu_percent=info.cpu_percent,
+            cpu_count=info.cpu_count,
+            load=info.load,
+            memory_total=info.memory_total,
+            memory_used=info.memory_used,
+            in_container=info.in_container,
         )
 
     def _with_host_memory(self, gpu: Gpu) -> Gpu:
@@ -213,38 +213,38 @@ class Sampler:
         self._reader.keep_only(listed.keys())
         before, self._made = self._made, {}
         for pid, one in listed.items():
-            facts = self._reader.read(pid, now) if driver.pids_are_ours else None
+            info = self._reader.read(pid, now) if driver.pids_are_ours else None
             known, process = before.get(pid, (None, None))
-            state = None if facts is None else facts.state
-            if facts is None and driver.pids_are_ours and self._reader.has_ended(pid):
+            state = None if info is None else info.state
+            if info is None and driver.pids_are_ours and self._reader.has_ended(pid):
                 state = ENDED
             if (
                 process is None
-                or known is not facts
+                or known is not info
                 or (process.type, process.uses, process.state) != (*one, state)
             ):
-                process = _process(pid, facts, one, state)
-            self._made[pid] = facts, process
+                process = _process(pid, info, one, state)
+            self._made[pid] = info, process
         return tuple([process for _, process in self._made.values()])
 
 
 def _process(
-    pid: int, facts: ProcessInfo | None, listed: ListedProcess, state: str | None
+    pid: int, info: ProcessInfo | None, listed: ListedProcess, state: str | None
 ) -> GpuProcess:
-    if facts is None:
+    if info is None:
         nobody = ProcessId(pid, None)
         return GpuProcess(nobody, listed.type, listed.uses, visible=False, state=state)
     return GpuProcess(
-        facts.id,
+        info.id,
         listed.type,
         listed.uses,
-        user=facts.user,
-        uid=facts.uid,
-        name=facts.name,
-        command=facts.command,
+        user=info.user,
+        uid=info.uid,
+        name=info.name,
+        command=info.command,
         state=state,
-        cpu_percent=facts.cpu_percent,
-        rss=facts.rss,
-        started_at=facts.started_at,
-        place=facts.place,
+        cpu_percent=info.cpu_percent,
+        rss=info.rss,
+        started_at=info.started_at,
+        place=info.place,
     )

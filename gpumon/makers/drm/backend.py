@@ -16,8 +16,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.makers.backend import DriverInfo, GpuBackend, Reading
-from gpumon.makers.calls import CallWatch
+from gpumon.makers.backend import (
+    PERIOD,
+    RETRY_SECONDS,
+    DriverInfo,
+    GpuBackend,
+    Reading,
+    pause_after_lists,
+)
 from gpumon.makers.drm.attributes import GpuLostError
 from gpumon.makers.drm.cards import (
     DrmCard,
@@ -28,9 +34,8 @@ from gpumon.makers.drm.cards import (
     partition_nodes,
 )
 from gpumon.makers.drm.clients import ClientReader, Node
-from gpumon.makers.drm.uses import ProcessUse, list_processes
-from gpumon.makers.poll_rates import PERIOD, RETRY_SECONDS, pause_after_lists
-from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
+from gpumon.makers.drm.gpu import ProcessUse, list_processes
+from gpumon.makers.source import CallWatch, NoSuchGpuError, SourceError, gpus_there
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble
 from gpumon.system.system import THIS_SYSTEM, System
@@ -73,7 +78,7 @@ class DrmBackend(GpuBackend):
         self._gpus: tuple[DrmGpu, ...] = ()
         self._found: list[tuple[str, str, str]] | None = None
         self._partitions: frozenset[str] = frozenset()
-        self._facts = DriverInfo()
+        self._driver = DriverInfo()
         self._listed: Mapping[int, ListedProcess] | None = None
         self._listed_at: float | None = None
         self._lists_due = self._find_due = self._forget_due = 0.0
@@ -121,7 +126,7 @@ class DrmBackend(GpuBackend):
         return Reading(
             time=self._clock.time(),
             gpus=tuple([gpu.snapshot() for gpu in self._gpus]),
-            driver=self._facts,
+            driver=self._driver,
             listed=self._listed,
             listed_at=self._listed_at,
             trouble=None if self._gpus else self._why_empty(),
@@ -179,9 +184,9 @@ class DrmBackend(GpuBackend):
         drivers = sorted({gpu.card.driver for gpu in self._known.values()})
         if not drivers:
             return
-        since = self._clock.time() if self._facts.since is None else self._facts.since
+        since = self._clock.time() if self._driver.since is None else self._driver.since
         versions = [driver_version(driver, self._system) for driver in drivers]
-        self._facts = DriverInfo(version=", ".join(versions), since=since)
+        self._driver = DriverInfo(version=", ".join(versions), since=since)
 
     def _why_empty(self) -> Trouble:
         """Why there is nothing to read."""

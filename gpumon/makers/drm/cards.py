@@ -23,27 +23,17 @@ _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 class DrmCard(Struct, frozen=True):
-    """A PCI device with a DRM driver.
+    """A PCI device with a DRM driver."""
 
-    Attributes:
-        bus_id: Its PCI bus ID as the kernel writes it: ``0000:03:00.0``.
-        folder: Its folder below ``/sys/devices``, with all symbolic links resolved.
-        driver: Name of its driver: ``amdgpu``, ``i915``, ``xe``.
-        node: Name of its primary node: ``card0``.
-        render_minor: Number in the name of its render node (``renderD128``); ``None`` without one.
-        vendor: PCI vendor ID.
-        device: PCI device ID.
-        revision: PCI revision.
-    """
-
-    bus_id: str
-    folder: str
-    driver: str
-    node: str
+    bus_id: str  # Its PCI bus ID as the kernel writes it: ``0000:03:00.0``.
+    folder: str  # Its folder below ``/sys/devices``, with all symbolic links resolved.
+    driver: str  # Name of its driver: ``amdgpu``, ``i915``, ``xe``.
+    node: str  # Name of its primary node: ``card0``.
+    # Number in the name of its render node (``renderD128``); ``None`` without one.
     render_minor: int | None
-    vendor: int | None
-    device: int | None
-    revision: int | None
+    vendor: int | None  # PCI vendor ID.
+    device: int | None  # PCI device ID.
+    revision: int | None  # PCI revision.
 
 
 def drm_drivers() -> tuple[str, ...]:

@@ -51,23 +51,14 @@ _HIDDEN = _Identity(0, 0)
 
 
 class _Looked(NamedTuple):
-    """What a look at the files of a process found.
+    """What a look at the files of a process found."""
 
-    Attributes:
-        pid: Its PID.
-        identity: The process.
-        size: Number of its open files; the size of the directory before Linux 6.2, which is 0.
-        at: When, on the monotonic clock.
-        files: Names of DRM nodes by file descriptor.
-        unseen: Whether its files may not be listed.
-    """
-
-    pid: int
-    identity: _Identity
-    size: int
-    at: float
-    files: Mapping[int, str]
-    unseen: bool
+    pid: int  # Its PID.
+    identity: _Identity  # The process.
+    size: int  # Number of its open files; the size of the directory before Linux 6.2, which is 0.
+    at: float  # When, on the monotonic clock.
+    files: Mapping[int, str]  # Names of DRM nodes by file descriptor.
+    unseen: bool  # Whether its files may not be listed.
 
 
 class FileHolders:

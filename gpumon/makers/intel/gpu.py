@@ -15,21 +15,24 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.makers.drm.attributes import NO_HWMON
+from gpumon.makers.drm.attributes import NO_HWMON, NO_LINK, PcieLink, read_link
 from gpumon.makers.drm.backend import DrmBackend
-from gpumon.makers.drm.gpu import DrmGpu
-from gpumon.makers.drm.pcie import NO_LINK, PcieLink, read_link
-from gpumon.makers.drm.uses import Engines, ProcessUse, busy_percent, resident_bytes
+from gpumon.makers.drm.gpu import DrmGpu, Engines, ProcessUse, busy_percent, resident_bytes
 from gpumon.makers.intel import MAKER
-from gpumon.makers.intel.files import THROTTLE_REASONS, XE_FILES, i915_files
-from gpumon.makers.intel.memory import CardMemory, read_card_memory
+from gpumon.makers.intel.drivers import (
+    THROTTLE_REASONS,
+    XE_FILES,
+    CardMemory,
+    i915_files,
+    read_card_memory,
+)
 from gpumon.makers.intel.names import is_integrated, model_of
 from gpumon.model.snapshot import Unknown
 
 if TYPE_CHECKING:
-    from gpumon.makers.calls import CallWatch
     from gpumon.makers.drm.cards import DrmCard
     from gpumon.makers.drm.clients import Client
+    from gpumon.makers.source import CallWatch
     from gpumon.system.clock import Clock
 
 _MICRO = 1_000_000

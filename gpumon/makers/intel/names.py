@@ -13,17 +13,11 @@ _XE_LP, _XE_HPG, _XE_HPC, _XE2 = "Xe-LP", "Xe-HPG", "Xe-HPC", "Xe2"
 
 
 class Model(NamedTuple):
-    """A model.
+    """A model."""
 
-    Attributes:
-        name: Its name, which begins with the maker.
-        architecture: Its generation; ``None`` where the source does not tell it.
-        discrete: Whether it is a card; ``None`` for an unknown model.
-    """
-
-    name: str
-    architecture: str | None
-    discrete: bool | None
+    name: str  # Its name, which begins with the maker.
+    architecture: str | None  # Its generation; ``None`` where the source does not tell it.
+    discrete: bool | None  # Whether it is a card; ``None`` for an unknown model.
 
 
 _CARDS: dict[str, dict[int, str]] = {

@@ -18,8 +18,7 @@ import gpumon.makers.nvidia.pynvml_import  # noqa: F401 - pynvml takes 10 ms, no
 # isort: split
 import pynvml
 
-from gpumon.makers.calls import CallWatch
-from gpumon.makers.source import Call, CallGivenUpError
+from gpumon.makers.source import Call, CallGivenUpError, CallWatch
 
 if TYPE_CHECKING:
     from gpumon.system.clock import Clock

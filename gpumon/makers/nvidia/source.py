@@ -31,7 +31,15 @@ import pynvml
 from msgspec.structs import replace
 
 from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.makers.backend import DriverInfo, GpuBackend, Reading
+from gpumon.makers.backend import (
+    EVERY_SECOND,
+    PERIOD,
+    RETRY_SECONDS,
+    DriverInfo,
+    GpuBackend,
+    Reading,
+    pause_after_lists,
+)
 from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.device_registry import DeviceRegistry
 from gpumon.makers.nvidia.driver_errors import (
@@ -49,7 +57,6 @@ from gpumon.makers.nvidia.processes import list_processes
 from gpumon.makers.nvidia.queries import pause_after
 from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
 from gpumon.makers.nvidia.xid_reports import XidReports
-from gpumon.makers.poll_rates import EVERY_SECOND, PERIOD, RETRY_SECONDS, pause_after_lists
 from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.makers.driverless import DriverlessSource
-from gpumon.makers.source import SourceError
+from gpumon.makers.source import DriverlessSource, SourceError
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.system.clock import SystemClock
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.makers.amd import MAKER
 from gpumon.makers.drm.backend import DrmBackend
-from gpumon.makers.drm.gpu import DrmGpu
-from gpumon.makers.drm.uses import Engines
+from gpumon.makers.drm.gpu import DrmGpu, Engines
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.makers.drm import holders
-from gpumon.makers.intel import memory
+from gpumon.makers.intel import drivers
 from gpumon.makers.intel.gpu import IntelBackend
 from gpumon.makers.intel.names import model_of
 from gpumon.makers.sampler import Sampler
@@ -304,7 +304,7 @@ def test_the_link_of_a_card_whose_bridges_are_not_shown_is_unknown(room: Room) -
 
 def with_memory(monkeypatch: pytest.MonkeyPatch, used: int) -> None:
     answer = xe_answer((LOCAL, A750_BYTES, used))
-    monkeypatch.setattr(memory, "ioctl", xe_driver(answer))
+    monkeypatch.setattr(drivers, "ioctl", xe_driver(answer))
 
 
 def test_memory_that_the_driver_tells(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +371,7 @@ def test_a_device_file_that_may_not_be_opened(room: Room, monkeypatch: pytest.Mo
         raise PermissionError(errno.EACCES, "Permission denied")
 
     see_all_processes(monkeypatch, all_of_them=False)
-    monkeypatch.setattr(memory, "ioctl", forbidden)
+    monkeypatch.setattr(drivers, "ioctl", forbidden)
     captures.a750_xe(room.tree)
     gpu = room.gpu()
     assert gpu.unknown["memory_total"] is Unknown.NO_PERMISSION

@@ -210,7 +210,7 @@ class RequirementOptions(SourceOptions):
             capability=options.capability,
             only=options.gpus or ALL,
             never=options.never or ALL,
-            maker=next((maker for maker in makers() if maker.backend == backend), None),
+            maker=next((maker.name for maker in makers() if maker.backend == backend), None),
             mig=options.mig,
             mine_is_free=options.mine_is_free,
             stable=options.stable,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from gpumon.availability.rule import FRESH_SECONDS, listed_on, why_not_free
 from gpumon.findings.faults import undated_xid
 from gpumon.model.arithmetic import known_sum
-from gpumon.model.makers import Maker, first_maker, maker_of
+from gpumon.model.makers import Maker, first_maker, maker_of, makers
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.reservation.holders import holder_sentence
@@ -228,8 +228,9 @@ def job_maker(gpus: Sequence[Gpu], requirements: Requirements, allowance: Allowa
     A program uses the GPUs of one maker, and a CUDA program that is given others runs without any.
     What the environment names comes before what it does not mention.
     """
-    if requirements.maker is not None:
-        return requirements.maker
+    for maker in makers():
+        if maker.name == requirements.maker:
+            return maker
     if gpus and gpus[0].index > 0 and not requirements.only and not requirements.models:
         # The first indices are kept for the first maker, whose driver does not respond now.
         return first_maker()

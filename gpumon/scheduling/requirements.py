@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gpumon.model.makers import Maker  # noqa: TC001 - msgspec resolves annotations
 from gpumon.model.selection import ALL, GpuSelection
 
 
@@ -25,7 +24,8 @@ class Requirements(Struct, frozen=True):
         capability: Minimum CUDA compute capability.
         only: Only these GPUs.
         never: None of these GPUs; empty is no GPU, not all.
-        maker: Only GPUs of this maker; ``None`` is the maker of the first GPU that is asked for.
+        maker: Only GPUs of the maker with this name; ``None`` is that of the first GPU that is
+            asked for.
         mig: MIG devices instead of whole GPUs.
         mine_is_free: Treat the memory of this user's own processes as free, and ignore these
             processes.
@@ -44,7 +44,7 @@ class Requirements(Struct, frozen=True):
     capability: tuple[int, int] | None = None
     only: GpuSelection = ALL
     never: GpuSelection = ALL
-    maker: Maker | None = None
+    maker: str | None = None
     mig: bool = False
     mine_is_free: bool = False
     stable: float | None = None

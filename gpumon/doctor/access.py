@@ -96,12 +96,12 @@ def _is_member(group: str) -> bool:
 def pid_namespace(context: DiagnosticContext) -> Result | None:
     """The PID namespace, and which PIDs the driver reports in it."""
     checks = [checks_of(maker) for maker in makers()]
-    loaded = not context.in_wsl and any(one.is_loaded(context) for one in checks)
+    loaded = not context.in_wsl and any(maker.is_loaded(context) for maker in checks)
     if not context.gpus and not loaded:
         return None
     if not in_container(context):
         return passed("This is the host's PID namespace: every process can be identified.")
-    if any(one.has_foreign_pids(context) for one in checks):
+    if any(maker.has_foreign_pids(context) for maker in checks):
         return warned(
             "This is a container, and the driver reports PIDs of the host, which differ here: "
             "processes have no name.",

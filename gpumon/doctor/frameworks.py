@@ -51,7 +51,7 @@ class Build(Struct, frozen=True):
     def maker(self) -> Maker | None:
         """The maker of the GPUs that it computes on."""
         versions = self.platforms
-        found = (one for one in makers() if versions.get(checks_of(one).platform) is not None)
+        found = (maker for maker in makers() if versions.get(checks_of(maker).platform) is not None)
         return next(found, None)
 
     @property

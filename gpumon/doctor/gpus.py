@@ -136,7 +136,7 @@ def answering(context: DiagnosticContext) -> Result | None:
     wrong = [gpu for gpu in gpus if gpu.status in _WRONG]
     details = tuple(f"GPU {gpu.index} {_WRONG[gpu.status][1]}" for gpu in wrong)
     if any(_WRONG[gpu.status][0] is CheckVerdict.FAIL for gpu in wrong):
-        lost = " ".join(dict.fromkeys(checks_of(one).lost for one in _makers_of(wrong)))
+        lost = " ".join(dict.fromkeys(checks_of(maker).lost for maker in _makers_of(wrong)))
         return failed(
             f"{gpu_names(wrong)} cannot be used.",
             f"{lost} {_REBOOT}",
@@ -180,7 +180,9 @@ def memory_health(context: DiagnosticContext) -> Result | None:
     if details:
         indices = {gpu.index for gpu, _ in (*faults, *asked)}
         troubled = [gpu for gpu in gpus if gpu.index in indices]
-        replace = " ".join(dict.fromkeys(checks_of(one).replace for one in _makers_of(troubled)))
+        replace = " ".join(
+            dict.fromkeys(checks_of(maker).replace for maker in _makers_of(troubled))
+        )
         return warned(f"There were errors on {gpu_names(troubled)}.", replace, *details)
     counters = {
         counter

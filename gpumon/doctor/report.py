@@ -62,8 +62,8 @@ _SECTIONS: dict[str, tuple[Check | Slot, ...]] = {
         frameworks.tensorflow,
         frameworks.jax,
     ),
-    "Terminal": tuple(one for one in vars(terminal).values() if isinstance(one, Check)),
-    "gpumon": tuple(one for one in vars(own).values() if isinstance(one, Check)),
+    "Terminal": tuple(value for value in vars(terminal).values() if isinstance(value, Check)),
+    "gpumon": tuple(value for value in vars(own).values() if isinstance(value, Check)),
 }
 """The checks in the order of their dependencies; a slot has those of the makers."""
 

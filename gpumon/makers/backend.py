@@ -35,7 +35,7 @@ MPS, COMPUTE, GRAPHICS = "M", "C", "G"
 
 def joined_type(types: Container[str]) -> str:
     """``C``, ``G``, ``M``, ``C+G``, ``M+C``, as nvidia-smi writes them."""
-    return "+".join(one for one in (MPS, COMPUTE, GRAPHICS) if one in types)
+    return "+".join(kind for kind in (MPS, COMPUTE, GRAPHICS) if kind in types)
 
 
 class ListedProcess(NamedTuple):
@@ -151,7 +151,7 @@ EVERY_SECOND = 0.95
 """A second, less the time that a tick may come early."""
 
 PERIOD = 2.0
-"""Seconds between two readings of a slow value, and between two looks for added GPUs."""
+"""Seconds between two readings of a slow value, and between two searches for added GPUs."""
 
 RETRY_SECONDS = 5.0
 """Seconds after which a driver that did not respond, or a GPU that could not be opened or was lost,

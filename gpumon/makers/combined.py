@@ -98,13 +98,8 @@ class CombinedBackend(GpuBackend):
     """The GPUs of several backends.
 
     The GPUs of the first backend keep their indices; those of each further one follow the highest
-    index before them. A process on GPUs of two makers is one process.
-
-    Args:
-        members: The backends in the order of their GPUs; the first defines the machine's device
-            files, if a GPU is of none of the makers.
-        selection: The GPUs to show.
-        system: The operating system.
+    index before them. A process on GPUs of two makers is one process. The first backend defines the
+    machine's device files, if a GPU is of none of the makers.
     """
 
     def __init__(
@@ -117,7 +112,7 @@ class CombinedBackend(GpuBackend):
         self._selection = selection
         self._system = system
         first, *others = (member.backend.device_files for member in self._members)
-        further = [one for files in others for one in (files, *files.others)]
+        further = [each for files in others for each in (files, *files.others)]
         self.name = self._members[0].backend.name
         self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
         self._lists: tuple[object, ...] = ()
@@ -147,7 +142,7 @@ class CombinedBackend(GpuBackend):
 
     def _raise_trouble(self) -> None:
         """Raise the error of the driver that the machine should have, or else of the first."""
-        for member in sorted(self._members, key=lambda one: not one.expected):
+        for member in sorted(self._members, key=lambda member: not member.expected):
             if member.trouble is not None:
                 raise SourceError(member.trouble.sentence, member.trouble.advice)
 
@@ -155,15 +150,15 @@ class CombinedBackend(GpuBackend):
         """See ``GpuBackend.read``."""
         self._read_members(full=full)
         shown = self._shown()
-        read = [one.reading for one in self._members if one.reading is not None]
+        readings = [member.reading for member in self._members if member.reading is not None]
         used = {gpu.uuid for gpu in shown}
         return Reading(
-            time=read[0].time if read else self._system.clock.time(),
+            time=readings[0].time if readings else self._system.clock.time(),
             gpus=shown,
             driver=self._joined_driver(),
             listed=self._joined_lists(used),
             listed_at=min(
-                (one.listed_at for one in read if one.listed_at is not None), default=None
+                (at for reading in readings if (at := reading.listed_at) is not None), default=None
             ),
             trouble=None if shown else self._why_empty(),
         )
@@ -250,8 +245,8 @@ class CombinedBackend(GpuBackend):
 
     def _why_empty(self) -> Trouble:
         """Why there is nothing to show."""
-        has_gpus = any(one.gpus for one in self._members)
-        for member in sorted(self._members, key=lambda one: not one.expected):
+        has_gpus = any(member.gpus for member in self._members)
+        for member in sorted(self._members, key=lambda member: not member.expected):
             if member.problem is not None and (member.expected or not has_gpus):
                 return member.problem
         return Trouble(_NONE_SELECTED, "`gpumon snapshot` lists its GPUs.")
@@ -283,7 +278,11 @@ class CombinedBackend(GpuBackend):
 
         The same object as before while they are the same.
         """
-        members = [one for one in self._members if one.gpus or (one.expected and one.problem)]
+        members = [
+            member
+            for member in self._members
+            if member.gpus or (member.expected and member.problem)
+        ]
         known = [
             member.reading.driver
             for member in members
@@ -291,13 +290,15 @@ class CombinedBackend(GpuBackend):
         ]
         joined = DriverInfo()
         if known:
-            versions = [one.version for one in known if one.version is not None]
-            versions += [f"{one.label} does not respond" for one in members if one.problem]
+            versions = [driver.version for driver in known if driver.version is not None]
+            versions += [f"{member.label} does not respond" for member in members if member.problem]
             joined = replace(
                 known[0],
                 version=", ".join(versions) or None,
-                since=min((one.since for one in known if one.since is not None), default=None),
-                pids_are_ours=all(one.pids_are_ours for one in known),
+                since=min(
+                    (at for driver in known if (at := driver.since) is not None), default=None
+                ),
+                pids_are_ours=all(driver.pids_are_ours for driver in known),
             )
         if joined != self._driver:
             self._driver = joined

@@ -59,12 +59,6 @@ class Sampler:
 
     Attributes:
         backend: The backend of its GPUs.
-
-    Args:
-        backend: The backend of its GPUs.
-        clock: Clock, for tests.
-        machine: Reads the machine; this one by default.
-        processes: Reads processes; those of this machine by default.
     """
 
     def __init__(
@@ -212,7 +206,7 @@ class Sampler:
         """The listed processes; an unchanged process is the same object as before."""
         self._reader.keep_only(listed.keys())
         before, self._made = self._made, {}
-        for pid, one in listed.items():
+        for pid, entry in listed.items():
             info = self._reader.read(pid, now) if driver.pids_are_ours else None
             known, process = before.get(pid, (None, None))
             state = None if info is None else info.state
@@ -221,9 +215,9 @@ class Sampler:
             if (
                 process is None
                 or known is not info
-                or (process.type, process.uses, process.state) != (*one, state)
+                or (process.type, process.uses, process.state) != (*entry, state)
             ):
-                process = _process(pid, info, one, state)
+                process = _process(pid, info, entry, state)
             self._made[pid] = info, process
         return tuple([process for _, process in self._made.values()])
 

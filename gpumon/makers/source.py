@@ -182,11 +182,6 @@ class CallWatch:
     def run(self, gpu_uuid: str, name: str, read: Callable[[], T]) -> T:
         """Read something.
 
-        Args:
-            gpu_uuid: The GPU that it reads.
-            name: What is read, for the watchdog.
-            read: Reads it.
-
         Raises:
             CallGivenUpError: It was given up before it returned.
         """

@@ -116,7 +116,7 @@ class VisibleDevices:
         """
         known = sorted(map(bus_id, own))
         devices = graphics_devices(self.maker.pci_vendor)
-        there = [one for one in devices if driver_of(one) in self.maker.kernel_drivers]
+        there = [slot for slot in devices if driver_of(slot) in self.maker.kernel_drivers]
         return there if set(known) <= set(there) else known
 
     def bus_indices(self, gpus: Sequence[Gpu]) -> dict[str, str]:
@@ -139,12 +139,7 @@ def visible_devices_of(maker: Maker) -> VisibleDevices:
 
 
 def assignment_line(uuids: Sequence[str], gpus: Sequence[Gpu]) -> str:
-    """A shell assignment that makes a program see these GPUs or MIG devices only.
-
-    Args:
-        uuids: UUIDs of GPUs of one maker.
-        gpus: All GPUs of the machine.
-    """
+    """A shell assignment that makes a program see these GPUs or MIG devices only."""
     named = [gpu for gpu in gpus if gpu.uuid in uuids]
     maker = maker_of(named[0].name) if named else first_maker()
     values = visible_devices_of(maker).assignments(uuids, gpus)
@@ -208,20 +203,20 @@ def mapping(devices: Sequence[Visible], prefix: str = "cuda:") -> str:
     if not devices:
         return "no GPU"
     first, last = devices[0], devices[-1]
-    in_a_row = all(one.gpu_index - one.ordinal == first.gpu_index for one in devices)
+    in_a_row = all(device.gpu_index - device.ordinal == first.gpu_index for device in devices)
     if len(devices) > 2 and in_a_row:
         return (
             f"{prefix}{first.ordinal} to {prefix}{last.ordinal} "
             f"are GPU {first.gpu_index} to {last.gpu_index}"
         )
     return ", ".join(
-        f"{prefix}{one.ordinal} is "
+        f"{prefix}{device.ordinal} is "
         + (
-            f"GPU {one.gpu_index}"
-            if one.mig_index is None
-            else f"MIG {mig_name(one.gpu_index, one.mig_index)}"
+            f"GPU {device.gpu_index}"
+            if device.mig_index is None
+            else f"MIG {mig_name(device.gpu_index, device.mig_index)}"
         )
-        for one in devices
+        for device in devices
     )
 
 

@@ -52,11 +52,7 @@ class KfdNode(Struct, frozen=True):
 
 
 def read_nodes(sys: str) -> list[KfdNode]:
-    """The GPUs that KFD drives; those that another container may not use are left out.
-
-    Args:
-        sys: Where the system file system is mounted.
-    """
+    """The GPUs that KFD drives; those that another container may not use are left out."""
     parent = f"{sys}/class/kfd/kfd/topology/nodes"
     nodes = []
     for name in names_in(parent):
@@ -80,10 +76,6 @@ def nodes_of(card_bus_id: str, sys: str) -> list[KfdNode]:
     """The nodes of one card: one, or one for each partition.
 
     Older kernels put the number of the partition into the function of the bus ID.
-
-    Args:
-        card_bus_id: PCI bus ID of the card.
-        sys: Where the system file system is mounted.
     """
     slot = card_bus_id.rpartition(".")[0]
     return [
@@ -115,9 +107,6 @@ class KfdProcesses:
 
     Each process has a file for each GPU that it sees, most of them with 0. On large machines these
     are read in turn, so that memory on a further GPU is seen some scans later.
-
-    Args:
-        sys: Where the system file system is mounted.
     """
 
     def __init__(self, sys: str) -> None:
@@ -188,7 +177,7 @@ class AmdBackend(DrmBackend):
     ) -> None:
         super().__init__(selection, system, profiled=profiled)
         self._kfd = KfdProcesses(system.sys)
-        # In a container its PIDs have another meaning: fdinfo alone tells the processes there.
+        # In a container its PIDs have another meaning: fdinfo alone has the processes there.
         self._lists_kfd = in_initial_pid_namespace(system.proc)
         self._kfd_pids: list[int] = []
         self._slots: dict[str, str] = {}
@@ -225,7 +214,7 @@ class AmdBackend(DrmBackend):
                 use,
                 types=use.types | {COMPUTE} if memory else use.types,
                 memory=max(memory, use.memory or 0),
-                # fdinfo tells no time of the queues of ROCm, which bypass the kernel.
+                # fdinfo has no time of the queues of ROCm, which bypass the kernel.
                 sm=None if memory else use.sm,
             )
         return uses

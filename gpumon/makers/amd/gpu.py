@@ -96,11 +96,7 @@ def is_integrated(folder: str, device: int | None) -> bool:
     hwmon has the voltage ``vddnb`` (``in1``) of APUs alone (``hwmon_attributes_visible`` of
     ``amdgpu_pm.c``). That the file is there is known without reading it, so no GPU wakes.
     Neither KFD's count of cores (since Linux 6.6 an APU is a node without cores) nor the maker of
-    the memory (unknown on some cards, too) tells it.
-
-    Args:
-        folder: Its folder in ``/sys``.
-        device: PCI device ID.
+    the memory (unknown on some cards, too) shows it.
     """
     if device == _MI300A:
         return True
@@ -128,13 +124,6 @@ class AmdGpu(DrmGpu):
 
     Attributes:
         kfd_ids: KFD's numbers of the GPU: one, or one for each partition; none without KFD.
-
-    Args:
-        card: The card.
-        uuid: Its UUID, see ``uuid_of``.
-        nodes: KFD's nodes of this card.
-        calls: Publishes reads that may hang.
-        clock: Clock.
     """
 
     fields: ClassVar[frozenset[str]] = frozenset(_FIELDS)
@@ -414,7 +403,7 @@ def read_error_counts(attributes: Attributes) -> ErrorCounts:
     if not names:
         return ErrorCounts(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
     totals = {"ue": 0, "ce": 0}
-    told = False
+    counted = False
     for name in names:
         text = attributes.text(f"ras/{name}")
         if text is Unknown.NOT_SUPPORTED:
@@ -422,9 +411,9 @@ def read_error_counts(attributes: Attributes) -> ErrorCounts:
         if isinstance(text, Unknown):
             return ErrorCounts(text, text)
         for kind, count in _COUNT.findall(text):
-            told = True
+            counted = True
             totals[kind] += int(count)
-    if not told:
+    if not counted:
         return ErrorCounts(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
     return ErrorCounts(totals["ce"], totals["ue"])
 

@@ -216,7 +216,7 @@ _PROCHOT = 0x3 << 46
 def event_reasons(
     metrics: GpuMetrics, before: Residencies | None
 ) -> tuple[int | None, Residencies | None]:
-    """The reasons; ``None`` if the table does not tell them in a form common to all GPUs.
+    """The reasons; ``None`` if the table does not have them in a form common to all GPUs.
 
     MI300 counts how long each limit was active, so its reasons are those since the last reading.
 

@@ -178,14 +178,7 @@ class DemoGpu(Struct, frozen=True):
 
 
 def read(gpu: DemoGpu, start: float, time: float, used: int) -> Gpu:
-    """The values of a GPU at a time.
-
-    Args:
-        gpu: Which.
-        start: When the demo began, seconds since the epoch.
-        time: When it is asked, likewise.
-        used: Bytes of its memory in use.
-    """
+    """The values of a GPU at a time."""
     now = time - start
     if gpu.index == LOST_GPU and now >= GPU_LOST and not gpu.sound:
         return _lost(gpu, start)

@@ -134,13 +134,7 @@ _LOOK_SECONDS = 0.05
 
 
 class DemoHost:
-    """Inspects and signals the demo's processes; see ``ProcessHost``. Thread-safe.
-
-    Args:
-        world: The simulated machine.
-        gpus: The selected GPUs.
-        readonly: Whether every signal is refused.
-    """
+    """Inspects and signals the demo's processes; see ``ProcessHost``. Thread-safe."""
 
     uid = UIDS[ME]
     user = ME

@@ -42,7 +42,7 @@ ADA = DemoMachine()
 """The simulated machine of ``gpumon --demo``."""
 
 # (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
-# charts of that past look, and no finer, since all of it is told before the screen takes keys.
+# charts of that past look, and no finer, since all of it is made before the screen takes keys.
 _PAST_STEPS: tuple[tuple[float, float], ...] = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
 
 
@@ -62,12 +62,12 @@ class DemoBackend(GpuBackend):
 
     Attributes:
         world: The machine.
-        shown: Those of its GPUs that are looked at.
+        shown: Its GPUs that are selected.
 
     Args:
         seed: Chooses the machine: names of its GPUs, and when what rises and falls.
         clock: Where the time comes from.
-        selection: Which of the GPUs are looked at, and what processes have on them.
+        selection: The GPUs to show, with the processes on them.
         machine: What distinguishes it from other simulated machines.
     """
 
@@ -77,7 +77,7 @@ class DemoBackend(GpuBackend):
     def __init__(
         self, seed: int, clock: Clock, selection: GpuSelection, machine: DemoMachine
     ) -> None:
-        random = Random(seed)  # noqa: S311 - a story is told here, no secret is made
+        random = Random(seed)  # noqa: S311 - a scenario, and no secret
         self.world = World(random, clock, machine)
         self.machine_name = machine.name
         self._start = self.world.start
@@ -169,11 +169,11 @@ class DemoBackend(GpuBackend):
 
     def _listed(self, time: float, state: ScenarioState) -> _Lists:
         # Process lists have a slower pace than the GPUs, as they have with a real driver. What a
-        # signal brought about and the loss of a GPU show at once, and the demo begins with a look.
+        # signal brought about and the loss of a GPU show at once, and the demo begins with a list.
         at = float(math.floor(time))
         now, asked = at - self._start, time - self._start
-        looks = (GPU_LOST, 0.0, state.effects.newest(asked))
-        newest = max((look for look in looks if look <= asked), default=now)
+        changes = (GPU_LOST, 0.0, state.effects.newest(asked))
+        newest = max((at for at in changes if at <= asked), default=now)
         if newest > now:
             at, now = self._start + newest, newest
         # Remembered for the samples that follow in the same second; it could as well be made anew.
@@ -302,17 +302,13 @@ class DemoSource(Sampler):
         super().__init__(backend, clock, _DemoMachine(backend), _DemoProcesses(backend))
 
     def past(self) -> Iterator[Snapshot]:
-        """See ``Source.past``. A copy tells it, so that another thread may sample meanwhile."""
+        """See ``Source.past``. A copy makes it, so that another thread may sample meanwhile."""
         backend = copy(self.backend)
         processes = _DemoProcesses(backend)
         return Sampler(backend, self._clock, _DemoMachine(backend), processes).past()
 
     def host(self, *, readonly: bool = False) -> DemoHost:
-        """The processes of this machine, to be looked at and signalled; none of them is real.
-
-        Args:
-            readonly: Whether every signal is refused.
-        """
+        """The processes of this machine, to be inspected and signalled; none of them is real."""
         from gpumon.makers.demo.host import DemoHost
 
         return DemoHost(self.backend.world, self.backend.shown, readonly=readonly)

@@ -260,7 +260,7 @@ class World:
     def scan(self, gpus: Iterable[DemoGpu], now: float, effects: SignalEffects) -> HolderScan:
         """Who holds the device files of some GPUs without instance in the driver's list.
 
-        Why each matters is told in the words of ``gpumon.host.suspicion``.
+        Why each matters is in the words of ``gpumon.host.suspicion``.
         """
         uuids = {gpu.index: gpu.uuid for gpu in gpus}
         suspects = []

@@ -81,7 +81,7 @@ class Attributes:
             os.close(descriptor)
 
     def forget_missing(self) -> None:
-        """Look again for files that were missing."""
+        """Try files again that were missing."""
         self._missing.clear()
 
     def begin_pass(self) -> None:
@@ -137,7 +137,7 @@ class Attributes:
         return value if -most <= value <= most else Unknown.NOT_SUPPORTED
 
     def degrees(self, name: str) -> int | Unknown:
-        """Degrees Celsius of a sensor that tells thousandths."""
+        """Degrees Celsius of a sensor of thousandths."""
         return self.scaled(name, 1000, _MOST_DEGREES)
 
     def number(self, name: str) -> int | Unknown:
@@ -169,9 +169,9 @@ class Attributes:
         Returns:
             ``NO_HWMON`` without one.
         """
-        for one in self.folders("hwmon"):
-            path = f"hwmon/{one}"
-            if one.startswith("hwmon") and self.text(f"{path}/name") == name:
+        for entry in self.folders("hwmon"):
+            path = f"hwmon/{entry}"
+            if entry.startswith("hwmon") and self.text(f"{path}/name") == name:
                 return path
         return NO_HWMON
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 _FORGET_SECONDS = 30.0
-"""Seconds after which files that were missing are looked for again."""
+"""Seconds after which files that were missing are tried again."""
 
 
 class DrmBackend(GpuBackend):
@@ -91,11 +91,11 @@ class DrmBackend(GpuBackend):
         """A GPU of this backend. May read only what wakes no GPU."""
 
     def known_pids(self) -> Collection[int]:
-        """PIDs that the driver lists otherwise: their files are looked at in every scan."""
+        """PIDs that the driver lists otherwise: every scan reads their files."""
         return ()
 
     def add_uses(self, gpu: DrmGpu, uses: dict[int, ProcessUse]) -> dict[int, ProcessUse]:
-        """Add processes that ``fdinfo`` does not tell, or what it does not tell of them.
+        """Add processes that are not in ``fdinfo``, or what it lacks of them.
 
         Called for each GPU that is awake, once a second, after ``known_pids``.
         """
@@ -159,7 +159,7 @@ class DrmBackend(GpuBackend):
         known = dict(self._known)
         for gpu in known.values():
             gpu.present = False
-        for card in sorted((card_of(*one) for one in found), key=bus_order):
+        for card in sorted((card_of(*node) for node in found), key=bus_order):
             before = known.get(card.bus_id)
             if before is not None and before.card != card:
                 # Another GPU in this slot, or another node or driver of this one.
@@ -244,7 +244,7 @@ class DrmBackend(GpuBackend):
             gpu.uses = self.add_uses(gpu, uses)
             gpu.processes_unknown = None
         elif gpu.status is GpuStatus.ASLEEP:
-            # Who holds it is known; how much of it can only be told by waking it.
+            # Who holds it is known; how much of it is known only after waking it.
             gpu.uses = {pid: _asleep(gpu.uses.get(pid)) for pid in sorted(silent)}
             gpu.processes_unknown = None
 

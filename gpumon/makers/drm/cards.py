@@ -38,7 +38,7 @@ class DrmCard(Struct, frozen=True):
 
 def drm_drivers() -> tuple[str, ...]:
     """The DRM drivers whose GPUs gpumon shows."""
-    return tuple([driver for one in makers() if one.is_drm for driver in one.kernel_drivers])
+    return tuple([driver for maker in makers() if maker.is_drm for driver in maker.kernel_drivers])
 
 
 def list_nodes(drivers: tuple[str, ...], sys: str) -> list[tuple[str, str, str]]:

@@ -76,7 +76,7 @@ class ClientUsage(Struct, frozen=True, gc=False):
     cycles: Mapping[str, int] = {}  # Cycles that engines were busy for it, in all.
     total_cycles: Mapping[str, int] = {}  # Cycles of these engines in all, busy or not.
     capacity: Mapping[str, int] = {}  # Number of engines under one name, where it is not 1.
-    percent: Mapping[str, float] = {}  # Percent of an engine, as the older form tells it.
+    percent: Mapping[str, float] = {}  # Percent of an engine, as in the older form.
     memory: Mapping[str, int] = {}  # Bytes of ``drm-memory-*``: what its buffers occupy.
     # Bytes of ``drm-resident-*``: the part that has backing store now.
     resident: Mapping[str, int] = {}
@@ -185,12 +185,7 @@ _Key = tuple[str, int, int | None]
 
 
 class ClientReader:
-    """Reads the clients repeatedly. Not thread-safe; ``read`` may be abandoned at any time.
-
-    Args:
-        calls: Publishes reads that may hang.
-        system: The operating system that is read.
-    """
+    """Reads the clients repeatedly. Not thread-safe; ``read`` may be abandoned at any time."""
 
     def __init__(self, calls: CallWatch, system: System) -> None:
         self._calls = calls
@@ -242,7 +237,7 @@ class ClientReader:
                 head = parse_head(data)
                 if head is None:
                     if node is not None and holders.holds(pid, descriptor):
-                        # The driver tells nothing before Linux 5.14 (amdgpu) and 5.19 (i915).
+                        # The driver has nothing before Linux 5.14 (amdgpu) and 5.19 (i915).
                         silent.setdefault(node.bus_id, set()).add(pid)
                     else:
                         holders.forget(pid)
@@ -304,7 +299,7 @@ class ClientReader:
 
 
 def read_fdinfo(path: str) -> bytes:
-    """What a driver tells of an open file.
+    """What a driver reports of an open file.
 
     Raises:
         OSError: It cannot be read.

@@ -73,7 +73,7 @@ def uses_of(
 
 
 def resident_bytes(client: Client, regions: tuple[str, ...]) -> int | None:
-    """Bytes of a client in some regions: resident ones where they are told, else all."""
+    """Bytes of a client in some regions: resident ones where they are known, else all."""
     table = client.usage.resident or client.usage.memory
     sizes = [size for name, size in table.items() if name.startswith(regions)]
     return sum(sizes) if sizes else None
@@ -160,9 +160,7 @@ _SLEEPS = ("suspended", "suspending")
 class DrmAnswers(Answers):
     """The fields of ``Gpu``; a known value outlives passing errors.
 
-    Args:
-        fields: The fields that the backend reads; all others are not supported.
-        clock: Clock.
+    All but ``fields`` are not supported.
     """
 
     def __init__(self, fields: frozenset[str], clock: Clock) -> None:
@@ -221,13 +219,6 @@ class DrmGpu(BackendGpu):
         attributes: Its files.
         uses: The use that processes make of it, by PID.
         present: Whether the kernel lists it now.
-
-    Args:
-        card: The card.
-        uuid: Its UUID.
-        integrated: Whether it is part of the processor.
-        calls: Publishes reads that may hang.
-        clock: Clock.
     """
 
     fields: ClassVar[frozenset[str]]

@@ -142,7 +142,7 @@ class CardMemory(NamedTuple):
     """The memory of a card."""
 
     total: int  # Usable bytes.
-    used: int | None  # Bytes in use; ``None`` if that is told to privileged users only.
+    used: int | None  # Bytes in use; ``None`` for users who may not know it.
 
 
 def read_card_memory(driver: str, path: str) -> CardMemory | None:
@@ -213,7 +213,7 @@ def _i915_ask(descriptor: int, length: int, address: int) -> int:
     )
     answer: int = _I915_ITEM.unpack(item.raw)[1]
     if answer < 0:
-        # An error of this one query is told instead of its length.
+        # An error of this query takes the place of its length.
         raise OSError(-answer, os.strerror(-answer))
     return answer
 

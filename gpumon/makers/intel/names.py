@@ -2,7 +2,7 @@
 
 The source of IDs and names is ``shared/source/dll/devices/devices_base.inl`` of Intel's
 compute-runtime; for processors before the eleventh generation ``include/pci_ids/iris_pci_ids.h``
-of Mesa. The kernel tells no names.
+of Mesa. The kernel has no names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Model(NamedTuple):
     """A model."""
 
     name: str  # Its name, which begins with the maker.
-    architecture: str | None  # Its generation; ``None`` where the source does not tell it.
+    architecture: str | None  # Its generation; ``None`` where the source does not say.
     discrete: bool | None  # Whether it is a card; ``None`` for an unknown model.
 
 
@@ -120,12 +120,7 @@ _PROCESSOR_BUS_ID = "0000:00:02.0"
 
 
 def is_integrated(folder: str, device: int | None) -> bool:
-    """Whether a GPU is part of a processor.
-
-    Args:
-        folder: Its folder in ``/sys``, whose name is the PCI bus ID.
-        device: PCI device ID.
-    """
+    """Whether a GPU is part of a processor."""
     discrete = model_of(device).discrete
     if discrete is None:
         return folder.rpartition("/")[2] == _PROCESSOR_BUS_ID

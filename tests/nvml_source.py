@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.host.machine import MachineReader
-from gpumon.host.processes import ProcessReader
 from gpumon.makers.nvidia.source import NvmlBackend
 from gpumon.makers.sampler import Sampler
 from gpumon.model.selection import ALL, GpuSelection
@@ -33,4 +31,4 @@ class NvmlSource(Sampler):
     ) -> None:
         system = System(proc, sys, dev, clock or SystemClock())
         backend = NvmlBackend(selection, system, profiled=profiled)
-        super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
+        super().__init__(backend, system)

@@ -6,8 +6,6 @@ import platform
 from typing import TYPE_CHECKING
 
 from gpumon import __version__
-from gpumon.host.machine import MachineReader
-from gpumon.host.processes import ProcessReader
 from gpumon.makers.drm.cards import driver_version, drm_drivers, list_nodes
 from gpumon.makers.sampler import Sampler
 from gpumon.model.makers import AUTO, load, makers
@@ -39,7 +37,7 @@ def this_machine(
         system: The operating system that is read.
     """
     chosen = _backend(selection, backend, system, profiled=profiled)
-    return Sampler(chosen, system.clock, MachineReader(system.proc), ProcessReader(system.proc))
+    return Sampler(chosen, system)
 
 
 def _backend(

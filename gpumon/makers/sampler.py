@@ -12,7 +12,7 @@ from gpumon.model.bounds import plausible_gpus, plausible_processes
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpumon.host.processes import ProcessInfo
     from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
     from gpumon.makers.source import Call
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import System
 
 _MEMORY = ("memory_total", "memory_free", "memory_used")
 
@@ -64,14 +64,14 @@ class Sampler:
     def __init__(
         self,
         backend: GpuBackend,
-        clock: Clock | None = None,
+        system: System = THIS_SYSTEM,
         machine: ReadsMachine | None = None,
         processes: ReadsProcesses | None = None,
     ) -> None:
         self.backend = backend
-        self._clock: Clock = clock or SystemClock()
-        self._machine: ReadsMachine = machine or MachineReader()
-        self._reader: ReadsProcesses = processes or ProcessReader()
+        self._clock = system.clock
+        self._machine: ReadsMachine = machine or MachineReader(system.proc)
+        self._reader: ReadsProcesses = processes or ProcessReader(system.proc)
         self._driver: DriverInfo | None = None
         self._machine_info: MachineInfo | None = None
         self._host = Host(name=self._machine.name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -163,10 +163,6 @@ class AmdBackend(DrmBackend):
     """
 
     maker = MAKER
-    advice: ClassVar[str] = (
-        "`lspci -nnk -d 1002:` lists those of the machine with their drivers, and "
-        "`sudo dmesg | grep amdgpu` shows what the driver reports about them."
-    )
 
     def __init__(
         self,

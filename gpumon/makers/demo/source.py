@@ -28,6 +28,7 @@ from gpumon.makers.source import NoSuchGpuError
 from gpumon.model.processes import GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.system.clock import SystemClock
+from gpumon.system.system import System
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -299,13 +300,15 @@ class DemoSource(Sampler):
     ) -> None:
         clock = clock or SystemClock()
         backend = DemoBackend(seed, clock, selection, machine)
-        super().__init__(backend, clock, _DemoMachine(backend), _DemoProcesses(backend))
+        system = System(clock=clock)
+        super().__init__(backend, system, _DemoMachine(backend), _DemoProcesses(backend))
 
     def past(self) -> Iterator[Snapshot]:
         """See ``Source.past``. A copy makes it, so that another thread may sample meanwhile."""
         backend = copy(self.backend)
         processes = _DemoProcesses(backend)
-        return Sampler(backend, self._clock, _DemoMachine(backend), processes).past()
+        system = System(clock=self._clock)
+        return Sampler(backend, system, _DemoMachine(backend), processes).past()
 
     def host(self, *, readonly: bool = False) -> DemoHost:
         """The processes of this machine, to be inspected and signalled; none of them is real."""

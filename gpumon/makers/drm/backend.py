@@ -14,7 +14,7 @@ is read.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from gpumon.makers.backend import (
     PERIOD,
@@ -55,12 +55,9 @@ _FORGET_SECONDS = 30.0
 class DrmBackend(GpuBackend):
     """The GPUs of some DRM drivers.
 
-    A subclass defines ``maker``, ``advice`` and ``new_gpu``, and may define ``known_pids`` and
-    ``add_uses`` for processes that are not in ``fdinfo``.
+    A subclass defines ``maker`` and ``new_gpu``, and may define ``known_pids`` and ``add_uses`` for
+    processes that are not in ``fdinfo``.
     """
-
-    advice: ClassVar[str]
-    """What to do if there is no GPU of these drivers."""
 
     def __init__(
         self,
@@ -108,7 +105,8 @@ class DrmBackend(GpuBackend):
         """See ``Source.open``."""
         self._find(self._clock.monotonic())
         if not self._known:
-            raise SourceError(f"No GPU of {self.maker.name} was found.", self.advice)
+            trouble = self._no_gpu()
+            raise SourceError(trouble.sentence, trouble.advice)
         uuids = [gpu.uuid for gpu in self._known.values()]
         missing = self._selection.missing(len(uuids), uuids)
         if missing:
@@ -188,12 +186,23 @@ class DrmBackend(GpuBackend):
         versions = [driver_version(driver, self._system) for driver in drivers]
         self._driver = DriverInfo(version=", ".join(versions), since=since)
 
+    def _no_gpu(self) -> Trouble:
+        """There is no GPU of these drivers, and what to do about that."""
+        pattern, reports = self._drivers[0], "driver reports"
+        if len(self._drivers) > 1:
+            pattern, reports = f"-E '{'|'.join(self._drivers)}'", "drivers report"
+        return Trouble(
+            f"No GPU of {self.maker.name} was found.",
+            f"`lspci -nnk -d {self.maker.pci_vendor[2:]}:` lists those of the machine with their "
+            f"drivers, and `sudo dmesg | grep {pattern}` shows what the {reports} about them.",
+        )
+
     def _why_empty(self) -> Trouble:
         """Why there is nothing to read."""
         count = len(self._known)
         if count:
             return Trouble("This machine has none of the selected GPUs.", gpus_there(count))
-        return Trouble(f"No GPU of {self.maker.name} was found.", self.advice)
+        return self._no_gpu()
 
     # Reading
 

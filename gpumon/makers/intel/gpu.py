@@ -75,10 +75,6 @@ class IntelBackend(DrmBackend):
     """The GPUs that the kernel's drivers ``i915`` and ``xe`` run; see ``DrmBackend``."""
 
     maker = MAKER
-    advice: ClassVar[str] = (
-        "`lspci -nnk -d 8086:` lists those of the machine with their drivers, and "
-        "`sudo dmesg | grep -E 'i915|xe'` shows what the drivers report about them."
-    )
 
     def new_gpu(self, card: DrmCard) -> DrmGpu:
         """See ``DrmBackend.new_gpu``."""

@@ -41,7 +41,6 @@ class ExampleGpu(DrmGpu):
 
 class ExampleBackend(DrmBackend):
     maker = MAKER
-    advice: ClassVar[str] = "Buy one."
 
     def new_gpu(self, card: DrmCard) -> DrmGpu:
         integrated = card.device == 0x1234

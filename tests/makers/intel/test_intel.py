@@ -14,6 +14,7 @@ from gpumon.makers.intel.names import model_of
 from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.system.system import System
 from tests.clock import HandClock
 from tests.makers.drm.trees import Faults, Tree, see_all_processes, write
 from tests.makers.intel import captures
@@ -388,7 +389,7 @@ def test_processor_graphics_have_the_memory_of_the_host(room: Room) -> None:
     captures.uhd_i915(room.tree)
     room.tree.process(100, {5: (RENDER, I915_CLIENT.format(bus=PROCESSOR))})
     room.backend = room.tree.backend(IntelBackend, clock=room.clock)
-    sampler = Sampler(room.backend, room.clock)
+    sampler = Sampler(room.backend, System(clock=room.clock))
     sampler.open()
     (gpu,) = sampler.sample().gpus
     assert gpu.memory_total is not None

@@ -57,7 +57,7 @@ class Maker:
     cores: str = "core"  # Its shader processors, in front of "clock".
     clock_heading: str = "core MHz"  # At most eight cells.
     # The time in which a process used a GPU, in front of a percentage; at most three cells.
-    load: str = "GPU"
+    load_word: str = "GPU"
     has_cuda: bool = False
     kernel_log: str = "the driver"  # What to look for in the kernel log.
     # What ``grep`` finds the driver's lines by; ``None`` for the names of all DRM drivers.
@@ -77,7 +77,7 @@ class Maker:
     # How to make certain which GPUs a variable selects; a batch system may have set it.
     certain_selection: str = "Name the GPUs by their UUIDs."
 
-    # Refers to ``MakerChecks`` (``doctor/context.py``): what ``gpumon doctor`` examines.
+    # Refers to ``MakerChecks`` (``doctor/__init__.py``): what ``gpumon doctor`` examines.
     checks: str | None = None
 
     def __init_subclass__(cls) -> None:

@@ -28,7 +28,7 @@ class Acme(Maker):
     device = "acme"
     cores = "engine"
     clock_heading = "eng MHz"
-    load = "XU"
+    load_word = "XU"
     kernel_log = "acme"
     error_label = "ACE"
     error_catalogue = "ACME's handbook"

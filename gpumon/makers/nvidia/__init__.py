@@ -18,7 +18,7 @@ class Nvidia(Maker):
     device = "nvidia"
     cores = "SM"
     clock_heading = "SM MHz"
-    load = "SM"
+    load_word = "SM"
     has_cuda = True
     kernel_log = "the XID"
     log_pattern = "NVRM"

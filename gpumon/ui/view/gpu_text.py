@@ -71,7 +71,7 @@ def load_word(gpus: Iterable[Gpu], uses: Iterable[GpuUse] | None = None) -> str:
     """
     used = None if uses is None else {use.gpu_uuid for use in uses}
     found = {makers.maker_of(gpu.name) for gpu in gpus if used is None or gpu.uuid in used}
-    return min(found or {makers.first_maker()}, key=makers.makers().index).load
+    return min(found or {makers.first_maker()}, key=makers.makers().index).load_word
 
 
 def is_stale(gpu: Gpu, state: Finding) -> bool:

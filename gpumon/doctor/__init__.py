@@ -128,8 +128,8 @@ class MakerChecks(Struct, frozen=True, kw_only=True):
     fault_on_bus: Callable[[DiagnosticContext, str, tuple[str, ...]], Result | None] = lambda *_: (
         None
     )
-    # Whether the driver reports PIDs of another PID namespace.
-    has_foreign_pids: Callable[[DiagnosticContext], bool] = lambda _: False
+    # What helps if the driver reports PIDs of another PID namespace; ``None`` if it does not.
+    foreign_pids: Callable[[DiagnosticContext], str | None] = lambda _: None
     container: str = "Start the container with its GPUs."  # What to do if it lacks device files.
     process_note: str = ""  # What else is to be known of its process lists.
     slow: str | None = None  # What to do if the driver takes long to answer.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.doctor import check, checks_of, failed, passed, warned
 from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.model.makers import makers, makers_of
+from gpumon.model.makers import first_maker, makers, makers_of
 from gpumon.model.process_states import ENDED, STATES
 from gpumon.system.users import user_name
 from gpumon.text.formatting import counted, gib, gibibytes, index_list
@@ -101,13 +101,13 @@ def pid_namespace(context: DiagnosticContext) -> Result | None:
         return None
     if not in_container(context):
         return passed("This is the host's PID namespace: every process can be identified.")
-    if any(maker.has_foreign_pids(context) for maker in checks):
-        return warned(
-            "This is a container, and the driver reports PIDs of the host, which differ here: "
-            "processes have no name.",
-            "Run gpumon on the host, start the container with --pid=host, or upgrade the driver "
-            "to 570 or later.",
-        )
+    for maker in checks:
+        if (remedy := maker.foreign_pids(context)) is not None:
+            return warned(
+                "This is a container, and the driver reports PIDs of the host, which differ here: "
+                "processes have no name.",
+                f"Run gpumon on the host, start the container with --pid=host, or {remedy}.",
+            )
     return warned(
         "This is a container: gpumon sees only its processes, and other memory has no owner.",
         "To see all processes, run gpumon on the host or start the container with --pid=host.",
@@ -163,7 +163,7 @@ def ended_processes(context: DiagnosticContext) -> Result | None:
     ]
     held = {index for process in ended for index in process.gpu_indices}
     owners = makers_of([gpu for gpu in snapshot.gpus if gpu.index in held])
-    files = " ".join(f"{maker.device_prefix}*" for maker in owners)
+    files = " ".join(f"{maker.device_prefix}*" for maker in owners or (first_maker(),))
     return warned(
         f"The driver still lists {counted(len(ended), 'process', 'es')} that ended.",
         f"Memory comes back when all that holds it has ended: `sudo fuser -v {files}` shows "

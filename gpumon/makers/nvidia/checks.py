@@ -315,10 +315,12 @@ def _allowed(rules: Sequence[str], minor: int) -> bool:
     return False
 
 
-def _has_foreign_pids(context: DiagnosticContext) -> bool:
-    """Whether the driver reports PIDs of the host in this container."""
+def _foreign_pids(context: DiagnosticContext) -> str | None:
+    """What helps if the driver reports PIDs of the host in this container."""
     version = _module_version(context) or context.driver.libraries.get(MAKER.name)
-    return is_expected(context) and not pid_trust(version, False).processes
+    if not is_expected(context) or pid_trust(version, False).processes:
+        return None
+    return "upgrade the driver to 570 or later"
 
 
 # GPUs
@@ -473,7 +475,7 @@ CHECKS = MakerChecks(
     find_library=find_library,
     is_loaded=lambda context: _module_version(context) is not None,
     fault_on_bus=_taken,
-    has_foreign_pids=_has_foreign_pids,
+    foreign_pids=_foreign_pids,
     slow="Turn on persistence mode, which keeps the GPUs initialised. If it is on, a GPU may be "
     "faulty: run `sudo dmesg | grep NVRM`.",
     lost="Run `sudo dmesg | grep NVRM` to see what happened. To reset a GPU, end its "

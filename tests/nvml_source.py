@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.host.machine import MachineReader
-from gpumon.host.processes import ProcessReader
 from gpumon.makers.nvidia.source import NvmlBackend
 from gpumon.makers.sampler import Sampler
 from gpumon.model.selection import ALL, GpuSelection
+from gpumon.system.clock import SystemClock
 from gpumon.system.system import System
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NvmlSource(Sampler):
-    """See ``NvmlBackend`` for the arguments."""
+    """See ``NvmlBackend`` and ``System`` for the arguments."""
 
     backend: NvmlBackend
 
@@ -26,10 +25,10 @@ class NvmlSource(Sampler):
         clock: Clock | None = None,
         proc: str = "/proc",
         sys: str = "/sys",
-        kernel_log: str = "/dev/kmsg",
+        dev: str = "/dev",
         *,
         profiled: bool = False,
     ) -> None:
-        backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
-        system = System(proc)
-        super().__init__(backend, clock, MachineReader(system), ProcessReader(system))
+        system = System(proc, sys, dev, clock or SystemClock())
+        backend = NvmlBackend(selection, system, profiled=profiled)
+        super().__init__(backend, system)

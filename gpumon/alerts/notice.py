@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from gpumon.findings.finding import Severity
 from gpumon.findings.phrases import at_most, spaced
-from gpumon.makers.maker_words import ErrorSeverity, error_code, short_name
+from gpumon.model.error_codes import ErrorSeverity, error_code
+from gpumon.model.makers import short_name
 from gpumon.model.processes import ProcessId
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -131,7 +132,7 @@ def xid_notice(
     alert: Alert, context: EvaluationContext, gpu: Gpu, xid: int, reported: float | None
 ) -> Notice:
     """The driver reported an XID."""
-    code = error_code(xid)
+    code = error_code(xid, gpu.name)
     severity = {
         ErrorSeverity.CRITICAL: Severity.CRITICAL,
         ErrorSeverity.WARNING: Severity.WARNING,

@@ -292,7 +292,7 @@ class XidWatcher(Watcher[XidWhen]):
             first_seen = self.known.first_seen.setdefault(gpu.uuid, context.now)
             for number, at in xids.items():
                 is_new = _is_newer(at, number, before, first_seen, is_first=is_first)
-                if is_new and self._when.includes(number):
+                if is_new and self._when.includes(number, gpu.name):
                     found += self._report(context, gpu, number, at)
         return found
 

@@ -11,7 +11,7 @@ from gpumon.alerts.filter_languages import GPUS, PROCESSES
 from gpumon.config.suggestions import nearest
 from gpumon.filters.language import C, FilterError, Language, S, Selection, parse, said, tokens
 from gpumon.findings.registry import GPU_RULES, PROCESS_RULES, RULES
-from gpumon.makers.maker_words import ErrorSeverity, error_code
+from gpumon.model.error_codes import ErrorSeverity, error_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,13 +83,16 @@ class XidWhen(Struct, frozen=True):
     terms: GpuFilter
     """The GPUs that it is about."""
 
-    def includes(self, number: int) -> bool:
-        """Whether it reports this XID; one that no table has counts as the least severe."""
+    def includes(self, number: int, name: str | None = None) -> bool:
+        """Whether it reports this XID of a GPU with this product name.
+
+        One that no table has counts as the least severe.
+        """
         if number in self.numbers:
             return True
         if self.least is None:
             return False
-        severity = error_code(number).severity or ErrorSeverity.BY_PROGRAM
+        severity = error_code(number, name).severity or ErrorSeverity.BY_PROGRAM
         return _XID_ORDER.index(severity) >= _XID_ORDER.index(self.least)
 
 

@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 from gpumon.api.local import open_machine, selection_of
 from gpumon.api.usage import NO_USE, GpuUsage, OwnUse, UsageSample, UsageTally
 from gpumon.host.process_tree import Descendants
-from gpumon.host.visible_devices import selecting_variable, visible_gpus
 from gpumon.makers.source import SourceError
+from gpumon.makers.visible_devices import visible_devices_of
 from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.makers import makers_of
 from gpumon.model.selection import ALL
@@ -235,8 +235,12 @@ class Measurement:
 
 def _visible(gpus: Sequence[Gpu]) -> frozenset[str] | None:
     """The GPUs that this process's environment names; ``None`` if it names none for sure."""
-    makers = [maker for maker in makers_of(gpus) if selecting_variable(maker, os.environ, gpus)]
-    meanings = [visible_gpus(maker, os.environ, gpus) for maker in makers]
+    makers = map(visible_devices_of, makers_of(gpus))
+    meanings = [
+        maker.visible(os.environ, gpus)
+        for maker in makers
+        if maker.selecting_variable(os.environ, gpus)
+    ]
     sure = [meaning for meaning in meanings if meaning.devices or meaning.certain]
     if not sure:
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.option_groups import ASCII, Option, OptionGroup, SharedOption
 from gpumon.cli.output import say
-from gpumon.model.makers import AUTO, BACKENDS
+from gpumon.model.makers import AUTO, backends, makers
 
 if TYPE_CHECKING:
     import argparse
@@ -37,13 +37,22 @@ _FILTER = SharedOption(
     help="only processes that match, such as 'user:ann mem>10G !idle>1h'; the help page of the "
     "dashboard lists the terms",
 )
+
+
+def _drivers() -> str:
+    """The drivers of all makers: ``NVIDIA's (nvml), AMD's (amdgpu)``."""
+    return ", ".join(
+        f"{maker.name}'s ({' and '.join(maker.kernel_drivers) if maker.is_drm else maker.backend})"
+        for maker in makers()
+    )
+
+
 _SOURCE = (
     SharedOption(
         "--backend",
-        choices=BACKENDS,
-        help="the driver to read: NVIDIA's (nvml), AMD's (amdgpu), Intel's (i915 and xe); auto: "
-        "all that the machine has, without a processor's own GPU if there is another; all: with it "
-        "(default: auto). docs/makers.md",
+        choices=backends(),
+        help=f"the driver to read: {_drivers()}; auto: all that the machine has, without a "
+        "processor's own GPU if there is another; all: with it (default: auto). docs/makers.md",
     ),
     SharedOption(
         "--demo",

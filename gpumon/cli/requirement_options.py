@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.machine_options import GPUS, SourceOptions
 from gpumon.cli.option_groups import Option, OptionGroup
-from gpumon.model.makers import MAKERS
+from gpumon.model.makers import makers
 
 if TYPE_CHECKING:
     import argparse
@@ -210,7 +210,7 @@ class RequirementOptions(SourceOptions):
             capability=options.capability,
             only=options.gpus or ALL,
             never=options.never or ALL,
-            maker=next((maker for maker, info in MAKERS.items() if info.backend == backend), None),
+            maker=next((maker.name for maker in makers() if maker.backend == backend), None),
             mig=options.mig,
             mine_is_free=options.mine_is_free,
             stable=options.stable,

@@ -17,6 +17,6 @@ class VersionCommand(Command):
     )
 
     def run(self, options: argparse.Namespace) -> int:  # noqa: ARG002 - it has none
-        from gpumon.makers.versions import all_versions
+        from gpumon.makers.machine import all_versions
 
         return print_text(f"{all_versions()}\n")

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.doctor import why_failed
+from gpumon.doctor import checks_of, why_failed
 from gpumon.host.kernel_log import slot_of
 from gpumon.host.power import read_word
-from gpumon.makers.amd import gpu as amd
 from gpumon.makers.drm.cards import read_hex
-from gpumon.makers.intel import names as intel
 from gpumon.makers.source import SourceError
-from gpumon.model.makers import MAKERS, Maker, gpus_of
+from gpumon.model.makers import Maker, gpus_of, load, makers
 from gpumon.model.snapshot import Snapshot, Trouble
-from gpumon.system.clock import SystemClock
 from gpumon.system.files import beginning
 
 if TYPE_CHECKING:
@@ -144,11 +141,6 @@ def parse_version(text: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2] or 0)) if match else None
 
 
-_DISPLAY, _ACCELERATOR = "0x03", "0x12"
-"""PCI base classes. The Instinct MI300 and later are accelerators (apache/cloudstack#11701), but so
-are the NPUs of Intel's processors."""
-
-
 class PciGpu(Struct, frozen=True):
     """A GPU on the PCI bus."""
 
@@ -156,28 +148,28 @@ class PciGpu(Struct, frozen=True):
     maker: Maker
     driver: str | None  # Of the kernel; ``None`` without one.
     render_nodes: tuple[str, ...] = ()  # Names: ``renderD128``.
-    integrated: bool = False  # Part of a processor; AMD's are known only with their driver.
+    integrated: bool = False  # Part of a processor; for some makers known only with a driver.
 
     @property
     def shown_by_gpumon(self) -> bool:
         """Whether its driver is one of those that gpumon reads."""
-        return self.driver in MAKERS[self.maker].kernel_drivers
+        return self.driver in self.maker.kernel_drivers
 
     @property
     def line(self) -> str:
         """A line for a person."""
-        return f"{self.slot}  {self.maker.value}  {self.driver or 'no driver'}"
+        return f"{self.slot}  {self.maker.name}  {self.driver or 'no driver'}"
 
 
 def pci_gpus(machine: Machine) -> tuple[PciGpu, ...]:
-    """The GPUs of the three makers, by maker and place. No GPU wakes."""
+    """The GPUs of all makers, by maker and place. No GPU wakes."""
     folders = machine.folder("/sys/bus/pci/devices", "*")
     vendors = {folder: read_word(f"{folder}/vendor") for folder in folders}
     return tuple(
         gpu
-        for maker, info in MAKERS.items()
+        for maker in makers()
         for folder in folders
-        if vendors[folder] == info.pci_vendor and (gpu := _gpu(folder, maker)) is not None
+        if vendors[folder] == maker.pci_vendor and (gpu := _gpu(folder, maker)) is not None
     )
 
 
@@ -187,27 +179,21 @@ def _gpu(folder: Path, maker: Maker) -> PciGpu | None:
         driver: str | None = (folder / "driver").readlink().name
     except OSError:
         driver = None
-    classes = (_DISPLAY, _ACCELERATOR) if maker is Maker.AMD else (_DISPLAY,)
-    is_gpu = (read_word(f"{folder}/class") or "").startswith(classes)
-    # The drivers amdgpu, i915 and xe have nothing but GPUs.
-    if not is_gpu and (maker is Maker.NVIDIA or driver not in MAKERS[maker].kernel_drivers):
+    is_gpu = (read_word(f"{folder}/class") or "").startswith(maker.pci_classes)
+    if not is_gpu and not (maker.is_drm and driver in maker.kernel_drivers):
         return None
     nodes = tuple(path.name for path in found(folder, "drm/renderD*"))
-    return PciGpu(folder.name, maker, driver, nodes, _is_integrated(folder, maker))
-
-
-def _is_integrated(folder: Path, maker: Maker) -> bool:
-    device = read_hex(f"{folder}/device")
-    if maker is Maker.AMD:
-        return amd.is_integrated(str(folder), device)
-    return maker is Maker.INTEL and intel.is_integrated(folder.name, device)
+    integrated = maker.integrated is not None and load(maker.integrated)(
+        str(folder), read_hex(f"{folder}/device")
+    )
+    return PciGpu(folder.name, maker, driver, nodes, integrated)
 
 
 class DriverAnswer(Struct, frozen=True):
     """The result of querying the drivers."""
 
-    library: bool  # Whether the dynamic linker finds that of NVIDIA's driver.
-    library_version: str | None = None  # Of the driver that the library belongs to.
+    # The driver versions of libraries that the dynamic linker finds, by the name of the maker.
+    libraries: Mapping[str, str | None] = {}
     snapshot: Snapshot | None = None  # ``None`` without a sample; then ``trouble`` has the reason.
     trouble: Trouble | None = None
     seconds: float = 0.0  # How long it took.
@@ -256,50 +242,19 @@ class DiagnosticContext:
         )
 
     @property
-    def expects_nvidia(self) -> bool:
-        """Whether NVIDIA's driver should be here.
-
-        It should on a machine without any GPU too, because GPUs are not always on a PCI bus.
-        """
-        return bool(
-            self.cards_of(Maker.NVIDIA)
-            or self.module_version is not None
-            or self.in_wsl
-            or self.gpus_of(Maker.NVIDIA)
-            or not self.cards
-        )
-
-    @cached_property
-    def module_version(self) -> str | None:
-        """Version of the loaded kernel module."""
-        from gpumon.makers.nvidia.driver_errors import loaded_version
-
-        return loaded_version(str(self.machine.path("/proc")))
-
-    @property
     def in_wsl(self) -> bool:
         """Whether this is a guest of Windows, which drives the GPUs itself."""
         return exists(self.machine.path("/dev/dxg"))
 
-    @property
-    def cuda_version(self) -> tuple[int, int] | None:
-        """The newest CUDA that the driver supports."""
-        snapshot = self.driver.snapshot
-        return None if snapshot is None else parse_version(snapshot.host.cuda_version or "")
-
 
 def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
     """Query the drivers of this machine."""
-    from gpumon.makers.nvidia.driver_errors import library_version
-    from gpumon.makers.nvidia.library import Library, load_library
-
-    there, version = True, None
-    try:
-        load_library()
-    except OSError:
-        there = False
-    else:
-        version = library_version(Library(SystemClock()))
+    libraries = {}
+    for maker in makers():
+        find = checks_of(maker).find_library
+        there, version = (False, None) if find is None else find()
+        if there:
+            libraries[maker.name] = version
     before = time.monotonic()
     snapshot, trouble = None, None
     try:
@@ -309,4 +264,4 @@ def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
     except Exception as error:  # noqa: BLE001 - every check of the driver would fail with it
         trouble = Trouble(f"The GPUs cannot be read: {why_failed(error)}", "")
     seconds = time.monotonic() - before
-    return DriverAnswer(there, version, snapshot, trouble, seconds)
+    return DriverAnswer(libraries, snapshot, trouble, seconds)

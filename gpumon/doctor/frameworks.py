@@ -6,17 +6,17 @@ No framework is imported: that takes seconds and GPU memory, and fails when it i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.doctor import check, failed, passed, unknown, warned
-from gpumon.doctor.computing import cudnn_of_packages, driver_for, rocm_versions
-from gpumon.doctor.context import exists, found, parse_version, read_text, resolved, unreadable
-from gpumon.model.makers import Maker, maker_of, makers_of
+from gpumon.doctor import check, checks_of, passed, unknown, warned
+from gpumon.doctor.context import exists, found, read_text, resolved, unreadable
+from gpumon.model.makers import Maker, maker_of, makers, makers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from gpumon.doctor import Result
@@ -34,44 +34,33 @@ _ENVIRONMENT_VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _OLD_JAXLIB = re.compile(r"\+cuda(\d+)")
 
 
+_CUDNN = re.compile(r"^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", re.MULTILINE)
+
+
 class Build(Struct, frozen=True):
     """A framework in one environment."""
 
     folder: str  # Of the environment.
     version: str
-    cuda: str | None  # Built for: ``12.4`` or ``12``; ``None`` without CUDA.
+    # The versions of the platforms that it was built for, by ``MakerChecks.platform``; ``None``
+    # without this platform, empty if its version is unknown.
+    platforms: Mapping[str, str | None]
     extra: str = ""  # Further information.
-    rocm: str | None = None  # Built for; empty if its version is unknown.
-    xpu: str | None = None  # The version of Intel's compiler, for Intel's GPUs.
 
     @property
-    def target(self) -> tuple[Maker | None, str]:
-        """The maker of the GPUs that it computes on, and what it was built for."""
-        if self.cuda is not None:
-            return Maker.NVIDIA, f"CUDA {self.cuda}"
-        if self.rocm is not None:
-            return Maker.AMD, f"ROCm {self.rocm}".rstrip()
-        if self.xpu is not None:
-            return Maker.INTEL, f"Intel's GPUs (XPU {self.xpu})"
-        return None, "no CUDA"
+    def maker(self) -> Maker | None:
+        """The maker of the GPUs that it computes on."""
+        versions = self.platforms
+        found = (maker for maker in makers() if versions.get(checks_of(maker).platform) is not None)
+        return next(found, None)
 
-
-# The page "Get started" of pytorch.org, and the page "Installation" of docs.jax.dev.
-_TORCH = {
-    Maker.NVIDIA: "Run `pip install torch`: on Linux it includes CUDA.",
-    Maker.AMD: 'Install the build for ROCm: the page "Get started" of pytorch.org has the command.',
-    Maker.INTEL: "Install the build for XPU: pytorch.org has the command.",
-}
-_TENSORFLOW_ADVICE = {
-    Maker.NVIDIA: "Run `pip install 'tensorflow[and-cuda]'`.",
-    Maker.AMD: "Install tensorflow-rocm as ROCm's documentation says.",
-    Maker.INTEL: "Intel's extension for TensorFlow supports some of its GPUs.",
-}
-_JAX_ADVICE = {
-    Maker.NVIDIA: "Run `pip install 'jax[cuda12]'`, or cuda13 for newer drivers.",
-    Maker.AMD: "Install JAX's plugin for ROCm as docs.jax.dev says.",
-    Maker.INTEL: "Intel's extension for OpenXLA supports some of its GPUs.",
-}
+    @property
+    def target(self) -> str:
+        """What it was built for."""
+        if self.maker is None:
+            return "no CUDA"
+        checks = checks_of(self.maker)
+        return checks.platform_words.format(self.platforms[checks.platform]).rstrip()
 
 
 @check("torch")
@@ -81,25 +70,25 @@ def torch(context: DiagnosticContext) -> Result | None:
     Read from ``torch/version.py``, in the active environment first, then in those of ``PATH``, of
     gpumon and of the user.
     """
-    return _judged(context, _torch, _TORCH)
+    return _judged(context, _torch, "torch")
 
 
 @check("TensorFlow")
 def tensorflow(context: DiagnosticContext) -> Result | None:
     """The same of TensorFlow, by its build information."""
-    return _judged(context, _tensorflow, _TENSORFLOW_ADVICE)
+    return _judged(context, _tensorflow, "TensorFlow")
 
 
 @check("JAX")
 def jax(context: DiagnosticContext) -> Result | None:
     """The same of JAX, by its installed plugins."""
-    return _judged(context, _jax, _JAX_ADVICE)
+    return _judged(context, _jax, "JAX")
 
 
 def _judged(
     context: DiagnosticContext,
     read: Callable[[Path, str], Build | None],
-    advice: Mapping[Maker, str],
+    name: str,
 ) -> Result | None:
     builds = [
         build
@@ -113,69 +102,51 @@ def _judged(
         return None
     first = builds[0]
     details = (*map(_line, builds), *barred)
-    makers = _makers(context)
-    if makers and first.target[0] not in makers:
+    wanted = _makers(context)
+    if wanted and first.maker not in wanted:
         return warned(
-            f"{_built(first)}: it does not compute on these GPUs ({makers[0].value}).",
-            advice[makers[0]],
+            f"{_built(first)}: it does not compute on these GPUs ({wanted[0].name}).",
+            checks_of(wanted[0]).frameworks.get(name, ""),
             *details[1:],
         )
-    if first.cuda is None:
-        return passed(f"{_built(first)}.", *details[1:])
-    built = parse_version(first.cuda)
-    words = f"{first.version}, built for CUDA {first.cuda}"
-    if context.cuda_version is None or built is None:
-        return _not_compared(context, words, details)
-    major, minor = context.cuda_version
-    if built[0] > major:
-        return failed(
-            f"{words}; the driver supports CUDA up to {major}.{minor}.",
-            f"Upgrade to {driver_for(built[0])}, or install a build for CUDA {major}.",
-            *details,
-        )
-    if built > (major, minor):
-        words += f", newer than the driver's {major}.{minor} but of the same major version"
-    return passed(f"{words}.", *details)
+    if first.maker is not None:
+        checks = checks_of(first.maker)
+        if checks.judge_build is not None:
+            version = first.platforms[checks.platform] or ""
+            return checks.judge_build(context, first, version, details)
+    return passed(f"{_built(first)}.", *details[1:])
 
 
 def _built(build: Build) -> str:
     """Where a build is, and what it was built for."""
-    maker, platform = build.target
-    how = f"for {platform}" if maker else "without CUDA"
+    how = f"for {build.target}" if build.maker else "without CUDA"
     return f"{build.version} in {build.folder} was built {how}"
 
 
-def _not_compared(context: DiagnosticContext, words: str, details: tuple[str, ...]) -> Result:
-    """The result if the driver's limit is unknown."""
-    if not context.gpus_of(Maker.NVIDIA):
-        return passed(
-            f"{words}; without NVIDIA's driver there is nothing to compare it with.", *details
-        )
-    return unknown(f"{words}; the newest CUDA that the driver supports is unknown.")
-
-
 def _makers(context: DiagnosticContext) -> tuple[Maker, ...]:
-    """The makers of the GPUs that programs should compute on.
-
-    The GPU of a processor is mostly there for the display: it counts if ROCm is installed.
-    """
-    makers = makers_of(
+    """The makers of the GPUs that programs should compute on."""
+    found = makers_of(
         [
             gpu
             for gpu in context.gpus
             if not gpu.memory_unified
-            or maker_of(gpu.name) is Maker.NVIDIA
-            or (maker_of(gpu.name) is Maker.AMD and rocm_versions(context.machine))
+            or checks_of(maker_of(gpu.name)).computes_when_integrated(context)
         ]
     )
-    # NVIDIA's driver may fail while the others answer: that has checks of its own.
-    silent = Maker.NVIDIA not in makers and any(card.driver == "nvidia" for card in context.cards)
-    return (*makers, Maker.NVIDIA) if makers and silent else makers
+    # A driver with a library may fail while the others answer: that has checks of its own.
+    silent = [
+        maker
+        for maker in makers()
+        if maker not in found
+        and checks_of(maker).find_library is not None
+        and any(card.driver in maker.kernel_drivers for card in context.cards)
+    ]
+    return (*found, *silent) if found else ()
 
 
 def _line(build: Build) -> str:
     extra = f", {build.extra}" if build.extra else ""
-    return f"{build.version}  {build.target[1]}{extra}  {build.folder}"
+    return f"{build.version}  {build.target}{extra}  {build.folder}"
 
 
 def _torch(folder: Path, prefix: str) -> Build | None:
@@ -187,7 +158,8 @@ def _torch(folder: Path, prefix: str) -> Build | None:
     cuda = known.get("cuda") or None
     extra = "" if cudnn is None or cuda is None else f"cuDNN {cudnn}"
     version = known.get("__version__") or "unknown version"
-    return Build(prefix, version, cuda, extra, known.get("hip") or None, known.get("xpu") or None)
+    rocm, xpu = known.get("hip") or None, known.get("xpu") or None
+    return Build(prefix, version, {"cuda": cuda, "rocm": rocm, "xpu": xpu}, extra)
 
 
 def _tensorflow(folder: Path, prefix: str) -> Build | None:
@@ -199,7 +171,8 @@ def _tensorflow(folder: Path, prefix: str) -> Build | None:
     version = next(filter(None, (_distribution(folder, name) for name in names)), None)
     extra = f"cuDNN {known['cudnn']}" if known.get("cudnn") else ""
     rocm = "" if _ROCM_BUILD.search(text) else None
-    return Build(prefix, version or "unknown version", known.get("cuda"), extra, rocm)
+    platforms = {"cuda": known.get("cuda"), "rocm": rocm}
+    return Build(prefix, version or "unknown version", platforms, extra)
 
 
 def _jax(folder: Path, prefix: str) -> Build | None:
@@ -209,7 +182,7 @@ def _jax(folder: Path, prefix: str) -> Build | None:
     cuda = _newest_plugin(folder, _PLUGIN)
     if cuda is None and (old := _OLD_JAXLIB.search(_distribution(folder, "jaxlib") or "")):
         cuda = old[1]
-    return Build(prefix, version, cuda, rocm=_newest_plugin(folder, _ROCM_PLUGIN))
+    return Build(prefix, version, {"cuda": cuda, "rocm": _newest_plugin(folder, _ROCM_PLUGIN)})
 
 
 def _newest_plugin(folder: Path, plugin: re.Pattern[str]) -> str | None:
@@ -255,3 +228,17 @@ def _prefixes(machine: Machine) -> Iterator[str]:
 def _package_folders(machine: Machine, prefix: str) -> Iterator[Path]:
     for pattern in ("lib*/python3*/site-packages", "lib/python3*/dist-packages"):
         yield from reversed(machine.folder(prefix, pattern))
+
+
+def cudnn_version(header: str) -> str | None:
+    """The version that a header of cuDNN defines."""
+    numbers = dict(_CUDNN.findall(header))
+    if len(numbers) < 3:
+        return None
+    return f"{numbers['MAJOR']}.{numbers['MINOR']}.{numbers['PATCHLEVEL']}"
+
+
+def cudnn_of_packages(folder: Path) -> str | None:
+    """The version of the cuDNN among Python packages."""
+    headers = found(folder, "nvidia/cudnn/include/cudnn_version*.h")
+    return next(filter(None, (cudnn_version(read_text(file) or "") for file in headers)), None)

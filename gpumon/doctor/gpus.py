@@ -1,32 +1,28 @@
-"""Checks of the GPUs: response, persistence mode, memory health."""
+"""Checks of GPUs and drivers: on the bus, responding, sound."""
 
 from __future__ import annotations
 
-from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.availability import memory_faults, recovery_action
-from gpumon.doctor import CheckVerdict, check, failed, passed, unknown, warned
-from gpumon.doctor.driver import DRM_LOG
-from gpumon.findings.faults import advice_on
-from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
-from gpumon.host.power import may_sleep
-from gpumon.makers.maker_words import XID_CATALOGUE, error_code
-from gpumon.model.makers import Maker, maker_of
-from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.text.formatting import counted, duration, index_list
+from gpumon.doctor import CheckVerdict, check, checks_of, failed, passed, unknown, warned
+from gpumon.makers.drm.cards import drm_drivers
+from gpumon.model.makers import makers, makers_of
+from gpumon.model.snapshot import GpuStatus
+from gpumon.text.formatting import counted, index_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext
-    from gpumon.host.kernel_log import Xid
+    from gpumon.model.makers import Maker
     from gpumon.model.snapshot import Gpu
 
-_MOST_LISTED = 8
-"""Errors of the kernel's log."""
+_SLOW_SECONDS = 5.0
+"""Initialising eight GPUs without persistence mode takes longer than this; all else does not."""
+GIVEN = {"vfio-pci", "pci-stub", "xen-pciback"}
+"""Drivers that hold a GPU for a virtual machine."""
 _WRONG = {
     GpuStatus.LOST: (CheckVerdict.FAIL, "fell off the bus"),
     GpuStatus.RESET_REQUIRED: (CheckVerdict.FAIL, "must be reset"),
@@ -34,29 +30,101 @@ _WRONG = {
     GpuStatus.NO_ANSWER: (CheckVerdict.FAIL, "does not answer"),
     GpuStatus.NO_PERMISSION: (CheckVerdict.WARN, "denies you access"),
 }
-_LOST = {
-    "NVIDIA": "Run `sudo dmesg | grep NVRM` to see what happened. To reset a GPU, end its "
-    "processes, then run `sudo nvidia-smi --gpu-reset -i INDEX`.",
-    "others": f"Run `sudo dmesg | grep -E '{DRM_LOG}'` to see what happened: these drivers reset a "
-    "GPU themselves.",
-}
 _REBOOT = "A GPU that fell off the bus often needs a reboot."
-_REPLACE = {
-    "NVIDIA": "End what uses the GPU, then `sudo nvidia-smi --gpu-reset -i INDEX`: a reset "
-    "replaces what is bad.",
-    "others": "Reboot: the driver then leaves out bad pages of memory. If errors return, show the "
-    "GPU's vendor the kernel's log.",
-}
 
 
-def _advice(texts: Mapping[str, str], gpus: Iterable[Gpu]) -> str:
-    """What to do about GPUs of these makers."""
-    kinds = {"NVIDIA" if maker_of(gpu.name) is Maker.NVIDIA else "others" for gpu in gpus}
-    return " ".join(text for kind, text in texts.items() if kind in kinds)
+def drm_log() -> str:
+    """Matches the lines of the DRM drivers in the kernel's log."""
+    return "|".join(drm_drivers())
 
 
-def _gpus(gpus: Sequence[Gpu]) -> str:
+@check("GPUs on the bus")
+def gpus_on_the_bus(context: DiagnosticContext) -> Result | None:
+    """The GPUs of all makers on the PCI bus, and the kernel driver of each.
+
+    Read from ``/sys/bus/pci``.
+    """
+    if context.in_wsl:
+        return passed("Windows controls the GPUs of this guest (WSL).")
+    if not context.cards:
+        if context.gpus or any(checks_of(maker).is_loaded(context) for maker in makers()):
+            return None  # On some chips the GPU is not on a PCI bus.
+        *names, last = [maker.name for maker in makers()]
+        return failed(
+            f"This machine has no GPU of {', '.join(names)} or {last} on its PCI bus.",
+            "The host must assign a GPU to a virtual machine. A GPU that was just installed may "
+            "sit loose or lack power. `lspci -nn` lists what the kernel sees.",
+        )
+    details = tuple(card.line for card in context.cards)
+    gpus = ", ".join(
+        counted(number, f"{maker.name} GPU")
+        for maker in makers()
+        if (number := len(context.cards_of(maker)))
+    )
+    for maker in makers():
+        if (fault := checks_of(maker).fault_on_bus(context, gpus, details)) is not None:
+            return fault
+    given = [card for card in context.cards if card.driver in GIVEN]
+    if given:
+        return passed(f"{gpus}, {len(given)} of them reserved for virtual machines.", *details)
+    worth_listing = any(card.maker.is_drm for card in context.cards)
+    return passed(f"{gpus}.", *(details if worth_listing else ()))
+
+
+@check("answer")
+def answer(context: DiagnosticContext) -> Result | None:
+    """Whether the drivers answer, how fast, and for how many of the GPUs on the bus."""
+    if not context.driver.libraries and not any(card.shown_by_gpumon for card in context.cards):
+        return None
+    trouble, snapshot = context.driver.trouble, context.driver.snapshot
+    if snapshot is None:
+        sentence = "The driver does not answer." if trouble is None else trouble.sentence
+        return failed(sentence, "" if trouble is None else trouble.advice)
+    for maker in makers():
+        missing = _missing(context, maker)
+        if missing and snapshot.host.in_container is False:
+            return missing
+    gpus = counted(len(snapshot.gpus), "GPU")
+    seconds = context.driver.seconds
+    if seconds > _SLOW_SECONDS:
+        advice = [checks_of(maker).slow for maker in makers() if context.gpus_of(maker)]
+        usual = f"A GPU may be faulty: run `sudo dmesg | grep -E '{drm_log()}'`."
+        return warned(
+            f"{gpus}, but it took {seconds:.0f} s to answer.",
+            next(filter(None, advice), usual),
+        )
+    return passed(f"{gpus}, in {seconds:.1f} s.")
+
+
+def _missing(context: DiagnosticContext, maker: Maker) -> Result | None:
+    """The result if the driver of a maker reports fewer GPUs than it controls."""
+    has_library = checks_of(maker).find_library is not None
+    if has_library and maker.name not in context.driver.libraries:
+        return None  # Reported already.
+    reported = context.gpus_of(maker)
+    cards = [card for card in context.cards_of(maker) if card.shown_by_gpumon]
+    expected = len([card for card in cards if card not in context.hidden])
+    if expected <= len(reported):
+        return None
+    label = maker.log_pattern or drm_log()
+    whose = "" if len({gpu.maker for gpu in context.cards}) == 1 else f" of {maker.name}"
+    return failed(
+        f"The driver reports {counted(len(reported), 'GPU')}{whose}, but controls {expected} on "
+        "the bus.",
+        "A GPU may have fallen off the bus or failed to start: run `sudo dmesg | grep "
+        f"{label if label.isalnum() else f'-E {label!r}'}` to see which one and why. It often "
+        "needs a reboot.",
+    )
+
+
+def gpu_names(gpus: Sequence[Gpu]) -> str:
+    """``GPU 3``, ``GPUs 0-3, 5``."""
     return f"GPU{'' if len(gpus) == 1 else 's'} {index_list(gpu.index for gpu in gpus)}"
+
+
+def _makers_of(gpus: Sequence[Gpu]) -> list[Maker]:
+    """The makers of GPUs, in the order of makers."""
+    return sorted(makers_of(gpus), key=makers().index)
 
 
 @check("GPUs answer")
@@ -68,14 +136,15 @@ def answering(context: DiagnosticContext) -> Result | None:
     wrong = [gpu for gpu in gpus if gpu.status in _WRONG]
     details = tuple(f"GPU {gpu.index} {_WRONG[gpu.status][1]}" for gpu in wrong)
     if any(_WRONG[gpu.status][0] is CheckVerdict.FAIL for gpu in wrong):
+        lost = " ".join(dict.fromkeys(checks_of(maker).lost for maker in _makers_of(wrong)))
         return failed(
-            f"{_gpus(wrong)} cannot be used.",
-            f"{_advice(_LOST, wrong)} {_REBOOT}",
+            f"{gpu_names(wrong)} cannot be used.",
+            f"{lost} {_REBOOT}",
             *details,
         )
     if wrong:
         return warned(
-            f"You may not use {_gpus(wrong)}.",
+            f"You may not use {gpu_names(wrong)}.",
             "A batch system grants GPUs only to a job, a container only the GPUs it was started "
             "with. Otherwise see the check of the device files above.",
             *details,
@@ -86,34 +155,6 @@ def answering(context: DiagnosticContext) -> Result | None:
     return passed(
         "All GPUs answer." if len(gpus) > 1 else "The GPU answers.",
         *(f"{index_list(gpu.index for gpu in same)}: {model}" for model, same in models.items()),
-    )
-
-
-@check("persistence mode")
-def persistence(context: DiagnosticContext) -> Result | None:
-    """Whether the first program on an unused GPU of NVIDIA must wait."""
-    own = context.gpus_of(Maker.NVIDIA)
-    if context.in_wsl or not own:
-        return None
-    sys = str(context.machine.path("/sys"))
-    server = [
-        gpu
-        for gpu in own
-        if gpu.status is GpuStatus.OK
-        and not (gpu.pci_bus_id is not None and may_sleep(gpu.pci_bus_id, sys))
-    ]
-    if not server:
-        return passed("Not needed: these GPUs power down while they are unused.")
-    if all(gpu.persistence_mode is None for gpu in server):
-        return unknown("The driver does not report it.")
-    off = [gpu for gpu in server if gpu.persistence_mode is False]
-    if not off:
-        return passed("On.")
-    return warned(
-        f"Off on {_gpus(off)}: the first program on an unused GPU waits 1 to 3 s, and error "
-        "counters and power limits are lost in between.",
-        "Run `sudo systemctl enable --now nvidia-persistenced`, or, until the next reboot, `sudo "
-        "nvidia-smi -pm 1`.",
     )
 
 
@@ -132,16 +173,17 @@ def memory_health(context: DiagnosticContext) -> Result | None:
     broken = [gpu for gpu in gpus if gpu.remapped_rows_failure]
     if broken:
         return failed(
-            f"Return {_gpus(broken)}: bad memory can no longer be replaced.",
+            f"Return {gpu_names(broken)}: bad memory can no longer be replaced.",
             "Take the GPU out of use and show its vendor the output of `nvidia-smi -q`.",
             *details,
         )
     if details:
         indices = {gpu.index for gpu, _ in (*faults, *asked)}
         troubled = [gpu for gpu in gpus if gpu.index in indices]
-        return warned(
-            f"There were errors on {_gpus(troubled)}.", _advice(_REPLACE, troubled), *details
+        replace = " ".join(
+            dict.fromkeys(checks_of(maker).replace for maker in _makers_of(troubled))
         )
+        return warned(f"There were errors on {gpu_names(troubled)}.", replace, *details)
     counters = {
         counter
         for gpu in gpus
@@ -156,118 +198,6 @@ def memory_health(context: DiagnosticContext) -> Result | None:
     return passed("No uncorrected errors, nothing to replace.")
 
 
-@check("work of the SMs")
-def profiling(context: DiagnosticContext) -> Result | None:
-    """Whether NVIDIA's driver measures how much of a GPU works, and lets you read it.
-
-    This is GPM, which Hopper and later GPUs have.
-    """
-    gpus = [gpu for gpu in context.gpus_of(Maker.NVIDIA) if gpu.status is GpuStatus.OK]
-    if not gpus:
-        return None
-    reasons = {gpu.index: gpu.unknown.get("sm_active") for gpu in gpus}
-    # One sample gives no value yet, but the reason is another one where the driver refuses it.
-    can = [gpu for gpu in gpus if reasons[gpu.index] in {None, Unknown.NOT_READ}]
-    refused = [gpu for gpu in gpus if reasons[gpu.index] is Unknown.NO_PERMISSION]
-    failing = [gpu for gpu in gpus if reasons[gpu.index] is Unknown.NO_ANSWER]
-    if refused:
-        return warned(
-            f"The driver denies it to you on {_gpus(refused)}.",
-            "Run gpumon as root, or ask an administrator whether every user may read performance "
-            "counters: that is the option NVreg_RestrictProfilingToAdminUsers=0 of the kernel "
-            "module nvidia.",
-        )
-    if failing:
-        return unknown(f"The driver did not answer for {_gpus(failing)}.")
-    if not can:
-        return unknown(
-            "Not supported: GPM needs GPUs of the Hopper generation or later, and driver 520 or "
-            "later.",
-        )
-    if len(can) == len(gpus):
-        return passed("Available (GPM): the page of a GPU shows how much of it works.")
-    return passed(f"Available (GPM) on {_gpus(can)}; the others do not support it.")
-
-
-@check("reported errors")
-def reported_errors(context: DiagnosticContext) -> Result | None:
-    """XIDs, which are errors of NVIDIA's GPUs, with their meaning and what to do.
-
-    They are in the kernel log: ``/dev/kmsg``, or where that may not be read the journal, which
-    members of the group ``adm`` may read. Where neither can be read, the result has the reason.
-    """
-    if not context.gpus_of(Maker.NVIDIA) and not context.cards_of(Maker.NVIDIA):
-        return None
-    xids = _kernel_xids(context)
-    if isinstance(xids, str):
-        return unknown(xids, "Run `sudo dmesg | grep -i xid`.")
-    if not xids:
-        return passed("There is no XID in the kernel log.")
-    details = _listed(xids, context)
-    own = [xid for xid in xids if not error_code(xid.number).passing]
-    if not own:
-        caused = all(error_code(xid.number).by_program for xid in xids)
-        rest = "" if caused else ", or that the driver dealt with"
-        return passed(f"There are only errors that programs caused{rest}.", *details)
-    return warned(
-        f"The GPUs themselves caused {counted(len(own), 'XID')}.",
-        f"Follow the advice for each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
-        *details,
-    )
-
-
-_LOG_LINES, _LOG_SECONDS = 1_000_000, 1.0
-
-
-def _kernel_xids(context: DiagnosticContext) -> list[Xid] | str:
-    """The XIDs since the machine started, oldest first, or why they are not known."""
-    log = KernelLog(str(context.machine.path(KMSG)))
-    try:
-        return log.read(_LOG_LINES, _LOG_SECONDS)
-    except OSError as error:
-        in_journal = journal_xids() if context.machine.path("/") == Path("/") else None
-        if in_journal is not None:
-            return in_journal
-        if isinstance(error, PermissionError):
-            return (
-                "You may not read the kernel log, which contains them: only root may "
-                "(kernel.dmesg_restrict), and through journalctl members of the group adm."
-            )
-        if isinstance(error, FileNotFoundError):
-            return f"There is no kernel log ({KMSG}) here, as in most containers: see the host."
-        return f"The kernel log, which contains them, cannot be read: {error.strerror or error}."
-    finally:
-        log.close()
-
-
-def _listed(xids: Sequence[Xid], context: DiagnosticContext) -> tuple[str, ...]:
-    """The newest XID of each number and GPU, one line each, hardware errors first."""
-    newest = {(xid.slot, xid.number): xid for xid in xids}
-    counts = Counter((xid.slot, xid.number) for xid in xids)
-    now = context.machine.uptime()
-    ordered = sorted(newest.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
-    lines = []
-    for xid in ordered[:_MOST_LISTED]:
-        times = counts[xid.slot, xid.number]
-        often = "" if times == 1 else f", {times} times"
-        error = error_code(xid.number)
-        lines.append(
-            f"{_gpu_at(xid.slot, context.gpus)}: {error.label} {duration(now - xid.at)} ago"
-            f"{often}: {error.explanation}"
-        )
-    if len(ordered) > _MOST_LISTED:
-        lines.append(f"and {len(ordered) - _MOST_LISTED} more kinds")
-    listed = dict.fromkeys(error_code(xid.number) for xid in ordered[:_MOST_LISTED])
-    return (*lines, *advice_on(listed))
-
-
-def _gpu_at(slot: str, gpus: Sequence[Gpu]) -> str:
-    for gpu in gpus:
-        if gpu.pci_bus_id is not None and slot_of(gpu.pci_bus_id) == slot:
-            return f"GPU {gpu.index}"
-    return slot
-
-
 @check("asleep")
 def asleep(context: DiagnosticContext) -> Result | None:
     """The GPUs that the kernel has powered down, which the check does not wake."""
@@ -275,8 +205,8 @@ def asleep(context: DiagnosticContext) -> Result | None:
     if not sleeping:
         return None
     return passed(
-        f"{_gpus(sleeping)}: powered down until a program computes. gpumon does not wake a GPU, "
-        "so most values are unknown.",
+        f"{gpu_names(sleeping)}: powered down until a program computes. gpumon does not wake a "
+        "GPU, so most values are unknown.",
     )
 
 
@@ -285,7 +215,7 @@ def processor_gpus(context: DiagnosticContext) -> Result | None:
     """GPUs of processors that gpumon leaves out beside another GPU."""
     if not context.hidden:
         return None
-    names = ", ".join(f"{card.maker.value}'s at {card.slot}" for card in context.hidden)
+    names = ", ".join(f"{card.maker.name}'s at {card.slot}" for card in context.hidden)
     return passed(
         f"gpumon leaves out {names}, because there is another GPU. `gpumon --backend all` shows "
         "it too.",

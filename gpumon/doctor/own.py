@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.config import load
 from gpumon.doctor import check, passed, warned
-from gpumon.makers.versions import software
+from gpumon.makers.machine import software
 
 if TYPE_CHECKING:
     from gpumon.doctor import Result

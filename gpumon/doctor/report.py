@@ -16,9 +16,9 @@ from gpumon.doctor import (
     Check,
     CheckVerdict,
     Result,
+    Slot,
     access,
-    computing,
-    driver,
+    checks_of,
     frameworks,
     gpus,
     own,
@@ -28,6 +28,7 @@ from gpumon.doctor import (
     worst,
 )
 from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
+from gpumon.model.makers import makers
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.text.formatting import counted, fit, printable
 
@@ -37,21 +38,50 @@ if TYPE_CHECKING:
     from gpumon.makers.source import Source
     from gpumon.text.cells import Row
 
-_MODULES = {
-    "Driver": (driver,),
-    "Access": (access,),
-    "GPUs": (gpus,),
-    "Computing": (computing, frameworks),
-    "Terminal": (terminal,),
-    "gpumon": (own,),
+_SECTIONS: dict[str, tuple[Check | Slot, ...]] = {
+    "Driver": (gpus.gpus_on_the_bus, "driver", gpus.answer),
+    "Access": (
+        "device files",
+        access.pid_namespace,
+        access.hidden_processes,
+        access.ended_processes,
+        "process lists",
+    ),
+    "GPUs": (
+        gpus.answering,
+        "modes",
+        gpus.memory_health,
+        "reports",
+        gpus.asleep,
+        gpus.processor_gpus,
+    ),
+    "Computing": (
+        "toolkits",
+        "visible devices",
+        frameworks.torch,
+        frameworks.tensorflow,
+        frameworks.jax,
+    ),
+    "Terminal": tuple(value for value in vars(terminal).values() if isinstance(value, Check)),
+    "gpumon": tuple(value for value in vars(own).values() if isinstance(value, Check)),
 }
+"""The checks in the order of their dependencies; a slot has those of the makers."""
+
+
+def _filled(entry: Check | Slot) -> Iterator[Check]:
+    if isinstance(entry, Check):
+        yield entry
+    else:
+        for maker in makers():
+            yield from checks_of(maker).slots.get(entry, ())
+
+
+# Makers may share a check, which is there once.
 SECTIONS: dict[str, tuple[Check, ...]] = {
-    title: tuple(
-        value for module in modules for value in vars(module).values() if isinstance(value, Check)
-    )
-    for title, modules in _MODULES.items()
+    title: tuple(dict.fromkeys(check for entry in entries for check in _filled(entry)))
+    for title, entries in _SECTIONS.items()
 }
-"""The checks by section, in the order of their dependencies, which is that of the functions."""
+"""The checks by section."""
 
 
 def examine(context: DiagnosticContext) -> Iterator[Result]:

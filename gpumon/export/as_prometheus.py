@@ -13,7 +13,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from gpumon.model.arithmetic import known_sum
-from gpumon.model.makers import MAKERS, maker_of
+from gpumon.model.makers import maker_of
 from gpumon.model.metrics import GPU_METRICS, Unit, gpu_value
 from gpumon.text.formatting import printable
 
@@ -186,7 +186,7 @@ GPU_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
 def gpu_labels(gpu: Gpu, host: str) -> list[str]:
     """The values of ``GPU_LABELS`` for a GPU of a machine, safe to print."""
     # dcgm-exporter's device is the index too, not the minor number.
-    device = f"{MAKERS[maker_of(gpu.name)].device}{gpu.index}"
+    device = f"{maker_of(gpu.name).device}{gpu.index}"
     texts = (gpu.uuid, gpu.pci_bus_id or "", device, gpu.name or "", host)
     return [str(gpu.index), *map(printable, texts)]
 

@@ -15,7 +15,7 @@ class ExplanationText(Struct, frozen=True):
     advice: tuple[str, ...]
     """What to do, with ``{log}`` and ``{variable}`` for the words of the maker."""
     source: str
-    """Where this is documented for NVIDIA's GPUs."""
+    """Where this is documented for GPUs of the first maker."""
     other_source: str = ""
     """The same for other makers; empty if it is the same."""
     other_advice: tuple[str, ...] = ()

@@ -10,7 +10,8 @@ from gpumon.findings.explanation import DEBUG, KERNEL, LOOK_IN_LOG, NVML, README
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.phrases import at_most, first_part, spaced, time_of_day
 from gpumon.findings.rule import Rule, Words
-from gpumon.makers.maker_words import error_code, words_of
+from gpumon.model.error_codes import error_code
+from gpumon.model.makers import maker_of
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import duration
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpumon.findings.rule import Said
-    from gpumon.makers.maker_words import ErrorCode
+    from gpumon.model.error_codes import ErrorCode
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
 
@@ -39,7 +40,7 @@ class StatusRule(Rule):
     def say(self, history: History, gpu: Gpu) -> Said:
         if gpu.status is not self.status:
             return False
-        reset = words_of(gpu.name).reset
+        reset = maker_of(gpu.name).reset
         how = "reboot once nothing uses it"
         if reset is not None:
             how = f"`{reset}` as root once nothing uses it, or a reboot"
@@ -47,11 +48,11 @@ class StatusRule(Rule):
         if gpu.status_since is not None:
             blanks |= _status_times(history, gpu.status_since)
         if gpu.xid is not None:
-            blanks["xid"] = f" ({error_code(gpu.xid).label})"
+            blanks["xid"] = f" ({error_code(gpu.xid, gpu.name).label})"
         sentence = self.sentence.format_map(blanks)
         evidence: tuple[str, ...] = (f"status: {gpu.status.value}",)
         if gpu.xid is not None and self.severity is Severity.CRITICAL:
-            code = error_code(gpu.xid)
+            code = error_code(gpu.xid, gpu.name)
             error = f"last {code.label}: {code.explanation}"
             at = "" if gpu.xid_at is None else f", at {time_of_day(history, gpu.xid_at)}"
             sentence, evidence = f"{sentence}; {error}", (*evidence, error + at, *advice_on([code]))
@@ -300,7 +301,7 @@ class ReportedXid(Rule):
     def say(self, history: History, gpu: Gpu) -> Said:
         known = history.xids(gpu.uuid)
         newest_first = sorted(known.items(), key=lambda item: -(item[1] or 0))
-        seen = [(error_code(number), at) for number, at in newest_first]
+        seen = [(error_code(number, gpu.name), at) for number, at in newest_first]
         own = [
             (error, at)
             for error, at in seen
@@ -337,7 +338,7 @@ def undated_xid(gpu: Gpu) -> str | None:
     """
     if gpu.xid is None or gpu.xid_at is not None:
         return None
-    error = error_code(gpu.xid)
+    error = error_code(gpu.xid, gpu.name)
     if error.passing:
         return None
     return f"{error.label}, when is not known: {error.explanation}"

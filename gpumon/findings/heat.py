@@ -8,7 +8,7 @@ from gpumon.findings.explanation import CLOCKS, THERMAL_SOURCE, ExplanationText
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.phrases import at_most, spaced
 from gpumon.findings.rule import HYSTERESIS, HeldFor, Rule, Words, bound
-from gpumon.makers.maker_words import words_of
+from gpumon.model.makers import maker_of
 from gpumon.model.metrics import CLOCK_EVENT_REASONS
 from gpumon.recording.history import Condition
 from gpumon.text.formatting import number, temperature
@@ -153,7 +153,7 @@ class Throttled(Rule):
             (
                 f"clock event reasons: {names}",
                 *_share_of_hour(history, gpu, tuple(self._CAUSES)),
-                f"{words_of(gpu.name).cores} clock {number(gpu.clock_sm)} MHz",
+                f"{maker_of(gpu.name).cores} clock {number(gpu.clock_sm)} MHz",
             ),
             held.interval.since,
         )

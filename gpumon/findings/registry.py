@@ -10,9 +10,7 @@ from gpumon.findings import faults, heat, memory, processes, speed, work
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.findings.phrases import spaced, time_of_day
 from gpumon.findings.rule import ProcessRule, Rule
-from gpumon.host.visible_devices import MAIN_VARIABLE
-from gpumon.makers.maker_words import words_of
-from gpumon.model.makers import Maker, maker_of
+from gpumon.model.makers import first_maker, maker_of
 from gpumon.model.snapshot import ANSWERING, GpuStatus
 from gpumon.model.thresholds import DEFAULTS
 
@@ -191,19 +189,19 @@ def explain(history: History, finding: Finding) -> Explanation:
     name = next((gpu.name for gpu in gpus if gpu.uuid == finding.subject), None)
     maker = maker_of(name)
     advice, source = explanation.advice, explanation.source
-    if maker is not Maker.NVIDIA:
+    if maker is not first_maker():
         advice, source = explanation.other_advice or advice, explanation.other_source or source
-    log, variable = words_of(name).kernel_log, MAIN_VARIABLE[maker]
     since = None
     if finding.since is not None:
         length = spaced(max(0.0, history.now - finding.since))
         since = f"since {time_of_day(history, finding.since)}, for {length}"
+    words = {"log": maker.kernel_log, "variable": maker.main_variable}
     return Explanation(
         finding=finding,
         seen=finding.evidence or (finding.sentence,),
         since=since,
         meaning=explanation.meaning,
         causes=explanation.causes,
-        advice=tuple(text.format(log=log, variable=variable) for text in advice),
+        advice=tuple(text.format(**words) for text in advice),
         source=source,
     )

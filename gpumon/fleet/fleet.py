@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.makers.backend_gpu import REASON_OF_STATUS
+from gpumon.makers.backend import REASON_OF_STATUS
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot
 from gpumon.stream import GpuState  # noqa: TC001 - msgspec resolves it

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading, joined_type
+from gpumon.makers.backend import (
+    RETRY_SECONDS,
+    DriverInfo,
+    GpuBackend,
+    ListedProcess,
+    Reading,
+    joined_type,
+)
 from gpumon.makers.links import Links
-from gpumon.makers.poll_rates import RETRY_SECONDS
 from gpumon.makers.source import NoSuchGpuError, SourceError
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Gpu, Trouble
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from gpumon.host.device_files import DeviceFiles
     from gpumon.makers.source import Call
     from gpumon.model.processes import GpuUse
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import System
 
 _NONE_SELECTED = "This machine has none of the selected GPUs."
 
@@ -92,31 +98,26 @@ class CombinedBackend(GpuBackend):
     """The GPUs of several backends.
 
     The GPUs of the first backend keep their indices; those of each further one follow the highest
-    index before them. A process on GPUs of two makers is one process.
-
-    Args:
-        members: The backends in the order of their GPUs; the first defines the machine's device
-            files, if a GPU is of none of the makers.
-        selection: The GPUs to show.
-        clock: Clock, for tests.
+    index before them. A process on GPUs of two makers is one process. The first backend defines the
+    machine's device files, if a GPU is of none of the makers.
     """
 
     def __init__(
         self,
         members: Sequence[Member],
         selection: GpuSelection = ALL,
-        clock: Clock | None = None,
+        system: System = THIS_SYSTEM,
     ) -> None:
         self._members = tuple(members)
         self._selection = selection
-        self._clock: Clock = clock or SystemClock()
+        self._system = system
         first, *others = (member.backend.device_files for member in self._members)
-        further = [one for files in others for one in (files, *files.others)]
-        self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
+        further = [each for files in others for each in (files, *files.others)]
         self.name = self._members[0].backend.name
+        self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
         self._lists: tuple[object, ...] = ()
         self._listed: Mapping[int, ListedProcess] | None = None
-        self._facts = DriverInfo()
+        self._driver = DriverInfo()
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -141,7 +142,7 @@ class CombinedBackend(GpuBackend):
 
     def _raise_trouble(self) -> None:
         """Raise the error of the driver that the machine should have, or else of the first."""
-        for member in sorted(self._members, key=lambda one: not one.expected):
+        for member in sorted(self._members, key=lambda member: not member.expected):
             if member.trouble is not None:
                 raise SourceError(member.trouble.sentence, member.trouble.advice)
 
@@ -149,15 +150,15 @@ class CombinedBackend(GpuBackend):
         """See ``GpuBackend.read``."""
         self._read_members(full=full)
         shown = self._shown()
-        read = [one.reading for one in self._members if one.reading is not None]
+        readings = [member.reading for member in self._members if member.reading is not None]
         used = {gpu.uuid for gpu in shown}
         return Reading(
-            time=read[0].time if read else self._clock.time(),
+            time=readings[0].time if readings else self._system.clock.time(),
             gpus=shown,
-            driver=self._joined_facts(),
+            driver=self._joined_driver(),
             listed=self._joined_lists(used),
             listed_at=min(
-                (one.listed_at for one in read if one.listed_at is not None), default=None
+                (at for reading in readings if (at := reading.listed_at) is not None), default=None
             ),
             trouble=None if shown else self._why_empty(),
         )
@@ -193,7 +194,7 @@ class CombinedBackend(GpuBackend):
     # Reading
 
     def _read_members(self, *, full: bool) -> None:
-        now = self._clock.monotonic()
+        now = self._system.clock.monotonic()
         for member in self._members:
             if not member.is_open and member.expected and now >= member.retry_at:
                 member.open()
@@ -244,8 +245,8 @@ class CombinedBackend(GpuBackend):
 
     def _why_empty(self) -> Trouble:
         """Why there is nothing to show."""
-        has_gpus = any(one.gpus for one in self._members)
-        for member in sorted(self._members, key=lambda one: not one.expected):
+        has_gpus = any(member.gpus for member in self._members)
+        for member in sorted(self._members, key=lambda member: not member.expected):
             if member.problem is not None and (member.expected or not has_gpus):
                 return member.problem
         return Trouble(_NONE_SELECTED, "`gpumon snapshot` lists its GPUs.")
@@ -272,30 +273,36 @@ class CombinedBackend(GpuBackend):
             self._listed = joined
         return self._listed
 
-    def _joined_facts(self) -> DriverInfo:
-        """The facts of all drivers with GPUs, and which driver does not respond.
+    def _joined_driver(self) -> DriverInfo:
+        """What is known of all drivers with GPUs, and which driver does not respond.
 
         The same object as before while they are the same.
         """
-        members = [one for one in self._members if one.gpus or (one.expected and one.problem)]
-        facts = [
+        members = [
+            member
+            for member in self._members
+            if member.gpus or (member.expected and member.problem)
+        ]
+        known = [
             member.reading.driver
             for member in members
             if member.reading is not None and member.problem is None
         ]
         joined = DriverInfo()
-        if facts:
-            versions = [one.version for one in facts if one.version is not None]
-            versions += [f"{one.label} does not respond" for one in members if one.problem]
+        if known:
+            versions = [driver.version for driver in known if driver.version is not None]
+            versions += [f"{member.label} does not respond" for member in members if member.problem]
             joined = replace(
-                facts[0],
+                known[0],
                 version=", ".join(versions) or None,
-                since=min((one.since for one in facts if one.since is not None), default=None),
-                pids_are_ours=all(one.pids_are_ours for one in facts),
+                since=min(
+                    (at for driver in known if (at := driver.since) is not None), default=None
+                ),
+                pids_are_ours=all(driver.pids_are_ours for driver in known),
             )
-        if joined != self._facts:
-            self._facts = joined
-        return self._facts
+        if joined != self._driver:
+            self._driver = joined
+        return self._driver
 
 
 def _uses(process: ListedProcess, first: int, shown: set[str]) -> Iterable[GpuUse]:

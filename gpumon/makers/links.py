@@ -48,15 +48,10 @@ _WORDS = {
 
 
 class Joint(NamedTuple):
-    """The connections of two GPUs.
+    """The connections of two GPUs."""
 
-    Attributes:
-        nvlink: Whether NVLink connects them.
-        bus: Their connection by the PCI bus.
-    """
-
-    nvlink: bool
-    bus: Link
+    nvlink: bool  # Whether NVLink connects them.
+    bus: Link  # Their connection by the PCI bus.
 
     @property
     def nearest(self) -> Link:

@@ -12,14 +12,14 @@ from gpumon.model.bounds import plausible_gpus, plausible_processes
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
     from gpumon.makers.source import Call
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import System
 
 _MEMORY = ("memory_total", "memory_free", "memory_used")
 
@@ -58,25 +58,19 @@ class Sampler:
 
     Attributes:
         backend: The backend of its GPUs.
-
-    Args:
-        backend: The backend of its GPUs.
-        clock: Clock, for tests.
-        machine: Reads the machine; this one by default.
-        processes: Reads processes; those of this machine by default.
     """
 
     def __init__(
         self,
         backend: GpuBackend,
-        clock: Clock | None = None,
+        system: System = THIS_SYSTEM,
         machine: ReadsMachine | None = None,
         processes: ReadsProcesses | None = None,
     ) -> None:
         self.backend = backend
-        self._clock: Clock = clock or SystemClock()
-        self._machine: ReadsMachine = machine or MachineReader()
-        self._reader: ReadsProcesses = processes or ProcessReader()
+        self._clock = system.clock
+        self._machine: ReadsMachine = machine or MachineReader(system)
+        self._reader: ReadsProcesses = processes or ProcessReader(system)
         self._driver: DriverInfo | None = None
         self._machine_now: Host | None = None
         self._host = Host(name=self._machine.name)
@@ -204,7 +198,7 @@ class Sampler:
         """The listed processes; an unchanged process is the same object as before."""
         self._reader.keep_only(listed.keys())
         before, self._made = self._made, {}
-        for pid, one in listed.items():
+        for pid, entry in listed.items():
             info = self._reader.read(pid, now) if driver.pids_are_ours else None
             known, process = before.get(pid, (None, None))
             state = None if info is None else info.state
@@ -213,9 +207,9 @@ class Sampler:
             if (
                 process is None
                 or known is not info
-                or (process.type, process.uses, process.state) != (*one, state)
+                or (process.type, process.uses, process.state) != (*entry, state)
             ):
-                process = _process(pid, info, one, state)
+                process = _process(pid, info, entry, state)
             self._made[pid] = info, process
         return tuple([process for _, process in self._made.values()])
 

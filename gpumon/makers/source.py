@@ -1,15 +1,16 @@
-"""The interface of everything that produces snapshots: ``Source``."""
+"""The interface of everything that produces snapshots: ``Source``, and the calls of drivers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.system.clock import Clock
 
 
 class SourceError(Exception):
@@ -63,17 +64,11 @@ def gpus_there(count: int, machine: str = "This machine") -> str:
 
 
 class Call(Struct, frozen=True, gc=False):
-    """A driver call in progress.
+    """A driver call in progress."""
 
-    Attributes:
-        gpu_uuid: The GPU that it reads; ``None`` for the driver as a whole.
-        function: Its name.
-        since: When it began, on the monotonic clock.
-    """
-
-    gpu_uuid: str | None
-    function: str
-    since: float
+    gpu_uuid: str | None  # The GPU that it reads; ``None`` for the driver as a whole.
+    function: str  # Its name.
+    since: float  # When it began, on the monotonic clock.
 
 
 class CallGivenUpError(Exception):
@@ -148,3 +143,62 @@ class Source(Protocol):
     def driver_seconds(self) -> float:
         """Seconds spent in driver calls since it was opened."""
         return 0.0
+
+
+T = TypeVar("T")
+
+
+class CallWatch:
+    """Publishes calls that can hang in the driver, as while a GPU is reset.
+
+    Only one thread at a time may use ``run``, see ``Source``; any thread may use the rest.
+
+    Attributes:
+        driver_seconds: Seconds spent inside ``run``.
+        hanging: The GPUs whose call was given up and has not returned, and when it began.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._monotonic = clock.monotonic
+        self._inside: list[Call] = []
+        self.driver_seconds = 0.0
+        self.hanging: dict[str, float] = {}
+
+    def run(self, gpu_uuid: str, name: str, read: Callable[[], T]) -> T:
+        """Read something.
+
+        Raises:
+            CallGivenUpError: It was given up before it returned.
+        """
+        since = self._monotonic()
+        inside = self._inside = [Call(gpu_uuid, name, since)]
+        try:
+            return read()
+        finally:
+            try:
+                # Only one thread can pop the call: this one, or ``give_up``.
+                inside.pop()
+            except IndexError:
+                self.hanging.pop(gpu_uuid, None)
+                raise CallGivenUpError from None
+            self.driver_seconds += self._monotonic() - since
+
+    @property
+    def current_call(self) -> Call | None:
+        """The call in progress."""
+        inside = self._inside.copy()
+        return inside[0] if inside else None
+
+    def give_up(self, call: Call) -> bool:
+        """See ``Source.give_up``."""
+        inside = self._inside
+        if call.gpu_uuid is None or call not in inside.copy():
+            return False
+        self.hanging[call.gpu_uuid] = call.since
+        try:
+            inside.pop()
+        except IndexError:
+            # It returned at this moment.
+            del self.hanging[call.gpu_uuid]
+            return False
+        return True

@@ -1,37 +1,135 @@
-"""The makers of GPUs, told from product names, which snapshots and logs both have."""
+"""The makers of GPUs: the declaration of each, and the registry of their folders.
+
+A maker is a package with a ``MAKER``: all that the rest of gpumon must know of it. The names of
+products, which snapshots and logs both have, say whose a GPU is, so this works without a driver.
+"""
 
 from __future__ import annotations
 
-from enum import Enum
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.model.snapshot import Gpu
 
+FOLDERS = ["gpumon.makers.nvidia", "gpumon.makers.amd", "gpumon.makers.intel"]
+"""The packages of the makers, in the order of their GPUs.
 
-class Maker(str, Enum):
-    """A maker of GPUs; the values are the words on screen."""
+A GPU whose name begins with no maker's is the first one's, and so are words without a GPU. Packages
+are named and not imported: most of this program lies below them.
+"""
 
-    NVIDIA = "NVIDIA"
-    AMD = "AMD"
-    INTEL = "Intel"
+
+class Maker:
+    """A maker of GPUs, and the driver of these; each maker is an instance of a subclass.
+
+    Declarations are imported by every command. What takes time to import is a reference,
+    ``"module:name"``, which ``load`` follows when it is needed. A declaration that lacks something
+    fails at import.
+    """
+
+    name: str  # On screen. Product names begin with it; the first maker's may lack it.
+    backend: str  # How ``--backend`` calls the driver.
+    pci_vendor: str  # The PCI vendor ID, as the kernel writes it.
+    kernel_drivers: tuple[str, ...]  # Those whose GPUs gpumon shows.
+    backend_class: str  # Refers to a ``GpuBackend``.
+
+    # Whether the drivers belong to the DRM subsystem of the kernel: ``/sys`` lists their GPUs, and
+    # they run nothing but GPUs.
+    is_drm: bool = False
+    pci_classes: tuple[str, ...] = ("0x03",)  # PCI base classes of its GPUs; 0x03 is a display.
+    # Refers to a function of a GPU's folder in ``/sys`` and its PCI device ID: whether the GPU is
+    # part of a processor. Such a GPU is left out beside others, unless ``--backend all`` is given.
+    integrated: str | None = None
+    device_file: str = "/dev/dri/renderD{minor}"  # Of a GPU, with its minor number.
+    device_prefix: str = "/dev/dri"  # Of the paths of all device files.
+    driver_files: tuple[str, ...] = ()  # Further device files, which are of the driver.
+    # Refers to a function that returns the version of the driver in a sentence, within seconds;
+    # ``None`` for a driver of the DRM subsystem, whose version is in ``/sys``.
+    version: str | None = None
+
+    # Words.
+    brands: tuple[str, ...] = ()  # What short product names leave out after the maker's name.
+    device: str = "gpu"  # In front of the index in Prometheus' label ``device``.
+    cores: str = "core"  # Its shader processors, in front of "clock".
+    clock_heading: str = "core MHz"  # At most eight cells.
+    # The time in which a process used a GPU, in front of a percentage; at most three cells.
+    load_word: str = "GPU"
+    has_cuda: bool = False
+    kernel_log: str = "the driver"  # What to look for in the kernel log.
+    # What ``grep`` finds the driver's lines by; ``None`` for the names of all DRM drivers.
+    log_pattern: str | None = None
+    reset: str | None = None  # A command that resets a GPU; ``None`` if only a reboot is sure.
+
+    # The error codes of the driver, which are in ``Gpu.xid``: the word in front of a number, where
+    # all are explained, and a reference to a dictionary of number to meaning, severity and advice.
+    error_label: str = "error"
+    error_catalogue: str = "the documentation of the driver"
+    error_table: str | None = None
+
+    # The variables that decide which GPUs a program sees. The first selects them for any program.
+    variables: tuple[str, ...] = ("GPU_VISIBLE_DEVICES",)
+    # Refers to a subclass of ``VisibleDevices``: what the variables mean.
+    visible_devices: str = "gpumon.makers.visible_devices:VisibleDevices"
+    # How to make certain which GPUs a variable selects; a batch system may have set it.
+    certain_selection: str = "Name the GPUs by their UUIDs."
+
+    # Refers to ``MakerChecks`` (``doctor/__init__.py``): what ``gpumon doctor`` examines.
+    checks: str | None = None
+
+    def __init_subclass__(cls) -> None:
+        known = Maker.__annotations__
+        for name in known:
+            if not hasattr(cls, name):
+                raise TypeError(f"{cls.__name__} lacks {name}")
+        for name in vars(cls):
+            if name not in known and not name.startswith("_"):
+                raise TypeError(f"{cls.__name__} has no use for {name}")
+
+    @property
+    def main_variable(self) -> str:
+        """The variable that selects its GPUs for any program."""
+        return self.variables[0]
+
+    @property
+    def all_brands(self) -> tuple[str, ...]:
+        """What short product names leave out."""
+        return (f"{self.name} ", *self.brands)
+
+
+@cache
+def load(reference: str) -> Any:
+    """What a reference refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+@cache
+def makers() -> tuple[Maker, ...]:
+    """All makers."""
+    return tuple([load(f"{folder}:MAKER") for folder in FOLDERS])
+
+
+def first_maker() -> Maker:
+    """The maker of GPUs whose name says nothing else; texts that are for all are in its words."""
+    return makers()[0]
 
 
 @lru_cache(maxsize=256)
 def maker_of(name: str | None) -> Maker:
-    """The maker of a GPU.
+    """The maker of a GPU with this product name.
 
-    Args:
-        name: Its product name. The backends of AMD and Intel begin it with the maker's name; old
-            drivers of NVIDIA do not (``GeForce GTX 1080``, ``Tesla V100``).
+    Old drivers of the first maker do not begin it with the maker's name (``GeForce GTX 1080``,
+    ``Tesla V100``). The other backends do.
     """
-    for maker in (Maker.AMD, Maker.INTEL):
-        if name is not None and name.startswith(f"{maker.value} "):
+    first, *others = makers()
+    for maker in others:
+        if name is not None and name.startswith(f"{maker.name} "):
             return maker
-    return Maker.NVIDIA
+    return first
 
 
 def gpus_of(maker: Maker, gpus: Sequence[Gpu]) -> list[Gpu]:
@@ -46,28 +144,39 @@ def makers_of(gpus: Sequence[Gpu]) -> tuple[Maker, ...]:
     return tuple(dict.fromkeys(maker_of(gpu.name) for gpu in ordered))
 
 
-class MakerFacts(NamedTuple):
-    """What distinguishes a maker's GPUs for programs.
-
-    Attributes:
-        backend: How ``--backend`` calls their drivers.
-        pci_vendor: The PCI vendor ID, as the kernel writes it.
-        kernel_drivers: The kernel drivers whose GPUs gpumon shows.
-        device: The word before the index in Prometheus' label ``device``.
-    """
-
-    backend: str
-    pci_vendor: str
-    kernel_drivers: tuple[str, ...]
-    device: str
-
-
-MAKERS = {
-    Maker.NVIDIA: MakerFacts("nvml", "0x10de", ("nvidia",), "nvidia"),
-    Maker.AMD: MakerFacts("amdgpu", "0x1002", ("amdgpu",), "amdgpu"),
-    Maker.INTEL: MakerFacts("intel", "0x8086", ("i915", "xe"), "intel"),
-}
-
 AUTO, ALL = "auto", "all"
-BACKENDS = (AUTO, *(facts.backend for facts in MAKERS.values()), ALL)
-"""The values of ``--backend``."""
+
+
+def backends() -> tuple[str, ...]:
+    """The values of ``--backend``."""
+    return (AUTO, *(maker.backend for maker in makers()), ALL)
+
+
+# Words
+
+
+def short_name(name: str) -> str:
+    """The name of a GPU without the maker and the brand: ``RTX 4090``, ``MI300X``.
+
+    What names a model only with them keeps them: ``Radeon VII``, ``Intel Graphics``, ``Quadro
+    T1000`` (``NVIDIA T1000`` is another model).
+    """
+    for brand in maker_of(name).all_brands:
+        rest = name.removeprefix(brand).strip()
+        if " " in rest or any(character.isdigit() for character in rest):
+            name = rest
+    return name.strip()
+
+
+def is_same_name(name: str, other: str) -> bool:
+    """Whether two names are of one model: newer drivers of the first maker put it in front."""
+    maker = f"{first_maker().name} "
+    return name == other or name.removeprefix(maker) == other.removeprefix(maker)
+
+
+def metric_label(label: str, name: str | None) -> str:
+    """The label of a metric in the words of the GPU's maker: ``Shader clock`` for ``SM clock``."""
+    cores = maker_of(name).cores
+    if not label.startswith("SM clock") or cores == "SM":
+        return label
+    return label.replace("SM", cores[0].upper() + cores[1:], 1)

@@ -8,8 +8,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from gpumon.findings import RULES, FindingKind
-from gpumon.makers.maker_words import error_code
 from gpumon.model.bounds import plausible_gpus
+from gpumon.model.error_codes import error_code
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
     Gpu,

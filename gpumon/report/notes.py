@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpumon.makers.maker_words import error_code, short_name
+from gpumon.model.error_codes import error_code
+from gpumon.model.makers import short_name
 from gpumon.report.figures import (
     KNOWN,
     PARTLY,

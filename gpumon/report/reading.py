@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from gpumon.makers.maker_words import is_same_name
+from gpumon.model.makers import is_same_name
 from gpumon.model.processes import Container, ProcessId  # noqa: TC001 - as above
 from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.model.makers import first_maker
 from gpumon.recording.csv.parsers import arguments
 from gpumon.report.figures import (
     BY,
@@ -163,7 +164,7 @@ def _seen(value: Callable[[Sums], float | None], form: str) -> Callable[[ReportR
 
 def _name(line: ReportRow) -> str:
     name = None if line.gpu is None else line.gpu.name
-    return UNKNOWN if name is None else printable(name).removeprefix("NVIDIA ")
+    return UNKNOWN if name is None else printable(name).removeprefix(f"{first_maker().name} ")
 
 
 def _label(line: ReportRow) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from gpumon.findings.speed import BusyEmpty, Starved
-from gpumon.makers.maker_words import is_same_name
 from gpumon.model.arithmetic import known_sum
+from gpumon.model.makers import is_same_name
 from gpumon.recording.csv.part import LIST_FRESH
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, holds_memory

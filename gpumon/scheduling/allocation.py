@@ -1,4 +1,4 @@
-"""The GPUs that an existing ``CUDA_VISIBLE_DEVICES`` allows, or the same variable of another maker.
+"""The GPUs that an existing variable such as ``CUDA_VISIBLE_DEVICES`` allows.
 
 A Slurm job, a container or a script that sets it has already allocated the GPUs.
 """
@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.host.cuda_visible_devices import visible_devices
-from gpumon.host.visible_devices import (
-    VARIABLES,
-    selecting_variable,
-    visible_gpus,
-)
+from gpumon.makers.visible_devices import visible_devices_of
 from gpumon.model.makers import Maker, gpus_of, makers_of
 from gpumon.scheduling.eligibility import Allowance
 
@@ -43,14 +38,6 @@ def _uncertain(sentence: str, passing: bool) -> UncertainAllocationError:
     return UncertainAllocationError(sentence, passing=passing)
 
 
-_SURE = {
-    Maker.NVIDIA: "Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs.",
-    Maker.AMD: "Name the GPUs by their UUIDs in ROCR_VISIBLE_DEVICES.",
-    Maker.INTEL: "Set ZE_ENABLE_PCI_ID_DEVICE_ORDER=1 too.",
-}
-"""How to make an uncertain allocation certain."""
-
-
 def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
     """The GPUs that an environment allows.
 
@@ -59,9 +46,12 @@ def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
         gpus: All GPUs of the machine.
 
     Raises:
-        UncertainAllocationError: It names GPUs by indices that only CUDA can resolve.
+        UncertainAllocationError: It names GPUs by indices that gpumon cannot resolve.
     """
-    names = {maker: selecting_variable(maker, environment, gpus) for maker in makers_of(gpus)}
+    names = {
+        maker: visible_devices_of(maker).selecting_variable(environment, gpus)
+        for maker in makers_of(gpus)
+    }
     if not any(names.values()):
         return Allowance()
     named: set[str] = set()
@@ -89,22 +79,16 @@ def _allowed(
     Raises:
         UncertainAllocationError: See ``allowance``.
     """
-    meaning = visible_gpus(maker, environment, gpus)
+    meaning = visible_devices_of(maker).allocated(environment, gpus)
     if not meaning.devices and not meaning.certain:
         raise UncertainAllocationError(
-            f"{name} is set, and which GPUs it leaves is uncertain: {meaning.why}. {_SURE[maker]}",
+            f"{name} is set, and which GPUs it leaves is uncertain: {meaning.why}. "
+            f"{maker.certain_selection}",
             passing=any(gpu.name is None for gpu in gpus),
         )
-    devices = list(meaning.devices)
-    value = environment[name]
-    if maker is Maker.NVIDIA:
-        # A program sees at most one MIG device; of several allocated ones, any may be used.
-        own, order = gpus_of(maker, gpus), environment.get(VARIABLES[maker][1])
-        for part in value.split(","):
-            if part.startswith("MIG-"):
-                devices += visible_devices(part, order, own).devices
+    devices = meaning.devices
     named = {device.gpu_uuid if device.mig_index is None else device.uuid for device in devices}
-    if not value.startswith("MIG-"):
+    if not environment[name].startswith("MIG-"):
         # A GPU in MIG mode was allocated with all its devices.
         named |= {device.gpu_uuid for device in devices}
     why = f" ({meaning.why})" if meaning.why else ""

@@ -83,7 +83,7 @@ class Chooser:
             allowed = allowance(self._environment, snapshot.gpus)
             # What it follows from is not known to the other waiters.
             maker = job_maker(snapshot.gpus, self.requirements, allowed)
-            self._queue.join(replace(self.requirements, maker=maker), allowed)
+            self._queue.join(replace(self.requirements, maker=maker.name), allowed)
 
     def leave_queue(self) -> None:
         """Leave the queue. May be called at any time."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
 from gpumon.findings.faults import undated_xid
 from gpumon.model.arithmetic import known_sum
-from gpumon.model.makers import MAKERS, Maker, maker_of
+from gpumon.model.makers import Maker, first_maker, maker_of, makers
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.locks import holder_sentence
@@ -197,11 +197,12 @@ def job_maker(gpus: Sequence[Gpu], requirements: Requirements, allowance: Allowa
     A program uses the GPUs of one maker, and a CUDA program that is given others runs without any.
     What the environment names comes before what it does not mention.
     """
-    if requirements.maker is not None:
-        return requirements.maker
+    for maker in makers():
+        if maker.name == requirements.maker:
+            return maker
     if gpus and gpus[0].index > 0 and not requirements.only and not requirements.models:
-        # The first indices are kept for NVIDIA's GPUs, whose driver does not respond now.
-        return Maker.NVIDIA
+        # The first indices are kept for the first maker, whose driver does not respond now.
+        return first_maker()
     asked = [
         gpu
         for gpu in gpus
@@ -210,7 +211,7 @@ def job_maker(gpus: Sequence[Gpu], requirements: Requirements, allowance: Allowa
     allowed = [gpu for gpu in asked if any(map(allowance.allows, _all_candidates(gpu)))]
     mentioned = [gpu for gpu in allowed if maker_of(gpu.name) in allowance.reasons]
     first = next(iter(mentioned or allowed or asked or gpus), None)
-    return Maker.NVIDIA if first is None else maker_of(first.name)
+    return first_maker() if first is None else maker_of(first.name)
 
 
 def _is_one_of(models: Sequence[str], gpu: Gpu) -> bool:
@@ -222,8 +223,8 @@ def _all_candidates(gpu: Gpu) -> list[Candidate]:
 
 
 def _other_maker(maker: Maker, wanted: Maker) -> str:
-    selects = f"--backend {MAKERS[maker].backend} selects it"
-    return f"it is {maker.value}'s, and a job gets {wanted.value}'s: {selects}"
+    selects = f"--backend {maker.backend} selects it"
+    return f"it is {maker.name}'s, and a job gets {wanted.name}'s: {selects}"
 
 
 class _Evaluation:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.host.visible_devices import names_gpu
+from gpumon.makers.visible_devices import names_gpu
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.lock_folder import FolderError, own_folder, shared_folder, user_named
 from gpumon.system.system import THIS_SYSTEM

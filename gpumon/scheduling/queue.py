@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.host.procfs import stat_of
+from gpumon.model.makers import makers
 from gpumon.model.snapshot import GpuStatus
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.lock_folder import FolderError, user_named
@@ -137,6 +138,8 @@ def _wants(ticket: Ticket) -> _Wants | None:
         wants = msgspec.json.decode(ticket.wants, type=_Wants)
     except (msgspec.MsgspecError, RecursionError):
         return None  # Possibly written by another version of gpumon.
+    if wants.requirements.maker not in {None, *(maker.name for maker in makers())}:
+        return None
     # Any user may write here, and a waiter that wants no GPU blocks no other.
     return wants if 1 <= wants.requirements.least <= wants.requirements.most else None
 

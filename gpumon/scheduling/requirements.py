@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.makers import Maker  # noqa: TC001 - msgspec resolves annotations
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.thresholds import DEFAULTS
 
@@ -34,7 +33,7 @@ class Requirements(Struct, frozen=True):
     capability: tuple[int, int] | None = None  # minimum CUDA compute capability
     only: GpuSelection = ALL  # only these GPUs
     never: GpuSelection = ALL  # none of these GPUs; empty is no GPU, not all
-    maker: Maker | None = None  # ``None`` is the maker of the first GPU that is asked for
+    maker: str | None = None  # its name; ``None`` is the maker of the first GPU that is asked for
     mig: bool = False  # MIG devices instead of whole GPUs
     mine_is_free: bool = False  # ignore this user's own processes, and treat their memory as free
     stable: float | None = None  # seconds for which a GPU must have met the requirements

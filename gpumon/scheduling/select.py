@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
-from gpumon.host.cuda_visible_devices import visible_devices
-from gpumon.host.visible_devices import assignments, doubt_of_counting
-from gpumon.model.makers import Maker, gpus_of, maker_of
+from gpumon.makers.visible_devices import visible_devices_of
+from gpumon.model.makers import maker_of
 from gpumon.sampling.gpu_sampler import GpuSampler
 from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.locks import Locks
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from gpumon.makers.links import Links
     from gpumon.makers.source import Source
+    from gpumon.makers.visible_devices import VisibleDevices
     from gpumon.model.snapshot import Gpu, ReservationHolder
     from gpumon.scheduling.eligibility import Candidate, Eligibility
     from gpumon.scheduling.ranking import GpuChoice
@@ -33,7 +33,6 @@ SCHEMA = "gpumon.select/1"
 _GAP = "  "
 _LEAST_ROOM = 24
 """Below this many cells lines are left to the terminal to wrap."""
-_ORDER = "PCI_BUS_ID"
 
 
 def select(
@@ -79,8 +78,7 @@ def select(
     if verbose:
         tell(choice.reason)
         write(table(verdicts, choice, columns()))
-    if form in {"index", "env"} or maker_of(chosen[0].gpu.name) is not Maker.NVIDIA:
-        tell(doubt_of_indices(chosen, gpus))
+    tell(doubt_of_selection(chosen, gpus, by_index=form in {"index", "env"}))
     if requirements.mig and len(chosen) > 1:
         tell("CUDA gives a program the first of several MIG devices alone: hand them out singly.")
     return 0
@@ -110,8 +108,19 @@ def as_variables(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> dict[s
 
     The candidates are of the same maker.
     """
-    maker = maker_of(candidates[0].gpu.name)
-    return assignments(maker, [candidate.uuid for candidate in candidates], gpus)
+    uuids = [candidate.uuid for candidate in candidates]
+    return _visible_devices(candidates).assignments(uuids, gpus)
+
+
+def _visible_devices(candidates: Sequence[Candidate]) -> VisibleDevices:
+    return visible_devices_of(maker_of(candidates[0].gpu.name))
+
+
+def _indices(candidates: Sequence[Candidate]) -> list[str]:
+    return [
+        candidate.uuid if candidate.mig is not None else str(candidate.gpu.index)
+        for candidate in candidates
+    ]
 
 
 def as_uuid(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
@@ -121,17 +130,13 @@ def as_uuid(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
 
 def as_index(candidates: Sequence[Candidate], _: Sequence[Gpu]) -> str:
     """Indices as on the screen; a MIG device has no index for CUDA, and stays a UUID."""
-    return ",".join(
-        candidate.uuid if candidate.mig is not None else str(candidate.gpu.index)
-        for candidate in candidates
-    )
+    return ",".join(_indices(candidates))
 
 
 def as_env(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
     """Variable assignments; for CUDA those that make the indices valid there too."""
-    if maker_of(candidates[0].gpu.name) is Maker.NVIDIA:
-        return f"CUDA_DEVICE_ORDER={_ORDER}\nCUDA_VISIBLE_DEVICES={as_index(candidates, gpus)}"
-    variables = as_variables(candidates, gpus)
+    uuids = [candidate.uuid for candidate in candidates]
+    variables = _visible_devices(candidates).assignments_by_index(_indices(candidates), uuids, gpus)
     return "\n".join(f"{name}={value}" for name, value in variables.items())
 
 
@@ -142,18 +147,13 @@ _WRITERS: dict[str, Callable[[Sequence[Candidate], Sequence[Gpu]], str]] = {
 }
 
 
-def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
-    """A sentence on why CUDA may number the chosen of all GPUs differently; usually empty."""
-    maker = maker_of(candidates[0].gpu.name)
-    if maker is not Maker.NVIDIA:
-        doubt = doubt_of_counting(maker, [candidate.uuid for candidate in candidates], gpus)
-        return f"{doubt}." if doubt else ""
-    if any(candidate.mig is not None for candidate in candidates):
-        return ""
-    meaning = visible_devices(as_index(candidates, gpus), _ORDER, gpus_of(Maker.NVIDIA, gpus))
-    if meaning.certain:
-        return ""
-    return f"the indices are not certain: {meaning.why}. --format uuid leaves no doubt."
+def doubt_of_selection(
+    candidates: Sequence[Candidate], gpus: Sequence[Gpu], *, by_index: bool
+) -> str:
+    """A sentence on why a program may see other GPUs than the chosen ones; usually empty."""
+    uuids = [candidate.uuid for candidate in candidates]
+    indices = _indices(candidates) if by_index else None
+    return _visible_devices(candidates).doubt(uuids, gpus, indices)
 
 
 def json_text(document: dict[str, object]) -> str:

@@ -17,7 +17,7 @@ from gpumon.findings.faults import StatusRule
 from gpumon.findings.registry import GPU_RULES
 from gpumon.findings.rule import LastingRule
 from gpumon.findings.speed import NvlinkErrors
-from gpumon.makers.backend_gpu import DRIVER_FIELDS
+from gpumon.makers.backend import DRIVER_FIELDS
 from gpumon.model.process_states import UNINTERRUPTIBLE
 from gpumon.model.processes import GpuUse, Workload
 from gpumon.model.snapshot import Reserved, Unknown

@@ -14,7 +14,7 @@ import pytest
 from gpumon.cli.commands import COMMANDS
 from gpumon.cli.parser import make_parser
 from gpumon.config.themes import ThemeLibrary
-from gpumon.model.makers import BACKENDS
+from gpumon.model.makers import backends
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
 
@@ -39,7 +39,7 @@ ALERTS = {"hot-gpu", "too hot; $(touch /tmp/x) 'it''s", "temp>=85"}
 FILES = {"run.csv", "folder"}
 
 OPTIONS = {
-    "--backend": set(BACKENDS),
+    "--backend": set(backends()),
     "--theme": set(ThemeLibrary().names()),
     "--signal": {"TERM", "INT", "KILL", "HUP"},
     "--by": {"gpu", "host", "user", "process", "job"},

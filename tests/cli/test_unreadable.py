@@ -109,7 +109,7 @@ def test_a_check_that_fails_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPa
             "Driver": (Check("broken", broken), Check("other", lambda _: passed("It works.")))
         }
         monkeypatch.setattr(report, "SECTIONS", sections)
-        case = DiagnosticContext(machine=object(), ask=lambda: DriverAnswer(False))  # type: ignore[arg-type]  # no check reads it
+        case = DiagnosticContext(machine=object(), ask=DriverAnswer)  # type: ignore[arg-type]  # no check reads it
         first, second = report.examine(case)
         assert (first.check, first.verdict) == ("broken", CheckVerdict.UNKNOWN)
         assert f"The check failed: {said}" in first.found
@@ -129,7 +129,7 @@ def test_a_check_that_fails_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPa
         ("stream --demo", "gpumon.stream.session.stream"),
         ("snapshot --demo", "gpumon.sampling.gpu_sampler.take_one"),
         ("completion bash", "gpumon.config.themes.ThemeLibrary.names"),
-        ("--demo --version", "gpumon.makers.versions.all_versions"),
+        ("--demo --version", "gpumon.makers.machine.all_versions"),
     ],
 )
 def test_the_error_of_another_file_is_not_said_to_be_that_of_standard_output(

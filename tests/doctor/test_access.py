@@ -10,6 +10,7 @@ import pytest
 
 from gpumon.doctor import CheckVerdict, access
 from gpumon.host.procfs import in_initial_pid_namespace
+from gpumon.makers.nvidia import checks as nvidia_checks
 from tests.doctor.trees import SILENT, Tree, verdict, words
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_open_device_files_pass(tree: Tree) -> None:
     case = tree.case()
-    for check in (access.device_files, access.unified_memory, access.device_limits):
+    for check in (
+        nvidia_checks.device_files,
+        nvidia_checks.unified_memory,
+        nvidia_checks.device_limits,
+    ):
         assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
 
 
@@ -33,7 +38,7 @@ def test_open_device_files_pass(tree: Tree) -> None:
 @pytest.mark.usefixtures("on_the_host")
 def test_a_loaded_driver_without_device_files_is_a_fault(tree: Tree, missing: str) -> None:
     tree.remove(missing)
-    result = access.device_files(tree.case(answer=SILENT))
+    result = nvidia_checks.device_files(tree.case(answer=SILENT))
     assert verdict(result) is CheckVerdict.FAIL
     assert missing in words(result)
     assert "nvidia-modprobe" in words(result)
@@ -42,7 +47,7 @@ def test_a_loaded_driver_without_device_files_is_a_fault(tree: Tree, missing: st
 def test_a_container_without_device_files_is_to_be_started_with_its_cards(tree: Tree) -> None:
     tree.remove("/dev/nvidiactl")
     assert not in_initial_pid_namespace(str(tree.path("/proc")))
-    assert "--gpus all" in words(access.device_files(tree.case(answer=SILENT)))
+    assert "--gpus all" in words(nvidia_checks.device_files(tree.case(answer=SILENT)))
 
 
 def test_files_that_are_closed_to_this_user_name_the_group_to_ask_for(
@@ -53,7 +58,7 @@ def test_files_that_are_closed_to_this_user_name_the_group_to_ask_for(
     # Root may open everything: what the kernel says to others is put in its mouth.
     monkeypatch.setattr(os, "access", lambda path, _: path != card)
     monkeypatch.setattr(access, "_group", lambda _: "video")
-    result = access.device_files(tree.case())
+    result = nvidia_checks.device_files(tree.case())
     assert verdict(result) is CheckVerdict.FAIL
     assert "no permission to open /dev/nvidia0" in words(result)
     assert "usermod -aG video" in words(result)
@@ -63,7 +68,7 @@ def test_files_that_are_closed_to_this_user_name_the_group_to_ask_for(
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may open everything")
 def test_the_kernel_itself_says_that_a_file_is_closed(tree: Tree) -> None:
     tree.path("/dev/nvidiactl").chmod(0)
-    result = access.device_files(tree.case())
+    result = nvidia_checks.device_files(tree.case())
     assert verdict(result) is CheckVerdict.FAIL
     assert "NVreg_DeviceFileMode" in words(result)
 
@@ -71,7 +76,7 @@ def test_the_kernel_itself_says_that_a_file_is_closed(tree: Tree) -> None:
 @pytest.mark.usefixtures("on_the_host")
 def test_without_unified_memory_no_cuda_program_starts(tree: Tree) -> None:
     tree.remove("/dev/nvidia-uvm")
-    result = access.unified_memory(tree.case())
+    result = nvidia_checks.unified_memory(tree.case())
     assert verdict(result) is CheckVerdict.FAIL
     assert "nvidia-modprobe -u" in words(result)
 
@@ -82,7 +87,7 @@ def test_a_cgroup_of_version_2_shows_by_the_kernels_refusal(tree: Tree, device: 
         if path.name == device:
             raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    result = access.device_limits(tree.case(try_open=refuse))
+    result = nvidia_checks.device_limits(tree.case(try_open=refuse))
     assert verdict(result) is CheckVerdict.FAIL
     assert f"/dev/{device}" in words(result)
     assert "daemon-reload" in words(result)
@@ -92,7 +97,7 @@ def test_a_mode_that_refuses_is_not_blamed_on_a_cgroup(tree: Tree) -> None:
     def refuse(_: Path) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    assert verdict(access.device_limits(tree.case(try_open=refuse))) is CheckVerdict.PASS
+    assert verdict(nvidia_checks.device_limits(tree.case(try_open=refuse))) is CheckVerdict.PASS
 
 
 def _limits(tree: Tree, rules: str) -> DiagnosticContext:
@@ -105,14 +110,14 @@ def _limits(tree: Tree, rules: str) -> DiagnosticContext:
 
 @pytest.mark.parametrize("rules", ["a *:* rwm\n", "c 1:3 rwm\nc 195:* rw\n", "c *:* rwm\n"])
 def test_a_cgroup_of_version_1_that_allows_all_cards_passes(tree: Tree, rules: str) -> None:
-    result = access.device_limits(_limits(tree, rules))
+    result = nvidia_checks.device_limits(_limits(tree, rules))
     assert verdict(result) is CheckVerdict.PASS
     assert "No cgroup denies" in words(result)
 
 
 def test_a_job_that_was_given_some_cards_is_no_fault(tree: Tree) -> None:
     rules = "c 195:255 rwm\nc 195:2 rwm\nc 195:3 rw\nc 195:0 m\n"
-    result = access.device_limits(_limits(tree, rules))
+    result = nvidia_checks.device_limits(_limits(tree, rules))
     assert verdict(result) is CheckVerdict.PASS
     assert "2-3" in words(result)
 
@@ -121,7 +126,7 @@ def test_a_job_that_was_given_some_cards_is_no_fault(tree: Tree) -> None:
 def test_a_job_without_a_card_or_without_the_control_file_is_a_fault(
     tree: Tree, rules: str
 ) -> None:
-    result = access.device_limits(_limits(tree, rules))
+    result = nvidia_checks.device_limits(_limits(tree, rules))
     assert verdict(result) is CheckVerdict.FAIL
     assert "--gres=gpu" in words(result)
 
@@ -129,15 +134,15 @@ def test_a_job_without_a_card_or_without_the_control_file_is_a_fault(
 def test_the_group_of_a_container_is_the_root_of_what_it_sees(tree: Tree) -> None:
     tree.write("/proc/self/cgroup", "5:devices:/docker/0123\n")
     tree.write("/sys/fs/cgroup/devices/devices.list", "c 1:3 rwm\n")
-    assert verdict(access.device_limits(tree.case())) is CheckVerdict.FAIL
+    assert verdict(nvidia_checks.device_limits(tree.case())) is CheckVerdict.FAIL
 
 
 def test_a_machine_without_a_driver_is_asked_for_no_device_files(tree: Tree) -> None:
     tree.unload()
     case = tree.case(answer=SILENT)
-    assert access.device_files(case) is None
-    assert access.unified_memory(case) is None
-    assert access.device_limits(case) is None
+    assert nvidia_checks.device_files(case) is None
+    assert nvidia_checks.unified_memory(case) is None
+    assert nvidia_checks.device_limits(case) is None
 
 
 @pytest.mark.usefixtures("on_the_host")

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, access, driver, gpus
+from gpumon.doctor import CheckVerdict, gpus
 from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
+from gpumon.makers.amd import checks as amd_checks
+from gpumon.makers.drm import checks as drm_checks
+from gpumon.makers.intel import checks as intel_checks
 from gpumon.makers.machine import this_machine
-from gpumon.makers.nvidia import library, source
+from gpumon.makers.nvidia import checks as nvidia_checks
+from gpumon.makers.nvidia import driver_errors, source
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.system.system import System
 from tests.doctor.trees import verdict, words
@@ -30,7 +34,7 @@ def _no_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise OSError
 
-    monkeypatch.setattr(library, "load_library", missing)
+    monkeypatch.setattr(driver_errors, "load_library", missing)
     monkeypatch.setattr(source, "load_library", missing)
 
 
@@ -46,10 +50,10 @@ def _examined(root: Path) -> DiagnosticContext:
 def test_every_model_of_amd_passes(tmp_path: Path, model: str) -> None:
     machines.machine(tmp_path, model)
     case = _examined(tmp_path)
-    assert words(driver.gpus_on_the_bus(case)).startswith("1 AMD GPU.")
-    for check in (driver.amd_driver, access.render_nodes, driver.answer):
+    assert words(gpus.gpus_on_the_bus(case)).startswith("1 AMD GPU.")
+    for check in (amd_checks.amd_driver, drm_checks.render_nodes, gpus.answer):
         assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
-    assert driver.library(case) is None
+    assert nvidia_checks.library(case) is None
     (card,) = case.cards
     assert card.integrated == case.gpus[0].memory_unified
 
@@ -64,8 +68,8 @@ CAPTURES = (
 def test_every_model_of_intel_passes(tmp_path: Path, add: Callable[[Tree], Path]) -> None:
     add(Tree(tmp_path))
     case = _examined(tmp_path)
-    assert words(driver.gpus_on_the_bus(case)).startswith("1 Intel GPU.")
-    for check in (driver.intel_driver, access.render_nodes, driver.answer):
+    assert words(gpus.gpus_on_the_bus(case)).startswith("1 Intel GPU.")
+    for check in (intel_checks.intel_driver, drm_checks.render_nodes, gpus.answer):
         assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
     (card,) = case.cards
     assert card.integrated == case.gpus[0].memory_unified
@@ -78,7 +82,7 @@ def test_the_gpu_of_a_processor_is_left_out_beside_a_card(tmp_path: Path) -> Non
     case = _examined(tmp_path)
     assert [gpu.name for gpu in case.gpus] == ["AMD Radeon RX 6900 XT"]
     assert "Intel's at 0000:00:02.0" in words(gpus.processor_gpus(case))
-    assert verdict(driver.answer(case)) is CheckVerdict.PASS
+    assert verdict(gpus.answer(case)) is CheckVerdict.PASS
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, computing, frameworks
+from gpumon.doctor import CheckVerdict, frameworks
+from gpumon.makers.nvidia import cuda_checks
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words
 
@@ -44,7 +45,7 @@ def test_toolkits_are_found_with_their_versions_each_once(tree: Tree) -> None:
     tree.write("/usr/local/cuda-10.2/version.txt", "CUDA Version 10.2.89\n")
     nvcc = tree.write("/opt/cuda/bin/nvcc", "#!/bin/sh\necho 'release 12.1, V12.1.105'\n")
     nvcc.chmod(0o755)
-    result = computing.toolkits(tree.case(environ={"CUDA_HOME": "/usr/local/cuda"}))
+    result = cuda_checks.toolkits(tree.case(environ={"CUDA_HOME": "/usr/local/cuda"}))
     assert verdict(result) is CheckVerdict.PASS
     assert result is not None
     assert result.details == (
@@ -57,7 +58,7 @@ def test_toolkits_are_found_with_their_versions_each_once(tree: Tree) -> None:
 def test_a_compiler_on_the_path_is_named_where_it_is(tree: Tree) -> None:
     nvcc = tree.write("/usr/bin/nvcc", "#!/bin/sh\necho 'release 11.8, V11.8.89'\n")
     nvcc.chmod(0o755)
-    result = computing.toolkits(tree.case(environ={"PATH": "/usr/bin:/bin"}))
+    result = cuda_checks.toolkits(tree.case(environ={"PATH": "/usr/bin:/bin"}))
     assert result is not None
     assert result.details == ("11.8  /usr/bin/nvcc",)
 
@@ -65,7 +66,7 @@ def test_a_compiler_on_the_path_is_named_where_it_is(tree: Tree) -> None:
 @pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"])
 def test_the_folder_of_a_toolkit_may_have_a_colon(tree: Tree, variable: str) -> None:
     tree.write("/home:a/cuda/version.json", '{"cuda": {"version": "12.4.1"}}')
-    result = computing.toolkits(tree.case(environ={variable: "/home:a/cuda"}))
+    result = cuda_checks.toolkits(tree.case(environ={variable: "/home:a/cuda"}))
     assert result is not None
     assert result.details == ("12.4.1  /home:a/cuda",)
 
@@ -74,52 +75,52 @@ def test_the_folder_of_a_toolkit_may_have_a_colon(tree: Tree, variable: str) -> 
 def test_a_broken_version_file_is_no_end(tree: Tree, text: str) -> None:
     tree.write("/usr/local/cuda-12.4/version.json", text)
     tree.write("/usr/local/cuda-12.4/bin/nvcc")
-    result = computing.toolkits(tree.case())
+    result = cuda_checks.toolkits(tree.case())
     assert result is not None
     assert result.details == ("unknown version  /usr/local/cuda-12.4/bin/nvcc",)
 
 
 def test_a_toolkit_that_the_driver_cannot_run_is_told(tree: Tree) -> None:
     tree.write("/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.0"}}')
-    result = computing.toolkits(tree.case())
+    result = cuda_checks.toolkits(tree.case())
     assert verdict(result) is CheckVerdict.WARN
     assert "driver 580 or later" in words(result)
 
 
 def test_a_toolkit_of_a_later_minor_version_is_no_fault(tree: Tree) -> None:
     tree.write("/usr/local/cuda-12.9/version.json", '{"cuda": {"version": "12.9.0"}}')
-    assert verdict(computing.toolkits(tree.case())) is CheckVerdict.PASS
+    assert verdict(cuda_checks.toolkits(tree.case())) is CheckVerdict.PASS
 
 
 def test_a_toolkit_is_not_judged_without_a_driver(tree: Tree) -> None:
     tree.write("/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.0"}}')
-    assert verdict(computing.toolkits(tree.case(answer=SILENT))) is CheckVerdict.PASS
+    assert verdict(cuda_checks.toolkits(tree.case(answer=SILENT))) is CheckVerdict.PASS
 
 
 def test_cudnn_is_known_by_its_header(tree: Tree) -> None:
-    assert computing.cudnn(tree.case()) is None
+    assert cuda_checks.cudnn(tree.case()) is None
     header = (
         "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 1\n#define CUDNN_PATCHLEVEL 0\n"
         "#define CUDNN_VERSION (CUDNN_MAJOR * 10000)\n"
     )
     tree.write("/usr/include/x86_64-linux-gnu/cudnn_version.h", header)
-    result = computing.cudnn(tree.case())
+    result = cuda_checks.cudnn(tree.case())
     assert result is not None
     assert result.details == ("9.1.0  /usr/include/x86_64-linux-gnu/cudnn_version.h",)
 
 
 def test_the_cards_that_programs_see_are_named(tree: Tree) -> None:
-    assert computing.visible(tree.case()) is None
+    assert cuda_checks.visible(tree.case()) is None
     uuid = "GPU-0123"
     cards = gpu(uuid=uuid), gpu(index=1, uuid="GPU-4567")
-    result = computing.visible(tree.case(*cards, environ={"CUDA_VISIBLE_DEVICES": uuid}))
+    result = cuda_checks.visible(tree.case(*cards, environ={"CUDA_VISIBLE_DEVICES": uuid}))
     assert verdict(result) is CheckVerdict.PASS
     assert "cuda:0 is GPU 0" in words(result)
 
 
 @pytest.mark.parametrize("value", ["", "-1", "GPU-nobody"])
 def test_a_program_that_would_see_no_card_is_warned_of(tree: Tree, value: str) -> None:
-    result = computing.visible(tree.case(environ={"CUDA_VISIBLE_DEVICES": value}))
+    result = cuda_checks.visible(tree.case(environ={"CUDA_VISIBLE_DEVICES": value}))
     assert verdict(result) is CheckVerdict.WARN
 
 

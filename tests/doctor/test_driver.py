@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpumon.doctor import CheckVerdict, driver
+from gpumon.doctor import CheckVerdict, gpus
 from gpumon.doctor.context import DriverAnswer, ask_driver
+from gpumon.makers.nvidia import checks as nvidia_checks
 from gpumon.makers.source import SourceError
 from tests.build import gpu
 from tests.doctor.trees import MISSING, SILENT, SLOT, VERSION, Tree, verdict, words
@@ -16,57 +17,57 @@ from tests.driver import Driver, h100
 def test_a_healthy_driver_passes(tree: Tree) -> None:
     case = tree.case()
     for check in (
-        driver.gpus_on_the_bus,
-        driver.kernel_module,
-        driver.library,
-        driver.cuda_library,
-        driver.answer,
+        gpus.gpus_on_the_bus,
+        nvidia_checks.kernel_module,
+        nvidia_checks.library,
+        nvidia_checks.cuda_library,
+        gpus.answer,
     ):
         assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
-    assert "open" in words(driver.kernel_module(case))
+    assert "open" in words(nvidia_checks.kernel_module(case))
 
 
 def test_a_machine_without_a_card_is_told_so_and_nothing_that_follows_from_it(tree: Tree) -> None:
     tree.unload()
     tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x1a03\n")
     case = tree.case(answer=MISSING)
-    assert verdict(driver.gpus_on_the_bus(case)) is CheckVerdict.FAIL
-    assert driver.kernel_module(case) is None
-    assert driver.answer(case) is None
+    assert verdict(gpus.gpus_on_the_bus(case)) is CheckVerdict.FAIL
+    assert nvidia_checks.kernel_module(case) is None
+    assert gpus.answer(case) is None
 
 
 def test_a_card_that_is_on_no_bus_but_answers_is_no_fault(tree: Tree) -> None:
     tree.unload()
     tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x1a03\n")
-    assert driver.gpus_on_the_bus(tree.case()) is None
+    assert gpus.gpus_on_the_bus(tree.case()) is None
 
 
 def test_a_card_in_the_hands_of_the_kernels_own_driver_is_a_fault(tree: Tree) -> None:
     tree.unload()
     tree.card("0000:42:00.0", "nouveau")
-    result = driver.gpus_on_the_bus(tree.case(answer=SILENT))
+    result = gpus.gpus_on_the_bus(tree.case(answer=SILENT))
     assert verdict(result) is CheckVerdict.FAIL
     assert "blacklist nouveau" in words(result)
 
 
 def test_a_card_given_to_a_virtual_machine_is_no_fault(tree: Tree) -> None:
     tree.card("0000:42:00.0", "vfio-pci")
-    result = driver.gpus_on_the_bus(tree.case())
+    result = gpus.gpus_on_the_bus(tree.case())
     assert verdict(result) is CheckVerdict.PASS
     assert "virtual machines" in words(result)
-    assert verdict(driver.answer(tree.case())) is CheckVerdict.PASS
+    assert verdict(gpus.answer(tree.case())) is CheckVerdict.PASS
 
 
 def test_a_card_that_the_driver_refused_is_named(tree: Tree) -> None:
     tree.card("0000:42:00.0", None)
-    result = driver.gpus_on_the_bus(tree.case())
+    result = gpus.gpus_on_the_bus(tree.case())
     assert verdict(result) is CheckVerdict.WARN
     assert "0000:42:00.0  NVIDIA  no driver" in words(result)
 
 
 def test_a_module_that_is_not_loaded_is_a_fault_where_there_is_a_card(tree: Tree) -> None:
     tree.unload()
-    result = driver.kernel_module(tree.case(answer=SILENT))
+    result = nvidia_checks.kernel_module(tree.case(answer=SILENT))
     assert verdict(result) is CheckVerdict.FAIL
     assert "modprobe nvidia" in words(result)
 
@@ -74,8 +75,8 @@ def test_a_module_that_is_not_loaded_is_a_fault_where_there_is_a_card(tree: Tree
 def test_a_library_of_another_version_than_the_module_is_a_fault_that_names_both(
     tree: Tree,
 ) -> None:
-    answer = msgspec.structs.replace(SILENT, library_version="575.51.03")
-    result = driver.library(tree.case(answer=answer))
+    answer = msgspec.structs.replace(SILENT, libraries={"NVIDIA": "575.51.03"})
+    result = nvidia_checks.library(tree.case(answer=answer))
     assert verdict(result) is CheckVerdict.FAIL
     assert "575.51.03" in words(result)
     assert VERSION in words(result)
@@ -92,27 +93,27 @@ def test_a_driver_that_was_upgraded_under_us_is_told_by_both_versions(tree: Tree
             raise SourceError("Upgraded while it was running.", "Reboot.")
 
         answer = ask_driver(refuse)  # type: ignore[arg-type] # it never comes to the snapshot
-    assert answer.library_version == "575.51.03"
-    assert verdict(driver.library(tree.case(answer=answer))) is CheckVerdict.FAIL
-    assert verdict(driver.answer(tree.case(answer=answer))) is CheckVerdict.FAIL
+    assert answer.libraries == {"NVIDIA": "575.51.03"}
+    assert verdict(nvidia_checks.library(tree.case(answer=answer))) is CheckVerdict.FAIL
+    assert verdict(gpus.answer(tree.case(answer=answer))) is CheckVerdict.FAIL
 
 
 def test_libraries_to_link_with_are_not_taken_for_the_driver(tree: Tree) -> None:
     environ = {"LD_LIBRARY_PATH": "/opt/lib:/usr/local/cuda/lib64/stubs"}
-    result = driver.library(tree.case(environ=environ))
+    result = nvidia_checks.library(tree.case(environ=environ))
     assert verdict(result) is CheckVerdict.FAIL
     assert "LD_LIBRARY_PATH" in words(result)
 
 
 def test_no_library_at_all_is_a_fault(tree: Tree) -> None:
-    result = driver.library(tree.case(answer=MISSING))
+    result = nvidia_checks.library(tree.case(answer=MISSING))
     assert verdict(result) is CheckVerdict.FAIL
     assert "--gpus all" in words(result)
 
 
 def test_a_cuda_library_left_behind_by_an_older_driver_is_a_fault(tree: Tree) -> None:
     tree.library("535.183.01")
-    result = driver.cuda_library(tree.case())
+    result = nvidia_checks.cuda_library(tree.case())
     assert verdict(result) is CheckVerdict.FAIL
     assert "535.183.01" in words(result)
 
@@ -121,30 +122,30 @@ def test_the_forward_compatibility_package_is_no_mismatch(tree: Tree) -> None:
     folder = "/usr/local/cuda/compat"
     tree.write(f"{folder}/libcuda.so.575.51.03")
     tree.link(f"{folder}/libcuda.so.1", "libcuda.so.575.51.03")
-    result = driver.cuda_library(tree.case(environ={"LD_LIBRARY_PATH": folder}))
+    result = nvidia_checks.cuda_library(tree.case(environ={"LD_LIBRARY_PATH": folder}))
     assert verdict(result) is CheckVerdict.PASS
     assert "forward compatibility" in words(result)
 
 
 def test_a_cuda_library_that_is_not_found_is_not_known_rather_than_missing(tree: Tree) -> None:
     tree.remove("/usr/lib/x86_64-linux-gnu/libcuda.so.1")
-    assert verdict(driver.cuda_library(tree.case())) is CheckVerdict.UNKNOWN
+    assert verdict(nvidia_checks.cuda_library(tree.case())) is CheckVerdict.UNKNOWN
 
 
 def test_a_driver_that_misses_a_card_of_the_bus_is_a_fault(tree: Tree) -> None:
     tree.card("0000:42:00.0")
-    result = driver.answer(tree.case())
+    result = gpus.answer(tree.case())
     assert verdict(result) is CheckVerdict.FAIL
     assert "1 GPU," in words(result)
 
 
 def test_a_container_that_was_given_some_cards_misses_none(tree: Tree) -> None:
     tree.card("0000:42:00.0")
-    assert verdict(driver.answer(tree.case(in_container=True))) is CheckVerdict.PASS
+    assert verdict(gpus.answer(tree.case(in_container=True))) is CheckVerdict.PASS
 
 
 def test_a_driver_that_does_not_answer_says_what_to_do(tree: Tree) -> None:
-    result = driver.answer(tree.case(answer=SILENT))
+    result = gpus.answer(tree.case(answer=SILENT))
     assert verdict(result) is CheckVerdict.FAIL
     assert words(result) == "It is not loaded. Load it."
 
@@ -154,5 +155,5 @@ def test_a_driver_that_does_not_answer_says_what_to_do(tree: Tree) -> None:
 )
 def test_a_slow_answer_is_worth_a_word(tree: Tree, seconds: float, expected: CheckVerdict) -> None:
     snapshot = tree.case(gpu()).driver.snapshot
-    answer = DriverAnswer(True, VERSION, snapshot, None, seconds)
-    assert verdict(driver.answer(tree.case(answer=answer))) is expected
+    answer = DriverAnswer({"NVIDIA": VERSION}, snapshot, None, seconds)
+    assert verdict(gpus.answer(tree.case(answer=answer))) is expected

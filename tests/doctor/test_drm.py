@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, access, computing, driver, gpus
+from gpumon.doctor import CheckVerdict, access, gpus
 from gpumon.doctor.context import DriverAnswer, ask_driver
 from gpumon.doctor.report import examine
+from gpumon.makers.amd import checks as amd_checks
+from gpumon.makers.drm import checks as drm_checks
+from gpumon.makers.intel import checks as intel_checks
+from gpumon.makers.nvidia import checks as nvidia_checks
+from gpumon.makers.nvidia import cuda_checks
 from gpumon.model.snapshot import GpuStatus, Host, Snapshot, Trouble
 from tests.build import NOON, gpu
 from tests.doctor.trees import MISSING, PROCESSOR, Tree, verdict, words
@@ -107,15 +112,15 @@ def test_only_an_intel_processor_is_a_machine_with_a_gpu(tree: Tree) -> None:
     tree.without_nvidia()
     tree.drm_card(PROCESSOR, "i915", 128)
     case = tree.case(arc(pci_bus_id=PROCESSOR), library=False)
-    assert "1 Intel GPU." in words(driver.gpus_on_the_bus(case))
-    assert driver.library(case) is None
+    assert "1 Intel GPU." in words(gpus.gpus_on_the_bus(case))
+    assert nvidia_checks.library(case) is None
     assert case.hidden == ()
 
 
 def test_the_gpus_of_all_makers_are_counted(tree: Tree) -> None:
     tree.drm_card(AMD_SLOT, "amdgpu", 128)
     tree.drm_card(INTEL_SLOT, "xe", 129)
-    result = driver.gpus_on_the_bus(tree.case(gpu(), amd(index=1), arc(index=2)))
+    result = gpus.gpus_on_the_bus(tree.case(gpu(), amd(index=1), arc(index=2)))
     assert result is not None
     assert result.found == "1 NVIDIA GPU, 1 AMD GPU, 1 Intel GPU."
     assert f"{INTEL_SLOT}  Intel  xe" in result.details
@@ -127,18 +132,18 @@ def test_gpus_are_read_although_nvidias_library_is_missing(
     def missing() -> None:
         raise OSError
 
-    monkeypatch.setattr("gpumon.makers.nvidia.library.load_library", missing)
+    monkeypatch.setattr("gpumon.makers.nvidia.driver_errors.load_library", missing)
     snapshot = Snapshot(time=NOON, host=Host(name="ada-07"), gpus=(amd(),))
     answer = ask_driver(lambda: snapshot)
-    assert not answer.library
+    assert not answer.libraries
     assert answer.snapshot is snapshot
 
 
 def test_without_a_driver_that_gpumon_reads_nobody_is_asked_for_an_answer(tree: Tree) -> None:
     tree.without_nvidia()
     tree.drm_card(AMD_SLOT, "radeon", 128)
-    silent = DriverAnswer(library=False, trouble=Trouble("No driver.", "Install NVIDIA's."))
-    assert driver.answer(tree.case(answer=silent)) is None
+    silent = DriverAnswer(trouble=Trouble("No driver.", "Install NVIDIA's."))
+    assert gpus.answer(tree.case(answer=silent)) is None
 
 
 @pytest.mark.parametrize("kernel_driver", ["amdgpu", "xe"])
@@ -146,14 +151,14 @@ def test_a_driver_that_runs_a_gpu_and_does_not_report_it_is_a_fault(
     tree: Tree, kernel_driver: str
 ) -> None:
     tree.drm_card(AMD_SLOT, kernel_driver, 128)
-    result = driver.answer(tree.case(gpu()))
+    result = gpus.answer(tree.case(gpu()))
     assert verdict(result) is CheckVerdict.FAIL
     assert "amdgpu|i915|xe" in words(result)
 
 
 def test_nvidias_driver_may_fail_beside_one_that_answers(radeon: Tree) -> None:
     radeon.card("0000:41:00.0")
-    result = driver.answer(radeon.case(amd()))
+    result = gpus.answer(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.FAIL
     assert "0 GPUs of NVIDIA, but controls 1" in words(result)
 
@@ -162,9 +167,11 @@ def test_nvidias_driver_may_fail_beside_one_that_answers(radeon: Tree) -> None:
 
 
 def test_a_driver_beside_the_kernel_tells_its_own_version(radeon: Tree) -> None:
-    assert "amdgpu, part of Linux 6.8.0-45-generic." in words(driver.amd_driver(radeon.case(amd())))
+    assert "amdgpu, part of Linux 6.8.0-45-generic." in words(
+        amd_checks.amd_driver(radeon.case(amd()))
+    )
     radeon.write("/sys/module/amdgpu/version", "6.8.5\n")
-    result = driver.amd_driver(radeon.case(amd()))
+    result = amd_checks.amd_driver(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.PASS
     assert "amdgpu 6.8.5" in words(result)
 
@@ -172,7 +179,7 @@ def test_a_driver_beside_the_kernel_tells_its_own_version(radeon: Tree) -> None:
 @pytest.mark.parametrize("kernel_driver", ["i915", "xe"])
 def test_intels_driver_is_named(tree: Tree, kernel_driver: str) -> None:
     tree.drm_card(INTEL_SLOT, kernel_driver, 128)
-    result = driver.intel_driver(tree.case(arc()))
+    result = intel_checks.intel_driver(tree.case(arc()))
     assert verdict(result) is CheckVerdict.PASS
     assert words(result).startswith(f"{kernel_driver}, part of ")
 
@@ -185,7 +192,7 @@ def test_the_old_driver_radeon_says_how_to_change_to_amdgpu(
 ) -> None:
     tree.drm_card(AMD_SLOT, "radeon", 128)
     case = tree.case(*others, answer=None if others else MISSING)
-    result = driver.amd_driver(case)
+    result = amd_checks.amd_driver(case)
     assert verdict(result) is expected
     assert "amdgpu.si_support=1" in words(result)
 
@@ -197,7 +204,7 @@ def test_a_gpu_without_a_driver_says_where_to_look(
     tree: Tree, others: tuple[Gpu, ...], expected: CheckVerdict
 ) -> None:
     tree.drm_card(AMD_SLOT, None)
-    result = driver.amd_driver(tree.case(*others, answer=None if others else MISSING))
+    result = amd_checks.amd_driver(tree.case(*others, answer=None if others else MISSING))
     assert verdict(result) is expected
     assert "modprobe amdgpu" in words(result)
     assert f"{AMD_SLOT}  no driver" in words(result)
@@ -205,24 +212,24 @@ def test_a_gpu_without_a_driver_says_where_to_look(
 
 def test_a_processors_gpu_without_a_driver_is_no_fault_beside_another_gpu(tree: Tree) -> None:
     tree.drm_card(PROCESSOR, None)
-    assert verdict(driver.intel_driver(tree.case())) is CheckVerdict.PASS
-    assert verdict(driver.intel_driver(tree.case(answer=MISSING))) is CheckVerdict.FAIL
+    assert verdict(intel_checks.intel_driver(tree.case())) is CheckVerdict.PASS
+    assert verdict(intel_checks.intel_driver(tree.case(answer=MISSING))) is CheckVerdict.FAIL
 
 
 def test_gpus_that_a_virtual_machine_has_are_no_fault(tree: Tree) -> None:
     tree.drm_card(AMD_SLOT, "vfio-pci")
     case = tree.case()
-    assert verdict(driver.amd_driver(case)) is CheckVerdict.PASS
-    assert "virtual machines" in words(driver.gpus_on_the_bus(case))
-    assert access.render_nodes(case) is None
-    assert verdict(driver.answer(case)) is CheckVerdict.PASS
+    assert verdict(amd_checks.amd_driver(case)) is CheckVerdict.PASS
+    assert "virtual machines" in words(gpus.gpus_on_the_bus(case))
+    assert drm_checks.render_nodes(case) is None
+    assert verdict(gpus.answer(case)) is CheckVerdict.PASS
 
 
 @pytest.mark.parametrize(("value", "told"), [("0\n", "on"), ("1\n", "off"), ("-1\n", None)])
 def test_a_changed_parameter_of_xnack_is_told(radeon: Tree, value: str, told: str | None) -> None:
     """-1 is the default: the kernel's documentation of the module's parameters."""
     radeon.write("/sys/module/amdgpu/parameters/noretry", value)
-    text = words(driver.amd_driver(radeon.case(amd())))
+    text = words(amd_checks.amd_driver(radeon.case(amd())))
     assert ("XNACK" in text) == (told is not None)
     assert told is None or f"(XNACK) are {told}" in text
 
@@ -230,13 +237,18 @@ def test_a_changed_parameter_of_xnack_is_told(radeon: Tree, value: str, told: st
 def test_machines_with_nvidia_alone_are_told_nothing_of_the_others(tree: Tree) -> None:
     case = tree.case()
     checks = (
-        *(driver.amd_driver, driver.intel_driver, access.render_nodes, access.compute_driver),
         *(
-            access.process_lists,
+            amd_checks.amd_driver,
+            intel_checks.intel_driver,
+            drm_checks.render_nodes,
+            amd_checks.compute_driver,
+        ),
+        *(
+            drm_checks.process_lists,
             gpus.processor_gpus,
-            computing.visible_amd,
-            computing.visible_intel,
-            computing.rocm,
+            amd_checks.visible_amd,
+            intel_checks.visible_intel,
+            amd_checks.rocm,
         ),
     )
     assert [check(case) for check in checks] == [None] * len(checks)
@@ -247,9 +259,9 @@ def test_machines_with_nvidia_alone_are_told_nothing_of_the_others(tree: Tree) -
 
 def test_open_device_files_pass(radeon: Tree) -> None:
     case = radeon.case(amd())
-    assert "/dev/dri/renderD128" in words(access.render_nodes(case))
-    assert verdict(access.render_nodes(case)) is CheckVerdict.PASS
-    assert verdict(access.compute_driver(case)) is CheckVerdict.PASS
+    assert "/dev/dri/renderD128" in words(drm_checks.render_nodes(case))
+    assert verdict(drm_checks.render_nodes(case)) is CheckVerdict.PASS
+    assert verdict(amd_checks.compute_driver(case)) is CheckVerdict.PASS
 
 
 @pytest.mark.parametrize("group", ["render", "video"])
@@ -259,7 +271,7 @@ def test_a_closed_render_node_names_the_group_of_the_file(
 ) -> None:
     close(monkeypatch, radeon.path("/dev/dri/renderD128"), group)
     monkeypatch.setattr(grp, "getgrnam", lambda name: grp.struct_group((name, "x", 4242, [])))
-    result = access.render_nodes(radeon.case(amd()))
+    result = drm_checks.render_nodes(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.FAIL
     assert "no permission to open /dev/dri/renderD128" in words(result)
     assert f"sudo usermod -aG {group} $USER" in words(result)
@@ -271,8 +283,8 @@ def test_kfd_has_rights_of_its_own(radeon: Tree, monkeypatch: pytest.MonkeyPatch
     """``crw-rw---- root render``: ROCm/ROCm-docker#90."""
     close(monkeypatch, radeon.path(KFD))
     case = radeon.case(amd())
-    assert verdict(access.render_nodes(case)) is CheckVerdict.PASS
-    result = access.compute_driver(case)
+    assert verdict(drm_checks.render_nodes(case)) is CheckVerdict.PASS
+    result = amd_checks.compute_driver(case)
     assert verdict(result) is CheckVerdict.FAIL
     assert "ROCm's programs do not start" in words(result)
     assert "group render" in words(result)
@@ -285,7 +297,7 @@ def test_a_member_of_the_group_has_to_log_in_again(
     close(monkeypatch, radeon.path("/dev/dri/renderD128"))
     name = pwd.getpwuid(os.getuid()).pw_name
     monkeypatch.setattr(grp, "getgrnam", lambda group: grp.struct_group((group, "x", 1, [name])))
-    text = words(access.render_nodes(radeon.case(amd())))
+    text = words(drm_checks.render_nodes(radeon.case(amd())))
     assert "You are in the group render, but not in this session: log in again." in text
 
 
@@ -294,7 +306,7 @@ def test_a_file_that_no_group_may_open_is_for_an_administrator(
     radeon: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close(monkeypatch, radeon.path("/dev/dri/renderD128"), "root")
-    text = words(access.render_nodes(radeon.case(amd())))
+    text = words(drm_checks.render_nodes(radeon.case(amd())))
     assert "usermod" not in text
     assert "udevadm trigger" in text
 
@@ -305,17 +317,17 @@ def test_a_container_gets_its_files_and_groups_at_its_start(
     case = radeon.case(amd())
     close(monkeypatch, radeon.path("/dev/dri/renderD128"))
     group = radeon.path("/dev/dri/renderD128").stat().st_gid
-    assert f"--group-add {group}" in words(access.render_nodes(case))
+    assert f"--group-add {group}" in words(drm_checks.render_nodes(case))
     radeon.remove("/dev/dri/renderD128")
     radeon.remove(KFD)
-    assert "--device /dev/kfd --device /dev/dri" in words(access.render_nodes(case))
-    assert "--device /dev/kfd --device /dev/dri" in words(access.compute_driver(case))
+    assert "--device /dev/kfd --device /dev/dri" in words(drm_checks.render_nodes(case))
+    assert "--device /dev/kfd --device /dev/dri" in words(amd_checks.compute_driver(case))
 
 
 def test_a_container_that_was_given_some_gpus_misses_none(radeon: Tree) -> None:
     radeon.drm_card("0000:83:00.0", "amdgpu", 129)
     radeon.remove("/dev/dri/renderD129")
-    result = access.render_nodes(radeon.case(amd(), in_container=True))
+    result = drm_checks.render_nodes(radeon.case(amd(), in_container=True))
     assert verdict(result) is CheckVerdict.PASS
     assert "renderD129" not in words(result)
 
@@ -324,7 +336,7 @@ def test_a_container_that_was_given_some_gpus_misses_none(radeon: Tree) -> None:
 def test_a_missing_file_on_the_host_is_a_fault(radeon: Tree) -> None:
     radeon.drm_card("0000:83:00.0", "amdgpu", 129)
     radeon.remove("/dev/dri/renderD129")
-    result = access.render_nodes(radeon.case(amd()))
+    result = drm_checks.render_nodes(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.FAIL
     assert "there is no /dev/dri/renderD129" in words(result)
 
@@ -332,14 +344,14 @@ def test_a_missing_file_on_the_host_is_a_fault(radeon: Tree) -> None:
 @pytest.mark.usefixtures("on_the_host")
 def test_kfd_is_needed_where_there_is_rocm(radeon: Tree) -> None:
     radeon.remove(KFD)
-    assert verdict(access.compute_driver(radeon.case(amd()))) is CheckVerdict.WARN
+    assert verdict(amd_checks.compute_driver(radeon.case(amd()))) is CheckVerdict.WARN
     radeon.write("/opt/rocm/.info/version", "6.2.0-66\n")
-    assert verdict(access.compute_driver(radeon.case(amd()))) is CheckVerdict.FAIL
+    assert verdict(amd_checks.compute_driver(radeon.case(amd()))) is CheckVerdict.FAIL
 
 
 def test_kfd_may_support_none_of_the_gpus(radeon: Tree) -> None:
     radeon.write(f"{NODES}/1/gpu_id", "0\n")
-    result = access.compute_driver(radeon.case(amd()))
+    result = amd_checks.compute_driver(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.WARN
     assert "PCIe atomics" in words(result)
 
@@ -349,21 +361,21 @@ def test_no_render_node_is_opened(radeon: Tree) -> None:
         pytest.fail(f"{path} was opened: that wakes a sleeping GPU")
 
     case = radeon.case(amd(), try_open=refuse)
-    access.render_nodes(case)
-    access.compute_driver(case)
+    drm_checks.render_nodes(case)
+    amd_checks.compute_driver(case)
 
 
 # Processes
 
 
 def test_whose_processes_are_seen_is_a_note_and_no_fault(tree: Tree) -> None:
-    result = access.process_lists(tree.case(amd(), arc(index=1)))
+    result = drm_checks.process_lists(tree.case(amd(), arc(index=1)))
     assert verdict(result) is CheckVerdict.PASS
     assert "AMD's and Intel's GPUs you see your own processes" in words(result)
     assert "ROCm" in words(result)
-    result = access.process_lists(tree.case(arc()))
+    result = drm_checks.process_lists(tree.case(arc()))
     assert "ROCm" not in words(result)
-    result = access.process_lists(tree.case(arc(), root_user=True))
+    result = drm_checks.process_lists(tree.case(arc(), root_user=True))
     assert "Root sees the processes of all users on Intel's GPUs." in words(result)
 
 
@@ -391,9 +403,9 @@ def test_a_processors_gpu_that_is_not_shown_is_told_and_not_judged(
     assert verdict(result) is CheckVerdict.PASS
     assert slot in words(result)
     assert "--backend all" in words(result)
-    assert verdict(driver.answer(case)) is CheckVerdict.PASS
-    assert access.render_nodes(case) is None
-    assert access.compute_driver(case) is None
+    assert verdict(gpus.answer(case)) is CheckVerdict.PASS
+    assert drm_checks.render_nodes(case) is None
+    assert amd_checks.compute_driver(case) is None
 
 
 # Health
@@ -417,45 +429,45 @@ def test_advice_is_that_of_the_maker(tree: Tree) -> None:
 
 
 def test_versions_of_rocm_are_found_each_once(radeon: Tree) -> None:
-    assert "None in /opt" in words(computing.rocm(radeon.case(amd())))
+    assert "None in /opt" in words(amd_checks.rocm(radeon.case(amd())))
     radeon.write("/opt/rocm-7.1.1/.info/version", "7.1.1\n")
     radeon.link("/opt/rocm", "rocm-7.1.1")
     radeon.write("/opt/rocm-6.2.0/.info/version", "6.2.0-66\n")
-    result = computing.rocm(radeon.case(amd(), environ={"HSA_XNACK": "1"}))
+    result = amd_checks.rocm(radeon.case(amd(), environ={"HSA_XNACK": "1"}))
     assert result is not None
     assert result.details == ("7.1.1  /opt/rocm", "6.2.0-66  /opt/rocm-6.2.0", "HSA_XNACK=1")
 
 
 def test_the_amd_gpus_that_programs_see_are_named(tree: Tree) -> None:
     cards = amd(), amd(index=1, uuid="GPU-00aa11bb22cc33dd")
-    assert computing.visible_amd(tree.case(*cards)) is None
+    assert amd_checks.visible_amd(tree.case(*cards)) is None
     environ = {"ROCR_VISIBLE_DEVICES": "GPU-00aa11bb22cc33dd"}
-    result = computing.visible_amd(tree.case(*cards, environ=environ))
+    result = amd_checks.visible_amd(tree.case(*cards, environ=environ))
     assert verdict(result) is CheckVerdict.PASS
     assert "ROCR_VISIBLE_DEVICES=GPU-00aa11bb22cc33dd: device 0 is GPU 1." in words(result)
-    result = computing.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": "9"}))
+    result = amd_checks.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": "9"}))
     assert verdict(result) is CheckVerdict.WARN
     assert "unset HIP_VISIBLE_DEVICES" in words(result)
     # ROCm takes an empty variable as not set, but for the first one.
-    assert computing.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": ""})) is None
-    result = computing.visible_amd(tree.case(*cards, environ={"ROCR_VISIBLE_DEVICES": ""}))
+    assert amd_checks.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": ""})) is None
+    result = amd_checks.visible_amd(tree.case(*cards, environ={"ROCR_VISIBLE_DEVICES": ""}))
     assert verdict(result) is CheckVerdict.WARN
 
 
 def test_cuda_visible_devices_counts_for_amd_where_there_is_no_nvidia(radeon: Tree) -> None:
     case = radeon.case(amd(), environ={"CUDA_VISIBLE_DEVICES": "0"}, library=False)
-    assert computing.visible(case) is None
-    assert "CUDA_VISIBLE_DEVICES=0: device 0 is GPU 0." in words(computing.visible_amd(case))
+    assert cuda_checks.visible(case) is None
+    assert "CUDA_VISIBLE_DEVICES=0: device 0 is GPU 0." in words(amd_checks.visible_amd(case))
 
 
 def test_the_intel_gpus_that_programs_see_are_named(tree: Tree) -> None:
     cards = arc(), arc(index=1, uuid="PCI-0000:83:00.0", pci_bus_id="0000:83:00.0")
     environ = {"ZE_AFFINITY_MASK": "1"}
-    result = computing.visible_intel(tree.case(*cards, environ=environ))
+    result = intel_checks.visible_intel(tree.case(*cards, environ=environ))
     assert verdict(result) is CheckVerdict.WARN
     assert "ZE_ENABLE_PCI_ID_DEVICE_ORDER=1" in words(result)
     environ["ZE_ENABLE_PCI_ID_DEVICE_ORDER"] = "1"
-    result = computing.visible_intel(tree.case(*cards, environ=environ))
+    result = intel_checks.visible_intel(tree.case(*cards, environ=environ))
     assert verdict(result) is CheckVerdict.PASS
     assert "device 0 is GPU 1" in words(result)
 
@@ -464,4 +476,4 @@ def test_a_gpu_that_is_not_shown_may_count_for_programs(tree: Tree) -> None:
     tree.drm_card(AMD_SLOT, "amdgpu", 128)
     tree.drm_card(APU_SLOT, "amdgpu", 129, integrated=True)
     case = tree.case(amd(), environ={"ROCR_VISIBLE_DEVICES": "0"})
-    assert f"processor's GPU at {APU_SLOT}" in words(computing.visible_amd(case))
+    assert f"processor's GPU at {APU_SLOT}" in words(amd_checks.visible_amd(case))

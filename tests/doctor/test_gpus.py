@@ -9,7 +9,8 @@ import pytest
 
 from gpumon.doctor import CheckVerdict, gpus
 from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
-from gpumon.makers.maker_words import error_code
+from gpumon.makers.nvidia import checks as nvidia_checks
+from gpumon.model.error_codes import error_code
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import take_one
 from tests.build import gpu
@@ -61,7 +62,7 @@ def test_a_card_of_somebody_else_is_no_fault(tree: Tree) -> None:
 def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: CheckVerdict) -> None:
     with Driver([h100(), h100()]) as driver:
         driver.cards[1].persistence_mode = on
-        result = gpus.persistence(ask(driver))
+        result = nvidia_checks.persistence(ask(driver))
     assert verdict(result) is expected
     assert ("nvidia-persistenced" in words(result)) == (not on)
     assert ("GPU 1" in words(result)) == (not on)
@@ -70,13 +71,13 @@ def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: Check
 def test_a_driver_that_does_not_tell_of_persistence_is_not_praised() -> None:
     with Driver([h100()]) as driver:
         driver.cards[0].persistence_mode = None
-        assert verdict(gpus.persistence(ask(driver))) is CheckVerdict.UNKNOWN
+        assert verdict(nvidia_checks.persistence(ask(driver))) is CheckVerdict.UNKNOWN
 
 
 def test_a_card_that_may_power_down_needs_no_persistence(tree: Tree) -> None:
     tree.write("/sys/bus/pci/devices/0000:41:00.0/power/control", "auto\n")
     case = tree.case(gpu(pci_bus_id=BUS, persistence_mode=False))
-    assert verdict(gpus.persistence(case)) is CheckVerdict.PASS
+    assert verdict(nvidia_checks.persistence(case)) is CheckVerdict.PASS
 
 
 def _ecc(card: Card) -> None:
@@ -137,7 +138,7 @@ def test_whether_the_work_of_the_sms_can_be_read_is_told_with_what_to_do(
 ) -> None:
     with Driver([model() for model in models]) as driver:
         driver.cards[0].fail("nvmlGpmSampleGet", refusal)
-        result = gpus.profiling(ask(driver))
+        result = nvidia_checks.profiling(ask(driver))
     assert verdict(result) is expected
     assert told in words(result)
 
@@ -154,9 +155,9 @@ def test_nothing_is_said_of_cards_that_nobody_can_see(tree: Tree) -> None:
     case = tree.case(answer=SILENT)
     for check in (
         gpus.answering,
-        gpus.persistence,
+        nvidia_checks.persistence,
         gpus.memory_health,
-        gpus.profiling,
+        nvidia_checks.profiling,
         gpus.asleep,
     ):
         assert check(case) is None
@@ -174,7 +175,7 @@ LOG = """\
 
 def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
     tree.write("/dev/kmsg", LOG)
-    result = gpus.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
+    result = nvidia_checks.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
     assert verdict(result) is CheckVerdict.WARN
     assert result is not None
     assert result.found == "The GPUs themselves caused 1 XID."
@@ -188,17 +189,17 @@ def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
 
 def test_errors_that_programs_cause_are_no_fault_of_the_card(tree: Tree) -> None:
     tree.write("/dev/kmsg", "\n".join(line for line in LOG.splitlines() if ": 79," not in line))
-    assert verdict(gpus.reported_errors(tree.case())) is CheckVerdict.PASS
+    assert verdict(nvidia_checks.reported_errors(tree.case())) is CheckVerdict.PASS
 
 
 def test_a_log_that_may_not_be_read_is_not_taken_for_an_empty_one(tree: Tree) -> None:
-    assert verdict(gpus.reported_errors(tree.case())) is CheckVerdict.PASS
+    assert verdict(nvidia_checks.reported_errors(tree.case())) is CheckVerdict.PASS
     tree.remove("/dev/kmsg")
-    result = gpus.reported_errors(tree.case())
+    result = nvidia_checks.reported_errors(tree.case())
     assert verdict(result) is CheckVerdict.UNKNOWN
     assert "no kernel log (/dev/kmsg) here" in words(result)
     tree.link("/dev/kmsg", "/dev/zero")
-    assert "another device" in words(gpus.reported_errors(tree.case()))
+    assert "another device" in words(nvidia_checks.reported_errors(tree.case()))
 
 
 def test_a_repair_is_no_fault_of_the_card(tree: Tree) -> None:
@@ -207,13 +208,13 @@ def test_a_repair_is_no_fault_of_the_card(tree: Tree) -> None:
         "3,1,1000000,-;NVRM: Xid (PCI:0000:41:00): 63, pid=1896, Row Remapper: New row marked "
         "for remapping, reset gpu to activate.\n",
     )
-    result = gpus.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
+    result = nvidia_checks.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
     assert verdict(result) is CheckVerdict.PASS
     assert "that the driver dealt with" in words(result)
 
 
 def test_a_bus_with_a_longer_number_is_another_bus(tree: Tree) -> None:
     tree.write("/dev/kmsg", LOG)
-    result = gpus.reported_errors(tree.case(gpu(pci_bus_id="00010000:41:00.0")))
+    result = nvidia_checks.reported_errors(tree.case(gpu(pci_bus_id="00010000:41:00.0")))
     assert result is not None
     assert result.details[0].startswith("0000:41:00: XID 79")

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gpumon.doctor import CheckVerdict, own
-from gpumon.makers import versions
+from gpumon.makers import machine
 from tests.doctor.trees import Tree, verdict, words
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ def test_a_folder_of_locks_is_looked_at_and_not_made(tree: Tree) -> None:
 
 
 def test_doctor_names_the_same_versions(tree: Tree) -> None:
-    assert words(own.version(tree.case())).startswith(f"{', '.join(versions.software())} in ")
+    assert words(own.version(tree.case())).startswith(f"{', '.join(machine.software())} in ")

@@ -127,12 +127,12 @@ class Tree:
             try_open=try_open,
             uptime=lambda: 7200.0,
         )
-        told = answer or DriverAnswer(library, VERSION if library else None, snapshot, None, 0.2)
+        told = answer or DriverAnswer({"NVIDIA": VERSION} if library else {}, snapshot, None, 0.2)
         return DiagnosticContext(machine, lambda: told)
 
 
-SILENT = DriverAnswer(True, VERSION, None, Trouble("It is not loaded.", "Load it."), 0.1)
-MISSING = DriverAnswer(library=False)
+SILENT = DriverAnswer({"NVIDIA": VERSION}, None, Trouble("It is not loaded.", "Load it."), 0.1)
+MISSING = DriverAnswer()
 
 
 def verdict(result: Result | None) -> CheckVerdict:

@@ -20,7 +20,7 @@ from gpumon.findings import (
     memory_account,
 )
 from gpumon.findings.registry import GPU_RULES
-from gpumon.makers.maker_words import error_code
+from gpumon.model.error_codes import error_code
 from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, ProcessId, UnlistedHolder
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.history import History

@@ -13,7 +13,8 @@ from gpumon.findings import conditions
 from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
-from gpumon.makers.nvidia.source import DEVICE_FILES
+from gpumon.makers.backend import device_files_of
+from gpumon.makers.nvidia import MAKER
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.recording import open_log
@@ -101,7 +102,7 @@ class Machine:
         self.clock = HandClock()
         self.spent = 0.0
         self.source = NvmlSource(clock=self.clock)
-        self._host = LocalHost(lambda: DEVICE_FILES)
+        self._host = LocalHost(lambda: device_files_of(MAKER))
         self.history, self._tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._reserved: dict[str, ReservationHolder] = {}
         self.lookup = Lookup(self._host, reservations=self._who_reserved)

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from gpumon.makers.poll_rates import PERIOD
+from gpumon.makers.backend import PERIOD
 from gpumon.model.metrics import GPU_METRIC, Metric
 from tests.bench.rows import whole_rows
 from tests.driver import MIB

@@ -14,7 +14,7 @@ import time
 
 import msgspec
 
-from gpumon.makers.poll_rates import PERIOD
+from gpumon.makers.backend import PERIOD
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.snapshot import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
 from tests.gpu.smi import query

@@ -52,7 +52,7 @@ class Room:
             self.clock,
             proc or "/proc",
             str(self.sys),
-            str(self.kernel_log),
+            str(self.kernel_log.parent),
             profiled=profiled,
         )
         self.sources.append(source)

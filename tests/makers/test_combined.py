@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from msgspec.structs import replace
 
 from gpumon.host.device_files import DeviceFiles
+from gpumon.makers import amd as amd_maker
+from gpumon.makers import nvidia as nvidia_maker
 from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
 from gpumon.makers.combined import CombinedBackend, Member
 from gpumon.makers.links import Joint, Link, Links
 from gpumon.makers.source import Call, NoSuchGpuError, SourceError
-from gpumon.model.makers import Maker
 from gpumon.model.processes import GpuUse
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
 from gpumon.model.snapshot import Gpu, Trouble
+from gpumon.system.system import System
 from tests.build import gpu
 from tests.clock import HandClock
+
+if TYPE_CHECKING:
+    from gpumon.model.makers import Maker
 
 
 class Driver(GpuBackend):
@@ -66,7 +73,7 @@ def nvidia() -> Driver:
     cards = (
         gpu(uuid=f"GPU-{n}", index=n, name="NVIDIA H100", memory_unified=False) for n in (0, 1)
     )
-    return Driver("nvml", Maker.NVIDIA, *cards, version="570.1")
+    return Driver("nvml", nvidia_maker.MAKER, *cards, version="570.1")
 
 
 def amd() -> Driver:
@@ -75,7 +82,7 @@ def amd() -> Driver:
         for n in (0, 1)
     ]
     own = gpu(uuid="PCI-0000:c4:00.0", index=2, name="AMD Radeon 780M", memory_unified=True)
-    return Driver("amdgpu", Maker.AMD, *cards, own, version="amdgpu 6.8")
+    return Driver("amdgpu", amd_maker.MAKER, *cards, own, version="amdgpu 6.8")
 
 
 def combined(
@@ -88,13 +95,13 @@ def combined(
     members = [
         Member(
             one,
-            f"{one.device_files.maker.value if one.device_files.maker else ''}'s driver",
+            f"{one.device_files.maker.name if one.device_files.maker else ''}'s driver",
             expected=2 if expected and one.name == "nvml" else 0,
             hides_integrated=hides and one.name != "nvml",
         )
         for one in drivers
     ]
-    return CombinedBackend(members, selection, clock=clock or HandClock())
+    return CombinedBackend(members, selection, System(clock=clock or HandClock()))
 
 
 def opened(*drivers: Driver, hides: bool = True, selection: GpuSelection = ALL) -> CombinedBackend:

@@ -48,7 +48,7 @@ def demo() -> Demo:
     return Demo()
 
 
-moments = st.floats(min_value=-DAY, max_value=30 * DAY)
+times = st.floats(min_value=-DAY, max_value=30 * DAY)
 
 
 def held(snapshot: Snapshot) -> dict[int, int]:
@@ -132,7 +132,7 @@ def test_every_figure_of_the_story_is_there_at_the_start(demo: Demo) -> None:
 
 
 @settings(deadline=None)
-@given(moments)
+@given(times)
 def test_memory_adds_up_at_any_time(seconds: float) -> None:
     snapshot = Demo().at(seconds)
     on_gpu = held(snapshot)
@@ -147,7 +147,7 @@ def test_memory_adds_up_at_any_time(seconds: float) -> None:
 
 
 @settings(deadline=None)
-@given(moments, st.integers(0, 50))
+@given(times, st.integers(0, 50))
 def test_values_stay_within_what_such_a_card_can_do(seconds: float, seed: int) -> None:
     for gpu in Demo(seed).at(seconds).gpus:
         if gpu.status is GpuStatus.LOST:
@@ -207,7 +207,7 @@ def test_a_lost_gpu_has_no_process_however_the_clock_stood(seconds: float, part:
 
 
 @settings(deadline=None)
-@given(moments)
+@given(times)
 def test_the_energy_counter_agrees_with_the_power(seconds: float) -> None:
     demo = Demo()
     before, after = demo.at(seconds - 1).gpus, demo.at(seconds).gpus
@@ -217,7 +217,7 @@ def test_the_energy_counter_agrees_with_the_power(seconds: float) -> None:
 
 
 @settings(deadline=None)
-@given(moments)
+@given(times)
 def test_temperature_has_inertia(seconds: float) -> None:
     demo = Demo()
     before, after = demo.at(seconds).gpus, demo.at(seconds + 1).gpus
@@ -284,7 +284,7 @@ def test_a_job_is_the_same_process_with_the_same_start_as_long_as_it_runs(demo: 
 
 
 @settings(deadline=None)
-@given(moments)
+@given(times)
 def test_no_two_processes_share_a_number(seconds: float) -> None:
     pids = [process.id.pid for process in Demo().at(seconds).processes]
     assert len(set(pids)) == len(pids)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.host.process_host import ProcessHandle, ProcessHost
-    from gpumon.makers.demo.signal_effects import SignalEffects
+    from gpumon.makers.demo.world import SignalEffects
     from gpumon.model.snapshot import Snapshot
 
 START = 1_763_700_000.3
@@ -159,7 +159,7 @@ def test_power_energy_and_memory_agree_whatever_was_signalled(
         demo.clock.now += pause
         answer = refused(partial(send, demo, targets[pid], number))
         assert answer in (None, Refusal.GONE)
-    # On a full second the list and the cards are of one moment.
+    # On a full second the list and the cards are of one there.
     demo.clock.now = float(math.ceil(demo.clock.now + later))
     before, after = demo.sample(), demo.sample(1.0)
     for old, new in zip(before.gpus, after.gpus, strict=True):
@@ -339,7 +339,7 @@ def test_the_next_run_of_a_recurring_process_is_another_one(demo: Demo) -> None:
 @given(st.integers(0, 30 * 86400))
 def test_families_stand_parents_first_and_are_whole(later: int) -> None:
     demo = Demo()
-    # On a full second the list and the host tell of one moment.
+    # On a full second the list and the host tell of one there.
     demo.clock.now = float(math.ceil(START) + later)
     processes = demo.sample().processes
     family = demo.host.relatives([process.id for process in processes])
@@ -371,9 +371,9 @@ def test_no_two_processes_of_the_machine_share_a_number() -> None:
     demo = Demo()
     world = demo.source.backend.world
     for day in range(31):
-        now, deeds = day * 86400 + 100.0, world.state.deeds
-        there = [world.present(role, now, deeds) for role in world.roles.values()]
-        assert len(world.everybody(now, deeds)) == sum(being is not None for being in there)
+        now, effects = day * 86400 + 100.0, world.state.effects
+        there = [world.present(role, now, effects) for role in world.roles.values()]
+        assert len(world.everybody(now, effects)) == sum(instance is not None for instance in there)
 
 
 def test_details_of_my_process_tell_everything(demo: Demo) -> None:
@@ -524,7 +524,8 @@ def test_it_may_be_signalled_while_it_is_sampled(demo: Demo) -> None:
         sys.setswitchinterval(switch)
     assert not failures
     assert all(
-        len(lot.turns) % 2 == 0 for lot in demo.source.backend.world.state.deeds.lots.values()
+        len(effect.turns) % 2 == 0
+        for effect in demo.source.backend.world.state.effects.by_process.values()
     )
 
 
@@ -534,9 +535,9 @@ def test_the_story_changes_only_while_it_is_locked(
     world = demo.source.backend.world
     change, locked = world.change, []
 
-    def watch(deeds: SignalEffects) -> None:
+    def watch(effects: SignalEffects) -> None:
         locked.append(world.lock.locked())
-        change(deeds)
+        change(effects)
 
     monkeypatch.setattr(world, "change", watch)
     demo.open_handle(TRAINING).send(signal.SIGSTOP)

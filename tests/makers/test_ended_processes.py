@@ -52,7 +52,7 @@ def sample(room: Room, *pids: int) -> Snapshot:
 
 
 def answer(snapshot: Snapshot) -> DriverAnswer:
-    return DriverAnswer(True, VERSION, snapshot, None, 0.1)
+    return DriverAnswer({"NVIDIA": VERSION}, snapshot, None, 0.1)
 
 
 def test_pid_0_is_no_process(furnish: Callable[..., Room]) -> None:
@@ -75,7 +75,7 @@ def test_a_process_that_ended_before_it_was_seen(
     assert refused.value.reason is Refusal.GONE
     assert refused.value.sentence == f"{dead} {SAYS}"
     found = access.ended_processes(
-        tree.case(answer=DriverAnswer(True, VERSION, snapshot, None, 0.1))
+        tree.case(answer=DriverAnswer({"NVIDIA": VERSION}, snapshot, None, 0.1))
     )
     assert verdict(found) is CheckVerdict.WARN
     assert f"{dead} {SAYS}, on GPU 0, with 20.0 GiB" in words(found)
@@ -97,6 +97,6 @@ def test_in_a_container_it_may_run_elsewhere(
 def test_processes_that_run_are_no_fault(furnish: Callable[..., Room], tree: Tree) -> None:
     snapshot = sample(furnish(h100()), os.getpid())
     found = access.ended_processes(
-        tree.case(answer=DriverAnswer(True, VERSION, snapshot, None, 0.1))
+        tree.case(answer=DriverAnswer({"NVIDIA": VERSION}, snapshot, None, 0.1))
     )
     assert verdict(found) is CheckVerdict.PASS

@@ -7,7 +7,7 @@ import pytest
 from gpumon.makers import maker_words
 from gpumon.makers.amd.gpu import AmdGpu
 from gpumon.makers.intel.gpu import IntelGpu
-from gpumon.model.makers import Maker
+from gpumon.model.makers import metric_label, short_name
 from gpumon.model.metrics import GPU_METRICS
 
 
@@ -43,12 +43,11 @@ def test_features_of_one_maker_are_left_out_for_another() -> None:
     ],
 )
 def test_a_short_name_has_neither_maker_nor_brand(name: str, short: str) -> None:
-    assert maker_words.short_name(name) == short
+    assert short_name(name) == short
 
 
 def test_clocks_bear_the_makers_words() -> None:
-    assert maker_words.metric_label("SM clock, highest", "NVIDIA H100") == "SM clock, highest"
-    assert maker_words.metric_label("SM clock", "AMD Instinct MI300X") == "Shader clock"
-    assert maker_words.metric_label("SM clock, highest", "Intel Arc A770") == "GT clock, highest"
-    assert maker_words.metric_label("Fan speed", "Intel Arc A770") == "Fan speed"
-    assert maker_words.words_of("Intel Arc A770") is maker_words.WORDS[Maker.INTEL]
+    assert metric_label("SM clock, highest", "NVIDIA H100") == "SM clock, highest"
+    assert metric_label("SM clock", "AMD Instinct MI300X") == "Shader clock"
+    assert metric_label("SM clock, highest", "Intel Arc A770") == "GT clock, highest"
+    assert metric_label("Fan speed", "Intel Arc A770") == "Fan speed"

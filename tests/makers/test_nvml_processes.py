@@ -12,9 +12,9 @@ import pytest
 
 from gpumon.availability import FRESH_SECONDS
 from gpumon.host import machine
+from gpumon.makers.backend import KEPT_SECONDS
 from gpumon.makers.nvidia import fields, processes, source
 from gpumon.makers.nvidia.pids import pid_trust
-from gpumon.makers.poll_rates import KEPT_SECONDS
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown
 from tests.clock import HandClock

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.makers import versions
-from gpumon.makers.nvidia import driver_errors, library
+from gpumon.makers.machine import driver_versions
+from gpumon.makers.nvidia import driver_errors
+from gpumon.system.system import System
 from tests.driver import Driver, h100
 from tests.makers.drm.trees import KERNEL, Tree, write
 
@@ -36,13 +37,13 @@ def test_library_and_kernel_module_of_one_version_are_one_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module(monkeypatch, OURS)
-    assert versions.nvidia_driver() == f"NVIDIA driver {OURS}"
+    assert driver_errors.driver_version() == f"NVIDIA driver {OURS}"
 
 
 @pytest.mark.usefixtures("driver")
 def test_a_kernel_module_of_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     module(monkeypatch, "565.57.01")
-    assert versions.nvidia_driver() == (
+    assert driver_errors.driver_version() == (
         f"NVIDIA driver {OURS}, but the loaded kernel module is 565.57.01"
     )
 
@@ -53,13 +54,13 @@ def test_a_machine_without_the_library_has_no_driver_and_the_reason(
     def missing() -> None:
         raise OSError
 
-    monkeypatch.setattr(library, "load_library", missing)
+    monkeypatch.setattr(driver_errors, "load_library", missing)
     module(monkeypatch, None)
-    assert versions.nvidia_driver() == (
+    assert driver_errors.driver_version() == (
         "no NVIDIA driver: its library libnvidia-ml.so.1 was not found"
     )
     module(monkeypatch, OURS)
-    assert versions.nvidia_driver().endswith(f"not found; the loaded kernel module is {OURS}")
+    assert driver_errors.driver_version().endswith(f"not found; the loaded kernel module is {OURS}")
 
 
 def test_a_library_that_does_not_answer_is_not_waited_for(
@@ -68,7 +69,7 @@ def test_a_library_that_does_not_answer_is_not_waited_for(
     module(monkeypatch, OURS)
     driver.system.hang("nvmlSystemGetNVMLVersion")
     began = time.monotonic()
-    assert versions.nvidia_driver(patience=0.2) == (
+    assert driver_errors.driver_version(patience=0.2) == (
         "NVIDIA driver: its library has not answered for 0 s"
     )
     assert time.monotonic() - began < 60
@@ -79,5 +80,5 @@ def test_the_drivers_of_other_makers_are_told_with_their_kernel(tmp_path: Path) 
     tree.card("0000:03:00.0", "amdgpu", {})
     tree.card("0000:00:02.0", "i915", {}, number=1, render=129)
     write(tree.sys / "module/amdgpu/version", "6.10.5\n")
-    told = versions.kernel_drivers(str(tree.sys), str(tree.proc))
-    assert told == ("amdgpu 6.10.5", f"i915 {KERNEL}")
+    _, *others = driver_versions(System(str(tree.proc), str(tree.sys)))
+    assert tuple(others) == ("amdgpu 6.10.5", f"i915 {KERNEL}")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_past
-from gpumon.makers.maker_words import ErrorSeverity, error_code
 from gpumon.makers.nvidia import kernel_xids
 from gpumon.makers.nvidia.kernel_xids import KERNEL_THREAD
 from gpumon.makers.nvidia.xid_reports import XidOrigin, XidReports
-from gpumon.makers.xids import XIDS
+from gpumon.makers.nvidia.xids import XIDS
+from gpumon.model.error_codes import ErrorSeverity, error_code
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import EventKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpumon.model.makers import Maker
+from gpumon.makers.amd import MAKER as AMD_MAKER
 from gpumon.model.snapshot import Gpu, MigInstance
 from gpumon.scheduling.allocation import UncertainAllocationError, allowance
 from gpumon.scheduling.eligibility import Candidate
@@ -81,6 +81,6 @@ def test_each_maker_has_its_own_allocation(environment: dict[str, str], indices:
 
 def test_the_variable_that_leaves_a_gpu_out_is_named() -> None:
     found = allowance({"ROCR_VISIBLE_DEVICES": "1"}, [*ALIKE, *AMD])
-    assert found.reasons == {Maker.AMD: "ROCR_VISIBLE_DEVICES leaves it out"}
+    assert found.reasons == {AMD_MAKER: "ROCR_VISIBLE_DEVICES leaves it out"}
     found = allowance({"HIP_VISIBLE_DEVICES": "1,7"}, AMD)
-    assert found.reasons[Maker.AMD].startswith("HIP_VISIBLE_DEVICES leaves it out (the list ends")
+    assert found.reasons[AMD_MAKER].startswith("HIP_VISIBLE_DEVICES leaves it out (the list ends")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.model.makers import Maker
+from gpumon.makers import nvidia
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.allocation import UncertainAllocationError, allowance
@@ -227,7 +227,7 @@ def test_a_reserved_gpu_names_its_holder_and_since_when() -> None:
 
 def test_gpus_that_the_environment_excludes_are_not_chosen() -> None:
     only_other = Circumstances(
-        Allowance(frozenset({"GPU-1"}), {Maker.NVIDIA: "CUDA_VISIBLE_DEVICES leaves it"})
+        Allowance(frozenset({"GPU-1"}), {nvidia.MAKER: "CUDA_VISIBLE_DEVICES leaves it"})
     )
     assert reason(IDLE, circumstances=only_other) == "CUDA_VISIBLE_DEVICES leaves it"
 
@@ -322,7 +322,7 @@ def test_the_gpus_that_are_asked_for_decide_whose_they_are() -> None:
     machine = (IDLE, AMD, ARC)
     assert fitting(Requirements(only=parse_selection("1")), *machine) == [1]
     assert fitting(Requirements(models=("mi210",)), *machine) == [1]
-    assert fitting(Requirements(maker=Maker.AMD), *machine) == [1]
+    assert fitting(Requirements(maker="AMD"), *machine) == [1]
     assert fitting(Requirements(only=parse_selection("0-1"), least=2, most=2), *machine) == [0]
     assert fitting(ANY, replace(AMD, index=0), ARC) == [0]
 
@@ -330,7 +330,7 @@ def test_the_gpus_that_are_asked_for_decide_whose_they_are() -> None:
 def test_a_job_does_not_get_another_makers_gpu_while_nvidias_driver_is_away() -> None:
     # The index 0 is kept for NVIDIA's GPU.
     assert fitting(ANY, AMD, ARC) == []
-    assert fitting(Requirements(maker=Maker.AMD), AMD, ARC) == [1]
+    assert fitting(Requirements(maker="AMD"), AMD, ARC) == [1]
 
 
 def test_a_processors_gpu_is_given_where_it_is_the_only_one_or_named() -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.makers.links import NONE_KNOWN, Joint, Link, Links
+from gpumon.makers.nvidia.visible_devices import visible_devices
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.ranking import GpuChoice, choose
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.select import as_env, as_index, as_uuid, doubt_of_indices, table
+from gpumon.scheduling.select import as_env, as_index, as_uuid, doubt_of_selection, table
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -170,4 +170,4 @@ def test_cuda_resolves_the_output_to_the_chosen_gpus(
     )
     assert [device.uuid for device in meaning.devices] == wanted
     # Where CUDA may count otherwise that is said.
-    assert meaning.certain == (not doubt_of_indices(choice.candidates, gpus))
+    assert meaning.certain == (not doubt_of_selection(choice.candidates, gpus, by_index=True))

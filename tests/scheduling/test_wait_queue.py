@@ -17,7 +17,7 @@ from gpumon.model.snapshot import GpuStatus
 from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.locks import Locks
-from gpumon.scheduling.queue import GATHERS_AFTER, TAKES_SECONDS, WaitQueue
+from gpumon.scheduling.queue import GATHERS_AFTER, TAKES_SECONDS, WaitQueue, tickets
 from gpumon.scheduling.requirements import Requirements
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.command import wait_until
@@ -154,6 +154,10 @@ def test_an_entry_of_another_version_reserves_nothing(folder: Folder) -> None:
     strange.join(b'{"wishes":[1,2]}')
     assert reserved_for(WaitQueue(folder), 0, 1) == set()
     strange.close()
+    other = QueueEntry(folder)
+    other.join(b'{"requirements":{"maker":"ACME"}}')
+    assert reserved_for(WaitQueue(folder), 0, 1) == set()
+    other.close()
 
 
 def test_a_signal_while_the_file_is_made_leaves_no_place_behind(
@@ -187,5 +191,9 @@ def test_a_waiter_keeps_gpus_of_the_maker_that_its_environment_names(tmp_path: P
             kinds = [one.refusal and one.refusal.kind for one in Chooser(ANY, {}, mine).judge(seen)]
             # NVIDIA's GPU is not kept for somebody who waits for AMD's.
             assert kinds == [None, "maker"]
+            # Other versions of gpumon read this.
+            assert theirs.shared is not None
+            (ticket,) = tickets(theirs.shared)
+            assert b'"maker":"AMD"' in ticket.wants
         finally:
             first.leave_queue()

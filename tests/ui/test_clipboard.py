@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.app import App
 
-from gpumon.host.visible_devices import assignment_line
+from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.processes import ProcessId
 from gpumon.ui.clipboard import copy, copy_kill
 from tests.lives import needs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROGRAM = """
 from textual.app import App
 from textual.binding import Binding
-from gpumon.host.visible_devices import assignment_line
+from gpumon.makers.visible_devices import assignment_line
 from gpumon.ui.clipboard import copy
 
 class Copies(App):

@@ -3,31 +3,32 @@
 The files are those of the kernel's ``Documentation/gpu/amdgpu/thermal.rst`` and
 ``driver-misc.rst``; ``gpu_metrics`` has a module of its own. ``pcie_bw`` is never read: it counts
 packets for a second, and the read blocks so long.
+
+The files of errors (RAS) are described in ``drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c``. Only GPUs
+with such a protection have the folder ``ras``: Vega 20, the Instinct accelerators, some Radeon Pro.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from gpumon.host.power import read_word
-from gpumon.makers.amd.gpu_metrics import TABLE_BYTES, GpuMetrics, parse_gpu_metrics
+from gpumon.makers.amd import MAKER
+from gpumon.makers.amd.gpu_metrics import TABLE_BYTES, GpuMetrics, event_reasons, parse_gpu_metrics
 from gpumon.makers.amd.names import gpu_name
-from gpumon.makers.amd.ras import read_bad_pages, read_ecc_mode, read_error_counts
-from gpumon.makers.amd.throttling import event_reasons
-from gpumon.makers.drm.gpu import DrmGpu
-from gpumon.makers.drm.pcie import GENERATIONS, NO_LINK, PcieLink, read_link
-from gpumon.makers.drm.uses import Engines, ProcessUse
-from gpumon.model.makers import MAKERS, Maker
+from gpumon.makers.drm.attributes import GENERATIONS, NO_LINK, PcieLink, read_link
+from gpumon.makers.drm.gpu import DrmGpu, Engines, ProcessUse
 from gpumon.model.snapshot import Unknown
 
 if TYPE_CHECKING:
+    from gpumon.makers.amd.backend import KfdNode
     from gpumon.makers.amd.gpu_metrics import Residencies
-    from gpumon.makers.amd.kfd import KfdNode
-    from gpumon.makers.calls import CallWatch
+    from gpumon.makers.drm.attributes import Attributes
     from gpumon.makers.drm.cards import DrmCard
     from gpumon.makers.drm.clients import Client
+    from gpumon.makers.source import CallWatch
     from gpumon.system.clock import Clock
 
 _MICRO, _MHZ = 1_000_000, 1_000_000
@@ -95,11 +96,7 @@ def is_integrated(folder: str, device: int | None) -> bool:
     hwmon has the voltage ``vddnb`` (``in1``) of APUs alone (``hwmon_attributes_visible`` of
     ``amdgpu_pm.c``). That the file is there is known without reading it, so no GPU wakes.
     Neither KFD's count of cores (since Linux 6.6 an APU is a node without cores) nor the maker of
-    the memory (unknown on some cards, too) tells it.
-
-    Args:
-        folder: Its folder in ``/sys``.
-        device: PCI device ID.
+    the memory (unknown on some cards, too) shows it.
     """
     if device == _MI300A:
         return True
@@ -127,13 +124,6 @@ class AmdGpu(DrmGpu):
 
     Attributes:
         kfd_ids: KFD's numbers of the GPU: one, or one for each partition; none without KFD.
-
-    Args:
-        card: The card.
-        uuid: Its UUID, see ``uuid_of``.
-        nodes: KFD's nodes of this card.
-        calls: Publishes reads that may hang.
-        clock: Clock.
     """
 
     fields: ClassVar[frozenset[str]] = frozenset(_FIELDS)
@@ -346,7 +336,7 @@ class AmdGpu(DrmGpu):
         """
         path = ""
         for _ in range(_MOST_BRIDGES):
-            if read_word(f"{self.card.folder}/{path}../vendor") != MAKERS[Maker.AMD].pci_vendor:
+            if read_word(f"{self.card.folder}/{path}../vendor") != MAKER.pci_vendor:
                 break
             path += "../"
         return path
@@ -378,3 +368,73 @@ def _sum(first: int | Unknown, second: int | Unknown) -> int | Unknown:
     if isinstance(first, Unknown):
         return first
     return second if isinstance(second, Unknown) else first + second
+
+
+_COUNT = re.compile(r"^(ue|ce): ([0-9]{1,20})$", re.MULTILINE)
+_MASK = re.compile(r"feature mask: 0x([0-9a-f]{1,8})\b")
+_PAGE = re.compile(rb"^0x[0-9a-f]{1,16} : 0x[0-9a-f]{1,16} : ([RPF])\s*$", re.MULTILINE)
+
+_MEMORY = 1
+"""Bit 0 of the mask is the block ``umc``, the memory controllers."""
+
+_PAGES_BYTES = 1024 * 1024
+
+
+class ErrorCounts(NamedTuple):
+    """Errors since the driver was loaded, of all blocks together; or why they are unknown."""
+
+    corrected: int | Unknown  # Number of corrected ones.
+    uncorrected: int | Unknown  # Number of uncorrected ones.
+
+
+class BadPages(NamedTuple):
+    """Pages of memory that had an uncorrected error; or why they are unknown."""
+
+    number: int | Unknown  # How many.
+    pending: bool | Unknown  # Whether some are still to be reserved.
+
+
+def read_error_counts(attributes: Attributes) -> ErrorCounts:
+    """The errors of a GPU.
+
+    A block whose counter cannot be read makes the sum unknown.
+    """
+    names = [name for name in attributes.folders("ras") if name.endswith("_err_count")]
+    if not names:
+        return ErrorCounts(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
+    totals = {"ue": 0, "ce": 0}
+    counted = False
+    for name in names:
+        text = attributes.text(f"ras/{name}")
+        if text is Unknown.NOT_SUPPORTED:
+            continue  # the block has no counter: "Query currently inaccessible", EOPNOTSUPP
+        if isinstance(text, Unknown):
+            return ErrorCounts(text, text)
+        for kind, count in _COUNT.findall(text):
+            counted = True
+            totals[kind] += int(count)
+    if not counted:
+        return ErrorCounts(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
+    return ErrorCounts(totals["ce"], totals["ue"])
+
+
+def read_ecc_mode(attributes: Attributes) -> bool | Unknown:
+    """Whether errors of the memory are detected and corrected."""
+    text = attributes.text("ras/features")
+    if isinstance(text, Unknown):
+        return text
+    match = _MASK.search(text)
+    return Unknown.NOT_SUPPORTED if match is None else bool(int(match[1], 16) & _MEMORY)
+
+
+def read_bad_pages(attributes: Attributes) -> BadPages:
+    """The pages that the driver has retired, or will.
+
+    Lines are ``0x00000001 : 0x00001000 : R``; R is a reserved page, P one that will be reserved, F
+    one that could not be.
+    """
+    data = attributes.raw("ras/gpu_vram_bad_pages", _PAGES_BYTES)
+    if isinstance(data, Unknown):
+        return BadPages(data, data)
+    states = _PAGE.findall(data)
+    return BadPages(len(states), b"P" in states)

@@ -5,7 +5,8 @@ The table begins with its size, the revision of its format (1 for discrete GPUs 
 accelerators, 2 and 3 for APUs) and the revision of its content. A table with another revision, or
 with another size than its structure has, is not read: 1.9 already has nothing in common with 1.8.
 
-A value with all bits set is not filled in by the firmware.
+A value with all bits set is not filled in by the firmware. ``event_reasons`` makes of a table why
+the firmware limits the clocks.
 """
 
 from __future__ import annotations
@@ -70,56 +71,34 @@ _LAYOUTS = {
 
 
 class Residencies(NamedTuple):
-    """How long the firmware has limited the clocks, in its cycles, since the driver was loaded.
+    """How long the firmware has limited the clocks, in its cycles, since the driver was loaded."""
 
-    Attributes:
-        cycles: The cycles that passed.
-        prochot: Those in which a signal from outside the GPU was active (``PROCHOT``).
-        ppt: Those at the limit of power.
-        socket_thm: Those at the limit of the temperature of the chip.
-        vr_thm: Those at the limit of the temperature of the voltage regulators.
-        hbm_thm: Those at the limit of the temperature of the memory.
-    """
-
-    cycles: int
-    prochot: int
-    ppt: int
-    socket_thm: int
-    vr_thm: int
-    hbm_thm: int
+    cycles: int  # The cycles that passed.
+    prochot: int  # Those in which a signal from outside the GPU was active (``PROCHOT``).
+    ppt: int  # Those at the limit of power.
+    socket_thm: int  # Those at the limit of the temperature of the chip.
+    vr_thm: int  # Those at the limit of the temperature of the voltage regulators.
+    hbm_thm: int  # Those at the limit of the temperature of the memory.
 
 
 class GpuMetrics(Struct, frozen=True):
-    """The values of one table that gpumon uses. ``None`` is unknown.
+    """The values of one table that gpumon uses. ``None`` is unknown."""
 
-    Attributes:
-        gfx_activity: Percent of time that the graphics and compute engine worked. Not of formats
-            2.x: their unit depends on the APU.
-        umc_activity: Percent of time that the memory controller worked.
-        vcn_activity: Percent of each video engine, which only decode. Only of MI300.
-        jpeg_activity: Percent of each JPEG decoder.
-        energy: Joules since the driver was loaded.
-        energy_has_unit: Whether the header gives the unit for this format.
-        clock_memory: MHz.
-        clock_video: MHz; the highest of several.
-        throttle: Why clocks are limited, as the bits ``SMU_THROTTLER_..._BIT``.
-        residencies: How long they were.
-        pcie_width: Lanes.
-        pcie_speed: In tenths of GT/s.
-    """
-
+    # Percent of time that the graphics and compute engine worked. Not of formats 2.x: their unit
+    # depends on the APU.
     gfx_activity: int | None = None
-    umc_activity: int | None = None
+    umc_activity: int | None = None  # Percent of time that the memory controller worked.
+    # Percent of each video engine, which only decode. Only of MI300.
     vcn_activity: tuple[int, ...] = ()
-    jpeg_activity: tuple[int, ...] = ()
-    energy: float | None = None
-    energy_has_unit: bool = False
-    clock_memory: int | None = None
-    clock_video: int | None = None
-    throttle: int | None = None
-    residencies: Residencies | None = None
-    pcie_width: int | None = None
-    pcie_speed: int | None = None
+    jpeg_activity: tuple[int, ...] = ()  # Percent of each JPEG decoder.
+    energy: float | None = None  # Joules since the driver was loaded.
+    energy_has_unit: bool = False  # Whether the header gives the unit for this format.
+    clock_memory: int | None = None  # MHz.
+    clock_video: int | None = None  # MHz; the highest of several.
+    throttle: int | None = None  # Why clocks are limited, as the bits ``SMU_THROTTLER_..._BIT``.
+    residencies: Residencies | None = None  # How long they were.
+    pcie_width: int | None = None  # Lanes.
+    pcie_speed: int | None = None  # In tenths of GT/s.
 
 
 class _Field(NamedTuple):
@@ -213,3 +192,74 @@ def _percent(value: int | None) -> int | None:
 
 def _percents(values: list[int]) -> tuple[int, ...]:
     return tuple(value for value in values if value <= _WHOLE)
+
+
+_POWER_CAP, _SLOWDOWN, _SOFT_THERMAL, _THERMAL = 0x004, 0x008, 0x020, 0x040
+
+_POWER = 0xFF
+"""Bits 0 to 7, limits of power; this and the next are ``SMU_THROTTLER_..._BIT`` of
+``drivers/gpu/drm/amd/pm/swsmu/inc/amdgpu_smu.h``."""
+
+_CURRENT = 0xFF << 16
+"""Bits 16 to 23, limits of current. They come with load as those of power do."""
+
+_TEMPERATURE = 0xFFF << 32
+"""Bits 32 to 43: the firmware keeps a temperature below its limit."""
+
+_REGULATOR_HOT = 0x3 << 44
+"""Bits 44 and 45, ``VRHOT``: a voltage regulator has signalled that it is too hot."""
+
+_PROCHOT = 0x3 << 46
+"""Bits 46 and 47: a signal from outside of the GPU, because of heat or lack of power."""
+
+
+def event_reasons(
+    metrics: GpuMetrics, before: Residencies | None
+) -> tuple[int | None, Residencies | None]:
+    """The reasons; ``None`` if the table does not have them in a form common to all GPUs.
+
+    MI300 counts how long each limit was active, so its reasons are those since the last reading.
+
+    Args:
+        metrics: The table now.
+        before: What this function returned at the last reading.
+
+    Returns:
+        The reasons, and what the next call needs.
+    """
+    if metrics.throttle is not None:
+        reasons = _from_bits(metrics.throttle)
+        if metrics.gfx_activity == 0:
+            # Heat slows no idle GPU: an RX 7600S sets the bit at 54 °C (its capture in the tests).
+            reasons &= ~_SOFT_THERMAL
+        return reasons, None
+    now = metrics.residencies
+    if now is None or before is None or now.cycles == before.cycles:
+        return None, now or before
+    reasons = 0
+    for name, bit in _COUNTED.items():
+        if getattr(now, name) != getattr(before, name):
+            reasons |= bit
+    return reasons, now
+
+
+_COUNTED = {
+    "ppt": _POWER_CAP,
+    "prochot": _SLOWDOWN,
+    "socket_thm": _SOFT_THERMAL,
+    "hbm_thm": _SOFT_THERMAL,
+    "vr_thm": _SOFT_THERMAL,
+}
+
+
+def _from_bits(bits: int) -> int:
+    reasons = 0
+    if bits & (_POWER | _CURRENT):
+        reasons |= _POWER_CAP
+    if bits & _TEMPERATURE:
+        reasons |= _SOFT_THERMAL
+    if bits & _REGULATOR_HOT:
+        reasons |= _THERMAL
+    if bits & _PROCHOT:
+        reasons |= _SLOWDOWN
+    return reasons

@@ -59,10 +59,7 @@ _COMMON: dict[tuple[int, int], str] = {
 def gpu_name(device: int | None, revision: int | None, product: str | None = None) -> str:
     """The name of a model; it begins with ``AMD``.
 
-    Args:
-        device: PCI device ID.
-        revision: PCI revision.
-        product: The name that the board has (``product_name``), for a model that no table has.
+    ``product`` is the name that the board has (``product_name``), for a model that no table has.
     """
     if device is None:
         return "AMD GPU"

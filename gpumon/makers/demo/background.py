@@ -6,8 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from gpumon.makers.demo.processes import LEADS
-from gpumon.makers.demo.scenario import DAY, HOUR, MACHINE_BOOT, MINUTE, Actor, Runs
+from gpumon.makers.demo.scenario import DAY, HOUR, LEADS, MACHINE_BOOT, MINUTE, Actor, Runs
 from gpumon.model.processes import Container, Workload
 
 _BOOTED = Runs(MACHINE_BOOT + 9)

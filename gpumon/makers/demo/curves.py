@@ -112,15 +112,15 @@ def dimmed(area: Area, steps: Sequence[tuple[float, float]]) -> Area:
         area: The curve.
         steps: (start, share) ascending; before the first one the curve is unchanged.
     """
-    moments = [moment for moment, _ in steps]
+    times = [time for time, _ in steps]
     shares = [1.0, *(share for _, share in steps)]
-    levels = [area(moment) for moment in moments]
+    levels = [area(time) for time in times]
     gathered = levels[:1]
     for i in range(1, len(levels)):
         gathered.append(gathered[-1] + shares[i] * (levels[i] - levels[i - 1]))
 
     def absolute(t: float) -> float:
-        i = bisect_right(moments, t)
+        i = bisect_right(times, t)
         if i == 0:
             return area(t)
         return gathered[i - 1] + shares[i] * (area(t) - levels[i - 1])

@@ -146,33 +146,19 @@ _UNKNOWN_WHEN_LOST = dict.fromkeys(
 
 
 class DemoGpu(Struct, frozen=True):
-    """A GPU of the demo.
+    """A GPU of the demo."""
 
-    Attributes:
-        index: Its index.
-        uuid: Its UUID.
-        fixed: The constant fields of ``Gpu``.
-        busy: Share of time in which a kernel runs, 0 to 1.
-        heat: Watts above the power of an idle GPU.
-        decoder: Utilization of the video decoder, 0 to 1.
-        cool: Degrees Celsius when idle.
-        filled: Share of the multiprocessors that work while a kernel runs.
-        nvlink: Bytes per second over NVLink at full utilization.
-        joules: The energy counter at the demo's start.
-        sound: Whether it is neither lost nor hot nor empty, as the scenario has it.
-    """
-
-    index: int
-    uuid: str
-    fixed: dict[str, Any]
-    busy: Area
-    heat: Area
-    decoder: Area
-    cool: float
-    filled: float
-    nvlink: float
-    joules: float
-    sound: bool
+    index: int  # Its index.
+    uuid: str  # Its UUID.
+    fixed: dict[str, Any]  # The constant fields of ``Gpu``.
+    busy: Area  # Share of time in which a kernel runs, 0 to 1.
+    heat: Area  # Watts above the power of an idle GPU.
+    decoder: Area  # Utilization of the video decoder, 0 to 1.
+    cool: float  # Degrees Celsius when idle.
+    filled: float  # Share of the multiprocessors that work while a kernel runs.
+    nvlink: float  # Bytes per second over NVLink at full utilization.
+    joules: float  # The energy counter at the demo's start.
+    sound: bool  # Whether it is neither lost nor hot nor empty, as the scenario has it.
 
     def dimmed(
         self, computing: Sequence[tuple[float, float]], decoding: Sequence[tuple[float, float]]
@@ -192,14 +178,7 @@ class DemoGpu(Struct, frozen=True):
 
 
 def read(gpu: DemoGpu, start: float, time: float, used: int) -> Gpu:
-    """The values of a GPU at a time.
-
-    Args:
-        gpu: Which.
-        start: When the demo began, seconds since the epoch.
-        time: When it is asked, likewise.
-        used: Bytes of its memory in use.
-    """
+    """The values of a GPU at a time."""
     now = time - start
     if gpu.index == LOST_GPU and now >= GPU_LOST and not gpu.sound:
         return _lost(gpu, start)

@@ -1,7 +1,8 @@
 """The demo's processes as a ``ProcessHost``, which never affects a real process.
 
 gpumon runs as ``scenario.ME``, with the permissions of an ordinary user: full access to own
-processes, and of other processes what ``/proc`` shows to all users.
+processes, and of other processes what ``/proc`` shows to all users. Signals to these processes use
+none of the functions of Python's module ``signal``.
 """
 
 from __future__ import annotations
@@ -9,34 +10,131 @@ from __future__ import annotations
 from threading import Event
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
+from gpumon.host import refusals
 from gpumon.host.process_host import Details, ProcessStatus, RelatedProcess
-from gpumon.makers.demo.instances import INIT
+from gpumon.makers.demo.background import GPUMON
 from gpumon.makers.demo.scenario import GIB, ME, UIDS
-from gpumon.makers.demo.signals import deliver, own_line, take
+from gpumon.makers.demo.world import INIT, Effect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gpumon.host.process_host import ProcessHandle, Target
     from gpumon.makers.demo.gpus import DemoGpu
-    from gpumon.makers.demo.instances import ProcessInstance
     from gpumon.makers.demo.scenario import Actor
-    from gpumon.makers.demo.world import World
+    from gpumon.makers.demo.world import ProcessInstance, SignalEffects, World
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import Snapshot
+
+_STOPPING = {"STOP", "TSTP", "TTIN", "TTOU"}
+_IGNORED = {"CHLD", "URG", "WINCH"}
+_KILLED_AFTER = 0.15
+"""Seconds that the kernel takes to end a large process."""
+
+
+def own_line(world: World) -> Iterator[int]:
+    """PIDs of the simulated gpumon and its ancestors without init."""
+    above = GPUMON
+    while above.pid > INIT:
+        yield above.pid
+        above = world.roles[above.parent].actor
+
+
+def take(world: World, target: Target, *, readonly: bool) -> ProcessInstance:
+    """The target's process, if it may be signalled.
+
+    Raises:
+        Refused: It must not be signalled, or it has ended.
+    """
+    pid = target.id.pid
+    if readonly:
+        raise refusals.read_only()
+    if pid <= INIT:
+        raise refusals.whole_system(pid)
+    if pid == GPUMON.pid:
+        raise refusals.gpumon_itself(pid)
+    if pid in own_line(world):
+        raise refusals.above_gpumon(pid)
+    instance = world.everybody(world.now(), world.state.effects).get(pid)
+    if instance is None:
+        raise refusals.gone(pid)
+    if instance.id != target.id:
+        raise refusals.reused(pid)
+    return instance
+
+
+def deliver(world: World, target: Target, number: int, *, readonly: bool) -> None:
+    """Send a signal to a process.
+
+    Raises:
+        Refused: It belongs to another user, must not be signalled, or has ended.
+    """
+    with world.lock:
+        instance = take(world, target, readonly=readonly)
+        role = instance.role
+        if role.actor.user != ME:
+            seen = structs.replace(target, uid=role.uid, user=role.actor.user, place=role.place)
+            raise refusals.not_permitted(seen, number, UIDS[ME])
+        effects = world.state.effects
+        before = effects.by_process.get(instance.id) or Effect(instance)
+        after = _effect(before, number, world.now())
+        if after != before:
+            followers = _followers(after, effects, world) if after.end < before.end else []
+            world.change(effects.with_effects(after, *followers))
+
+
+def _effect(effect: Effect, number: int, now: float) -> Effect:
+    """The effect of a signal on its process."""
+    stopped, name = effect.stopped(now), refusals.signal_name(number)
+    if name == "KILL":
+        return _ending(effect, now + _KILLED_AFTER)
+    if name in _STOPPING:
+        return effect if stopped else structs.replace(effect, turns=(*effect.turns, now))
+    if name == "CONT":
+        return _continued(effect, now) if stopped else effect
+    if number == 0 or name in _IGNORED or effect.instance.role.actor.stubborn:
+        return effect
+    if stopped:
+        return structs.replace(effect, pending=True)
+    return _ending(effect, now + _tidying(effect.instance))
+
+
+def _continued(effect: Effect, now: float) -> Effect:
+    going = structs.replace(effect, turns=(*effect.turns, now))
+    return _ending(going, now + _tidying(effect.instance)) if effect.pending else going
+
+
+def _followers(ended: Effect, effects: SignalEffects, world: World) -> list[Effect]:
+    """The effects of a process's end on its descendants: all but stubborn ones end too."""
+    followers = []
+    for instance in world.everybody(world.now(), effects).values():
+        actor = instance.role.actor
+        if actor.parent == ended.instance.id.pid and not actor.stubborn:
+            effect = _ending(
+                effects.by_process.get(instance.id) or Effect(instance),
+                ended.end + _tidying(instance) / 4,
+            )
+            followers += [effect, *_followers(effect, effects, world)]
+    return followers
+
+
+def _ending(effect: Effect, end: float) -> Effect:
+    return structs.replace(effect, end=min(effect.end, end))
+
+
+def _tidying(instance: ProcessInstance) -> float:
+    """Seconds that a process takes to end after a signal: from 0.4 to 1."""
+    return 0.4 + instance.id.pid % 13 * 0.05
+
 
 _LOOK_SECONDS = 0.05
 """Seconds between two checks while waiting."""
 
 
 class DemoHost:
-    """Inspects and signals the demo's processes; see ``ProcessHost``. Thread-safe.
-
-    Args:
-        world: The simulated machine.
-        gpus: The selected GPUs.
-        readonly: Whether every signal is refused.
-    """
+    """Inspects and signals the demo's processes; see ``ProcessHost``. Thread-safe."""
 
     uid = UIDS[ME]
     user = ME
@@ -48,25 +146,25 @@ class DemoHost:
 
     def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:
         """See ``ProcessHost.workloads``."""
-        moment = _Moment(self._world)
-        found = [moment.find(process.id) for process in processes]
-        return {being.id: being.role.place for being in found if being is not None}
+        there = _WorldNow(self._world)
+        found = [there.find(process.id) for process in processes]
+        return {instance.id: instance.role.place for instance in found if instance is not None}
 
     def scan(self, snapshot: Snapshot) -> HolderScan:  # noqa: ARG002 - the demo knows its GPUs
         """See ``ProcessHost.scan``."""
-        return self._world.scan(self._gpus, self._world.now(), self._world.state.deeds)
+        return self._world.scan(self._gpus, self._world.now(), self._world.state.effects)
 
     def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         """See ``ProcessHost.relatives``."""
-        return _Moment(self._world).relatives(roots)
+        return _WorldNow(self._world).relatives(roots)
 
     def details(self, process: ProcessId) -> Details | None:
         """See ``ProcessHost.details``."""
-        moment = _Moment(self._world)
-        being = moment.find(process)
-        if being is None:
+        there = _WorldNow(self._world)
+        instance = there.find(process)
+        if instance is None:
             return None
-        role, actor = being.role, being.role.actor
+        role, actor = instance.role, instance.role.actor
         mine = actor.user == ME
         readers = "root" if role.uid == 0 else f"{actor.user} and root"
         refused = (
@@ -80,10 +178,10 @@ class DemoHost:
             cwd=self._cwd(actor) if mine else None,
             environment=tuple(self._environment(actor).items()) if mine else None,
             threads=actor.threads,
-            state=moment.letter(being),
+            state=there.state_of(instance),
             devices=_devices(actor) if mine else None,
             place=role.place,
-            family=moment.relatives([process]),
+            family=there.relatives([process]),
             unreadable=() if mine else (refused,),
         )
 
@@ -111,29 +209,29 @@ class DemoHost:
         return actor.cwd or (self._cwd(parent.actor) if parent else "/")
 
 
-class _Moment:
+class _WorldNow:
     """The processes at one time."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._now = world.now()
-        self._deeds = world.state.deeds
-        self._everybody = world.everybody(self._now, self._deeds)
+        self._effects = world.state.effects
+        self._everybody = world.everybody(self._now, self._effects)
 
     def find(self, process: ProcessId) -> ProcessInstance | None:
         """The process, if it exists."""
-        being = self._everybody.get(process.pid)
-        return being if being is not None and being.id == process else None
+        instance = self._everybody.get(process.pid)
+        return instance if instance is not None and instance.id == process else None
 
-    def letter(self, being: ProcessInstance) -> str:
+    def state_of(self, instance: ProcessInstance) -> str:
         """Its state, as in ``ps``."""
-        return self._world.letter(being, self._now, self._deeds)
+        return self._world.state_of(instance, self._now, self._effects)
 
     def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         """See ``ProcessHost.relatives``."""
         parents = {
-            pid: self._world.parent(being, self._now, self._deeds)
-            for pid, being in self._everybody.items()
+            pid: self._world.parent(instance, self._now, self._effects)
+            for pid, instance in self._everybody.items()
         }
         family = {root.pid for root in roots if self.find(root) is not None}
         # Parents stand before their children, so one pass finds all descendants.
@@ -147,27 +245,27 @@ class _Moment:
                 family.add(above)
                 above = parents[above]
         return tuple(
-            self._relative(being, parents[pid])
-            for pid, being in self._everybody.items()
+            self._relative(instance, parents[pid])
+            for pid, instance in self._everybody.items()
             if pid in family or pid in below
         )
 
-    def _relative(self, being: ProcessInstance, parent: int) -> RelatedProcess:
-        role = being.role
+    def _relative(self, instance: ProcessInstance, parent: int) -> RelatedProcess:
+        role = instance.role
         return RelatedProcess(
-            id=being.id,
+            id=instance.id,
             parent=parent,
-            group=role.group or being.id.pid,
+            group=role.group or instance.id.pid,
             session=role.session,
             name=role.name,
             command=role.command,
             user=role.actor.user,
             uid=role.uid,
-            state=self.letter(being),
+            state=self.state_of(instance),
             threads=role.actor.threads,
             rss=int(role.actor.rss_gib * GIB),
-            started_at=self._world.start + being.began,
-            protected=being.id.pid in own_line(self._world),
+            started_at=self._world.start + instance.began,
+            protected=instance.id.pid in own_line(self._world),
         )
 
 
@@ -178,7 +276,7 @@ class _DemoHandle:
         self.target = target
         self._world = world
         self._readonly = readonly
-        self._being = take(world, target, readonly=readonly)
+        self._instance = take(world, target, readonly=readonly)
 
     def send(self, number: int) -> None:
         """See ``ProcessHandle.send``."""
@@ -193,7 +291,7 @@ class _DemoHandle:
 
     def ended(self) -> bool:
         """See ``ProcessHandle.ended``."""
-        end = min(self._being.until, self._world.state.deeds.end(self._being.id))
+        end = min(self._instance.until, self._world.state.effects.end(self._instance.id))
         return self._world.now() >= end
 
     def status(self) -> ProcessStatus | None:
@@ -201,7 +299,7 @@ class _DemoHandle:
         if self.ended():
             return None
         return ProcessStatus(
-            self._world.letter(self._being, self._world.now(), self._world.state.deeds)
+            self._world.state_of(self._instance, self._world.now(), self._world.state.effects)
         )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The demo as a backend: what its driver would say at each moment, and its host beside it."""
+"""The demo as a backend: what its driver would say at each time, and its host beside it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from gpumon.makers.demo.gpus import (
     read,
     utilization_of,
 )
-from gpumon.makers.demo.processes import LEADS
-from gpumon.makers.demo.scenario import GIB, GPU_LOST, HOUR, PAST, DemoMachine
+from gpumon.makers.demo.scenario import GIB, GPU_LOST, HOUR, LEADS, PAST, DemoMachine
 from gpumon.makers.demo.world import ScenarioState, World
 from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import NoSuchGpuError
@@ -28,13 +27,14 @@ from gpumon.model.processes import GpuProcess, GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Host
 from gpumon.system.clock import SystemClock
+from gpumon.system.system import System
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from gpumon.makers.demo.host import DemoHost
-    from gpumon.makers.demo.instances import ProcessInstance, Role
     from gpumon.makers.demo.scenario import Share
+    from gpumon.makers.demo.world import ProcessInstance, Role
     from gpumon.model.snapshot import Snapshot
     from gpumon.system.clock import Clock
 
@@ -42,41 +42,32 @@ ADA = DemoMachine()
 """The simulated machine of ``gpumon --demo``."""
 
 # (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
-# charts of that past look, and no finer, since all of it is told before the screen takes keys.
+# charts of that past look, and no finer, since all of it is made before the screen takes keys.
 _PAST_STEPS: tuple[tuple[float, float], ...] = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
 
 
 class _Lists(Struct, frozen=True):
-    """What the driver lists of its processes at one moment, and who else holds the GPUs.
+    """What the driver lists of its processes at one time, and who else holds the GPUs."""
 
-    Attributes:
-        at: When it was asked, seconds since the epoch.
-        state: How the story went then.
-        listed: Those with work on a GPU, by PID.
-        facts: What the host knows of them, by PID.
-        holders: Who only holds their device files; ``None`` before the demo began.
-        used: Bytes in use of each GPU.
-    """
-
-    at: float
-    state: ScenarioState
-    listed: Mapping[int, ListedProcess]
-    facts: Mapping[int, GpuProcess]
-    holders: HolderScan | None
-    used: tuple[int, ...]
+    at: float  # When it was asked, seconds since the epoch.
+    state: ScenarioState  # How the story went then.
+    listed: Mapping[int, ListedProcess]  # Those with work on a GPU, by PID.
+    info: Mapping[int, GpuProcess]  # What the host knows of them, by PID.
+    holders: HolderScan | None  # Who only holds their device files; ``None`` before the demo began.
+    used: tuple[int, ...]  # Bytes in use of each GPU.
 
 
 class DemoBackend(GpuBackend):
-    """The demo as a ``GpuBackend``, and what its host knows at the same moment.
+    """The demo as a ``GpuBackend``, and what its host knows at the same there.
 
     Attributes:
         world: The machine.
-        shown: Those of its GPUs that are looked at.
+        shown: Its GPUs that are selected.
 
     Args:
         seed: Chooses the machine: names of its GPUs, and when what rises and falls.
         clock: Where the time comes from.
-        selection: Which of the GPUs are looked at, and what processes have on them.
+        selection: The GPUs to show, with the processes on them.
         machine: What distinguishes it from other simulated machines.
     """
 
@@ -86,7 +77,7 @@ class DemoBackend(GpuBackend):
     def __init__(
         self, seed: int, clock: Clock, selection: GpuSelection, machine: DemoMachine
     ) -> None:
-        random = Random(seed)  # noqa: S311 - a story is told here, no secret is made
+        random = Random(seed)  # noqa: S311 - a scenario, and no secret
         self.world = World(random, clock, machine)
         self.machine_name = machine.name
         self._start = self.world.start
@@ -148,7 +139,7 @@ class DemoBackend(GpuBackend):
 
     def process(self, pid: int) -> GpuProcess | None:
         """What the host knew of a process when the lists were read."""
-        return None if self._lists is None else self._lists.facts.get(pid)
+        return None if self._lists is None else self._lists.info.get(pid)
 
     def machine(self) -> Host:
         """How the machine was when the lists were read."""
@@ -178,25 +169,25 @@ class DemoBackend(GpuBackend):
 
     def _listed(self, time: float, state: ScenarioState) -> _Lists:
         # Process lists have a slower pace than the GPUs, as they have with a real driver. What a
-        # signal brought about and the loss of a GPU show at once, and the demo begins with a look.
+        # signal brought about and the loss of a GPU show at once, and the demo begins with a list.
         at = float(math.floor(time))
         now, asked = at - self._start, time - self._start
-        looks = (GPU_LOST, 0.0, state.deeds.newest(asked))
-        newest = max((look for look in looks if look <= asked), default=now)
+        changes = (GPU_LOST, 0.0, state.effects.newest(asked))
+        newest = max((at for at in changes if at <= asked), default=now)
         if newest > now:
             at, now = self._start + newest, newest
         # Remembered for the samples that follow in the same second; it could as well be made anew.
         if self._lists is None or self._lists.at != at or self._lists.state is not state:
             found = self._processes(now, state)
-            used = self.world.unattributed(now, state.deeds)
+            used = self.world.unattributed(now, state.effects)
             for process, _ in found:
                 for use in process.uses:
                     used[use.gpu_index] += use.memory_used or 0
             # Who holds a GPU besides is looked for from the start on, as by a real gpumon.
-            holders = self.world.scan(self.shown, now, state.deeds) if now >= 0 else None
-            listed = {facts.id.pid: process for process, facts in found}
-            facts = {facts.id.pid: facts for _, facts in found}
-            self._lists = _Lists(at, state, listed, facts, holders, tuple(used))
+            holders = self.world.scan(self.shown, now, state.effects) if now >= 0 else None
+            listed = {info.id.pid: process for process, info in found}
+            info = {info.id.pid: info for _, info in found}
+            self._lists = _Lists(at, state, listed, info, holders, tuple(used))
         return self._lists
 
     def _processes(
@@ -206,29 +197,30 @@ class DemoBackend(GpuBackend):
         found = []
         parts = [0.0] * len(utilizations)
         for role, shares in self._leads:
-            being = self.world.present(role, now, state.deeds)
-            if being is not None:
-                found.append((being, shares))
-                if not state.deeds.stopped(being.id, now):
+            instance = self.world.present(role, now, state.effects)
+            if instance is not None:
+                found.append((instance, shares))
+                if not state.effects.stopped(instance.id, now):
                     for share in shares:
                         parts[share.gpu] += share.part
         return [
-            self._process(being, shares, now, state, utilizations, parts) for being, shares in found
+            self._process(instance, shares, now, state, utilizations, parts)
+            for instance, shares in found
         ]
 
     def _process(
         self,
-        being: ProcessInstance,
+        instance: ProcessInstance,
         shares: tuple[Share, ...],
         now: float,
         state: ScenarioState,
         utilizations: list[int],
         parts: list[float],
     ) -> tuple[ListedProcess, GpuProcess]:
-        role, actor = being.role, being.role.actor
-        stopped = state.deeds.stopped(being.id, now)
+        role, actor = instance.role, instance.role.actor
+        stopped = state.effects.stopped(instance.id, now)
         # Allocators take memory from the driver in large blocks.
-        grown = int(actor.gib_per_hour * (now - being.began) / HOUR * 8) * (GIB // 8)
+        grown = int(actor.gib_per_hour * (now - instance.began) / HOUR * 8) * (GIB // 8)
         uses = []
         for share in shares:
             gpu = state.gpus[share.gpu]
@@ -250,17 +242,17 @@ class DemoBackend(GpuBackend):
             )
         busy = utilizations[shares[0].gpu] / 100
         return ListedProcess(actor.type, tuple(uses)), GpuProcess(
-            being.id,
+            instance.id,
             "",
             (),
             user=actor.user,
             uid=role.uid,
             name=role.name,
             command=role.command,
-            state=self.world.letter(being, now, state.deeds),
+            state=self.world.state_of(instance, now, state.effects),
             cpu_percent=0.0 if stopped else round(actor.cpu * (0.8 + 0.4 * busy), 1),
             rss=int(actor.rss_gib * GIB),
-            started_at=self._start + being.began,
+            started_at=self._start + instance.began,
             place=role.place,
         )
 
@@ -309,20 +301,18 @@ class DemoSource(Sampler):
     ) -> None:
         clock = clock or SystemClock()
         backend = DemoBackend(seed, clock, selection, machine)
-        super().__init__(backend, clock, _DemoMachine(backend), _DemoProcesses(backend))
+        system = System(clock=clock)
+        super().__init__(backend, system, _DemoMachine(backend), _DemoProcesses(backend))
 
     def past(self) -> Iterator[Snapshot]:
-        """See ``Source.past``. A copy tells it, so that another thread may sample meanwhile."""
+        """See ``Source.past``. A copy makes it, so that another thread may sample meanwhile."""
         backend = copy(self.backend)
         processes = _DemoProcesses(backend)
-        return Sampler(backend, self._clock, _DemoMachine(backend), processes).past()
+        system = System(clock=self._clock)
+        return Sampler(backend, system, _DemoMachine(backend), processes).past()
 
     def host(self, *, readonly: bool = False) -> DemoHost:
-        """The processes of this machine, to be looked at and signalled; none of them is real.
-
-        Args:
-            readonly: Whether every signal is refused.
-        """
+        """The processes of this machine, to be inspected and signalled; none of them is real."""
         from gpumon.makers.demo.host import DemoHost
 
         return DemoHost(self.backend.world, self.backend.shown, readonly=readonly)

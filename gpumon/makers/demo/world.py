@@ -1,23 +1,25 @@
-"""The machine of the demo: who is there at which moment, and what is left of the work on its GPUs.
+"""The machine of the demo: which processes it has at a time, and how much work its GPUs have left.
 
-Times are in seconds after the demo's start.
+Times are in seconds after the demo's start. Effects of signals are never removed or changed for the
+past, so that one time always gives one snapshot.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gpumon.host.holder_reasons import rank
+from gpumon.makers.demo.background import EXTRAS
 from gpumon.makers.demo.gpus import DRIVER_CLIENTS, GPUS, DemoGpu, make_gpus
-from gpumon.makers.demo.instances import INIT, ProcessInstance, Role, being, make_roles
-from gpumon.makers.demo.scenario import GIB, MACHINE_BOOT, ME, PAST
-from gpumon.makers.demo.signal_effects import Effect, SignalEffects
-from gpumon.model.processes import HolderScan, HoldReason, UnlistedHolder
+from gpumon.makers.demo.scenario import GIB, LEADS, MACHINE_BOOT, ME, PAST, UIDS, Actor
+from gpumon.model.processes import HolderScan, HoldReason, ProcessId, UnlistedHolder, Workload
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -26,6 +28,141 @@ if TYPE_CHECKING:
 
     from gpumon.makers.demo.scenario import DemoMachine, Share
     from gpumon.system.clock import Clock
+
+INIT = 1
+TICKS_PER_SECOND = 100
+
+_LAUNCHERS = {"torchrun", "mpirun"}
+_RUN_STEP = 7
+"""Difference between the PIDs of two consecutive runs of a recurring process."""
+
+
+class Role(Struct, frozen=True):
+    """An actor with the properties that follow from its position in the process tree."""
+
+    actor: Actor  # The actor.
+    uid: int  # UID of its owner.
+    command: tuple[str, ...]  # Its argument vector.
+    name: str  # The kernel's short name of it.
+    session: int  # Its session.
+    group: int | None  # Its process group; ``None`` if it leads one.
+    place: Workload  # Where it runs.
+
+
+class ProcessInstance(Struct, frozen=True):
+    """One run of a role."""
+
+    role: Role  # The role.
+    id: ProcessId  # Its identity.
+    began: float  # When it started, in seconds after the demo's start.
+    until: float  # When it ends without a signal.
+
+
+def instance_of(role: Role, now: float) -> ProcessInstance:
+    """The run of a role at a time; of a role without repetition its only run."""
+    runs = role.actor.runs
+    run = 0 if runs.every == math.inf else math.floor((now - runs.started) / runs.every)
+    began = runs.started + run * runs.every if run else runs.started
+    pid = role.actor.pid + _RUN_STEP * run
+    return ProcessInstance(role, ProcessId(pid, _start_time(began)), began, began + runs.lasts)
+
+
+def make_roles() -> dict[int, Role]:
+    """All roles by the PID of their first run, parents before children."""
+    actors = {actor.pid: actor for actor in (*EXTRAS, *LEADS)}
+    roles: dict[int, Role] = {}
+
+    def add(actor: Actor) -> None:
+        if actor.pid in roles:
+            return
+        parent = actors.get(actor.parent)
+        if parent is not None:
+            add(parent)
+        roles[actor.pid] = _role(actor, roles.get(actor.parent))
+
+    for actor in actors.values():
+        add(actor)
+    return roles
+
+
+def _role(actor: Actor, parent: Role | None) -> Role:
+    command = tuple(actor.command.split())
+    name = actor.name or command[0].rpartition("/")[2][:15]
+    place = actor.where
+    session, group = actor.pid, None
+    if parent is not None:
+        if not actor.leads:
+            session = parent.session
+            # A shell gives each of its jobs a process group; children of a job stay in it.
+            group = None if parent.name == "bash" else parent.group or parent.actor.pid
+        place = _placed(actor, session, parent)
+    return Role(actor, UIDS[actor.user], command, name, session, group, place)
+
+
+def _placed(actor: Actor, session: int, parent: Role) -> Workload:
+    """Its place: that of its parent with its own changes."""
+    own = {field: value for field, value in structs.asdict(actor.where).items() if value}
+    from_parent = ProcessId(parent.actor.pid, _start_time(parent.actor.runs.started))
+    if parent.place.launcher is None and parent.name in _LAUNCHERS:
+        own |= {"launcher": from_parent, "launcher_name": parent.name}
+    return structs.replace(parent.place, session=session, parent=from_parent, **own)
+
+
+def _start_time(began: float) -> int:
+    return int((began - MACHINE_BOOT) * TICKS_PER_SECOND)
+
+
+class Effect(Struct, frozen=True):
+    """The effect of signals on one process."""
+
+    instance: ProcessInstance  # The process.
+    end: float = math.inf  # When it ends because of them.
+    turns: tuple[float, ...] = ()  # When it was stopped and continued, alternately.
+    # Whether it received a signal to end while stopped, and ends once continued.
+    pending: bool = False
+
+    def stopped(self, now: float) -> bool:
+        """Whether it is stopped at a time."""
+        return bisect_right(self.turns, now) % 2 == 1
+
+    @property
+    def silences(self) -> list[tuple[float, float]]:
+        """The intervals in which it does not do the work of the scenario."""
+        last = min(self.end, self.instance.until)
+        turns = [turn for turn in self.turns if turn < last]
+        # It does no work after its end, stopped or not.
+        if len(turns) % 2 == 0:
+            turns.append(last)
+        return list(zip(turns[::2], [*turns[1::2], self.instance.until], strict=True))
+
+
+class SignalEffects(Struct, frozen=True):
+    """The effects of all signals."""
+
+    by_process: Mapping[ProcessId, Effect] = {}  # The effects by process.
+    times: tuple[float, ...] = ()  # When any of them starts to show, ascending.
+
+    def end(self, process: ProcessId) -> float:
+        """When a process ends because of a signal; infinite without one."""
+        effect = self.by_process.get(process)
+        return math.inf if effect is None else effect.end
+
+    def stopped(self, process: ProcessId, now: float) -> bool:
+        """Whether a process is stopped at a time."""
+        effect = self.by_process.get(process)
+        return effect is not None and effect.stopped(now)
+
+    def newest(self, now: float) -> float:
+        """The last time before ``now`` at which an effect started to show."""
+        place = bisect_right(self.times, now)
+        return self.times[place - 1] if place else -math.inf
+
+    def with_effects(self, *effects: Effect) -> SignalEffects:
+        """These effects with more of them."""
+        known = {**self.by_process, **{effect.instance.id: effect for effect in effects}}
+        times = {time for effect in known.values() for time in (effect.end, *effect.turns)}
+        return SignalEffects(known, tuple(sorted(times - {math.inf})))
+
 
 _OBSERVERS = {"nvidia-smi"}
 _STOPPED = "it is stopped: it ends by SIGKILL only, or once continued"
@@ -36,14 +173,10 @@ _WARM_UP = 6.0
 
 
 class ScenarioState(Struct, frozen=True):
-    """How the story goes on since the last signal.
+    """How the story goes on since the last signal."""
 
-    Attributes:
-        deeds: What signals have changed.
-        gpus: The GPUs, each with the work of the processes that run and nothing else.
-    """
-
-    deeds: SignalEffects
+    effects: SignalEffects  # What signals have changed.
+    # The GPUs, each with the work of the processes that run and nothing else.
     gpus: tuple[DemoGpu, ...]
 
 
@@ -67,7 +200,7 @@ class World:
         self.roles = make_roles()
         self.lock = Lock()
         self._once = {
-            pid: being(role, 0.0)
+            pid: instance_of(role, 0.0)
             for pid, role in self.roles.items()
             if role.actor.runs.every == math.inf
         }
@@ -76,7 +209,7 @@ class World:
             role for role in self.roles.values() if role.actor.inherited and role.actor.user == ME
         ]
         self._keepers = [role for role in self._holders if role.actor.keeps_gib]
-        self.state = self._state(SignalEffects().with_lots(*self._absent(machine)))
+        self.state = self._state(SignalEffects().with_effects(*self._absent(machine)))
 
     def _absent(self, machine: DemoMachine) -> list[Effect]:
         """The processes that would use an empty GPU ended before the past of this machine."""
@@ -92,57 +225,57 @@ class World:
         """Seconds after the start."""
         return self.clock.time() - self.start
 
-    def present(self, role: Role, now: float, deeds: SignalEffects) -> ProcessInstance | None:
+    def present(self, role: Role, now: float, effects: SignalEffects) -> ProcessInstance | None:
         """The process of a role, if it is there."""
-        found = self._once.get(role.actor.pid) or being(role, now)
-        return found if found.began <= now < min(found.until, deeds.end(found.id)) else None
+        found = self._once.get(role.actor.pid) or instance_of(role, now)
+        return found if found.began <= now < min(found.until, effects.end(found.id)) else None
 
-    def everybody(self, now: float, deeds: SignalEffects) -> dict[int, ProcessInstance]:
+    def everybody(self, now: float, effects: SignalEffects) -> dict[int, ProcessInstance]:
         """All processes, by number, parents first."""
-        beings = [self.present(role, now, deeds) for role in self.roles.values()]
-        return {found.id.pid: found for found in beings if found is not None}
+        instances = [self.present(role, now, effects) for role in self.roles.values()]
+        return {found.id.pid: found for found in instances if found is not None}
 
-    def parent(self, child: ProcessInstance, now: float, deeds: SignalEffects) -> int:
+    def parent(self, child: ProcessInstance, now: float, effects: SignalEffects) -> int:
         """The number of its parent: that of init once the one that started it has ended."""
         pid = child.role.actor.parent
-        if not pid or self.present(self.roles[pid], now, deeds) is not None:
+        if not pid or self.present(self.roles[pid], now, effects) is not None:
             return pid
         return INIT
 
-    def letter(self, who: ProcessInstance, now: float, deeds: SignalEffects) -> str:
+    def state_of(self, who: ProcessInstance, now: float, effects: SignalEffects) -> str:
         """Its state, as in ``ps``."""
-        if deeds.stopped(who.id, now):
+        if effects.stopped(who.id, now):
             return "T"
         return "R" if who.role.actor.cpu >= 50 else "S"
 
-    def unattributed(self, now: float, deeds: SignalEffects) -> list[int]:
+    def unattributed(self, now: float, effects: SignalEffects) -> list[int]:
         """Bytes in use of each GPU that no process in the driver's list has."""
         used = [DRIVER_CLIENTS] * GPUS
         for role in self._keepers:
-            holder = self.present(role, now, deeds)
-            if holder is not None and self.parent(holder, now, deeds) == INIT:
+            holder = self.present(role, now, effects)
+            if holder is not None and self.parent(holder, now, effects) == INIT:
                 used[role.actor.inherited[0]] += int(role.actor.keeps_gib * GIB)
         return used
 
-    def scan(self, gpus: Iterable[DemoGpu], now: float, deeds: SignalEffects) -> HolderScan:
-        """Who holds the device files of some GPUs without being in the driver's list.
+    def scan(self, gpus: Iterable[DemoGpu], now: float, effects: SignalEffects) -> HolderScan:
+        """Who holds the device files of some GPUs without instance in the driver's list.
 
-        Why each matters is told in the words of ``gpumon.host.holder_reasons``.
+        Why each matters is in the words of ``gpumon.host.holder_reasons``.
         """
         uuids = {gpu.index: gpu.uuid for gpu in gpus}
         suspects = []
         for role in self._holders:
             held = tuple(uuids[gpu] for gpu in role.actor.inherited if gpu in uuids)
-            holder = self.present(role, now, deeds) if held else None
+            holder = self.present(role, now, effects) if held else None
             if holder is not None:
-                suspects.append(self._suspect(holder, held, now, deeds))
+                suspects.append(self._suspect(holder, held, now, effects))
         return HolderScan(self.start + now, tuple(sorted(suspects, key=rank)), _UNSEEN)
 
-    def change(self, deeds: SignalEffects) -> None:
+    def change(self, effects: SignalEffects) -> None:
         """Go on from here. ``lock`` is held."""
-        self.state = self._state(deeds)
+        self.state = self._state(effects)
 
-    def _state(self, deeds: SignalEffects) -> ScenarioState:
+    def _state(self, effects: SignalEffects) -> ScenarioState:
         # The load of a recurring process is 0 between its runs already.
         away = [
             (found.role.actor.shares, silence)
@@ -150,24 +283,28 @@ class World:
             for silence in ((MACHINE_BOOT, found.began + _WARM_UP), (found.until, math.inf))
         ]
         away += [
-            (lot.being.role.actor.shares, silence)
-            for lot in deeds.lots.values()
-            for silence in lot.silences
+            (effect.instance.role.actor.shares, silence)
+            for effect in effects.by_process.values()
+            for silence in effect.silences
         ]
-        return ScenarioState(deeds, tuple(_dimmed(gpu, away) for gpu in self.gpus))
+        return ScenarioState(effects, tuple(_dimmed(gpu, away) for gpu in self.gpus))
 
     def _suspect(
-        self, holder: ProcessInstance, gpu_uuids: tuple[str, ...], now: float, deeds: SignalEffects
+        self,
+        holder: ProcessInstance,
+        gpu_uuids: tuple[str, ...],
+        now: float,
+        effects: SignalEffects,
     ) -> UnlistedHolder:
         role = holder.role
-        parent = self._once[self.parent(holder, now, deeds)]
-        stopped = deeds.stopped(holder.id, now)
+        parent = self._once[self.parent(holder, now, effects)]
+        stopped = effects.stopped(holder.id, now)
         if role.name in _OBSERVERS:
             reason = HoldReason.OBSERVER
             sentence = "it is a monitor or a service of the machine, by its name"
         elif parent.id.pid == INIT:
             reason = HoldReason.ORPHAN
-            sentence = f"{self._loss(role.actor.parent, now, deeds)}; init took it over"
+            sentence = f"{self._loss(role.actor.parent, now, effects)}; init took it over"
             if stopped:
                 sentence += f"; {_STOPPED}"
         elif stopped:
@@ -185,16 +322,16 @@ class World:
             uid=role.uid,
             name=role.name,
             command=role.command,
-            state=self.letter(holder, now, deeds),
+            state=self.state_of(holder, now, effects),
             parent=parent.id,
             started_at=self.start + holder.began,
             place=role.place,
         )
 
-    def _loss(self, pid: int, now: float, deeds: SignalEffects) -> str:
+    def _loss(self, pid: int, now: float, effects: SignalEffects) -> str:
         """How somebody lost a parent: nobody was there to see what was before the past."""
         parent = self._once[pid]
-        ended = min(parent.until, deeds.end(parent.id))
+        ended = min(parent.until, effects.end(parent.id))
         if ended < -PAST:
             return f"its parent has ended, and so has {pid}, which led its process group"
         ago = now - ended
@@ -223,9 +360,9 @@ def _dimmed(gpu: DemoGpu, away: Iterable[tuple[tuple[Share, ...], tuple[float, f
 def _steps(changes: dict[float, float]) -> list[tuple[float, float]]:
     """From when on how much is left of all that a GPU does."""
     left, steps = 1.0, []
-    for moment, change in sorted(changes.items()):
+    for time, change in sorted(changes.items()):
         left += change
-        if moment < math.inf:
+        if time < math.inf:
             # Nothing is left of sums that rounding keeps from 0.
-            steps.append((moment, max(0.0, round(left, 9))))
+            steps.append((time, max(0.0, round(left, 9))))
     return steps

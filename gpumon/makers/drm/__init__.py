@@ -1,4 +1,4 @@
-"""What the kernel tells of GPUs in its DRM subsystem, for the backends of AMD and Intel.
+"""Reads GPUs whose drivers belong to the DRM subsystem of the kernel, as those of AMD and Intel.
 
 All values are files below ``/sys`` and ``/proc``; no library of a maker is needed.
 """

@@ -1,19 +1,21 @@
 """Reads attributes of a GPU: files of one value below its folder in ``/sys``.
 
-The kernel answers with the value, or with an error number that says why there is none.
+The kernel answers with the value, or with an error number that says why there is none. The PCIe
+link of a GPU is read here, too.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.model.snapshot import Unknown
 
 if TYPE_CHECKING:
-    from gpumon.makers.calls import CallWatch
+    from gpumon.makers.source import CallWatch
 
 _PAGE_BYTES = 4096
 """The most that an attribute of text can have."""
@@ -79,7 +81,7 @@ class Attributes:
             os.close(descriptor)
 
     def forget_missing(self) -> None:
-        """Look again for files that were missing."""
+        """Try files again that were missing."""
         self._missing.clear()
 
     def begin_pass(self) -> None:
@@ -135,7 +137,7 @@ class Attributes:
         return value if -most <= value <= most else Unknown.NOT_SUPPORTED
 
     def degrees(self, name: str) -> int | Unknown:
-        """Degrees Celsius of a sensor that tells thousandths."""
+        """Degrees Celsius of a sensor of thousandths."""
         return self.scaled(name, 1000, _MOST_DEGREES)
 
     def number(self, name: str) -> int | Unknown:
@@ -167,9 +169,9 @@ class Attributes:
         Returns:
             ``NO_HWMON`` without one.
         """
-        for one in self.folders("hwmon"):
-            path = f"hwmon/{one}"
-            if one.startswith("hwmon") and self.text(f"{path}/name") == name:
+        for entry in self.folders("hwmon"):
+            path = f"hwmon/{entry}"
+            if entry.startswith("hwmon") and self.text(f"{path}/name") == name:
                 return path
         return NO_HWMON
 
@@ -202,3 +204,41 @@ class Attributes:
         if number == errno.EIO:
             self.failed += 1
         return _REASONS.get(number, Unknown.NO_ANSWER)
+
+
+_SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s")
+"""As ``pci_speed_string()`` in the kernel writes it."""
+
+GENERATIONS = {25: 1, 50: 2, 80: 3, 160: 4, 320: 5, 640: 6}
+"""By tenths of gigatransfers per second."""
+
+
+class PcieLink(NamedTuple):
+    """A link."""
+
+    generation: int | Unknown  # Its PCIe generation, or why it is unknown.
+    width: int | Unknown  # Its number of lanes.
+
+
+NO_LINK = PcieLink(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
+
+
+def read_link(attributes: Attributes, which: str, folder: str = "") -> PcieLink:
+    """The link of a device.
+
+    Args:
+        attributes: The attributes of a GPU.
+        which: ``current`` or ``max``.
+        folder: Path of the device from the folder of the GPU, with a slash at the end: ``../`` is
+            the bridge above it.
+    """
+    speed = attributes.text(f"{folder}{which}_link_speed")
+    width = attributes.number(f"{folder}{which}_link_width")
+    if width in {0, 255}:
+        # There is no link, or the device does not respond.
+        width = Unknown.NOT_SUPPORTED
+    if isinstance(speed, Unknown):
+        return PcieLink(speed, width)
+    match = _SPEED.match(speed)
+    generation = None if match is None else GENERATIONS.get(round(float(match[1]) * 10))
+    return PcieLink(generation or Unknown.NOT_SUPPORTED, width)

@@ -14,11 +14,16 @@ is read.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from gpumon.host.device_files import DeviceFiles
-from gpumon.makers.backend import DriverInfo, GpuBackend, Reading
-from gpumon.makers.calls import CallWatch
+from gpumon.makers.backend import (
+    PERIOD,
+    RETRY_SECONDS,
+    DriverInfo,
+    GpuBackend,
+    Reading,
+    pause_after_lists,
+)
 from gpumon.makers.drm.attributes import GpuLostError
 from gpumon.makers.drm.cards import (
     DrmCard,
@@ -29,13 +34,11 @@ from gpumon.makers.drm.cards import (
     partition_nodes,
 )
 from gpumon.makers.drm.clients import ClientReader, Node
-from gpumon.makers.drm.uses import ProcessUse, list_processes
-from gpumon.makers.poll_rates import PERIOD, RETRY_SECONDS, pause_after_lists
-from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
-from gpumon.model.makers import MAKERS, Maker
+from gpumon.makers.drm.gpu import ProcessUse, list_processes
+from gpumon.makers.source import CallWatch, NoSuchGpuError, SourceError, gpus_there
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -43,60 +46,36 @@ if TYPE_CHECKING:
     from gpumon.makers.backend import ListedProcess
     from gpumon.makers.drm.clients import ClientScan
     from gpumon.makers.drm.gpu import DrmGpu
-    from gpumon.system.clock import Clock
-
-
-def device_files(maker: Maker) -> DeviceFiles:
-    """The device files of a maker's GPUs."""
-    return DeviceFiles("/dev/dri/renderD{minor}", "/dev/dri", maker)
 
 
 _FORGET_SECONDS = 30.0
-"""Seconds after which files that were missing are looked for again."""
+"""Seconds after which files that were missing are tried again."""
 
 
 class DrmBackend(GpuBackend):
     """The GPUs of some DRM drivers.
 
-    A subclass defines ``name``, ``device_files``, ``maker``, ``advice`` and ``new_gpu``, and may
-    define ``known_pids`` and ``add_uses`` for processes that ``fdinfo`` does not tell.
-
-    Attributes:
-        maker: The maker.
-        advice: What to do if there is no GPU of these drivers.
-
-    Args:
-        selection: The GPUs to read.
-        clock: Clock, for tests.
-        proc: Where the process file system is mounted.
-        sys: Where the system file system is mounted.
-        dev: Where the device files are.
+    A subclass defines ``maker`` and ``new_gpu``, and may define ``known_pids`` and ``add_uses`` for
+    processes that are not in ``fdinfo``.
     """
-
-    maker: ClassVar[Maker]
-    advice: ClassVar[str]
 
     def __init__(
         self,
         selection: GpuSelection = ALL,
-        clock: Clock | None = None,
-        proc: str = "/proc",
-        sys: str = "/sys",
-        dev: str = "/dev",
+        system: System = THIS_SYSTEM,
+        *,
+        profiled: bool = False,
     ) -> None:
-        self._selection = selection
-        self._clock: Clock = clock or SystemClock()
-        self._proc = proc
-        self._drivers = MAKERS[self.maker].kernel_drivers
-        self._sys = sys
-        self._dev = dev
+        super().__init__(selection, system, profiled=profiled)
+        self._clock = system.clock
+        self._drivers = self.maker.kernel_drivers
         self.calls = self._calls = CallWatch(self._clock)
-        self._clients = ClientReader(self._calls, self._clock, proc)
+        self._clients = ClientReader(self._calls, system)
         self._known: dict[str, DrmGpu] = {}
         self._gpus: tuple[DrmGpu, ...] = ()
         self._found: list[tuple[str, str, str]] | None = None
         self._partitions: frozenset[str] = frozenset()
-        self._facts = DriverInfo()
+        self._driver = DriverInfo()
         self._listed: Mapping[int, ListedProcess] | None = None
         self._listed_at: float | None = None
         self._lists_due = self._find_due = self._forget_due = 0.0
@@ -109,11 +88,11 @@ class DrmBackend(GpuBackend):
         """A GPU of this backend. May read only what wakes no GPU."""
 
     def known_pids(self) -> Collection[int]:
-        """PIDs that the driver lists otherwise: their files are looked at in every scan."""
+        """PIDs that the driver lists otherwise: every scan reads their files."""
         return ()
 
     def add_uses(self, gpu: DrmGpu, uses: dict[int, ProcessUse]) -> dict[int, ProcessUse]:
-        """Add processes that ``fdinfo`` does not tell, or what it does not tell of them.
+        """Add processes that are not in ``fdinfo``, or what it lacks of them.
 
         Called for each GPU that is awake, once a second, after ``known_pids``.
         """
@@ -126,7 +105,8 @@ class DrmBackend(GpuBackend):
         """See ``Source.open``."""
         self._find(self._clock.monotonic())
         if not self._known:
-            raise SourceError(f"No GPU of {self.maker.value} was found.", self.advice)
+            trouble = self._no_gpu()
+            raise SourceError(trouble.sentence, trouble.advice)
         uuids = [gpu.uuid for gpu in self._known.values()]
         missing = self._selection.missing(len(uuids), uuids)
         if missing:
@@ -144,7 +124,7 @@ class DrmBackend(GpuBackend):
         return Reading(
             time=self._clock.time(),
             gpus=tuple([gpu.snapshot() for gpu in self._gpus]),
-            driver=self._facts,
+            driver=self._driver,
             listed=self._listed,
             listed_at=self._listed_at,
             trouble=None if self._gpus else self._why_empty(),
@@ -171,13 +151,13 @@ class DrmBackend(GpuBackend):
                 gpu.attributes.forget_missing()
         if now >= self._forget_due:
             self._forget_due = now + _FORGET_SECONDS
-        found = list_nodes(self._drivers, self._sys)
+        found = list_nodes(self._drivers, self._system.sys)
         if found == self._found:
             return
         known = dict(self._known)
         for gpu in known.values():
             gpu.present = False
-        for card in sorted((card_of(*one) for one in found), key=bus_order):
+        for card in sorted((card_of(*node) for node in found), key=bus_order):
             before = known.get(card.bus_id)
             if before is not None and before.card != card:
                 # Another GPU in this slot, or another node or driver of this one.
@@ -191,7 +171,7 @@ class DrmBackend(GpuBackend):
             gpu.check_power()
         self._known = {gpu.card.bus_id: gpu for gpu in ordered}
         self._gpus = tuple(gpu for gpu in ordered if self._selection.includes(gpu.index, gpu.uuid))
-        self._partitions = partition_nodes(self._drivers, self._sys)
+        self._partitions = partition_nodes(self._drivers, self._system.sys)
         self._describe()
         # Last: if this thread is given up meanwhile, the next one finds them again.
         self._found = found
@@ -202,16 +182,27 @@ class DrmBackend(GpuBackend):
         drivers = sorted({gpu.card.driver for gpu in self._known.values()})
         if not drivers:
             return
-        since = self._clock.time() if self._facts.since is None else self._facts.since
-        versions = [driver_version(driver, self._sys, self._proc) for driver in drivers]
-        self._facts = DriverInfo(version=", ".join(versions), since=since)
+        since = self._clock.time() if self._driver.since is None else self._driver.since
+        versions = [driver_version(driver, self._system) for driver in drivers]
+        self._driver = DriverInfo(version=", ".join(versions), since=since)
+
+    def _no_gpu(self) -> Trouble:
+        """There is no GPU of these drivers, and what to do about that."""
+        pattern, reports = self._drivers[0], "driver reports"
+        if len(self._drivers) > 1:
+            pattern, reports = f"-E '{'|'.join(self._drivers)}'", "drivers report"
+        return Trouble(
+            f"No GPU of {self.maker.name} was found.",
+            f"`lspci -nnk -d {self.maker.pci_vendor[2:]}:` lists those of the machine with their "
+            f"drivers, and `sudo dmesg | grep {pattern}` shows what the {reports} about them.",
+        )
 
     def _why_empty(self) -> Trouble:
         """Why there is nothing to read."""
         count = len(self._known)
         if count:
             return Trouble("This machine has none of the selected GPUs.", gpus_there(count))
-        return Trouble(f"No GPU of {self.maker.value} was found.", self.advice)
+        return self._no_gpu()
 
     # Reading
 
@@ -262,7 +253,7 @@ class DrmBackend(GpuBackend):
             gpu.uses = self.add_uses(gpu, uses)
             gpu.processes_unknown = None
         elif gpu.status is GpuStatus.ASLEEP:
-            # Who holds it is known; how much of it can only be told by waking it.
+            # Who holds it is known; how much of it is known only after waking it.
             gpu.uses = {pid: _asleep(gpu.uses.get(pid)) for pid in sorted(silent)}
             gpu.processes_unknown = None
 

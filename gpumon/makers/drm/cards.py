@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpumon.host.power import read_word
-from gpumon.model.makers import MAKERS, Maker
+from gpumon.model.makers import makers
 
-DRM_DRIVERS = tuple(
-    driver
-    for maker, facts in MAKERS.items()
-    if maker is not Maker.NVIDIA  # whose driver has a library
-    for driver in facts.kernel_drivers
-)
-"""The drivers whose GPUs are read here."""
+if TYPE_CHECKING:
+    from gpumon.system.system import System
 
 _CARD = re.compile(r"card[0-9]{1,4}")
 """A card, and not one of its connectors (``card0-DP-1``)."""
@@ -27,37 +23,29 @@ _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 class DrmCard(Struct, frozen=True):
-    """A PCI device with a DRM driver.
+    """A PCI device with a DRM driver."""
 
-    Attributes:
-        bus_id: Its PCI bus ID as the kernel writes it: ``0000:03:00.0``.
-        folder: Its folder below ``/sys/devices``, with all symbolic links resolved.
-        driver: Name of its driver: ``amdgpu``, ``i915``, ``xe``.
-        node: Name of its primary node: ``card0``.
-        render_minor: Number in the name of its render node (``renderD128``); ``None`` without one.
-        vendor: PCI vendor ID.
-        device: PCI device ID.
-        revision: PCI revision.
-    """
-
-    bus_id: str
-    folder: str
-    driver: str
-    node: str
+    bus_id: str  # Its PCI bus ID as the kernel writes it: ``0000:03:00.0``.
+    folder: str  # Its folder below ``/sys/devices``, with all symbolic links resolved.
+    driver: str  # Name of its driver: ``amdgpu``, ``i915``, ``xe``.
+    node: str  # Name of its primary node: ``card0``.
+    # Number in the name of its render node (``renderD128``); ``None`` without one.
     render_minor: int | None
-    vendor: int | None
-    device: int | None
-    revision: int | None
+    vendor: int | None  # PCI vendor ID.
+    device: int | None  # PCI device ID.
+    revision: int | None  # PCI revision.
 
 
-def list_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> list[tuple[str, str, str]]:
+def drm_drivers() -> tuple[str, ...]:
+    """The DRM drivers whose GPUs gpumon shows."""
+    return tuple([driver for maker in makers() if maker.is_drm for driver in maker.kernel_drivers])
+
+
+def list_nodes(drivers: tuple[str, ...], sys: str) -> list[tuple[str, str, str]]:
     """Node, folder and driver of each GPU of these drivers, in no order, for ``card_of``.
 
     Reads only links, which the kernel has in memory: no GPU wakes.
 
-    Args:
-        drivers: Names of drivers.
-        sys: Where the system file system is mounted.
     """
     parent = f"{sys}/class/drm"
     found = []
@@ -77,7 +65,7 @@ def list_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> list[tuple[str, s
     return found
 
 
-def partition_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> frozenset[str]:
+def partition_nodes(drivers: tuple[str, ...], sys: str) -> frozenset[str]:
     """Names of nodes that belong to a partition of a GPU (``amdgpu_xcp``), of whichever GPU."""
     parent = f"{sys}/class/drm"
     prefixes = tuple(f"{driver}_" for driver in drivers)
@@ -90,10 +78,10 @@ def partition_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> frozenset[st
     return frozenset(found)
 
 
-def driver_version(driver: str, sys: str = "/sys", proc: str = "/proc") -> str:
+def driver_version(driver: str, system: System) -> str:
     """Name and version of a driver: its own if it is not part of the kernel, else the kernel's."""
-    own = read_word(f"{sys}/module/{driver}/version")
-    kernel = read_word(f"{proc}/sys/kernel/osrelease")
+    own = read_word(f"{system.sys}/module/{driver}/version")
+    kernel = read_word(f"{system.proc}/sys/kernel/osrelease")
     return f"{driver} {own or kernel or os.uname().release}"
 
 

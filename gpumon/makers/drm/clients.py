@@ -2,10 +2,21 @@
 
 A client is one opening of a DRM file. Its file descriptor can be duplicated and inherited, so one
 client can have several descriptors in several processes; it counts once.
+
+The keys of ``/proc/PID/fdinfo/N`` are those of ``Documentation/gpu/drm-usage-stats.rst`` in the
+kernel, and the older ones that amdgpu wrote from Linux 5.14 to 5.18 (``amdgpu_fdinfo.c`` of that
+time)::
+
+    pdev:   0000:03:00.0
+    pasid:  32774
+    vram mem:       19960 kB
+    gfx0:   4.23%
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,19 +24,115 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.host.procfs import in_initial_pid_namespace, read_once, stat_of
-from gpumon.makers.drm.fdinfo import (
-    FDINFO_BYTES,
-    ClientUsage,
-    parse_head,
-    parse_usage,
-)
 from gpumon.makers.drm.holders import FileHolders
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from gpumon.makers.calls import CallWatch
-    from gpumon.system.clock import Clock
+    from gpumon.makers.source import CallWatch
+    from gpumon.system.system import System
+
+FDINFO_BYTES = 16 * 1024
+"""Several times what the drivers write."""
+
+_HEAD = re.compile(
+    rb"^(drm-driver|drm-pdev|drm-client-id|pdev|pasid):\s*([!-~]{1,64})[ \t]*$", re.MULTILINE
+)
+_LINE = re.compile(
+    rb"^drm-(engine-capacity|engine|cycles|total-cycles|memory|resident)"
+    rb"-([!-9;-~]{1,32}):[ \t]*([0-9]{1,20})(?:[ \t]+(ns|KiB|MiB|GiB))?[ \t]*$",
+    re.MULTILINE,
+)
+_OLD_MEMORY = re.compile(rb"^(vram|gtt|cpu) mem:[ \t]*([0-9]{1,20}) kB[ \t]*$", re.MULTILINE)
+_OLD_ENGINE = re.compile(
+    rb"^([a-z]{1,16}(?:_1)?)([0-9]{1,2}):[ \t]*([0-9]{1,3}(?:\.[0-9]{1,6})?)%[ \t]*$", re.MULTILINE
+)
+
+_HEAD_BYTES = 512
+"""The drivers write what identifies a client first; the rest is long."""
+
+_UNITS = {b"": 1, b"ns": 1, b"KiB": 2**10, b"MiB": 2**20, b"GiB": 2**30}
+_MEMORY = {b"memory", b"resident"}
+_MOST_DIGITS = 20
+_MOST_ENGINES = 32
+_MOST_BYTES = 2**50
+"""More memory than a GPU can address is a wrong number."""
+
+
+class ClientHead(Struct, frozen=True, gc=False):
+    """Which client of which GPU an open file belongs to."""
+
+    bus_id: str  # PCI bus ID of the GPU.
+    # Number of the client, the same for all duplicates of a file; ``None`` if the driver does not
+    # tell it.
+    client_id: int | None
+
+
+class ClientUsage(Struct, frozen=True, gc=False):
+    """The use that a client has made of its GPU. Names of engines and regions are the driver's."""
+
+    engine_ns: Mapping[str, int] = {}  # Nanoseconds that engines were busy for it, in all.
+    cycles: Mapping[str, int] = {}  # Cycles that engines were busy for it, in all.
+    total_cycles: Mapping[str, int] = {}  # Cycles of these engines in all, busy or not.
+    capacity: Mapping[str, int] = {}  # Number of engines under one name, where it is not 1.
+    percent: Mapping[str, float] = {}  # Percent of an engine, as in the older form.
+    memory: Mapping[str, int] = {}  # Bytes of ``drm-memory-*``: what its buffers occupy.
+    # Bytes of ``drm-resident-*``: the part that has backing store now.
+    resident: Mapping[str, int] = {}
+
+
+def parse_head(data: bytes) -> ClientHead | None:
+    """The client of an open file; ``None`` if it is not the file of a PCI device's DRM driver."""
+    found = dict(_HEAD.findall(data, 0, _HEAD_BYTES))
+    bus_id = found.get(b"drm-pdev")
+    if bus_id is not None and b"drm-driver" in found:
+        return ClientHead(bus_id.decode(), _number(found.get(b"drm-client-id")))
+    bus_id = found.get(b"pdev")
+    if bus_id is None:
+        return None
+    return ClientHead(bus_id.decode(), _number(found.get(b"pasid")))
+
+
+def parse_usage(data: bytes) -> ClientUsage:
+    """The use that the client of a file has made. Lines that are not valid are ignored."""
+    tables: dict[bytes, dict[str, int]] = {}
+    for kind, name, number, unit in _LINE.findall(data):
+        value = int(number) * _UNITS[unit]
+        if kind in _MEMORY and value > _MOST_BYTES:
+            continue
+        table = tables.setdefault(kind, {})
+        if len(table) < _MOST_ENGINES:
+            table[name.decode()] = value
+    if not tables:
+        return _parse_old(data)
+    empty: dict[str, int] = {}
+    return ClientUsage(
+        engine_ns=tables.get(b"engine", empty),
+        cycles=tables.get(b"cycles", empty),
+        total_cycles=tables.get(b"total-cycles", empty),
+        capacity=tables.get(b"engine-capacity", empty),
+        memory=tables.get(b"memory", empty),
+        resident=tables.get(b"resident", empty),
+    )
+
+
+def _parse_old(data: bytes) -> ClientUsage:
+    """The older form; several engines of one kind (``gfx0``, ``gfx1``) are added."""
+    percent: dict[str, float] = {}
+    for name, _, value in _OLD_ENGINE.findall(data):
+        engine = name.decode()
+        percent[engine] = min(100.0, percent.get(engine, 0.0) + float(value))
+    memory = {
+        name.decode(): int(number) * 1024
+        for name, number in _OLD_MEMORY.findall(data)
+        if int(number) * 1024 <= _MOST_BYTES
+    }
+    return ClientUsage(percent=percent, memory=memory)
+
+
+def _number(text: bytes | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and len(text) <= _MOST_DIGITS else None
+
 
 _BROKERS = {"systemd-logind", "elogind-daemon", "seatd"}
 """Services that open a GPU for a display server and keep the file open themselves."""
@@ -34,48 +141,34 @@ _WHOLE = 100.0
 
 
 class Node(NamedTuple):
-    """The GPU of a device node.
+    """The GPU of a device node."""
 
-    Attributes:
-        gpu_uuid: Its UUID.
-        bus_id: Its PCI bus ID.
-        readable: Whether the use of its clients may be read now: reading would wake a sleeping
-            GPU (``xe`` does), and hang where another read of it hangs.
-    """
-
-    gpu_uuid: str
-    bus_id: str
+    gpu_uuid: str  # Its UUID.
+    bus_id: str  # Its PCI bus ID.
+    # Whether the use of its clients may be read now: reading would wake a sleeping GPU (``xe``
+    # does), and hang where another read of it hangs.
     readable: bool
 
 
 class Client(Struct, frozen=True):
-    """A client at one moment.
+    """A client at one moment."""
 
-    Attributes:
-        pid: Its process; of several that share it, the one with the lowest PID that is not a
-            session service.
-        usage: What it has used since it was opened.
-        busy: Percent of time that each engine worked for it since the last reading; ``None`` at
-            the first one.
-    """
-
+    # Its process; of several that share it, the one with the lowest PID that is not a session
+    # service.
     pid: int
-    usage: ClientUsage
+    usage: ClientUsage  # What it has used since it was opened.
+    # Percent of time that each engine worked for it since the last reading; ``None`` at the first
+    # one.
     busy: Mapping[str, float] | None
 
 
 class ClientScan(NamedTuple):
-    """The clients of all GPUs.
+    """The clients of all GPUs."""
 
-    Attributes:
-        clients: By the GPU's PCI bus ID.
-        silent: PIDs of holders of a GPU whose use could not be read, by PCI bus ID.
-        complete: Whether these are all clients on the machine.
-    """
-
-    clients: Mapping[str, list[Client]]
+    clients: Mapping[str, list[Client]]  # By the GPU's PCI bus ID.
+    # PIDs of holders of a GPU whose use could not be read, by PCI bus ID.
     silent: Mapping[str, set[int]]
-    complete: bool
+    complete: bool  # Whether these are all clients on the machine.
 
 
 class _Read(NamedTuple):
@@ -91,18 +184,12 @@ _Key = tuple[str, int, int | None]
 
 
 class ClientReader:
-    """Reads the clients repeatedly. Not thread-safe; ``read`` may be abandoned at any time.
+    """Reads the clients repeatedly. Not thread-safe; ``read`` may be abandoned at any time."""
 
-    Args:
-        calls: Publishes reads that may hang.
-        clock: Clock.
-        proc: Where the process file system is mounted.
-    """
-
-    def __init__(self, calls: CallWatch, clock: Clock, proc: str = "/proc") -> None:
+    def __init__(self, calls: CallWatch, system: System) -> None:
         self._calls = calls
-        self._clock = clock
-        self._proc = proc
+        self._clock = system.clock
+        self._proc = proc = system.proc
         self._holders = FileHolders(proc)
         self._last: Mapping[_Key, _Read] = {}
         self._sees_all = in_initial_pid_namespace(proc)
@@ -149,7 +236,7 @@ class ClientReader:
                 head = parse_head(data)
                 if head is None:
                     if node is not None and holders.holds(pid, descriptor):
-                        # The driver tells nothing before Linux 5.14 (amdgpu) and 5.19 (i915).
+                        # The driver has nothing before Linux 5.14 (amdgpu) and 5.19 (i915).
                         silent.setdefault(node.bus_id, set()).add(pid)
                     else:
                         holders.forget(pid)
@@ -211,7 +298,7 @@ class ClientReader:
 
 
 def read_fdinfo(path: str) -> bytes:
-    """What a driver tells of an open file.
+    """What a driver reports of an open file.
 
     Raises:
         OSError: It cannot be read.

@@ -1,26 +1,154 @@
-"""One GPU of a DRM driver: its values, and whether it responds."""
+"""One GPU of a DRM driver: its values, its processes, and whether it responds."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
+
 from gpumon.host.power import read_word
-from gpumon.makers.backend_gpu import DRIVER_FIELDS, REASON_OF_STATUS, Answers, BackendGpu
+from gpumon.makers.backend import (
+    COMPUTE,
+    DRIVER_FIELDS,
+    EVERY_SECOND,
+    GOLDEN,
+    GRAPHICS,
+    KEPT_SECONDS,
+    PERIOD,
+    REASON_OF_STATUS,
+    Answers,
+    BackendGpu,
+    ListedProcess,
+    joined_type,
+)
 from gpumon.makers.drm.attributes import Attributes, GpuLostError
-from gpumon.makers.drm.uses import uses_of
-from gpumon.makers.poll_rates import EVERY_SECOND, GOLDEN, KEPT_SECONDS, PERIOD
 from gpumon.model.metrics import GPU_METRICS, Tier
+from gpumon.model.processes import GpuUse
 from gpumon.model.snapshot import GpuStatus, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.makers.calls import CallWatch
     from gpumon.makers.drm.cards import DrmCard
     from gpumon.makers.drm.clients import Client
-    from gpumon.makers.drm.uses import Engines, ProcessUse
+    from gpumon.makers.source import CallWatch
     from gpumon.system.clock import Clock
+
+
+class Engines(Struct, frozen=True):
+    """The engines of a driver by their meaning. A name is the driver's in ``fdinfo``."""
+
+    graphics: tuple[str, ...]  # Engines that draw, and may compute too.
+    compute: tuple[str, ...]  # Engines that only compute.
+    encoder: tuple[str, ...] = ()  # Engines that only encode video.
+    decoder: tuple[str, ...] = ()  # Engines that only decode video.
+
+
+class ProcessUse(Struct, frozen=True):
+    """The use that one process makes of one GPU. ``None`` is unknown."""
+
+    # A subset of ``C`` and ``G``; empty if nothing indicates either.
+    types: frozenset[str] = frozenset()
+    memory: int | None = None  # Bytes.
+    sm: float | None = None  # Percent of the busiest of the engines that draw or compute.
+    encoder: float | None = None  # Percent of the video encoder.
+    decoder: float | None = None  # Percent of the video decoder.
+
+
+def uses_of(
+    clients: Iterable[Client], engines: Engines, regions: tuple[str, ...]
+) -> dict[int, ProcessUse]:
+    """The use of one GPU by PID.
+
+    Args:
+        clients: The clients of the GPU.
+        engines: The engines of its driver.
+        regions: Prefixes of the memory regions that count: ``vram`` is ``vram0`` too.
+    """
+    by_pid: dict[int, list[Client]] = {}
+    for client in clients:
+        by_pid.setdefault(client.pid, []).append(client)
+    return {pid: _use(its, engines, regions) for pid, its in by_pid.items()}
+
+
+def resident_bytes(client: Client, regions: tuple[str, ...]) -> int | None:
+    """Bytes of a client in some regions: resident ones where they are known, else all."""
+    table = client.usage.resident or client.usage.memory
+    sizes = [size for name, size in table.items() if name.startswith(regions)]
+    return sum(sizes) if sizes else None
+
+
+def busy_percent(clients: Iterable[Client], names: tuple[str, ...]) -> float | None:
+    """Percent of the busiest of some engines, all clients together; ``None`` if unknown."""
+    totals: dict[str, float] = {}
+    known = False
+    for client in clients:
+        if client.busy is not None:
+            known = True
+            for name in names:
+                totals[name] = totals.get(name, 0.0) + client.busy.get(name, 0.0)
+    return min(100.0, max(totals.values(), default=0.0)) if known and names else None
+
+
+def _use(clients: list[Client], engines: Engines, regions: tuple[str, ...]) -> ProcessUse:
+    sizes = [size for client in clients if (size := resident_bytes(client, regions)) is not None]
+    types = set()
+    for client in clients:
+        if _has_used(client, engines.graphics):
+            types.add(GRAPHICS)
+        if _has_used(client, engines.compute):
+            types.add(COMPUTE)
+    return ProcessUse(
+        types=frozenset(types),
+        memory=sum(sizes) if sizes else None,
+        sm=busy_percent(clients, engines.graphics + engines.compute),
+        encoder=busy_percent(clients, engines.encoder),
+        decoder=busy_percent(clients, engines.decoder),
+    )
+
+
+def _has_used(client: Client, names: tuple[str, ...]) -> bool:
+    usage = client.usage
+    return any(
+        usage.engine_ns.get(name) or usage.cycles.get(name) or usage.percent.get(name)
+        for name in names
+    )
+
+
+def list_processes(
+    uses: Sequence[tuple[str, int, Mapping[int, ProcessUse]]],
+) -> dict[int, ListedProcess]:
+    """The processes on all GPUs.
+
+    Args:
+        uses: UUID and index of each GPU, in index order, with the uses by PID.
+    """
+    types: dict[int, set[str]] = {}
+    listed: dict[int, list[GpuUse]] = {}
+    for uuid, index, by_pid in uses:
+        for pid, use in by_pid.items():
+            types.setdefault(pid, set()).update(use.types)
+            listed.setdefault(pid, []).append(
+                GpuUse(
+                    gpu_uuid=uuid,
+                    gpu_index=index,
+                    memory_used=use.memory,
+                    sm=_whole(use.sm),
+                    encoder=_whole(use.encoder),
+                    decoder=_whole(use.decoder),
+                )
+            )
+    return {
+        # A process that has only opened the GPU is most probably a display's.
+        pid: ListedProcess(joined_type(types[pid]) or GRAPHICS, tuple(its))
+        for pid, its in listed.items()
+    }
+
+
+def _whole(percent: float | None) -> int | None:
+    return None if percent is None else round(percent)
+
 
 _STATIC = {metric.field for metric in GPU_METRICS if metric.tier is Tier.STATIC}
 
@@ -32,9 +160,7 @@ _SLEEPS = ("suspended", "suspending")
 class DrmAnswers(Answers):
     """The fields of ``Gpu``; a known value outlives passing errors.
 
-    Args:
-        fields: The fields that the backend reads; all others are not supported.
-        clock: Clock.
+    All but ``fields`` are not supported.
     """
 
     def __init__(self, fields: frozenset[str], clock: Clock) -> None:
@@ -93,13 +219,6 @@ class DrmGpu(BackendGpu):
         attributes: Its files.
         uses: The use that processes make of it, by PID.
         present: Whether the kernel lists it now.
-
-    Args:
-        card: The card.
-        uuid: Its UUID.
-        integrated: Whether it is part of the processor.
-        calls: Publishes reads that may hang.
-        clock: Clock.
     """
 
     fields: ClassVar[frozenset[str]]

@@ -1,8 +1,8 @@
 """Finds the processes that hold files of the DRM subsystem (``/dev/dri/...``) open.
 
-The kernel has no list of them for ordinary users, so the open files of all processes are looked
-through: those of new processes at once, and those of the others in turns within a budget of time,
-because a process may open the GPU long after it started.
+The kernel has no list of them for ordinary users, so the open files of all processes are read:
+those of new processes at once, and those of the others in turns within a budget of time, because a
+process may open the GPU long after it started.
 """
 
 from __future__ import annotations
@@ -51,23 +51,14 @@ _HIDDEN = _Identity(0, 0)
 
 
 class _Looked(NamedTuple):
-    """What a look at the files of a process found.
+    """What a look at the files of a process found."""
 
-    Attributes:
-        pid: Its PID.
-        identity: The process.
-        size: Number of its open files; the size of the directory before Linux 6.2, which is 0.
-        at: When, on the monotonic clock.
-        files: Names of DRM nodes by file descriptor.
-        unseen: Whether its files may not be listed.
-    """
-
-    pid: int
-    identity: _Identity
-    size: int
-    at: float
-    files: Mapping[int, str]
-    unseen: bool
+    pid: int  # Its PID.
+    identity: _Identity  # The process.
+    size: int  # Number of its open files; the size of the directory before Linux 6.2, which is 0.
+    at: float  # When, on the monotonic clock.
+    files: Mapping[int, str]  # Names of DRM nodes by file descriptor.
+    unseen: bool  # Whether its files may not be listed.
 
 
 class FileHolders:
@@ -75,12 +66,9 @@ class FileHolders:
 
     Attributes:
         complete: Whether all processes have been looked at.
-
-    Args:
-        proc: Where the process file system is mounted.
     """
 
-    def __init__(self, proc: str = "/proc") -> None:
+    def __init__(self, proc: str) -> None:
         self._proc = proc
         self._known: dict[int, _Looked] = {}
         self._turns: deque[int] = deque()
@@ -102,7 +90,7 @@ class FileHolders:
         except OSError:
             pids = set()
         known = self._known = {pid: one for pid, one in self._known.items() if pid in pids}
-        for pid in [pid for pid, one in known.items() if one.files]:
+        for pid in [pid for pid, visit in known.items() if visit.files]:
             self._visit(pid, now, again=False)
         for pid in wanted:
             if pid in pids:
@@ -113,11 +101,11 @@ class FileHolders:
         left = self._visit_until(new, now, until)
         self._take_turns(pids, now, until)
         self._scanned = True
-        unseen = any(one.unseen for one in self._known.values())
+        unseen = any(visit.unseen for visit in self._known.values())
         # A user who may not look at the first process may not see others either: with hidepid=2
         # they do not even appear.
         self.complete = not left and not unseen and _FIRST_PROCESS in self._known
-        return {pid: one.files for pid, one in sorted(self._known.items()) if one.files}
+        return {pid: visit.files for pid, visit in sorted(self._known.items()) if visit.files}
 
     def holds(self, pid: int, descriptor: int) -> bool:
         """Whether a file descriptor of a process still is a DRM file."""

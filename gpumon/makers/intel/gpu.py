@@ -4,7 +4,7 @@ The files are those of the kernel's ``Documentation/ABI/testing/sysfs-driver-int
 ``sysfs-driver-intel-xe-hwmon``, ``drivers/gpu/drm/i915/gt/intel_gt_sysfs_pm.c``,
 ``drivers/gpu/drm/xe/xe_gt_freq.c`` and ``xe_gt_throttle.c``.
 
-The kernel does not tell ordinary users how busy a GPU is or how much of its memory is used. Where
+The kernel does not show ordinary users how busy a GPU is or how much of its memory is used. Where
 all clients on the machine can be read, which needs root, both follow from these. Everybody may know
 that it did nothing: how long it was in its idle state.
 """
@@ -15,19 +15,24 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.makers.drm.attributes import NO_HWMON
-from gpumon.makers.drm.gpu import DrmGpu
-from gpumon.makers.drm.pcie import NO_LINK, PcieLink, read_link
-from gpumon.makers.drm.uses import Engines, ProcessUse, busy_percent, resident_bytes
-from gpumon.makers.intel.files import THROTTLE_REASONS, XE_FILES, i915_files
-from gpumon.makers.intel.memory import CardMemory, read_card_memory
+from gpumon.makers.drm.attributes import NO_HWMON, NO_LINK, PcieLink, read_link
+from gpumon.makers.drm.backend import DrmBackend
+from gpumon.makers.drm.gpu import DrmGpu, Engines, ProcessUse, busy_percent, resident_bytes
+from gpumon.makers.intel import MAKER
+from gpumon.makers.intel.drivers import (
+    THROTTLE_REASONS,
+    XE_FILES,
+    CardMemory,
+    i915_files,
+    read_card_memory,
+)
 from gpumon.makers.intel.names import is_integrated, model_of
 from gpumon.model.snapshot import Unknown
 
 if TYPE_CHECKING:
-    from gpumon.makers.calls import CallWatch
     from gpumon.makers.drm.cards import DrmCard
     from gpumon.makers.drm.clients import Client
+    from gpumon.makers.source import CallWatch
     from gpumon.system.clock import Clock
 
 _MICRO = 1_000_000
@@ -48,14 +53,14 @@ _BRIDGE = "0x0604"
 """PCI class of a bridge between PCI buses."""
 
 _HIGHEST_MEMORY_CLOCK = "tile0/memory/freq0/max_freq"
-"""Only the Data Center GPU Max has it: ``drivers/gpu/drm/xe/xe_vram_freq.c``. None tells the
+"""Only the Data Center GPU Max has it: ``drivers/gpu/drm/xe/xe_vram_freq.c``. None has the
 current clock."""
 
 _ENGINES = {
     "i915": Engines(graphics=("render",), compute=("compute",)),
     "xe": Engines(graphics=("rcs",), compute=("ccs",)),
 }
-"""The video engines both encode and decode, so neither share is told."""
+"""The video engines both encode and decode, so neither share is known."""
 
 _REGIONS = {
     ("i915", False): ("local",),
@@ -66,15 +71,18 @@ _REGIONS = {
 """Memory regions by driver and whether the GPU is part of the processor."""
 
 
-class IntelGpu(DrmGpu):
-    """An Intel GPU.
+class IntelBackend(DrmBackend):
+    """The GPUs that the kernel's drivers ``i915`` and ``xe`` run; see ``DrmBackend``."""
 
-    Args:
-        card: The card.
-        calls: Publishes reads that may hang.
-        clock: Clock.
-        dev: Where the device files are.
-    """
+    maker = MAKER
+
+    def new_gpu(self, card: DrmCard) -> DrmGpu:
+        """See ``DrmBackend.new_gpu``."""
+        return IntelGpu(card, self._calls, self._clock, self._system.dev)
+
+
+class IntelGpu(DrmGpu):
+    """An Intel GPU."""
 
     fields: ClassVar[frozenset[str]] = frozenset(
         {
@@ -106,7 +114,7 @@ class IntelGpu(DrmGpu):
 
     def __init__(self, card: DrmCard, calls: CallWatch, clock: Clock, dev: str) -> None:
         model = model_of(card.device)
-        integrated = is_integrated(card.bus_id, card.device)
+        integrated = is_integrated(card.folder, card.device)
         super().__init__(card, f"PCI-{card.bus_id}", calls, clock, integrated=integrated)
         self.facts.put("name", model.name)
         self.facts.put("architecture", model.architecture or Unknown.NOT_SUPPORTED)
@@ -154,7 +162,7 @@ class IntelGpu(DrmGpu):
         self._hwmon = self.attributes.hwmon(self._files.hwmon)
         energy = tuple(f"{self._hwmon}/{name}" for name in self._files.energy)
         self._energy = self._first_with(energy, "")
-        # ``xe`` tells limits of the package's temperature since Linux 7.0.
+        # ``xe`` has limits of the package's temperature since Linux 7.0.
         package = self._files.temperature
         self.facts.put("temperature_slowdown", self._degrees(f"{package}_crit"))
         self.facts.put("temperature_shutdown", self._degrees(f"{package}_emergency"))
@@ -181,7 +189,7 @@ class IntelGpu(DrmGpu):
         """The path of the device whose link goes to the slot.
 
         Most cards have a PCIe switch on the board, behind which the GPU and the lower port of the
-        switch always tell 2.5 GT/s and one lane; the upper port tells the link to the slot
+        switch always report 2.5 GT/s and one lane; the upper port reports the link to the slot
         (Syllo/nvtop#344 of the A770, geerlingguy/raspberry-pi-pcie-devices#695 of the B570).
 
         Returns:
@@ -332,9 +340,9 @@ class IntelGpu(DrmGpu):
 
     def _fastest_fan(self) -> int | Unknown:
         """Revolutions a minute of the fastest fan."""
-        told = [self.attributes.number(f"{self._hwmon}/fan{n}_input") for n in (1, 2, 3)]
-        speeds = [one for one in told if not isinstance(one, Unknown)]
-        return max(speeds) if speeds else told[0]
+        found = [self.attributes.number(f"{self._hwmon}/fan{n}_input") for n in (1, 2, 3)]
+        speeds = [speed for speed in found if not isinstance(speed, Unknown)]
+        return max(speeds) if speeds else found[0]
 
     def _lowest_limit(self) -> float | Unknown:
         """Watts of the card's lowest limit, else of the package's. A limit of 0 is disabled."""
@@ -375,6 +383,6 @@ class IntelGpu(DrmGpu):
             self.put_used(Unknown.NOT_SUPPORTED if len(known) < len(sizes) else sum(known))
 
 
-def _lower(one: int | Unknown, other: int | Unknown) -> int | Unknown:
+def _lower(first: int | Unknown, other: int | Unknown) -> int | Unknown:
     """The lower of two numbers, or the first if the second is unknown."""
-    return min(one, other) if isinstance(one, int) and isinstance(other, int) else one
+    return min(first, other) if isinstance(first, int) and isinstance(other, int) else first

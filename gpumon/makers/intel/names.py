@@ -2,7 +2,7 @@
 
 The source of IDs and names is ``shared/source/dll/devices/devices_base.inl`` of Intel's
 compute-runtime; for processors before the eleventh generation ``include/pci_ids/iris_pci_ids.h``
-of Mesa. The kernel tells no names.
+of Mesa. The kernel has no names.
 """
 
 from __future__ import annotations
@@ -13,17 +13,11 @@ _XE_LP, _XE_HPG, _XE_HPC, _XE2 = "Xe-LP", "Xe-HPG", "Xe-HPC", "Xe2"
 
 
 class Model(NamedTuple):
-    """A model.
+    """A model."""
 
-    Attributes:
-        name: Its name, which begins with the maker.
-        architecture: Its generation; ``None`` where the source does not tell it.
-        discrete: Whether it is a card; ``None`` for an unknown model.
-    """
-
-    name: str
-    architecture: str | None
-    discrete: bool | None
+    name: str  # Its name, which begins with the maker.
+    architecture: str | None  # Its generation; ``None`` where the source does not say.
+    discrete: bool | None  # Whether it is a card; ``None`` for an unknown model.
 
 
 _CARDS: dict[str, dict[int, str]] = {
@@ -125,15 +119,12 @@ _PROCESSOR_BUS_ID = "0000:00:02.0"
 """Processor graphics are always at this place."""
 
 
-def is_integrated(bus_id: str, device: int | None) -> bool:
-    """Whether a GPU is part of a processor.
-
-    Args:
-        bus_id: PCI bus ID.
-        device: PCI device ID.
-    """
+def is_integrated(folder: str, device: int | None) -> bool:
+    """Whether a GPU is part of a processor."""
     discrete = model_of(device).discrete
-    return bus_id == _PROCESSOR_BUS_ID if discrete is None else not discrete
+    if discrete is None:
+        return folder.rpartition("/")[2] == _PROCESSOR_BUS_ID
+    return not discrete
 
 
 def model_of(device: int | None) -> Model:

@@ -1,11 +1,35 @@
-"""The backend for NVIDIA's driver: ``source.NvmlBackend``."""
+"""NVIDIA: GPUs that its driver reports through NVML; ``source.NvmlBackend`` reads it."""
 
-from types import ModuleType
+from gpumon.model.makers import Maker
 
-from gpumon.system.startup_imports import replaced
 
-# ``ctypes.util`` takes 24 of the 34 ms of this import, and pynvml never calls it.
-_unused = ModuleType("ctypes.util")
-_unused.find_library = None  # type: ignore[attr-defined]  # the one name that pynvml imports
-with replaced("ctypes.util", _unused):
-    import pynvml  # noqa: F401 - imported here first, for all modules of this package
+class Nvidia(Maker):
+    """See the module."""
+
+    name = "NVIDIA"
+    backend = "nvml"
+    pci_vendor = "0x10de"
+    kernel_drivers = ("nvidia",)
+    backend_class = "gpumon.makers.nvidia.source:NvmlBackend"
+    device_file = "/dev/nvidia{minor}"
+    device_prefix = "/dev/nvidia"
+    version = "gpumon.makers.nvidia.driver_errors:driver_version"
+    brands = ("GeForce ", "Tesla ")
+    device = "nvidia"
+    cores = "SM"
+    clock_heading = "SM MHz"
+    load_word = "SM"
+    has_cuda = True
+    kernel_log = "the XID"
+    log_pattern = "NVRM"
+    reset = "nvidia-smi --gpu-reset"
+    error_label = "XID"
+    error_catalogue = "NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors)"
+    error_table = "gpumon.makers.nvidia.xids:XIDS"
+    variables = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    visible_devices = "gpumon.makers.nvidia.visible_devices:CudaDevices"
+    certain_selection = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs."
+    checks = "gpumon.makers.nvidia.checks:CHECKS"
+
+
+MAKER = Nvidia()

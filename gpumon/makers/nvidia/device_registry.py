@@ -8,6 +8,7 @@ from ctypes import byref, c_uint
 from typing import TYPE_CHECKING
 
 from gpumon.host.power import may_sleep
+from gpumon.makers.backend import RETRY_SECONDS
 from gpumon.makers.nvidia.gpm import METRICS, GpmSampler
 from gpumon.makers.nvidia.gpu import (
     STATUS_OF_CODE,
@@ -20,7 +21,6 @@ from gpumon.makers.nvidia.metric_readers import metric_queries
 from gpumon.makers.nvidia.processes import process_queries
 from gpumon.makers.nvidia.queries import REACTIONS, Reaction
 from gpumon.makers.nvidia.sleep import is_asleep, sleeping_gpus
-from gpumon.makers.poll_rates import RETRY_SECONDS
 from gpumon.model.snapshot import GpuStatus, Unknown
 
 if TYPE_CHECKING:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import threading
 
+import gpumon.makers.nvidia.pynvml_import  # noqa: F401 - pynvml takes 10 ms, not 34
+
+# isort: split
 import pynvml
 
-from gpumon.makers.nvidia.library import LIBRARY
+from gpumon.makers.nvidia.library import LIBRARY, Library, load_library
 from gpumon.model.snapshot import Trouble
+from gpumon.system.clock import SystemClock
 
-if TYPE_CHECKING:
-    from gpumon.makers.nvidia.library import Library
-
+_PATIENCE = 2.0
+"""Seconds for the driver's library to load and report its version. It need not ask the driver, but
+a folder that does not answer can hold up loading."""
 _MODULE_VERSION = re.compile(r"Kernel Module.*?\s(\d+(?:\.\d+)+)\s")
 
 NO_LIBRARY = Trouble(
@@ -92,6 +96,52 @@ def loaded_version(proc: str = "/proc") -> str | None:
         return None
     match = _MODULE_VERSION.search(text)
     return match[1] if match else None
+
+
+def driver_version(patience: float = _PATIENCE) -> str:
+    """The version of NVIDIA's driver, or why there is none; within bounded time.
+
+    It is that of the driver's library, which knows it without calling the driver: a driver that
+    hangs, or GPUs that take seconds to initialise, do not matter.
+
+    Args:
+        patience: Maximum seconds.
+    """
+    found: list[str] = []
+    asking = threading.Thread(target=lambda: found.append(_driver_version()), daemon=True)
+    asking.start()
+    asking.join(patience)
+    return (
+        found[0] if found else f"NVIDIA driver: its library has not answered for {patience:.0f} s"
+    )
+
+
+def _driver_version() -> str:
+    from pathlib import Path
+
+    module = loaded_version()
+    try:
+        load_library()
+    except OSError:
+        loaded = "" if module is None else f"; the loaded kernel module is {module}"
+        return f"no NVIDIA driver: its library {LIBRARY} was not found{loaded}"
+    ours = library_version(Library(SystemClock()))
+    driver = f"NVIDIA driver {ours or 'of unknown version'}"
+    if module is not None:
+        return driver if module == ours else f"{driver}, but the loaded kernel module is {module}"
+    # Windows has the module of its guests; some containers hide the version of a loaded one.
+    if Path("/dev/dxg").exists() or Path("/sys/module/nvidia").exists():
+        return driver
+    return f"{driver}, but its kernel module is not loaded"
+
+
+def find_library() -> tuple[bool, str | None]:
+    """Whether the dynamic linker finds the driver's library, and the version of its driver."""
+    try:
+        load_library()
+    except OSError:
+        return False, None
+    return True, library_version(Library(SystemClock()))
 
 
 def library_version(library: Library) -> str | None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from gpumon.makers.backend import COMPUTE
-from gpumon.makers.backend_gpu import DRIVER_FIELDS, REASON_OF_STATUS, Answers, BackendGpu
+from gpumon.makers.backend import COMPUTE, DRIVER_FIELDS, REASON_OF_STATUS, Answers, BackendGpu
 from gpumon.makers.nvidia.fields import FieldBatch
 from gpumon.makers.nvidia.queries import (
     PASSES,

@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gpumon.host.kernel_log import KMSG, KernelLog, Xid
-from gpumon.makers.maker_words import error_code
 from gpumon.makers.nvidia.xid_reports import XidOrigin
+from gpumon.model.error_codes import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

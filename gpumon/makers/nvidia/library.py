@@ -13,10 +13,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import gpumon.makers.nvidia.pynvml_import  # noqa: F401 - pynvml takes 10 ms, not 34
+
+# isort: split
 import pynvml
 
-from gpumon.makers.calls import CallWatch
-from gpumon.makers.source import Call, CallGivenUpError
+from gpumon.makers.source import Call, CallGivenUpError, CallWatch
 
 if TYPE_CHECKING:
     from gpumon.system.clock import Clock

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from gpumon.makers.poll_rates import KEPT_SECONDS
+from gpumon.makers.backend import KEPT_SECONDS
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Unknown

@@ -8,7 +8,7 @@ that, and every call with a handle, wakes it.
 from __future__ import annotations
 
 from gpumon.host.power import graphics_devices, runtime_status
-from gpumon.model.makers import MAKERS, Maker
+from gpumon.makers.nvidia import MAKER
 
 SUSPENDED = "suspended"
 
@@ -23,7 +23,7 @@ def sleeping_gpus(count: int, sys: str) -> dict[int, str]:
         count: Number of GPUs that NVML counts.
         sys: Where the system file system is mounted.
     """
-    devices = graphics_devices(MAKERS[Maker.NVIDIA].pci_vendor, sys)
+    devices = graphics_devices(MAKER.pci_vendor, sys)
     if len(devices) != count:
         return {}
     return {

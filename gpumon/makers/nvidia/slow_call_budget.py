@@ -11,8 +11,8 @@ from collections import Counter, deque
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpumon.makers.backend import GOLDEN, PERIOD, SHARE
 from gpumon.makers.nvidia.queries import PollRate
-from gpumon.makers.poll_rates import GOLDEN, PERIOD, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

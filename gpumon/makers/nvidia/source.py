@@ -24,12 +24,23 @@ from ctypes import byref
 from functools import partial
 from typing import TYPE_CHECKING
 
+import gpumon.makers.nvidia.pynvml_import  # noqa: F401 - pynvml takes 10 ms, not 34
+
+# isort: split
 import pynvml
 from msgspec.structs import replace
 
-from gpumon.host.device_files import DeviceFiles
 from gpumon.host.procfs import in_initial_pid_namespace
-from gpumon.makers.backend import DriverInfo, GpuBackend, Reading
+from gpumon.makers.backend import (
+    EVERY_SECOND,
+    PERIOD,
+    RETRY_SECONDS,
+    DriverInfo,
+    GpuBackend,
+    Reading,
+    pause_after_lists,
+)
+from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.device_registry import DeviceRegistry
 from gpumon.makers.nvidia.driver_errors import (
     NO_GPUS,
@@ -46,21 +57,16 @@ from gpumon.makers.nvidia.processes import list_processes
 from gpumon.makers.nvidia.queries import pause_after
 from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
 from gpumon.makers.nvidia.xid_reports import XidReports
-from gpumon.makers.poll_rates import EVERY_SECOND, PERIOD, RETRY_SECONDS, pause_after_lists
 from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
-from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
-from gpumon.system.clock import SystemClock
 from gpumon.system.resource_errors import lack_behind
+from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
     from gpumon.makers.backend import ListedProcess
     from gpumon.makers.links import Links
     from gpumon.makers.nvidia.kernel_xids import KernelXidWatcher
-    from gpumon.system.clock import Clock
-
-DEVICE_FILES = DeviceFiles("/dev/nvidia{minor}", "/dev/nvidia", Maker.NVIDIA)
 
 _WATCHER_PATIENCE = 1.0
 """Seconds for the XID watcher to end before NVML is initialised again: its ``nvmlShutdown`` would
@@ -74,33 +80,26 @@ class NvmlBackend(GpuBackend):
 
     Args:
         selection: The GPUs to read.
-        clock: Clock, for tests.
-        proc: Where the process file system is mounted.
-        sys: Where the system file system is mounted.
-        kernel_log: The kernel log.
+        system: The operating system that is read.
         profiled: Whether to read how much of each GPU works; see ``gpm``.
     """
 
-    name = "nvml"
-    device_files = DEVICE_FILES
+    maker = MAKER
 
     def __init__(
         self,
         selection: GpuSelection = ALL,
-        clock: Clock | None = None,
-        proc: str = "/proc",
-        sys: str = "/sys",
-        kernel_log: str = "/dev/kmsg",
+        system: System = THIS_SYSTEM,
         *,
         profiled: bool = False,
     ) -> None:
-        self._clock: Clock = clock or SystemClock()
-        self._proc = proc
-        self._kernel_log = kernel_log
+        super().__init__(selection, system, profiled=profiled)
+        self._clock = system.clock
+        self._proc = system.proc
         self.calls = self._library = Library(self._clock)
         self._slow_calls = SlowCallBudget()
         self._registry = DeviceRegistry(
-            self._library, self._clock, self._slow_calls, selection, sys, profiled=profiled
+            self._library, self._clock, self._slow_calls, selection, system.sys, profiled=profiled
         )
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
@@ -311,7 +310,9 @@ class NvmlBackend(GpuBackend):
             # Not for the first sample, which the first picture and many commands wait for.
             from gpumon.makers.nvidia.kernel_xids import KernelXidWatcher
 
-            self._kernel_watcher = KernelXidWatcher(self._xids, self._clock, self._kernel_log)
+            self._kernel_watcher = KernelXidWatcher(
+                self._xids, self._clock, f"{self._system.dev}/kmsg"
+            )
             self._kernel_watcher.start()
         self._has_read = True
 

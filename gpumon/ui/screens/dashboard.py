@@ -13,7 +13,7 @@ from gpumon.config.ui_state import UiState, load, store
 from gpumon.findings import gpu_findings
 from gpumon.findings.groups import job_with_key
 from gpumon.host.process_host import target_of, target_of_relative
-from gpumon.host.visible_devices import assignment_line
+from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill

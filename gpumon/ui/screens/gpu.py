@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import gpu_findings, memory_account
 from gpumon.host.process_host import target_of_holder
-from gpumon.host.visible_devices import MAIN_VARIABLE, assignment_line
-from gpumon.model.makers import Maker, maker_of
+from gpumon.makers.visible_devices import assignment_line
+from gpumon.model.makers import maker_of
 from gpumon.model.processes import GpuUse, blamed
 from gpumon.ui.clipboard import copy
 from gpumon.ui.keys import bindings_of
@@ -68,8 +68,8 @@ class GpuScreen(PageScreen):
         offered = self._can_end and self._blamed()
         end = [footer_key("end", label="end unlisted holders…")] if offered else []
         windows = [footer_key(f"chart_{one.label}", on=one is self._window) for one in WINDOWS]
-        maker = Maker.NVIDIA if self._gpu is None else maker_of(self._gpu.name)
-        copied = footer_key("copy", label=f"copy {MAIN_VARIABLE[maker]}")
+        maker = maker_of(None if self._gpu is None else self._gpu.name)
+        copied = footer_key("copy", label=f"copy {maker.main_variable}")
         why = footer_key("help", label="why")
         return (footer_key("back"), why, *windows, *end, SCROLL, copied, footer_key("notify"))
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.makers.maker_words import is_meant_for, metric_label
+from gpumon.makers.maker_words import is_meant_for
+from gpumon.model.makers import metric_label
 from gpumon.model.snapshot import Unknown
 from gpumon.text.cells import Field, Row, fill, row_width, spark
 from gpumon.text.formatting import (

@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from gpumon.findings import FindingKind, gpu_findings, is_of_the_past, memory_account
-from gpumon.host.visible_devices import assignment_line
-from gpumon.makers.maker_words import error_code, is_meant_for, metric_label
-from gpumon.model.makers import Maker, maker_of
+from gpumon.makers.maker_words import is_meant_for
+from gpumon.makers.visible_devices import assignment_line
+from gpumon.model.error_codes import error_code
+from gpumon.model.makers import maker_of, metric_label
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width
@@ -306,7 +307,7 @@ def _errors(gpu: Gpu, history: History, width: int) -> list[Row]:
     """The XIDs of the GPU, newest first, those from before gpumon was started too."""
     facts = []
     for xid, at in sorted(history.xids(gpu.uuid).items(), key=lambda item: -(item[1] or 0)):
-        error = error_code(xid)
+        error = error_code(xid, gpu.name)
         notes = [] if error.severity is None or error.by_program else [error.severity.value]
         if is_of_the_past(history, at):
             notes.append("before gpumon was started")
@@ -328,8 +329,8 @@ def _identity(view: GpuView, snapshot: Snapshot | None, width: int) -> list[Row]
         facts.append(Fact(metric.label, *_value_or_reason(gpu, metric, 0.0)))
     if snapshot is not None:
         driver = snapshot.host.driver_version or UNKNOWN
-        with_cuda = maker_of(gpu.name) is Maker.NVIDIA
-        cuda = f"CUDA {snapshot.host.cuda_version or UNKNOWN}" if with_cuda else ""
+        has_cuda = maker_of(gpu.name).has_cuda
+        cuda = f"CUDA {snapshot.host.cuda_version or UNKNOWN}" if has_cuda else ""
         facts.append(Fact("Driver", driver, note=cuda))
     facts.append(Fact("To use it (y)", assignment_line([gpu.uuid], gpus)))
     return fact_rows(facts, width, 20)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.makers.maker_words import is_meant_for, words_of
+from gpumon.makers.maker_words import is_meant_for
+from gpumon.model.makers import maker_of
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width
 from gpumon.text.formatting import (
     cell_width,
@@ -224,7 +225,7 @@ def _facts(gpu: Gpu) -> list[tuple[str, str]]:
     received, sent = rate(gpu.pcie_rx), rate(gpu.pcie_tx)
     encoder, decoder = number(gpu.utilization_encoder, "%"), number(gpu.utilization_decoder, "%")
     facts = [
-        ("clocks", f"{words_of(gpu.name).cores} {core}  memory {memory} MHz{state}"),
+        ("clocks", f"{maker_of(gpu.name).cores} {core}  memory {memory} MHz{state}"),
         ("PCIe", f"gen {generation} x{lanes:<2} rx {received:>5}/s tx {sent:>5}/s"),
     ]
     if is_meant_for("memory_reserved", gpu.name):

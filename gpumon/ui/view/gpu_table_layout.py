@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.makers import Maker, makers_of
+from gpumon.model.makers import first_maker, makers_of
 from gpumon.text.formatting import cell_width, gibibytes, mig_name, number
 from gpumon.ui.view.gpu_names import brief_names
 from gpumon.ui.view.gpu_text import short_name
@@ -147,15 +147,14 @@ def line_columns(
         left -= step
     # On a very narrow line, memory sizes of four digits take cells from the state.
     widths["state"] += min(left, 0)
-    # The clock of other makers' GPUs is not that of SMs.
-    label = "SM MHz" if makers_of(gpus) in {(), (Maker.NVIDIA,)} else "core MHz"
+    clocks = {maker.clock_heading for maker in makers_of(gpus) or (first_maker(),)}
     texts = [(name, _fitting((name, brief[name], tight[name]), widths["name"])) for name in names]
     return LineColumns(
         width=width,
         names=tuple(texts),
         memory_text=memory_text,
         added=tuple(fitting),
-        clock_label=label,
+        clock_label=clocks.pop() if len(clocks) == 1 else "core MHz",
         **widths,
     )
 

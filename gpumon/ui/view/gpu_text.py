@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.findings import RULES, FindingKind, Severity
-from gpumon.makers import maker_words
+from gpumon.model import makers
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.text.formatting import (
@@ -59,20 +59,19 @@ def short_name(name: str | None) -> str:
     """A GPU's name without the brand."""
     if name is None:
         return UNKNOWN
-    return maker_words.short_name(printable(name)) or UNKNOWN
+    return makers.short_name(printable(name)) or UNKNOWN
 
 
 def load_word(gpus: Iterable[Gpu], uses: Iterable[GpuUse] | None = None) -> str:
-    """What the load of a process is called on these GPUs: ``SM`` where one of them has SMs.
+    """What the load of a process is called on these GPUs, in the words of the foremost maker.
 
     Args:
         gpus: The GPUs.
         uses: Its uses, if only the GPUs of these count.
     """
     used = None if uses is None else {use.gpu_uuid for use in uses}
-    names = dict.fromkeys(gpu.name for gpu in gpus if used is None or gpu.uuid in used)
-    loads = [maker_words.words_of(name).load for name in names]
-    return "SM" if "SM" in loads or not loads else loads[0]
+    found = {makers.maker_of(gpu.name) for gpu in gpus if used is None or gpu.uuid in used}
+    return min(found or {makers.first_maker()}, key=makers.makers().index).load_word
 
 
 def is_stale(gpu: Gpu, state: Finding) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.host.details import is_secret
-from gpumon.host.visible_devices import MAIN_VARIABLE, VARIABLES, visible_gpus
-from gpumon.model.makers import Maker, makers_of
+from gpumon.makers.visible_devices import visible_devices_of
+from gpumon.model.makers import Maker, first_maker, makers_of
 from gpumon.model.process_states import HALTED
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, printable
@@ -37,11 +37,11 @@ _MOST_LINES = 6
 
 def visible_gpu_rows(details: Details, snapshot: Snapshot | None, width: int) -> list[Row]:
     """The GPUs that its environment makes visible, and the device files that it holds open."""
-    makers = (() if snapshot is None else makers_of(snapshot.gpus)) or (Maker.NVIDIA,)
+    makers = (() if snapshot is None else makers_of(snapshot.gpus)) or (first_maker(),)
     facts: list[Fact] = []
     for maker in makers:
         if details.environment is None:
-            facts.append(Fact(MAIN_VARIABLE[maker], UNKNOWN, note="its environment was not read"))
+            facts.append(Fact(maker.main_variable, UNKNOWN, note="its environment was not read"))
         else:
             facts += _visible_facts(details, dict(details.environment), snapshot, maker)
     if details.devices is None:
@@ -56,15 +56,15 @@ def _visible_facts(
     details: Details, environment: Mapping[str, str], snapshot: Snapshot | None, maker: Maker
 ) -> list[Fact]:
     """The variables of a maker, and the GPUs that they select."""
-    visible = environment.get(MAIN_VARIABLE[maker])
-    facts = [Fact(name, *_setting(environment.get(name))) for name in VARIABLES[maker]]
+    visible = environment.get(maker.main_variable)
+    facts = [Fact(name, *_setting(environment.get(name))) for name in maker.variables]
     if snapshot is None:
         return facts
     contained = details.place is not None and details.place.container is not None
     by_index = visible is None or not visible.startswith(("GPU-", "MIG-"))
     if contained and not snapshot.host.in_container and by_index and visible != "":
         return [*facts, Fact("which means", _COUNTED_INSIDE, "state.note")]
-    meaning = visible_gpus(maker, environment, snapshot.gpus)
+    meaning = visible_devices_of(maker).visible(environment, snapshot.gpus)
     style = "" if meaning.certain else "state.note"
     return [*facts, Fact("which means", meaning.sentence, style, meaning.why)]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from unittest.mock import patch
 
-from gpumon.makers.amd import source
-from gpumon.makers.amd.source import AmdBackend
+from gpumon.makers.amd import backend as amd_backend
+from gpumon.makers.amd.backend import AmdBackend
 from tests.clock import HandClock
 from tests.makers.amd.machines import add, add_kfd_node, add_kfd_process
 from tests.makers.amd.test_gpu import RAS
@@ -30,7 +30,7 @@ def main(processes: int = 100, others: int = 500) -> None:
             memory_of = {100 + number: 0 for number in range(GPUS)}
             add_kfd_process(tree, pid, memory_of | {100 + pid % GPUS: 2**30})
         clock = HandClock()
-        with patch.object(source, "in_initial_pid_namespace", return_value=True):
+        with patch.object(amd_backend, "in_initial_pid_namespace", return_value=True):
             backend = tree.backend(AmdBackend, clock=clock)
         measure(tree, backend, clock, users, _info)
 

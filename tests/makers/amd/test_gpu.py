@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpumon.makers.amd.source import AmdBackend
+from gpumon.makers.amd.backend import AmdBackend
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from tests.makers.amd.machines import add, add_kfd_node, capture, machine

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpumon.makers.amd.gpu_metrics import GpuMetrics, parse_gpu_metrics
-from gpumon.makers.amd.throttling import event_reasons
+from gpumon.makers.amd.gpu_metrics import GpuMetrics, event_reasons, parse_gpu_metrics
 from tests.makers.amd.machines import capture
 
 U16, U32, U64 = ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpumon.makers.amd.source import AmdBackend
+from gpumon.makers.amd.backend import AmdBackend
 from gpumon.model.snapshot import Gpu, Unknown
 from tests.makers.amd.machines import NAMES, machine
 

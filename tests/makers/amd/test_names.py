@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.makers.amd import names
-from gpumon.makers.amd.kfd import architecture
+from gpumon.makers.amd.backend import architecture
 from gpumon.makers.amd.names import gpu_name
 from tests.absent import ABSENT
 

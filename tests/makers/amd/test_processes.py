@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.makers.amd import source
-from gpumon.makers.amd.source import AmdBackend
+from gpumon.makers.amd import backend as amd_backend
+from gpumon.makers.amd.backend import AmdBackend
 from tests.makers.amd.machines import add, add_kfd_node, add_kfd_process, machine
 from tests.makers.drm.trees import Tree, see_all_processes
 
@@ -26,7 +26,7 @@ RENDER = "/dev/dri/renderD128"
 @pytest.fixture(autouse=True)
 def outside_of_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     see_all_processes(monkeypatch)
-    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _: True)
+    monkeypatch.setattr(amd_backend, "in_initial_pid_namespace", lambda _: True)
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_the_partitions_of_a_gpu_are_one_gpu_whose_memory_counts_once(
 def test_in_a_container_kfds_pids_are_not_taken_for_its_own(
     tree: Tree, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _: False)
+    monkeypatch.setattr(amd_backend, "in_initial_pid_namespace", lambda _: False)
     tree.process(301)
     add_kfd_process(tree, 301, {4711: 512 * MIB})
     assert listed(opened(tree, clock)) == {}
@@ -176,7 +176,7 @@ def test_in_a_container_kfds_pids_are_not_taken_for_its_own(
 def test_in_a_container_the_share_of_a_process_of_rocm_is_unknown(
     tree: Tree, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _: False)
+    monkeypatch.setattr(amd_backend, "in_initial_pid_namespace", lambda _: False)
     tree.process(301, {7: (RENDER, info(vram=512 * KIB))})
     backend = opened(tree, clock)
     listed(backend)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon.makers.intel.source import IntelBackend
+from gpumon.makers.intel.gpu import IntelBackend
 from tests.clock import HandClock
 from tests.makers.drm.trees import Tree
 from tests.makers.intel.captures import XE_CLIENT, b580_files

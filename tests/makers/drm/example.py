@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from gpumon.makers.amd import MAKER
 from gpumon.makers.drm.backend import DrmBackend
-from gpumon.makers.drm.gpu import DrmGpu
-from gpumon.makers.drm.uses import Engines
-from gpumon.model.makers import Maker
+from gpumon.makers.drm.gpu import DrmGpu, Engines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,9 +40,7 @@ class ExampleGpu(DrmGpu):
 
 
 class ExampleBackend(DrmBackend):
-    name = "example"
-    maker: ClassVar[Maker] = Maker.AMD
-    advice: ClassVar[str] = "Buy one."
+    maker = MAKER
 
     def new_gpu(self, card: DrmCard) -> DrmGpu:
         integrated = card.device == 0x1234

@@ -108,7 +108,10 @@ def test_without_a_gpu_it_is_said_what_to_do(tree: Tree, clock: HandClock) -> No
     with pytest.raises(SourceError) as caught:
         opened(tree, clock)
     assert caught.value.sentence == "No GPU of AMD was found."
-    assert caught.value.advice == "Buy one."
+    assert caught.value.advice == (
+        "`lspci -nnk -d 1002:` lists those of the machine with their drivers, and `sudo dmesg | "
+        "grep amdgpu` shows what the driver reports about them."
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.makers.drm.fdinfo import ClientHead, parse_head, parse_usage
+from gpumon.makers.drm.clients import ClientHead, parse_head, parse_usage
 
 # The example in the kernel's drivers/gpu/drm/xe/xe_drm_client.c, shortened.
 XE = b"""pos:    0

@@ -15,6 +15,8 @@ from gpumon.makers.drm import clients
 from gpumon.makers.drm.attributes import Attributes
 from gpumon.makers.drm.backend import DrmBackend
 from gpumon.model.selection import ALL
+from gpumon.system.clock import SystemClock
+from gpumon.system.system import System
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +57,8 @@ class Tree:
         self, kind: type[Backend], selection: GpuSelection = ALL, clock: Clock | None = None
     ) -> Backend:
         """A backend of this machine."""
-        return kind(selection, clock, str(self.proc), str(self.sys), str(self.dev))
+        system = System(str(self.proc), str(self.sys), str(self.dev), clock or SystemClock())
+        return kind(selection, system)
 
     # GPUs
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.makers.drm import holders
-from gpumon.makers.intel import memory
+from gpumon.makers.intel import drivers
+from gpumon.makers.intel.gpu import IntelBackend
 from gpumon.makers.intel.names import model_of
-from gpumon.makers.intel.source import IntelBackend
 from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.system.system import System
 from tests.clock import HandClock
 from tests.makers.drm.trees import Faults, Tree, see_all_processes, write
 from tests.makers.intel import captures
@@ -304,7 +305,7 @@ def test_the_link_of_a_card_whose_bridges_are_not_shown_is_unknown(room: Room) -
 
 def with_memory(monkeypatch: pytest.MonkeyPatch, used: int) -> None:
     answer = xe_answer((LOCAL, A750_BYTES, used))
-    monkeypatch.setattr(memory, "ioctl", xe_driver(answer))
+    monkeypatch.setattr(drivers, "ioctl", xe_driver(answer))
 
 
 def test_memory_that_the_driver_tells(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +372,7 @@ def test_a_device_file_that_may_not_be_opened(room: Room, monkeypatch: pytest.Mo
         raise PermissionError(errno.EACCES, "Permission denied")
 
     see_all_processes(monkeypatch, all_of_them=False)
-    monkeypatch.setattr(memory, "ioctl", forbidden)
+    monkeypatch.setattr(drivers, "ioctl", forbidden)
     captures.a750_xe(room.tree)
     gpu = room.gpu()
     assert gpu.unknown["memory_total"] is Unknown.NO_PERMISSION
@@ -388,7 +389,7 @@ def test_processor_graphics_have_the_memory_of_the_host(room: Room) -> None:
     captures.uhd_i915(room.tree)
     room.tree.process(100, {5: (RENDER, I915_CLIENT.format(bus=PROCESSOR))})
     room.backend = room.tree.backend(IntelBackend, clock=room.clock)
-    sampler = Sampler(room.backend, room.clock)
+    sampler = Sampler(room.backend, System(clock=room.clock))
     sampler.open()
     (gpu,) = sampler.sample().gpus
     assert gpu.memory_total is not None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.makers.intel import memory
-from gpumon.makers.intel.memory import CardMemory, read_card_memory
+from gpumon.makers.intel import drivers
+from gpumon.makers.intel.drivers import CardMemory, read_card_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,19 +92,19 @@ def device(tmp_path: Path) -> str:
 
 def test_memory_of_xe(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = xe_answer((SYSTEM, 32 * GIB, 5), (LOCAL, A750_BYTES, A750_USED))
-    monkeypatch.setattr(memory, "ioctl", xe_driver(answer))
+    monkeypatch.setattr(drivers, "ioctl", xe_driver(answer))
     assert read_card_memory("xe", device) == CardMemory(A750_BYTES, A750_USED)
 
 
 def test_memory_of_all_tiles_is_added(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = xe_answer((LOCAL, 64 * GIB, 1), (LOCAL, 64 * GIB, 2))
-    monkeypatch.setattr(memory, "ioctl", xe_driver(answer))
+    monkeypatch.setattr(drivers, "ioctl", xe_driver(answer))
     assert read_card_memory("xe", device) == CardMemory(128 * GIB, 3)
 
 
 def test_memory_of_i915(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = i915_answer((SYSTEM, 32 * GIB, 32 * GIB), (LOCAL, 16 * GIB, 13 * GIB))
-    monkeypatch.setattr(memory, "ioctl", i915_driver(answer))
+    monkeypatch.setattr(drivers, "ioctl", i915_driver(answer))
     assert read_card_memory("i915", device) == CardMemory(16 * GIB, 3 * GIB)
 
 
@@ -118,14 +118,14 @@ def test_memory_of_i915(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_used_is_unknown_and_not_zero_without_the_right_to_know_it(
     device: str, monkeypatch: pytest.MonkeyPatch, driver: str, ioctl: Ioctl
 ) -> None:
-    monkeypatch.setattr(memory, "ioctl", ioctl)
+    monkeypatch.setattr(drivers, "ioctl", ioctl)
     assert read_card_memory(driver, device) == CardMemory(B580_BYTES, None)
 
 
 def test_processor_graphics_have_no_memory_of_their_own(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "ioctl", xe_driver(xe_answer((SYSTEM, 32 * GIB, 5))))
+    monkeypatch.setattr(drivers, "ioctl", xe_driver(xe_answer((SYSTEM, 32 * GIB, 5))))
     assert read_card_memory("xe", device) is None
 
 
@@ -133,7 +133,7 @@ def test_processor_graphics_have_no_memory_of_their_own(
 def test_a_wrong_answer_is_no_memory(
     device: str, monkeypatch: pytest.MonkeyPatch, answer: int | bytes
 ) -> None:
-    monkeypatch.setattr(memory, "ioctl", i915_driver(answer))
+    monkeypatch.setattr(drivers, "ioctl", i915_driver(answer))
     try:
         assert read_card_memory("i915", device) is None
     except OSError as error:
@@ -141,7 +141,7 @@ def test_a_wrong_answer_is_no_memory(
 
 
 def test_the_file_is_closed_again(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "ioctl", xe_driver(xe_answer((LOCAL, GIB, 1))))
+    monkeypatch.setattr(drivers, "ioctl", xe_driver(xe_answer((LOCAL, GIB, 1))))
     before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - the names
     read_card_memory("xe", device)
     monkeypatch.undo()

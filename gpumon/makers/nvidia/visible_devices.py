@@ -15,48 +15,69 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from gpumon.makers.visible_devices import Meaning, Visible, VisibleDevices, cut, mapping, quoted
+from gpumon.model.makers import gpus_of
 from gpumon.model.snapshot import GpuStatus
-from gpumon.text.formatting import cell_width, fit, mig_name, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpumon.model.snapshot import Gpu, MigInstance
 
 
-class Visible(Struct, frozen=True):
-    """A device that a program sees.
-
-    Attributes:
-        ordinal: CUDA's index of it: 3 for ``cuda:3``.
-        uuid: UUID of the GPU or of the MIG device.
-        gpu_uuid: UUID of the GPU.
-        gpu_index: Index of the GPU in nvidia-smi's order.
-        mig_index: Index of the MIG device on its GPU.
-    """
-
-    ordinal: int
-    uuid: str
-    gpu_uuid: str
-    gpu_index: int
-    mig_index: int | None = None
+_BY_BUS = "PCI_BUS_ID"
 
 
-class Meaning(Struct, frozen=True):
-    """The devices that a program sees.
+class CudaDevices(VisibleDevices):
+    """See the module."""
 
-    Attributes:
-        devices: By ordinal; empty also if the order of the GPUs is unknown.
-        certain: Whether the result is certain.
-        sentence: A description for users: ``cuda:0 is GPU 3, cuda:1 is GPU 1``.
-        why: Why there are fewer devices than were named, and the doubts.
-    """
+    def assignments_by_index(
+        self,
+        indices: Sequence[str],
+        uuids: Sequence[str],  # noqa: ARG002 - other makers need them
+        gpus: Sequence[Gpu],  # noqa: ARG002 - as above
+    ) -> dict[str, str]:
+        """See ``VisibleDevices.assignments_by_index``: in this order they are CUDA's, too."""
+        main, order = self.maker.variables
+        return {order: _BY_BUS, main: ",".join(indices)}
 
-    devices: tuple[Visible, ...]
-    certain: bool
-    sentence: str
-    why: str = ""
+    def doubt(
+        self,
+        uuids: Sequence[str],  # noqa: ARG002 - as above
+        gpus: Sequence[Gpu],
+        indices: Sequence[str] | None = None,
+    ) -> str:
+        """See ``VisibleDevices.doubt``; UUIDs leave none."""
+        if indices is None or not all(map(str.isdecimal, indices)):
+            return ""
+        meaning = visible_devices(",".join(indices), _BY_BUS, gpus_of(self.maker, gpus))
+        if meaning.certain:
+            return ""
+        return f"the indices are not certain: {meaning.why}. --format uuid leaves no doubt."
+
+    def visible(self, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Meaning:
+        """See ``VisibleDevices.visible``."""
+        main, order = self.maker.variables
+        own = gpus_of(self.maker, gpus)
+        return visible_devices(environment.get(main), environment.get(order), own)
+
+    def allocated(self, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Meaning:
+        """See ``VisibleDevices.allocated``.
+
+        A program sees at most one MIG device; of several allocated ones, any may be used.
+        """
+        meaning = self.visible(environment, gpus)
+        if not meaning.devices and not meaning.certain:
+            return meaning
+        main, order = self.maker.variables
+        own = gpus_of(self.maker, gpus)
+        devices = list(meaning.devices)
+        for part in environment.get(main, "").split(","):
+            if part.startswith("MIG-"):
+                devices += visible_devices(part, environment.get(order), own).devices
+        return replace(meaning, devices=tuple(devices))
 
 
 def visible_devices(value: str | None, order: str | None, gpus: Sequence[Gpu]) -> Meaning:
@@ -162,7 +183,7 @@ class _Interpreter:
         # A number of many digits names no GPU.
         number = int(digits) if len(digits) <= 9 else -1
         if not 0 <= number < len(self.gpus):
-            raise _Invalid(f"there is no GPU {_cut(digits)}")
+            raise _Invalid(f"there is no GPU {cut(digits)}")
         if str(number) != entry.strip():
             self.doubts.append(f"how CUDA reads {quoted(entry)} is written nowhere")
         return _Device(self.gpus[number])
@@ -261,34 +282,3 @@ class _Interpreter:
 
 def _has_mig(gpu: Gpu) -> bool:
     return bool(gpu.mig_mode or gpu.mig)
-
-
-def mapping(devices: Sequence[Visible], prefix: str = "cuda:") -> str:
-    """The mapping in words: ``cuda:0 is GPU 3``; a range for three or more consecutive GPUs."""
-    if not devices:
-        return "no GPU"
-    first, last = devices[0], devices[-1]
-    in_a_row = all(one.gpu_index - one.ordinal == first.gpu_index for one in devices)
-    if len(devices) > 2 and in_a_row:
-        return (
-            f"{prefix}{first.ordinal} to {prefix}{last.ordinal} "
-            f"are GPU {first.gpu_index} to {last.gpu_index}"
-        )
-    return ", ".join(
-        f"{prefix}{one.ordinal} is "
-        + (
-            f"GPU {one.gpu_index}"
-            if one.mig_index is None
-            else f"MIG {mig_name(one.gpu_index, one.mig_index)}"
-        )
-        for one in devices
-    )
-
-
-def quoted(text: str) -> str:
-    """A part of an environment, quoted and safe to print."""
-    return f'"{_cut(printable(text))}"'
-
-
-def _cut(text: str) -> str:
-    return text if cell_width(text) <= 44 else fit(text, 44)

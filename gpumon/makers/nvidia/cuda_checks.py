@@ -1,4 +1,4 @@
-"""Checks of CUDA and ROCm: limits, installed versions, and the GPUs that a program would see."""
+"""Checks of ``gpumon doctor`` on CUDA: limits, installed versions, and the GPUs of a program."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from gpumon.doctor import check, passed, unknown, warned
-from gpumon.doctor.context import exists, found, parse_version, read_text, resolved, unreadable
-from gpumon.host.cuda_visible_devices import visible_devices
-from gpumon.host.visible_devices import VARIABLES, selecting_variable, visible_gpus
-from gpumon.model.makers import Maker
-from gpumon.text.formatting import counted
+from gpumon.doctor import check, failed, passed, unknown, warned
+from gpumon.doctor.context import exists, parse_version, read_text, resolved, unreadable
+from gpumon.doctor.frameworks import cudnn_version
+from gpumon.makers.nvidia import MAKER
+from gpumon.makers.nvidia.driver_errors import loaded_version
+from gpumon.makers.nvidia.visible_devices import visible_devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,23 +21,44 @@ if TYPE_CHECKING:
 
     from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext, Machine
+    from gpumon.doctor.frameworks import Build
 
 _LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 """The first driver for each CUDA: table 1 of NVIDIA's "CUDA Compatibility"."""
 _CUDA_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 _NVCC_SECONDS = 5.0
 _RELEASE = re.compile(r"release (\d+\.\d+)")
-_CUDNN = re.compile(r"^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", re.MULTILINE)
+
+
+def is_expected(context: DiagnosticContext) -> bool:
+    """Whether NVIDIA's driver should be here.
+
+    It should on a machine without any GPU too, because GPUs are not always on a PCI bus.
+    """
+    return bool(
+        context.cards_of(MAKER)
+        or loaded_version(str(context.machine.path("/proc"))) is not None
+        or context.in_wsl
+        or context.gpus_of(MAKER)
+        or not context.cards
+    )
+
+
+def _cuda_version(context: DiagnosticContext) -> tuple[int, int] | None:
+    """The newest CUDA that the driver supports."""
+    snapshot = context.driver.snapshot
+    return None if snapshot is None else parse_version(snapshot.host.cuda_version or "")
 
 
 @check("newest CUDA")
 def newest(context: DiagnosticContext) -> Result | None:
     """The newest CUDA that the driver supports."""
-    if context.driver.snapshot is None or not context.gpus_of(Maker.NVIDIA):
+    if context.driver.snapshot is None or not context.gpus_of(MAKER):
         return None
-    if context.cuda_version is None:
+    version = _cuda_version(context)
+    if version is None:
         return unknown("The driver does not report it.")
-    major, minor = context.cuda_version
+    major, minor = version
     return passed(f"{major}.{minor}; most programs built for a later {major}.x run too.")
 
 
@@ -50,7 +71,7 @@ def toolkits(context: DiagnosticContext) -> Result | None:
     """
     there = dict(_toolkits(context.machine))
     barred = unreadable(context.machine, (*_CUDA_VARIABLES, "PATH"))
-    if not there and not context.expects_nvidia:
+    if not there and not is_expected(context):
         return None
     if not there and barred:
         return unknown("None found; some folders cannot be read.", "", *barred)
@@ -58,19 +79,19 @@ def toolkits(context: DiagnosticContext) -> Result | None:
         return passed("None: Python packages include their own; compilers need one.")
     details = [f"{version or 'unknown version'}  {path}" for path, version in there.items()]
     details += barred
-    allowed = context.cuda_version
+    allowed = _cuda_version(context)
     for path, text in there.items():
         version = parse_version(text or "")
         if version is not None and allowed is not None and version[0] > allowed[0]:
             return warned(
                 f"{path} is newer than the driver: programs built with it do not run here.",
-                f"Upgrade to {driver_for(version[0])}, or use an older toolkit.",
+                f"Upgrade to {_driver_for(version[0])}, or use an older toolkit.",
                 *details,
             )
     return passed(f"{len(there)} found.", *details)
 
 
-def driver_for(major: int) -> str:
+def _driver_for(major: int) -> str:
     """The driver that programs for a CUDA need, in words."""
     least = _LEAST_DRIVER.get(major)
     return "a newer driver" if least is None else f"driver {least} or later"
@@ -155,58 +176,13 @@ def cudnn(context: DiagnosticContext) -> Result | None:
     return passed("Found its header.", *details)
 
 
-def cudnn_version(header: str) -> str | None:
-    """The version that a header of cuDNN defines."""
-    numbers = dict(_CUDNN.findall(header))
-    if len(numbers) < 3:
-        return None
-    return f"{numbers['MAJOR']}.{numbers['MINOR']}.{numbers['PATCHLEVEL']}"
-
-
-def cudnn_of_packages(folder: Path) -> str | None:
-    """The version of the cuDNN among Python packages."""
-    headers = found(folder, "nvidia/cudnn/include/cudnn_version*.h")
-    return next(filter(None, (cudnn_version(read_text(file) or "") for file in headers)), None)
-
-
-@check("ROCm")
-def rocm(context: DiagnosticContext) -> Result | None:
-    """Installed versions of ROCm: ``/opt/rocm/.info/version``, ``/opt/rocm-*``.
-
-    Also ``HSA_XNACK``.
-    """
-    versions = rocm_versions(context.machine)
-    if not versions:
-        if not context.gpus_of(Maker.AMD):
-            return None
-        return passed("None in /opt: Python packages include their own libraries.")
-    details = [f"{version}  {path}" for path, version in versions.items()]
-    retry = context.machine.environ.get("HSA_XNACK")
-    if retry is not None:
-        details.append(f"HSA_XNACK={retry}")
-    return passed(f"{counted(len(versions), 'installation')}.", *details)
-
-
-def rocm_versions(machine: Machine) -> dict[str, str]:
-    """The version of ROCm by folder; the same folder once."""
-    found: dict[str, str] = {}
-    seen: set[Path] = set()
-    for folder in (machine.path("/opt/rocm"), *machine.folder("/opt", "rocm-*")):
-        name = machine.name(folder)
-        version = (machine.text(f"{name}/.info/version") or "").strip()
-        if version and resolved(folder) not in seen:
-            seen.add(resolved(folder))
-            found[name] = version
-    return found
-
-
 @check("visible GPUs")
 def visible(context: DiagnosticContext) -> Result | None:
     """The NVIDIA GPUs that ``CUDA_VISIBLE_DEVICES`` selects here."""
     value = context.machine.environ.get("CUDA_VISIBLE_DEVICES")
-    if value is None or not context.expects_nvidia:
+    if value is None or not is_expected(context):
         return None
-    gpus = context.gpus_of(Maker.NVIDIA)
+    gpus = context.gpus_of(MAKER)
     if not gpus:
         return unknown(f"CUDA_VISIBLE_DEVICES={value}; without a driver its meaning is unknown.")
     meaning = visible_devices(value, context.machine.environ.get("CUDA_DEVICE_ORDER"), gpus)
@@ -225,35 +201,25 @@ def visible(context: DiagnosticContext) -> Result | None:
     )
 
 
-@check("visible AMD")
-def visible_amd(context: DiagnosticContext) -> Result | None:
-    """The AMD GPUs that ``ROCR_VISIBLE_DEVICES`` and ``HIP_VISIBLE_DEVICES`` select here."""
-    return _visible(context, Maker.AMD, (*VARIABLES[Maker.AMD], "CUDA_VISIBLE_DEVICES"))
-
-
-@check("visible Intel")
-def visible_intel(context: DiagnosticContext) -> Result | None:
-    """The Intel GPUs that ``ZE_AFFINITY_MASK`` selects here."""
-    return _visible(context, Maker.INTEL, VARIABLES[Maker.INTEL])
-
-
-def _visible(context: DiagnosticContext, maker: Maker, names: tuple[str, ...]) -> Result | None:
-    environ = context.machine.environ
-    if not context.gpus_of(maker) or not selecting_variable(maker, environ, context.gpus):
-        return None
-    meaning = visible_gpus(maker, environ, context.gpus)
-    given = [name for name in names if name in environ]
-    values = ", ".join(f"{name}={environ[name]}" for name in given)
-    why = f"; {meaning.why}" if meaning.why else ""
-    words = f"{values}: {meaning.sentence}{why}."
-    note = [
-        f"gpumon does not show the processor's GPU at {card.slot}, but programs may count it."
-        for card in context.hidden
-        if card.maker is maker
-    ]
-    if meaning.devices and meaning.certain:
-        return passed(words, *note)
-    if meaning.devices:
-        sure = "UUIDs" if maker is Maker.AMD else "ZE_ENABLE_PCI_ID_DEVICE_ORDER=1"
-        return warned(words, f"Use {sure}: then the order is known.", *note)
-    return warned(words, f"Run `unset {' '.join(given)}`, unless a batch system set it.", *note)
+def judge_build(
+    context: DiagnosticContext, build: Build, version: str, details: tuple[str, ...]
+) -> Result:
+    """Whether the driver supports the CUDA that a framework was built for."""
+    built, newest_cuda = parse_version(version), _cuda_version(context)
+    words = f"{build.version}, built for CUDA {version}"
+    if newest_cuda is None or built is None:
+        if not context.gpus_of(MAKER):
+            return passed(
+                f"{words}; without NVIDIA's driver there is nothing to compare it with.", *details
+            )
+        return unknown(f"{words}; the newest CUDA that the driver supports is unknown.")
+    major, minor = newest_cuda
+    if built[0] > major:
+        return failed(
+            f"{words}; the driver supports CUDA up to {major}.{minor}.",
+            f"Upgrade to {_driver_for(built[0])}, or install a build for CUDA {major}.",
+            *details,
+        )
+    if built > newest_cuda:
+        words += f", newer than the driver's {major}.{minor} but of the same major version"
+    return passed(f"{words}.", *details)

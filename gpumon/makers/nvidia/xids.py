@@ -8,7 +8,7 @@ common choice of those who send alerts on XIDs; ``docs/fleet/alerts.yml`` has th
 
 from __future__ import annotations
 
-from gpumon.makers.maker_words import ErrorSeverity
+from gpumon.model.error_codes import ErrorSeverity
 
 _PROGRAM, _NOTE = ErrorSeverity.BY_PROGRAM, ErrorSeverity.NOTE
 _WARNING, _CRITICAL = ErrorSeverity.WARNING, ErrorSeverity.CRITICAL

@@ -1,10 +1,10 @@
-"""Asks ``i915`` and ``xe`` for the size of a card's memory and how much of it is used.
+"""What ``i915`` and ``xe`` offer: where their files are, what the names in them mean, and queries.
 
-No file in ``/sys`` tells it. Both drivers answer a query on the device file, which users of the
-group ``render`` may open: ``DRM_IOCTL_XE_DEVICE_QUERY`` with ``DRM_XE_DEVICE_QUERY_MEM_REGIONS``
-(``include/uapi/drm/xe_drm.h``) and ``DRM_IOCTL_I915_QUERY`` with ``DRM_I915_QUERY_MEMORY_REGIONS``
-(``include/uapi/drm/i915_drm.h``). The used part is told only to those with ``CAP_PERFMON`` or
-``CAP_SYS_ADMIN``.
+No file in ``/sys`` has the size of a card's memory and how much of it is used. Both drivers answer
+a query on the device file, which users of the group ``render`` may open: see
+``DRM_XE_DEVICE_QUERY_MEM_REGIONS`` (``include/uapi/drm/xe_drm.h``) and
+``DRM_I915_QUERY_MEMORY_REGIONS`` (``include/uapi/drm/i915_drm.h``). Only those with
+``CAP_PERFMON`` or ``CAP_SYS_ADMIN`` get the used part.
 """
 
 from __future__ import annotations
@@ -14,6 +14,89 @@ import errno
 import os
 import struct
 from typing import NamedTuple
+
+# The bits of ``Gpu.clock_event_reasons``.
+_POWER_CAP, _SLOWDOWN, _SOFT_THERMAL, _THERMAL = 0x004, 0x008, 0x020, 0x040
+
+THROTTLE_REASONS = {
+    "pl1": _POWER_CAP,
+    "pl2": _POWER_CAP,
+    "pl4": _POWER_CAP,
+    "vr_tdc": _POWER_CAP,
+    "iccmax": _POWER_CAP,
+    "fastvmode": _POWER_CAP,
+    "psys_pl1": _POWER_CAP,
+    "psys_pl2": _POWER_CAP,
+    "prochot": _SLOWDOWN,
+    "psys_crit": _SLOWDOWN,
+    "ratl": _SOFT_THERMAL,
+    "soc_avg_thermal": _SOFT_THERMAL,
+    "thermal": _THERMAL,
+    "vr_thermalert": _THERMAL,
+    "soc_thermal": _THERMAL,
+    "mem_thermal": _THERMAL,
+    "vr_thermal": _THERMAL,
+}
+"""Reasons of both drivers: ``pl1``, ``pl2`` and ``pl4`` are limits of power, ``vr_tdc`` and
+``iccmax`` of current. ``prochot`` is a signal from outside of the GPU: heat or lack of power.
+``ratl`` is a limit of the mean temperature."""
+
+
+class DriverFiles(NamedTuple):
+    """Where a driver has its files, below the folder of the GPU."""
+
+    # Prefixes of the clocks of the main part of the GPU, the newest form first.
+    clocks: tuple[str, ...]
+    # The same of the part that has the video engines, where that is separate.
+    video_clocks: tuple[str, ...]
+    actual: str  # Name of the actual clock.
+    highest: str  # Name of the highest clock that the hardware allows.
+    idle: tuple[str, ...]  # Counters of milliseconds in the idle state, the newest form first.
+    throttle: str  # Prefix of the reasons for lower clocks.
+    throttle_status: str  # Whether there is any.
+    hwmon: str  # Content of ``name`` of its hwmon folder; a part of a GPU may have another one.
+    energy: tuple[str, ...]  # Names of energy counters, that of the whole card first.
+    # Groups of power limits; the first group that has any applies.
+    limits: tuple[tuple[str, ...], ...]
+    temperature: str  # Prefix of the temperature of the package.
+    memory_temperature: str | None  # Prefix of that of the memory.
+
+
+def i915_files(node: str) -> DriverFiles:
+    """The files of ``i915``; ``node`` is the name of the GPU's primary node."""
+    return DriverFiles(
+        # ``gt_...`` is the form before Linux 5.18.
+        clocks=(f"drm/{node}/gt/gt0/rps_", f"drm/{node}/gt_"),
+        video_clocks=(f"drm/{node}/gt/gt1/rps_",),
+        actual="act_freq_mhz",
+        highest="RP0_freq_mhz",
+        idle=(f"drm/{node}/gt/gt0/rc6_residency_ms", f"drm/{node}/power/rc6_residency_ms"),
+        throttle=f"drm/{node}/gt/gt0/throttle_reason_",
+        throttle_status=f"drm/{node}/gt/gt0/throttle_reason_status",
+        hwmon="i915",
+        energy=("energy1_input",),
+        limits=(("power1_max",),),
+        temperature="temp1",
+        memory_temperature=None,
+    )
+
+
+XE_FILES = DriverFiles(
+    clocks=("tile0/gt0/freq0/",),
+    video_clocks=("tile0/gt1/freq0/",),
+    actual="act_freq",
+    highest="rp0_freq",
+    idle=("tile0/gt0/gtidle/idle_residency_ms",),
+    throttle="tile0/gt0/freq0/throttle/reason_",
+    throttle_status="tile0/gt0/freq0/throttle/status",
+    hwmon="xe",
+    # The first ones are of the card, the second ones of the package only.
+    energy=("energy1_input", "energy2_input"),
+    limits=(("power1_max", "power1_cap"), ("power2_max", "power2_cap")),
+    temperature="temp2",
+    memory_temperature="temp3",
+)
+
 
 _READ_WRITE = 3 << 30
 _DRM = ord("d") << 8
@@ -56,15 +139,10 @@ def ioctl(descriptor: int, request: int, argument: bytearray) -> None:
 
 
 class CardMemory(NamedTuple):
-    """The memory of a card.
+    """The memory of a card."""
 
-    Attributes:
-        total: Usable bytes.
-        used: Bytes in use; ``None`` if that is told to privileged users only.
-    """
-
-    total: int
-    used: int | None
+    total: int  # Usable bytes.
+    used: int | None  # Bytes in use; ``None`` for users who may not know it.
 
 
 def read_card_memory(driver: str, path: str) -> CardMemory | None:
@@ -135,7 +213,7 @@ def _i915_ask(descriptor: int, length: int, address: int) -> int:
     )
     answer: int = _I915_ITEM.unpack(item.raw)[1]
     if answer < 0:
-        # An error of this one query is told instead of its length.
+        # An error of this query takes the place of its length.
         raise OSError(-answer, os.strerror(-answer))
     return answer
 

@@ -1,7 +1,9 @@
-"""What the kernel's compute driver (KFD, part of amdgpu) tells of GPUs and of ROCm's processes.
+"""The backend of AMD's GPUs.
 
-The files are those of ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c`` and ``kfd_process.c``. Every
-user may read them, and no GPU wakes. The PIDs are those of the initial PID namespace.
+ROCm's processes are in the list of the kernel's compute driver (KFD, part of amdgpu). They hold DRM
+files too, whose ``fdinfo`` has the same memory: the larger of the two numbers counts, never their
+sum. KFD's files are those of ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c`` and ``kfd_process.c``.
+Every user may read them, and no GPU wakes. The PIDs are those of the initial PID namespace.
 """
 
 from __future__ import annotations
@@ -11,13 +13,25 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.host.power import read_word
-from gpumon.host.procfs import read_file
+from gpumon.host.procfs import in_initial_pid_namespace, read_file
+from gpumon.makers.amd import MAKER
+from gpumon.makers.amd.gpu import AmdGpu, uuid_of
+from gpumon.makers.backend import COMPUTE
+from gpumon.makers.drm.backend import DrmBackend
 from gpumon.makers.drm.cards import names_in
+from gpumon.makers.drm.gpu import ProcessUse
+from gpumon.model.selection import ALL
+from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
+
+    from gpumon.makers.drm.cards import DrmCard
+    from gpumon.makers.drm.gpu import DrmGpu
+    from gpumon.model.selection import GpuSelection
 
 _PROPERTY = re.compile(rb"^([a-z_]{1,40}) ([0-9]{1,20})$", re.MULTILINE)
 _PROPERTIES_BYTES = 16 * 1024
@@ -29,25 +43,15 @@ _FUNCTIONS, _DEVICES, _BUSES = 0x7, 0x1F, 0xFF
 
 
 class KfdNode(Struct, frozen=True):
-    """A node of the topology that is a GPU, or a partition of one.
+    """A node of the topology that is a GPU, or a partition of one."""
 
-    Attributes:
-        gpu_id: The number by which KFD names it in the files of processes.
-        bus_id: PCI bus ID of the GPU.
-        architecture: The target of its compiler: ``gfx1100``; ``None`` if unknown.
-    """
-
-    gpu_id: int
-    bus_id: str
-    architecture: str | None
+    gpu_id: int  # The number by which KFD names it in the files of processes.
+    bus_id: str  # PCI bus ID of the GPU.
+    architecture: str | None  # The target of its compiler: ``gfx1100``; ``None`` if unknown.
 
 
-def read_nodes(sys: str = "/sys") -> list[KfdNode]:
-    """The GPUs that KFD drives; those that another container may not use are left out.
-
-    Args:
-        sys: Where the system file system is mounted.
-    """
+def read_nodes(sys: str) -> list[KfdNode]:
+    """The GPUs that KFD drives; those that another container may not use are left out."""
     parent = f"{sys}/class/kfd/kfd/topology/nodes"
     nodes = []
     for name in names_in(parent):
@@ -67,14 +71,10 @@ def read_nodes(sys: str = "/sys") -> list[KfdNode]:
     return nodes
 
 
-def nodes_of(card_bus_id: str, sys: str = "/sys") -> list[KfdNode]:
+def nodes_of(card_bus_id: str, sys: str) -> list[KfdNode]:
     """The nodes of one card: one, or one for each partition.
 
     Older kernels put the number of the partition into the function of the bus ID.
-
-    Args:
-        card_bus_id: PCI bus ID of the card.
-        sys: Where the system file system is mounted.
     """
     slot = card_bus_id.rpartition(".")[0]
     return [
@@ -106,12 +106,9 @@ class KfdProcesses:
 
     Each process has a file for each GPU that it sees, most of them with 0. On large machines these
     are read in turn, so that memory on a further GPU is seen some scans later.
-
-    Args:
-        sys: Where the system file system is mounted.
     """
 
-    def __init__(self, sys: str = "/sys") -> None:
+    def __init__(self, sys: str) -> None:
         self._folder = f"{sys}/class/kfd/kfd/proc"
         self._scan = 0
         self._empty: dict[int, dict[int, int]] = {}
@@ -155,3 +152,64 @@ def _number(path: str) -> int | None:
     if word is None or not word.isdecimal() or len(word) > _MOST_DIGITS:
         return None
     return int(word)
+
+
+class AmdBackend(DrmBackend):
+    """The GPUs that the kernel's driver ``amdgpu`` runs; see ``DrmBackend``.
+
+    GPUs of the older driver ``radeon``, which reports few values, and those that were given to a
+    virtual machine (``vfio-pci``) are not among them.
+    """
+
+    maker = MAKER
+
+    def __init__(
+        self,
+        selection: GpuSelection = ALL,
+        system: System = THIS_SYSTEM,
+        *,
+        profiled: bool = False,
+    ) -> None:
+        super().__init__(selection, system, profiled=profiled)
+        self._kfd = KfdProcesses(system.sys)
+        # In a container its PIDs have another meaning: fdinfo alone has the processes there.
+        self._lists_kfd = in_initial_pid_namespace(system.proc)
+        self._kfd_pids: list[int] = []
+        self._slots: dict[str, str] = {}
+
+    def new_gpu(self, card: DrmCard) -> DrmGpu:
+        """See ``DrmBackend.new_gpu``."""
+        nodes = nodes_of(card.bus_id, self._system.sys)
+        uuid = uuid_of(card)
+        if self._slots.setdefault(uuid, card.bus_id) != card.bus_id:
+            # A UUID names one GPU only, whatever the boards say.
+            uuid = f"PCI-{card.bus_id}"
+        return AmdGpu(card, uuid, nodes, self._calls, self._clock)
+
+    def known_pids(self) -> Collection[int]:
+        """See ``DrmBackend.known_pids``."""
+        self._kfd_pids = self._kfd.pids() if self._lists_kfd else []
+        return self._kfd_pids
+
+    def add_uses(self, gpu: DrmGpu, uses: dict[int, ProcessUse]) -> dict[int, ProcessUse]:
+        """See ``DrmBackend.add_uses``."""
+        if not isinstance(gpu, AmdGpu) or not gpu.kfd_ids:
+            return uses
+        for pid in self._kfd_pids:
+            memory = self._kfd.memory(pid, gpu.kfd_ids)
+            if memory is None:
+                continue
+            use = uses.get(pid)
+            if use is None:
+                # A process has a folder for each GPU that it sees, used or not.
+                if memory:
+                    uses[pid] = ProcessUse(types=frozenset((COMPUTE,)), memory=memory)
+                continue
+            uses[pid] = replace(
+                use,
+                types=use.types | {COMPUTE} if memory else use.types,
+                memory=max(memory, use.memory or 0),
+                # fdinfo has no time of the queues of ROCm, which bypass the kernel.
+                sm=None if memory else use.sm,
+            )
+        return uses

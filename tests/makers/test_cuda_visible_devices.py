@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.host.cuda_visible_devices import visible_devices
-from gpumon.host.visible_devices import assignment_line
+from gpumon.makers.nvidia.visible_devices import visible_devices
+from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance
 from tests.build import gpu
 

@@ -27,15 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpumon.model.metrics import (
-    GPU_METRIC,
-    GPU_METRICS,
-    PROCESS_METRICS,
-    Unit,
-    clock_event_names,
-    gpu_value,
-)
+from gpumon.model.metrics import PROCESS_METRICS, Unit, clock_event_names, gpu_value
 from gpumon.model.processes import Container, Workload
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

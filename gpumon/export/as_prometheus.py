@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import MAKERS, maker_of
-from gpumon.model.metrics import GPU_METRICS, Unit, gpu_value
+from gpumon.model.metrics import Unit, gpu_value
+from gpumon.model.snapshot import GPU_METRICS
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

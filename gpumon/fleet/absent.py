@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.makers.backend_gpu import REASON_OF_STATUS
-from gpumon.model.metrics import GPU_METRICS, Tier
-from gpumon.model.snapshot import Gpu
+from gpumon.model.metrics import Tier
+from gpumon.model.snapshot import GPU_METRICS, Gpu
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import GpuStatus

@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.export.as_prometheus import USER_METRICS, exported_metrics, exported_value
-from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit
+from gpumon.model.metrics import Metric, Unit
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from gpumon.makers.backend_gpu import DRIVER_FIELDS, REASON_OF_STATUS, Answers, 
 from gpumon.makers.drm.attributes import Attributes, GpuLostError
 from gpumon.makers.drm.uses import uses_of
 from gpumon.makers.poll_rates import EVERY_SECOND, GOLDEN, KEPT_SECONDS, PERIOD
-from gpumon.model.metrics import GPU_METRICS, Tier
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.metrics import Tier
+from gpumon.model.snapshot import GPU_METRICS, GpuStatus, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,8 +20,9 @@ from gpumon.makers.nvidia.queries import (
     Query,
     Reaction,
 )
-from gpumon.model.metrics import GPU_METRICS, Tier
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.makers import Maker
+from gpumon.model.metrics import Tier
+from gpumon.model.snapshot import GPU_METRICS, GpuStatus, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,10 +53,9 @@ DYNAMIC_FIELDS: tuple[str, ...] = (
 """The fields that are unknown while a GPU does not respond."""
 
 
-_NEVER_TOLD: dict[str, Unknown] = dict.fromkeys(
-    ("temperature_hotspot", "fan_rpm"), Unknown.NOT_SUPPORTED
-)
-"""Fields that this driver does not report."""
+_NEVER_REPORTED = {
+    metric.field: Unknown.NOT_SUPPORTED for metric in GPU_METRICS if not metric.is_for(Maker.NVIDIA)
+}
 
 
 class _GoneError(Exception):
@@ -151,7 +151,7 @@ class NvmlGpu(BackendGpu):
     def begin(self) -> None:
         """Reset it to the state of a GPU that was just found."""
         self.stop_asking()
-        self.facts.unknown = _NEVER_TOLD
+        self.facts.unknown = _NEVER_REPORTED
         self.facts.miss(DYNAMIC_FIELDS, None)
         self.lists = Answers()
         self.mig, self.mig_handles = (), ()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.metrics import GPU_METRICS, Unit
-from gpumon.model.snapshot import Unknown
+from gpumon.model.metrics import Unit
+from gpumon.model.snapshot import GPU_METRICS, Unknown
 from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.gpus import GpuReader, ParsedGpu, once_each
 

@@ -322,7 +322,7 @@ def pid_namespace(context: DiagnosticContext) -> Result | None:
         return None
     if not in_container(context):
         return passed("This is the host's PID namespace: every process can be identified.")
-    from gpumon.makers.nvidia.pids import pid_trust
+    from gpumon.makers.nvidia.processes import pid_trust
 
     trust = pid_trust(context.module_version or context.driver.library_version, False)
     if context.expects_nvidia and not trust.processes:

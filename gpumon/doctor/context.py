@@ -272,7 +272,7 @@ class DiagnosticContext:
     @cached_property
     def module_version(self) -> str | None:
         """Version of the loaded kernel module."""
-        from gpumon.makers.nvidia.driver_errors import loaded_version
+        from gpumon.makers.nvidia.library import loaded_version
 
         return loaded_version(str(self.machine.path("/proc")))
 
@@ -290,8 +290,7 @@ class DiagnosticContext:
 
 def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
     """Query the drivers of this machine."""
-    from gpumon.makers.nvidia.driver_errors import library_version
-    from gpumon.makers.nvidia.library import Library, load_library
+    from gpumon.makers.nvidia.library import Library, library_version, load_library
 
     there, version = True, None
     try:

@@ -43,8 +43,13 @@ def nvidia_driver(patience: float = _PATIENCE) -> str:
 def _driver() -> str:
     from pathlib import Path
 
-    from gpumon.makers.nvidia.driver_errors import library_version, loaded_version
-    from gpumon.makers.nvidia.library import LIBRARY, Library, load_library
+    from gpumon.makers.nvidia.library import (
+        LIBRARY,
+        Library,
+        library_version,
+        load_library,
+        loaded_version,
+    )
     from gpumon.system.clock import SystemClock
 
     module = loaded_version()

@@ -470,6 +470,12 @@ class _NoLibrary:
     def prepared(self, *_: object) -> Callable[[], int]:
         return self.call
 
+    def reader(self, *_: object) -> Callable[[], int]:
+        return self.call
+
+    def ask(self, *_: object) -> tuple[int, object]:
+        raise AssertionError
+
     def text(self, *_: object) -> tuple[int, str]:
         raise AssertionError
 

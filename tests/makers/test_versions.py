@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.makers import versions
-from gpumon.makers.nvidia import driver_errors, library
+from gpumon.makers.nvidia import library
 from tests.driver import Driver, h100
 from tests.makers.drm.trees import KERNEL, Tree, write
 
@@ -28,7 +28,7 @@ def driver() -> Iterator[Driver]:
 
 def module(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
     """The kernel module of this machine, as far as /proc tells."""
-    monkeypatch.setattr(driver_errors, "loaded_version", lambda: version)
+    monkeypatch.setattr(library, "loaded_version", lambda: version)
 
 
 @pytest.mark.usefixtures("driver")

@@ -11,10 +11,10 @@ import pynvml
 
 from gpumon.makers.backend import COMPUTE
 from gpumon.makers.backend_gpu import DRIVER_FIELDS, REASON_OF_STATUS, Answers, BackendGpu
-from gpumon.makers.nvidia.fields import FieldBatch
 from gpumon.makers.nvidia.queries import (
     PASSES,
     REACTIONS,
+    FieldBatch,
     FieldQuery,
     PollRate,
     Query,
@@ -87,10 +87,8 @@ class NvmlGpu(BackendGpu):
 
     Attributes:
         handle: NVML's handle; always the same object, because queries hold it.
-        bus_id: Its PCI bus ID, as NVML or the kernel writes it.
         lists: Its process lists; see ``processes``.
         may_sleep: Whether the kernel may power it down.
-        integrated: Whether GPUs of its compute capability have no memory of their own.
         mig_handles: NVML's handles of its MIG devices, in the same order.
         mig_changed: MIG was switched on or off: all queries must start again.
         resume_at: When the next suspended query is due.
@@ -112,14 +110,14 @@ class NvmlGpu(BackendGpu):
     ) -> None:
         super().__init__(uuid, index, clock, Answers(DRIVER_FIELDS))
         self.handle = ctypes.c_void_p()
-        self.bus_id: str | None = None
         self.lists = Answers()
         self.may_sleep = False
-        self.integrated = False
         self.mig_handles: tuple[ctypes.c_void_p, ...] = ()
         self.mig_changed = False
         self.call = partial(library.call, uuid)
         self.prepared = partial(library.prepared, uuid)
+        self.reader = partial(library.reader, uuid)
+        self.ask_driver = partial(library.ask, uuid)
         self.text = partial(library.text, uuid)
         self.has = library.has
         self._hanging = library.hanging
@@ -145,6 +143,11 @@ class NvmlGpu(BackendGpu):
         self._batches: dict[PollRate, FieldBatch] = {}
         self._broken: set[Query] = set()
         self._details_read = False
+
+    @property
+    def bus_id(self) -> str | None:
+        """Its PCI bus ID, as NVML or the kernel writes it."""
+        return self.facts.values["pci_bus_id"]
 
     # Queries
 
@@ -347,7 +350,7 @@ class NvmlGpu(BackendGpu):
 
     def handle_is_stale(self) -> bool:
         """Whether the handle no longer refers to this GPU."""
-        code, uuid = self.text("nvmlDeviceGetUUID", self.handle)
+        code, uuid = self.text(pynvml.nvmlDeviceGetUUID, self.handle)
         return code == pynvml.NVML_ERROR_INVALID_ARGUMENT or (not code and uuid != self.uuid)
 
     # State

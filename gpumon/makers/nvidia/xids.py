@@ -1,0 +1,369 @@
+"""XIDs, the driver's reports of GPU errors: from its events and from the kernel log, each once.
+
+NVML's events come only while gpumon runs, only for GPUs that can be registered, and not for every
+XID. The kernel log also has those since the machine started. Each is read on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pynvml
+
+from gpumon.makers.nvidia.library import c_function
+from gpumon.makers.nvidia.queries import pause_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpumon.host.kernel_log import Xid
+    from gpumon.system.clock import Clock
+
+THREAD = "gpumon-xid"
+
+_WAIT_MILLISECONDS = 500
+_PAUSE_SECONDS = 5.0
+
+KERNEL_THREAD = "gpumon-kernel-log"
+
+_PAST_LINES, _PAST_SECONDS = 10_000, 0.2
+_PAST_KEPT = 8
+"""How many numbers of a GPU are told of the time before."""
+_TURN_LINES, _TURN_SECONDS = 1000, 0.02
+_KERNEL_PAUSE_SECONDS = 0.5
+"""With the turn above, a kernel that writes without end takes 4 % of a core at most."""
+_KERNEL_WAIT_SECONDS = 2.0
+_SLEPT_SECONDS = 60.0
+"""The kernel's clock stands still while the machine sleeps: a machine that slept longer than this
+has no known times for older lines."""
+
+SAME_SECONDS = 2.0
+"""Within so many seconds the same XID in an event and in the kernel log is one."""
+
+_ARRIVED_KEPT = 4096
+_WAITING_KEPT = 32
+"""How many numbers of a GPU may wait; the oldest are dropped."""
+_GPUS_KEPT = 256
+_TIMES_KEPT = 16
+"""How many times of each number are remembered, to recognise it in the other origin."""
+
+
+class XidOrigin(Enum):
+    """Where a report comes from."""
+
+    EVENT = 0
+    """An event of NVML."""
+    KERNEL_LOG = 1
+
+
+class _Report(NamedTuple):
+    """An XID of a GPU, which is named by its UUID in events, by its slot in the kernel log."""
+
+    gpu: str
+    number: int
+    at: float
+    origin: XidOrigin
+
+
+class XidReports:
+    """What was reported, oldest first.
+
+    A snapshot has one XID of each GPU, its last one, and so have logs and other machines. XIDs that
+    came between two samples are therefore told one sample after the other: a hardware error is not
+    hidden by those of the programs that it ended.
+
+    Any thread may ``add``; one thread takes them with ``next_of``.
+    """
+
+    def __init__(self) -> None:
+        self._arrived: deque[_Report] = deque(maxlen=_ARRIVED_KEPT)
+        self._waiting: dict[str, dict[tuple[int, XidOrigin], float]] = {}
+        self._told: dict[tuple[str, int], deque[tuple[float, XidOrigin]]] = {}
+        self._held = False
+
+    def add(self, gpu: str, number: int, at: float, origin: XidOrigin) -> None:
+        """Add a report.
+
+        Args:
+            gpu: The UUID of the GPU, or its place on the PCI bus as ``slot_of`` writes it.
+            number: The XID.
+            at: When, in seconds since the epoch.
+            origin: Where it comes from.
+        """
+        self._arrived.append(_Report(gpu, number, at, origin))
+
+    def hold(self) -> None:
+        """Tell nothing until ``release``: older reports are still to come."""
+        self._held = True
+
+    def release(self) -> None:
+        """Tell reports from now on."""
+        self._held = False
+
+    @property
+    def nothing_to_tell(self) -> bool:
+        """Whether ``next_of`` has nothing for any GPU."""
+        return self._held or not (self._arrived or self._waiting)
+
+    def next_of(self, uuid: str, slot: str | None) -> tuple[int, float] | None:
+        """The oldest XID of a GPU that has not been told, and its time; it counts as told now.
+
+        Args:
+            uuid: The GPU's UUID.
+            slot: Its place on the PCI bus, ``None`` if unknown.
+        """
+        if self._held:
+            return None
+        self._sort_in()
+        while True:
+            oldest: _Report | None = None
+            for gpu in (uuid,) if slot is None else (uuid, slot):
+                for (number, origin), at in self._waiting.get(gpu, {}).items():
+                    if oldest is None or at < oldest.at:
+                        oldest = _Report(gpu, number, at, origin)
+            if oldest is None:
+                return None
+            waiting = self._waiting[oldest.gpu]
+            del waiting[oldest.number, oldest.origin]
+            if not waiting:
+                del self._waiting[oldest.gpu]
+            if self._is_new(uuid, oldest):
+                return oldest.number, oldest.at
+
+    def _sort_in(self) -> None:
+        while self._arrived:
+            report = self._arrived.popleft()
+            waiting = self._waiting.setdefault(report.gpu, {})
+            # Many of one number count as one: the history keeps the newest of each.
+            waiting.pop((report.number, report.origin), None)
+            waiting[report.number, report.origin] = report.at
+            if len(waiting) > _WAITING_KEPT:
+                del waiting[min(waiting, key=waiting.__getitem__)]
+            if len(self._waiting) > _GPUS_KEPT:
+                del self._waiting[next(iter(self._waiting))]
+
+    def _is_new(self, uuid: str, report: _Report) -> bool:
+        """Whether neither origin has told it, and remember it."""
+        if (uuid, report.number) not in self._told and len(self._told) >= _ARRIVED_KEPT:
+            del self._told[next(iter(self._told))]
+        times = self._told.setdefault((uuid, report.number), deque(maxlen=_TIMES_KEPT))
+        known = any(
+            origin is not report.origin and abs(at - report.at) <= SAME_SECONDS
+            for at, origin in times
+        )
+        # The kernel's clock may be off: an older line of a known number adds nothing.
+        old = report.origin is XidOrigin.KERNEL_LOG and any(at > report.at for at, _ in times)
+        times.append((report.at, report.origin))
+        return not (known or old)
+
+
+class XidWatcher:
+    """Waits for XIDs, from ``start`` to ``stop``.
+
+    It initialises NVML a second time (NVML counts its users) and shuts it down when its thread
+    ends, so that ``stop`` need not wait for a thread that hangs in the driver.
+
+    Its calls are neither published nor measured: it waits most of the time.
+    """
+
+    def __init__(self, clock: Clock, reports: XidReports) -> None:
+        self._clock = clock
+        self._stopped = threading.Event()
+        self._gpus: dict[int, str] = {}
+        self._has_library = False
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+        self._reports = reports
+
+    def start(self, gpus: dict[int, str]) -> None:
+        """Start to wait for XIDs of these GPUs; see ``watch``."""
+        self.watch(gpus)
+        self._take_library()
+        self._thread.start()
+
+    def watch(self, gpus: dict[int, str]) -> None:
+        """Replace the GPUs: UUIDs by the value of their handles."""
+        if gpus != self._gpus:
+            self._gpus = gpus
+
+    def stop(self, timeout: float = 0.0) -> None:
+        """End the thread, which takes up to half a second.
+
+        Args:
+            timeout: Seconds to wait for that.
+        """
+        self._stopped.set()
+        if timeout and self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._has_library:
+            if self._stopped.wait(_PAUSE_SECONDS):
+                return
+            self._take_library()
+        events: Any = None
+        gpus: dict[int, str] = {}
+        heard, refusals, code = 0, 0, int(pynvml.NVML_SUCCESS)
+        while not self._stopped.is_set():
+            before = heard
+            refusals = refusals + 1 if gpus is self._gpus else 1
+            gpus = self._gpus
+            try:
+                newer = pynvml.nvmlEventSetCreate()
+            except pynvml.NVMLError:
+                self._stopped.wait(_PAUSE_SECONDS)
+                continue
+            heard = self._register(gpus, newer)
+            # Not before the new set is registered, so that no event in between is lost.
+            self._free(events)
+            events = newer
+            if code == pynvml.NVML_ERROR_GPU_IS_LOST and heard == before:
+                # The lost GPU can still be registered: waiting for it would return at once.
+                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+            refused = len(gpus) - heard
+            again_in = pause_after(refusals, answered=False) if refused else math.inf
+            code = self._wait_for(events, gpus, heard, again_in)
+            if code not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_GPU_IS_LOST}:
+                self._stopped.wait(_PAUSE_SECONDS)
+        self._free(events)
+        c_function("nvmlShutdown")()
+
+    def _take_library(self) -> None:
+        self._has_library = not c_function("nvmlInit_v2")()
+
+    def _free(self, events: Any) -> None:
+        if events is not None:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(events)
+
+    def _register(self, gpus: dict[int, str], events: Any) -> int:
+        """Register for events of these GPUs; returns how many allow it."""
+        heard = 0
+        kind = pynvml.nvmlEventTypeXidCriticalError
+        for handle in gpus:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlDeviceRegisterEvents(ctypes.c_void_p(handle), kind, events)
+                heard += 1
+        return heard
+
+    def _wait_for(self, events: Any, gpus: dict[int, str], heard: int, seconds: float) -> int:
+        """Receive events until the GPUs change, the time is over or the thread must end.
+
+        Returns:
+            ``SUCCESS``, or the code with which the driver refused.
+        """
+        until = self._clock.monotonic() + seconds
+        while gpus is self._gpus and not self._stopped.is_set() and self._clock.monotonic() < until:
+            if not heard:
+                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+                continue
+            try:
+                self._take(gpus, pynvml.nvmlEventSetWait_v2(events, _WAIT_MILLISECONDS))
+            except pynvml.NVMLError as error:
+                if error.value != pynvml.NVML_ERROR_TIMEOUT:
+                    return error.value
+        return pynvml.NVML_SUCCESS
+
+    def _take(self, gpus: dict[int, str], data: Any) -> None:
+        uuid = gpus.get(ctypes.cast(data.device, ctypes.c_void_p).value or 0)
+        if uuid is not None and data.eventType == pynvml.nvmlEventTypeXidCriticalError:
+            self._reports.add(uuid, data.eventData, self._clock.time(), XidOrigin.EVENT)
+
+
+class KernelXidWatcher:
+    """Reports the XIDs of the kernel log, first those since the machine started.
+
+    Where the log may not be read the thread ends. The reports are held while it reads what there
+    is, 0.2 s at most, so that they are told in order.
+
+    Args:
+        reports: Where it reports.
+        clock: Clock, for tests.
+        path: The kernel log.
+    """
+
+    def __init__(self, reports: XidReports, clock: Clock, path: str) -> None:
+        # Not needed for the first sample, which the first picture and many commands wait for.
+        from gpumon.host.kernel_log import KernelLog
+
+        self._reports = reports
+        self._clock = clock
+        self._log = KernelLog(path)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=KERNEL_THREAD, daemon=True)
+
+    def start(self) -> None:
+        """Start to read."""
+        self._reports.hold()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # No more threads: it must not end what samples.
+            self._reports.release()
+
+    def stop(self) -> None:
+        """End the thread, which takes up to ``_KERNEL_WAIT_SECONDS``; does not wait for it."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        try:
+            self._read_past()
+            self._reports.release()
+            self._follow()
+        except OSError:
+            pass  # It may not be read here, or is gone; `gpumon doctor` says why.
+        finally:
+            self._reports.release()
+            self._log.close()
+
+    def _read_past(self) -> None:
+        found = self._log.read(_PAST_LINES, _PAST_SECONDS)
+        if self._log.behind:
+            self._log.skip()
+        if _slept() > _SLEPT_SECONDS:
+            return
+        for xid in _worth_telling(found):
+            self._report(xid, self._wall_time(xid))
+
+    def _follow(self) -> None:
+        behind = False
+        while not self._stopped.is_set():
+            xids = self._log.read(_TURN_LINES, _TURN_SECONDS)
+            for xid in xids:
+                self._report(xid, self._wall_time(xid) if behind else self._clock.time())
+            behind = self._log.behind
+            if not behind:
+                self._log.wait(_KERNEL_WAIT_SECONDS)
+            self._stopped.wait(_KERNEL_PAUSE_SECONDS)
+
+    def _report(self, xid: Xid, at: float) -> None:
+        self._reports.add(xid.slot, xid.number, at, XidOrigin.KERNEL_LOG)
+
+    def _wall_time(self, xid: Xid) -> float:
+        """When it was, in seconds since the epoch."""
+        return self._clock.time() - max(0.0, self._clock.monotonic() - xid.at)
+
+
+def _worth_telling(xids: Iterable[Xid]) -> list[Xid]:
+    """The newest of each number and GPU, in order; of too many, errors of programs are left out."""
+    newest: dict[str, dict[int, Xid]] = {}
+    for xid in xids:
+        newest.setdefault(xid.slot, {})[xid.number] = xid
+    from gpumon.makers.maker_words import error_code
+
+    kept: list[Xid] = []
+    for of_one in newest.values():
+        ranked = sorted(of_one.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
+        kept += ranked[:_PAST_KEPT]
+    return sorted(kept, key=lambda xid: xid.at)
+
+
+def _slept() -> float:
+    """Seconds for which the machine slept since it was started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

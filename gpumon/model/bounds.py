@@ -25,11 +25,12 @@ MOST_ENGINES = 1000
 _BOUNDED = tuple(metric for metric in GPU_METRICS if metric.is_bounded and metric.field != "index")
 _values = attrgetter(*(metric.field for metric in _BOUNDED))
 _LIMITS = tuple((metric.field, *metric.possible) for metric in _BOUNDED)
-_PARTS = tuple((metric.field, metric.at_most) for metric in GPU_METRICS if metric.at_most)
+PARTS = tuple((metric.field, metric.at_most) for metric in GPU_METRICS if metric.at_most)
+"""Fields of a GPU whose value is never above that of another field."""
 _MIG_LIMITS = tuple(limit for limit in _LIMITS if limit[0] in MigInstance.__struct_fields__)
-_MIG_PARTS = tuple(part for part in _PARTS if part[0] in MigInstance.__struct_fields__)
-_parts = attrgetter(*(part for part, _ in _PARTS))
-_wholes = attrgetter(*(whole for _, whole in _PARTS))
+_MIG_PARTS = tuple(part for part in PARTS if part[0] in MigInstance.__struct_fields__)
+_parts = attrgetter(*(part for part, _ in PARTS))
+_wholes = attrgetter(*(whole for _, whole in PARTS))
 _ENGINES = ("sm", "memory_activity", "encoder", "decoder")
 
 
@@ -105,7 +106,7 @@ def _gpu(gpu: Gpu) -> Gpu:
         for value, (field, low, high) in zip(_values(gpu), _LIMITS, strict=True)
         if value is not None and not low <= value <= high
     }
-    for part, whole, (field, of) in zip(_parts(gpu), _wholes(gpu), _PARTS, strict=True):
+    for part, whole, (field, of) in zip(_parts(gpu), _wholes(gpu), PARTS, strict=True):
         if part is not None and whole is not None and part > whole and of not in wrong:
             wrong[field] = None
     if gpu.fan_speeds and max(gpu.fan_speeds) > GPU_METRIC["fan_speed"].possible[1]:

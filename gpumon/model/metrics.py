@@ -99,6 +99,7 @@ class Metric(Struct, frozen=True):
     about: str  # The meaning, for users.
     smi: str | None = None  # nvidia-smi's name.
     dcgm: str | None = None  # DCGM's name.
+    is_counter: bool = False  # As dcgm-exporter's ``etc/default-counters.csv`` has it.
     lowest: float | None = None  # The lowest possible value, if it differs from the unit's.
     highest: float | None = None  # The highest possible value, if it differs from the unit's.
     at_most: str | None = None  # The field whose value this one never exceeds.

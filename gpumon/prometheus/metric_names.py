@@ -1,4 +1,4 @@
-"""The table of metrics read backwards: from the name of an exporter's metric to a field.
+"""The metrics read backwards: from the name of an exporter's metric to a field.
 
 dcgm-exporter's names and units are in ``export.as_prometheus``. nvidia_gpu_exporter makes its names
 of nvidia-smi's: dots become underscores, and the unit becomes a suffix.

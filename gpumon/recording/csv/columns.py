@@ -102,7 +102,7 @@ class CsvColumn(Struct, frozen=True):
         parse: Parses a cell that is not empty, see ``parsers``.
         possible: The lowest and the highest possible value.
         is_real: Whether its cells are numbers in the model's unit that may have a fraction.
-        metric: The row of the metric table that it shows, or ``None``.
+        metric: The metric that it shows, or ``None``.
     """
 
     name: str
@@ -389,12 +389,6 @@ _BARE_NAMES = {
     processes: {name.partition(" [")[0]: name for name in columns}
     for processes, columns in _READABLE.items()
 }
-
-
-LIMITS = tuple(
-    (metric.field, metric.at_most) for metric in GPU_METRICS if metric.at_most is not None
-)
-"""Fields of a GPU whose value is never above that of another field."""
 
 
 _BY_FIELD = {

@@ -1,6 +1,6 @@
 """The data model: immutable structures that are the same for every source.
 
-A ``Snapshot`` is the state of one machine at one moment.
+A ``Snapshot`` is the state of one machine at one time.
 
 ``None`` always means unknown; 0 never stands for it. ``Gpu.unknown`` keeps the reason. Units are
 bytes, percent, degrees Celsius, watts, joules, MHz, bytes per second and seconds;
@@ -39,7 +39,7 @@ class Unknown(str, Enum):
     NOT_RECORDED = "not in the log"
     """It was not recorded, or was unknown then."""
     NOT_EXPORTED = "not exported"
-    """The exporter that Prometheus asks does not tell it."""
+    """The exporter that Prometheus reads does not have it."""
     IMPOSSIBLE = "impossible value"
     """No hardware has the value that was reported, such as more memory in use than there is."""
     NOT_READ = "not read yet"
@@ -78,33 +78,15 @@ ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
 
 
 class MigInstance(Struct, frozen=True, gc=False):
-    """A MIG device: a slice of a GPU, with the few values that a driver reports for it.
+    """A MIG device: a slice of a GPU, with the few values that a driver reports for it."""
 
-    Attributes:
-        uuid: ``MIG-...``.
-        index: Its index under its parent, as in ``nvidia-smi -L``.
-        gpu_instance: GPU instance id.
-        compute_instance: Compute instance id.
-        profile: The profile's name, such as ``1g.10gb``.
-        multiprocessors: Number of SMs.
-        memory_total: Bytes.
-        memory_used: Bytes.
-        memory_free: Bytes.
-        sm_active: Percent of its SMs that had work; this and the next as in ``Gpu``.
-        sm_occupancy: Percent of the warps that its SMs can hold.
-        tensor_active: Percent of time in which its tensor cores worked.
-        fp64_active: Percent, of its FP64 units.
-        fp32_active: Percent, of its FP32 units.
-        fp16_active: Percent, of its FP16 units.
-        dram_active: Percent of time in which its memory interface moved data.
-    """
-
-    uuid: str
-    index: int
-    gpu_instance: int | None = None
-    compute_instance: int | None = None
-    profile: str | None = None
-    multiprocessors: int | None = None
+    uuid: str  # ``MIG-...``.
+    index: int  # Under its GPU, as in ``nvidia-smi -L``.
+    gpu_instance: int | None = None  # The number of its GPU instance.
+    compute_instance: int | None = None  # Its number within that.
+    profile: str | None = None  # The profile's name, such as ``1g.10gb``.
+    multiprocessors: int | None = None  # Number of SMs.
+    # The same as in ``Gpu``, of its own memory and multiprocessors.
     memory_total: int | None = None
     memory_used: int | None = None
     memory_free: int | None = None
@@ -121,25 +103,18 @@ class MigInstance(Struct, frozen=True, gc=False):
 # ruff: noqa: E501
 # fmt: off
 class Gpu(Struct, frozen=True, gc=False):
-    """One GPU at one time. Pages and columns show the metrics in the order of these fields.
-
-    Attributes:
-        status: Whether it responds.
-        status_since: When this program first saw that status.
-        sampled_at: When its newest values were read.
-        unknown: Field name -> why that field is ``None``. A field that is ``None`` and absent here
-            has not been read yet. The key ``processes`` is present while the GPU's process list is
-            unavailable: the GPU may then have processes that the snapshot does not show.
-        mig: Its MIG devices, when MIG is on.
-    """
+    """One GPU at one time. Pages and columns show the metrics in the order of these fields."""
 
     index: Annotated[int, Metric("Index", Unit.NUMBER, Tier.STATIC, "Index of the GPU in nvidia-smi. CUDA uses another order unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set.", smi="index")]
     uuid: Annotated[str, Metric("UUID", Unit.TEXT, Tier.STATIC, "Unique ID of the GPU, which never changes. CUDA_VISIBLE_DEVICES accepts it.", smi="uuid")]
-    status: GpuStatus = GpuStatus.OK
-    status_since: float | None = None
-    sampled_at: float | None = None
+    status: GpuStatus = GpuStatus.OK  # Whether it responds.
+    status_since: float | None = None  # When this program first saw that status.
+    sampled_at: float | None = None  # When its newest values were read.
+    # Why a field is ``None``; a field that is ``None`` and absent here has not been read yet. The key
+    # ``processes`` is present while the GPU's process list is unavailable: the GPU may then have
+    # processes that the snapshot does not show.
     unknown: Mapping[str, Unknown] = {}
-    mig: tuple[MigInstance, ...] = ()
+    mig: tuple[MigInstance, ...] = ()  # Its MIG devices, when MIG is on.
 
     name: Annotated[str | None, Metric("Name", Unit.TEXT, Tier.STATIC, "Product name.", smi="name")] = None
     pci_bus_id: Annotated[str | None, Metric("PCI bus id", Unit.TEXT, Tier.STATIC, "PCI domain, bus, device and function.", smi="pci.bus_id")] = None
@@ -263,130 +238,75 @@ GPU_METRIC = {metric.field: metric for metric in GPU_METRICS}
 
 
 class Host(Struct, frozen=True, gc=False):
-    """The machine that the GPUs are in.
-
-    Attributes:
-        name: Host name.
-        driver_version: Version of the kernel driver.
-        library_version: Version of the driver's library; ``nvml_version`` in exports.
-        cuda_version: The newest CUDA version that driver supports, such as ``12.8``.
-        driver_since: When this program first saw the driver respond.
-        cpu_percent: Of all cores together, 0-100, since the last reading.
-        cpu_count: Logical cores.
-        load: Load averages over 1, 5 and 15 minutes.
-        memory_total: Bytes of host memory.
-        memory_used: Bytes that are neither free nor reclaimable.
-        in_container: True if this program runs in a PID namespace of its own: the driver then
-            lists the processes of this namespace only, and memory that others hold has no owner
-            here.
-        pids_are_ours: False if the driver lists PIDs of another PID namespace: the processes cannot
-            be looked up then.
-    """
+    """The machine that the GPUs are in."""
 
     name: str
-    driver_version: str | None = None
+    driver_version: str | None = None  # Of the kernel driver.
+    # Of the driver's library; ``nvml_version`` in exports.
     library_version: str | None = field(default=None, name="nvml_version")
-    cuda_version: str | None = None
-    driver_since: float | None = None
-    cpu_percent: float | None = None
-    cpu_count: int | None = None
-    load: tuple[float, float, float] | None = None
-    memory_total: int | None = None
-    memory_used: int | None = None
+    cuda_version: str | None = None  # The newest CUDA that the driver supports, such as ``12.8``.
+    driver_since: float | None = None  # When this program first saw the driver respond.
+    cpu_percent: float | None = None  # Of all cores together, 0-100, since the last reading.
+    cpu_count: int | None = None  # Logical cores.
+    load: tuple[float, float, float] | None = None  # Load averages over 1, 5 and 15 minutes.
+    memory_total: int | None = None  # Bytes.
+    memory_used: int | None = None  # Bytes that are neither free nor reclaimable.
+    # Whether this program runs in a PID namespace of its own: the driver then lists the processes of
+    # this namespace only, and memory that others hold has no owner here.
     in_container: bool | None = None
+    # False if the driver lists PIDs of another PID namespace: they cannot be looked up then.
     pids_are_ours: bool = True
 
 
 class Trouble(Struct, frozen=True, gc=False):
-    """Why no GPUs can be shown, for the user.
+    """Why no GPUs can be shown, for the user."""
 
-    Attributes:
-        sentence: What is wrong.
-        advice: What to do about it.
-    """
-
-    sentence: str
-    advice: str
+    sentence: str  # What is wrong.
+    advice: str  # What to do about it.
 
 
 class OwnCost(Struct, frozen=True, gc=False):
-    """What this program itself costs the machine.
+    """What this program itself costs the machine."""
 
-    Attributes:
-        cpu_percent: Percent of one core over the last seconds.
-        driver_share: Seconds spent inside driver calls per second.
-        tick_seconds: Median length of the last ticks.
-        missed_ticks: Number of deadlines skipped since the start because a tick was still running.
-    """
-
-    cpu_percent: float | None = None
-    driver_share: float | None = None
-    tick_seconds: float | None = None
-    missed_ticks: int = 0
+    cpu_percent: float | None = None  # Percent of a core over the last seconds.
+    driver_share: float | None = None  # Seconds inside driver calls per second.
+    tick_seconds: float | None = None  # Median length of the last ticks.
+    missed_ticks: int = 0  # Deadlines skipped because a tick was still running.
 
 
 class ReservationHolder(Struct, frozen=True):
-    """The holder of a reservation. ``None`` is unknown.
+    """The holder of a reservation. ``None`` is unknown."""
 
-    Attributes:
-        user: The owner of the process, from the operating system.
-        pid: The live process that the lock names as its holder.
-        since: When it reserved the GPU, from the lock.
-        command: The command it runs, from the lock; not safe to print.
-    """
-
-    user: str | None = None
-    pid: int | None = None
-    since: float | None = None
-    command: str = ""
+    user: str | None = None  # The owner of the process, from the operating system.
+    pid: int | None = None  # The live process that the lock names as its holder.
+    since: float | None = None  # When it reserved the GPU, from the lock.
+    command: str = ""  # The command it runs, from the lock; not safe to print.
 
 
 class Reserved(Struct, frozen=True, gc=False):
-    """A GPU, or a MIG device, that ``gpumon run`` has reserved for a job. ``None`` is unknown.
-
-    Attributes:
-        gpu_uuid: Of the GPU.
-        mig_uuid: Of the MIG device; ``None`` if the whole GPU is reserved.
-        user: The user who reserved it.
-        pid: PID of that ``gpumon run``.
-        since: Start of the reservation in seconds since the epoch, as the lock says.
-        command: The command it runs, as the lock says: not safe to print.
-    """
+    """A GPU, or a MIG device, that ``gpumon run`` has reserved for a job. ``None`` is unknown."""
 
     gpu_uuid: str
-    mig_uuid: str | None = None
-    user: str | None = None
-    pid: int | None = None
-    since: float | None = None
-    command: str = ""
+    mig_uuid: str | None = None  # ``None`` if the whole GPU is reserved.
+    user: str | None = None  # The user who reserved it.
+    pid: int | None = None  # Of that ``gpumon run``.
+    since: float | None = None  # When it was reserved, as the lock says.
+    command: str = ""  # The command it runs, as the lock says; not safe to print.
 
 
 class Snapshot(Struct, frozen=True, gc=False):
-    """The state of one machine at one moment.
+    """The state of one machine at one time."""
 
-    Attributes:
-        time: When it was taken.
-        host: The machine.
-        gpus: Its GPUs, in nvidia-smi's order.
-        processes: The processes on them, in no particular order.
-        processes_at: When the process lists were read; they are read less often than the GPUs.
-        source: ``demo``, ``replay``, or the name of the backend.
-        trouble: Set when the driver cannot be reached; then ``gpus`` is empty.
-        cost: What sampling costs, filled in by the collector.
-        holders: Other processes that have the device files open; ``None`` until the scan ran.
-        reserved: The known reservations.
-    """
-
-    time: float
+    time: float  # When it was taken.
     host: Host
-    gpus: tuple[Gpu, ...] = ()
-    processes: tuple[GpuProcess, ...] = ()
-    processes_at: float | None = None
-    source: str = "live"
-    trouble: Trouble | None = None
-    cost: OwnCost | None = None
-    holders: HolderScan | None = None
-    reserved: tuple[Reserved, ...] = ()
+    gpus: tuple[Gpu, ...] = ()  # In nvidia-smi's order.
+    processes: tuple[GpuProcess, ...] = ()  # Those on the GPUs, in no particular order.
+    processes_at: float | None = None  # When their lists were read, less often than the GPUs.
+    source: str = "live"  # ``demo``, ``replay``, or the name of the backend.
+    trouble: Trouble | None = None  # While the driver cannot be reached; ``gpus`` is empty then.
+    cost: OwnCost | None = None  # What sampling costs, filled in by the collector.
+    holders: HolderScan | None = None  # Other processes with open device files, once scanned.
+    reserved: tuple[Reserved, ...] = ()  # The known reservations.
 
     @property
     def is_live(self) -> bool:

@@ -289,12 +289,12 @@ def test_nothing_is_told_while_older_reports_are_to_come() -> None:
     reports = XidReports()
     reports.hold()
     reports.add("GPU-0", 45, 101.0, XidOrigin.EVENT)
-    assert reports.nothing_to_tell
+    assert reports.nothing_to_report
     assert taken(reports) == []
     reports.release()
-    assert not reports.nothing_to_tell
+    assert not reports.nothing_to_report
     assert taken(reports) == [45]
-    assert reports.nothing_to_tell
+    assert reports.nothing_to_report
 
 
 @pytest.mark.parametrize("gpus", [1, 500])

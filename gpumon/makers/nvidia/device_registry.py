@@ -58,7 +58,7 @@ class DeviceRegistry:
         self,
         library: Library,
         clock: Clock,
-        turns: SlowCallBudget,
+        slow_calls: SlowCallBudget,
         selection: GpuSelection,
         sys: str,
         *,
@@ -66,7 +66,7 @@ class DeviceRegistry:
     ) -> None:
         self._library = library
         self._clock = clock
-        self._slow_calls = turns
+        self._slow_calls = slow_calls
         self._selection = selection
         self._sys = sys
         self._profiled = profiled

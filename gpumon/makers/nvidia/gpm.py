@@ -96,7 +96,7 @@ class GpmSampler:
     def _ask_instances(self) -> int:
         """Sample the GPU instances; NVML's code if none of them can be sampled."""
         gpu = self._gpu
-        present = {one.gpu_instance for one in gpu.mig if one.gpu_instance is not None}
+        present = {mig.gpu_instance for mig in gpu.mig if mig.gpu_instance is not None}
         for gone in self._instances.keys() - present:
             self._instances.pop(gone).free()
         shares: dict[int | None, dict[str, float | None]] = {}
@@ -117,7 +117,7 @@ class GpmSampler:
             code = errors[0]
         gpu.mig_shares = shares
         gpu.mig = tuple(
-            replace(one, **(_NONE_KNOWN | shares.get(one.gpu_instance, {}))) for one in gpu.mig
+            replace(mig, **(_NONE_KNOWN | shares.get(mig.gpu_instance, {}))) for mig in gpu.mig
         )
         return code
 

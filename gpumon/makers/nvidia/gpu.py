@@ -97,7 +97,7 @@ class NvmlGpu(BackendGpu):
         slow: Queries that take turns with those of other GPUs.
         process_lists: Queries of its processes.
         profile: Queries for how much of it works.
-        mig_shares: What those tell of its GPU instances, by their ids.
+        mig_shares: What they report of its GPU instances, by their ids.
     """
 
     def __init__(

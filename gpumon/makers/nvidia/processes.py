@@ -56,17 +56,11 @@ Instance = tuple[int, int]
 
 
 class NvmlRow(NamedTuple):
-    """An entry of one list.
+    """An entry of a list."""
 
-    Attributes:
-        pid: The PID as the driver reports it; see ``pid_trust``.
-        memory: Bytes; ``None`` if the driver does not know.
-        instance: (GPU instance, compute instance) under MIG.
-    """
-
-    pid: int
-    memory: int | None
-    instance: Instance | None
+    pid: int  # As the driver reports it; see ``pid_trust``.
+    memory: int | None  # Bytes.
+    instance: Instance | None  # (GPU instance, compute instance) under MIG.
 
 
 class Sample(NamedTuple):
@@ -308,15 +302,11 @@ _UTILIZATION_FROM = (570, 86)
 
 
 class PidTrust(NamedTuple):
-    """Which of NVML's PIDs are in this program's PID namespace.
+    """Which of NVML's PIDs are in this program's PID namespace."""
 
-    Attributes:
-        processes: Those of the lists of running processes.
-        utilization: Those of the per-process utilization. It also contains processes of other
-            containers, with PIDs of *their* namespace: use only PIDs that are in the lists.
-    """
-
-    processes: bool
+    processes: bool  # Those of the lists of running processes.
+    # Those of the per-process utilization. It also contains processes of other containers, with
+    # PIDs of *their* namespace: use only PIDs that are in the lists.
     utilization: bool
 
 

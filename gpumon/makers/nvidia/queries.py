@@ -88,7 +88,7 @@ class PollRate(Enum):
     SLOW = "every few seconds"
     RARE = "several times a minute"
     PROCESSES = "with the process lists"
-    PROFILE = "every second while somebody looks or logs"
+    PROFILE = "every second while somebody watches or logs"
 
 
 Ask = Callable[[], int]

@@ -340,15 +340,15 @@ class NvmlBackend(GpuBackend):
             _detect_unified_memory(gpu)
 
     def _take_xids(self) -> None:
-        if self._xids.nothing_to_tell:
+        if self._xids.nothing_to_report:
             return
         from gpumon.host.kernel_log import slot_of
 
         for gpu in self._registry.gpus:
             slot = None if gpu.bus_id is None else slot_of(gpu.bus_id)
-            told = self._xids.next_of(gpu.uuid, slot)
-            if told is not None:
-                gpu.facts.values["xid"], gpu.facts.values["xid_at"] = told
+            report = self._xids.next_of(gpu.uuid, slot)
+            if report is not None:
+                gpu.facts.values["xid"], gpu.facts.values["xid_at"] = report
 
 
 def _detect_unified_memory(gpu: NvmlGpu) -> None:

@@ -51,8 +51,8 @@ def _ask() -> Links:
     try:
         gpus = _gpus(library)
         between = {
-            frozenset((one, other)): _joint(library, gpus[one], gpus[other])
-            for one, other in combinations(gpus, 2)
+            frozenset(pair): _joint(library, *(gpus[uuid] for uuid in pair))
+            for pair in combinations(gpus, 2)
         }
     finally:
         library.call(None, "nvmlShutdown")
@@ -72,8 +72,8 @@ def _gpus(library: Library) -> dict[str, Any]:
     return gpus
 
 
-def _joint(library: Library, one: Any, other: Any) -> Joint:
+def _joint(library: Library, *pair: Any) -> Joint:
     caps = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
-    _, status = library.ask(None, pynvml.nvmlDeviceGetP2PStatus, one, other, caps)
-    _, level = library.ask(None, pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other)
+    _, status = library.ask(None, pynvml.nvmlDeviceGetP2PStatus, *pair, caps)
+    _, level = library.ask(None, pynvml.nvmlDeviceGetTopologyCommonAncestor, *pair)
     return Joint(status == pynvml.NVML_P2P_STATUS_OK, _BY_LEVEL.get(level, Link.UNKNOWN))

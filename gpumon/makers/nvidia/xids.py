@@ -35,17 +35,17 @@ KERNEL_THREAD = "gpumon-kernel-log"
 
 _PAST_LINES, _PAST_SECONDS = 10_000, 0.2
 _PAST_KEPT = 8
-"""How many numbers of a GPU are told of the time before."""
+"""How many numbers of a GPU are reported of the time before."""
 _TURN_LINES, _TURN_SECONDS = 1000, 0.02
 _KERNEL_PAUSE_SECONDS = 0.5
-"""With the turn above, a kernel that writes without end takes 4 % of a core at most."""
+"""With these lines and seconds, a kernel that writes without end takes 4 % of a core at most."""
 _KERNEL_WAIT_SECONDS = 2.0
 _SLEPT_SECONDS = 60.0
 """The kernel's clock stands still while the machine sleeps: a machine that slept longer than this
 has no known times for older lines."""
 
 SAME_SECONDS = 2.0
-"""Within so many seconds the same XID in an event and in the kernel log is one."""
+"""Within so many seconds the same XID in an event and in the kernel log is the same error."""
 
 _ARRIVED_KEPT = 4096
 _WAITING_KEPT = 32
@@ -76,7 +76,7 @@ class XidReports:
     """What was reported, oldest first.
 
     A snapshot has one XID of each GPU, its last one, and so have logs and other machines. XIDs that
-    came between two samples are therefore told one sample after the other: a hardware error is not
+    came between two samples are therefore reported in turn, one a sample: a hardware error is not
     hidden by those of the programs that it ended.
 
     Any thread may ``add``; one thread takes them with ``next_of``.
@@ -85,7 +85,7 @@ class XidReports:
     def __init__(self) -> None:
         self._arrived: deque[_Report] = deque(maxlen=_ARRIVED_KEPT)
         self._waiting: dict[str, dict[tuple[int, XidOrigin], float]] = {}
-        self._told: dict[tuple[str, int], deque[tuple[float, XidOrigin]]] = {}
+        self._reported: dict[tuple[str, int], deque[tuple[float, XidOrigin]]] = {}
         self._held = False
 
     def add(self, gpu: str, number: int, at: float, origin: XidOrigin) -> None:
@@ -100,20 +100,20 @@ class XidReports:
         self._arrived.append(_Report(gpu, number, at, origin))
 
     def hold(self) -> None:
-        """Tell nothing until ``release``: older reports are still to come."""
+        """Report nothing until ``release``: older XIDs are still to come."""
         self._held = True
 
     def release(self) -> None:
-        """Tell reports from now on."""
+        """Report from now on."""
         self._held = False
 
     @property
-    def nothing_to_tell(self) -> bool:
+    def nothing_to_report(self) -> bool:
         """Whether ``next_of`` has nothing for any GPU."""
         return self._held or not (self._arrived or self._waiting)
 
     def next_of(self, uuid: str, slot: str | None) -> tuple[int, float] | None:
-        """The oldest XID of a GPU that has not been told, and its time; it counts as told now.
+        """The oldest XID of a GPU that was not reported, and its time; now it counts as reported.
 
         Args:
             uuid: The GPU's UUID.
@@ -141,7 +141,7 @@ class XidReports:
         while self._arrived:
             report = self._arrived.popleft()
             waiting = self._waiting.setdefault(report.gpu, {})
-            # Many of one number count as one: the history keeps the newest of each.
+            # Many of the same number count once: the history keeps the newest of each.
             waiting.pop((report.number, report.origin), None)
             waiting[report.number, report.origin] = report.at
             if len(waiting) > _WAITING_KEPT:
@@ -150,10 +150,10 @@ class XidReports:
                 del self._waiting[next(iter(self._waiting))]
 
     def _is_new(self, uuid: str, report: _Report) -> bool:
-        """Whether neither origin has told it, and remember it."""
-        if (uuid, report.number) not in self._told and len(self._told) >= _ARRIVED_KEPT:
-            del self._told[next(iter(self._told))]
-        times = self._told.setdefault((uuid, report.number), deque(maxlen=_TIMES_KEPT))
+        """Whether neither origin has reported it; remembers it."""
+        if (uuid, report.number) not in self._reported and len(self._reported) >= _ARRIVED_KEPT:
+            del self._reported[next(iter(self._reported))]
+        times = self._reported.setdefault((uuid, report.number), deque(maxlen=_TIMES_KEPT))
         known = any(
             origin is not report.origin and abs(at - report.at) <= SAME_SECONDS
             for at, origin in times
@@ -209,9 +209,9 @@ class XidWatcher:
             self._take_library()
         events: Any = None
         gpus: dict[int, str] = {}
-        heard, refusals, code = 0, 0, int(pynvml.NVML_SUCCESS)
+        registered, refusals, code = 0, 0, int(pynvml.NVML_SUCCESS)
         while not self._stopped.is_set():
-            before = heard
+            before = registered
             refusals = refusals + 1 if gpus is self._gpus else 1
             gpus = self._gpus
             try:
@@ -219,16 +219,16 @@ class XidWatcher:
             except pynvml.NVMLError:
                 self._stopped.wait(_PAUSE_SECONDS)
                 continue
-            heard = self._register(gpus, newer)
+            registered = self._register(gpus, newer)
             # Not before the new set is registered, so that no event in between is lost.
             self._free(events)
             events = newer
-            if code == pynvml.NVML_ERROR_GPU_IS_LOST and heard == before:
+            if code == pynvml.NVML_ERROR_GPU_IS_LOST and registered == before:
                 # The lost GPU can still be registered: waiting for it would return at once.
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
-            refused = len(gpus) - heard
+            refused = len(gpus) - registered
             again_in = pause_after(refusals, answered=False) if refused else math.inf
-            code = self._wait_for(events, gpus, heard, again_in)
+            code = self._wait_for(events, gpus, registered, again_in)
             if code not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_GPU_IS_LOST}:
                 self._stopped.wait(_PAUSE_SECONDS)
         self._free(events)
@@ -244,15 +244,15 @@ class XidWatcher:
 
     def _register(self, gpus: dict[int, str], events: Any) -> int:
         """Register for events of these GPUs; returns how many allow it."""
-        heard = 0
+        registered = 0
         kind = pynvml.nvmlEventTypeXidCriticalError
         for handle in gpus:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlDeviceRegisterEvents(ctypes.c_void_p(handle), kind, events)
-                heard += 1
-        return heard
+                registered += 1
+        return registered
 
-    def _wait_for(self, events: Any, gpus: dict[int, str], heard: int, seconds: float) -> int:
+    def _wait_for(self, events: Any, gpus: dict[int, str], registered: int, seconds: float) -> int:
         """Receive events until the GPUs change, the time is over or the thread must end.
 
         Returns:
@@ -260,7 +260,7 @@ class XidWatcher:
         """
         until = self._clock.monotonic() + seconds
         while gpus is self._gpus and not self._stopped.is_set() and self._clock.monotonic() < until:
-            if not heard:
+            if not registered:
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
                 continue
             try:
@@ -280,7 +280,7 @@ class KernelXidWatcher:
     """Reports the XIDs of the kernel log, first those since the machine started.
 
     Where the log may not be read the thread ends. The reports are held while it reads what there
-    is, 0.2 s at most, so that they are told in order.
+    is, 0.2 s at most, so that they come in order.
 
     Args:
         reports: Where it reports.
@@ -328,7 +328,7 @@ class KernelXidWatcher:
             self._log.skip()
         if _slept() > _SLEPT_SECONDS:
             return
-        for xid in _worth_telling(found):
+        for xid in _worth_reporting(found):
             self._report(xid, self._wall_time(xid))
 
     def _follow(self) -> None:
@@ -350,7 +350,7 @@ class KernelXidWatcher:
         return self._clock.time() - max(0.0, self._clock.monotonic() - xid.at)
 
 
-def _worth_telling(xids: Iterable[Xid]) -> list[Xid]:
+def _worth_reporting(xids: Iterable[Xid]) -> list[Xid]:
     """The newest of each number and GPU, in order; of too many, errors of programs are left out."""
     newest: dict[str, dict[int, Xid]] = {}
     for xid in xids:
@@ -358,8 +358,8 @@ def _worth_telling(xids: Iterable[Xid]) -> list[Xid]:
     from gpumon.makers.maker_words import error_code
 
     kept: list[Xid] = []
-    for of_one in newest.values():
-        ranked = sorted(of_one.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
+    for of_gpu in newest.values():
+        ranked = sorted(of_gpu.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
         kept += ranked[:_PAST_KEPT]
     return sorted(kept, key=lambda xid: xid.at)
 

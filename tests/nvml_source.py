@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpumon.host.machine import MachineReader
 from gpumon.host.processes import ProcessReader
 from gpumon.makers.nvidia.source import NvmlBackend
 from gpumon.makers.sampler import Sampler
 from gpumon.model.selection import ALL, GpuSelection
-
-if TYPE_CHECKING:
-    from gpumon.system.clock import Clock
+from gpumon.system.system import THIS_SYSTEM, System
 
 
 class NvmlSource(Sampler):
@@ -22,12 +18,10 @@ class NvmlSource(Sampler):
     def __init__(
         self,
         selection: GpuSelection = ALL,
-        clock: Clock | None = None,
-        proc: str = "/proc",
-        sys: str = "/sys",
-        kernel_log: str = "/dev/kmsg",
+        system: System = THIS_SYSTEM,
         *,
         profiled: bool = False,
     ) -> None:
-        backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
-        super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
+        backend = NvmlBackend(selection, system, profiled=profiled)
+        proc = system.proc
+        super().__init__(backend, system.clock, MachineReader(proc), ProcessReader(proc))

@@ -75,7 +75,7 @@ def _backend(
     for maker in _DRM_BACKENDS:
         if backend == MAKERS[maker].backend:
             return _drm_backend(maker, selection, system)
-    return NvmlBackend(selection, None, system.proc, system.sys, profiled=profiled)
+    return NvmlBackend(selection, system, profiled=profiled)
 
 
 def _drm_backend(maker: Maker, selection: GpuSelection, system: System) -> GpuBackend:
@@ -102,7 +102,7 @@ def _combined(
     """NVIDIA's backend, which may find no driver, and these."""
     from gpumon.makers.combined import CombinedBackend, Member
 
-    nvml = NvmlBackend(ALL, None, system.proc, system.sys, profiled=profiled)
+    nvml = NvmlBackend(ALL, system, profiled=profiled)
     members = [Member(nvml, "NVIDIA's driver", expected=_nvidia_gpus(system.sys))]
     members += [
         Member(

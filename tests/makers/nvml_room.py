@@ -15,6 +15,7 @@ import pytest
 from gpumon.makers.nvidia.library import c_function
 from gpumon.makers.nvidia.xids import KERNEL_THREAD, THREAD
 from gpumon.model.selection import ALL, GpuSelection
+from gpumon.system.system import System
 from tests.clock import HandClock
 from tests.driver import Driver, Model
 from tests.nvml_source import NvmlSource
@@ -49,14 +50,9 @@ class Room:
     def new_source(
         self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
     ) -> NvmlSource:
-        source = NvmlSource(
-            selection,
-            self.clock,
-            proc or "/proc",
-            str(self.sys),
-            str(self.kernel_log),
-            profiled=profiled,
-        )
+        dev = str(self.kernel_log.parent)
+        system = System(proc or "/proc", str(self.sys), dev, self.clock)
+        source = NvmlSource(selection, system, profiled=profiled)
         self.sources.append(source)
         return source
 

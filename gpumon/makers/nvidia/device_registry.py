@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gpumon.makers.nvidia.library import Library
     from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
     from gpumon.model.selection import GpuSelection
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import System
 
 _SUSPENDED = "suspended"
 
@@ -57,18 +57,17 @@ class DeviceRegistry:
     def __init__(
         self,
         library: Library,
-        clock: Clock,
+        system: System,
         slow_calls: SlowCallBudget,
         selection: GpuSelection,
-        sys: str,
         *,
         profiled: bool,
     ) -> None:
         self._library = library
-        self._clock = clock
+        self._clock = system.clock
         self._slow_calls = slow_calls
         self._selection = selection
-        self._sys = sys
+        self._sys = system.sys
         self._profiled = profiled
         self.count = 0
         self._again_at = math.inf

@@ -61,7 +61,12 @@ RECOVERY_ACTIONS: dict[int, str] = {
 }
 """The terms of nvidia-smi; any other action is shown as its number."""
 
-_RATES = {Tier.STATIC: PollRate.ONCE, Tier.FAST: PollRate.FAST, Tier.SLOW: PollRate.SLOW}
+_RATES = {
+    Tier.STATIC: PollRate.ONCE,
+    Tier.FAST: PollRate.FAST,
+    Tier.MEDIUM: PollRate.DETAIL,
+    Tier.SLOW: PollRate.SLOW,
+}
 
 
 class Row(NamedTuple):

@@ -48,13 +48,12 @@ from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
-from gpumon.system.clock import SystemClock
 from gpumon.system.resource_errors import lack_behind
+from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
     from gpumon.makers.backend import ListedProcess
     from gpumon.makers.links import Links
-    from gpumon.system.clock import Clock
 
 DEVICE_FILES = DeviceFiles("/dev/nvidia{minor}", "/dev/nvidia", Maker.NVIDIA)
 
@@ -75,10 +74,7 @@ class NvmlBackend(GpuBackend):
 
     Args:
         selection: The GPUs to read.
-        clock: Clock, for tests.
-        proc: Where the process file system is mounted.
-        sys: Where the system file system is mounted.
-        kernel_log: The kernel log.
+        system: The operating system that is read.
         profiled: Whether to read how much of each GPU works; see ``gpm``.
     """
 
@@ -88,20 +84,16 @@ class NvmlBackend(GpuBackend):
     def __init__(
         self,
         selection: GpuSelection = ALL,
-        clock: Clock | None = None,
-        proc: str = "/proc",
-        sys: str = "/sys",
-        kernel_log: str = "/dev/kmsg",
+        system: System = THIS_SYSTEM,
         *,
         profiled: bool = False,
     ) -> None:
-        self._clock: Clock = clock or SystemClock()
-        self._proc = proc
-        self._kernel_log = kernel_log
+        self._system = system
+        self._clock = system.clock
         self.calls = self._library = Library(self._clock)
         self._slow_calls = SlowCallBudget()
         self._registry = DeviceRegistry(
-            self._library, self._clock, self._slow_calls, selection, sys, profiled=profiled
+            self._library, system, self._slow_calls, selection, profiled=profiled
         )
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
@@ -177,7 +169,7 @@ class NvmlBackend(GpuBackend):
             if not self._running:
                 self._start(self._clock.monotonic())
         except DriverGoneError as gone:
-            trouble: Trouble | None = trouble_of(gone.code, self._library, self._proc)
+            trouble: Trouble | None = trouble_of(gone.code, self._library, self._system.proc)
         else:
             trouble = self._why_empty()
             missing = self._registry.missing()
@@ -215,7 +207,7 @@ class NvmlBackend(GpuBackend):
                     self._start(now)
                 self._read(now, full=full)
             except DriverGoneError as gone:
-                self._trouble = trouble_of(gone.code, self._library, self._proc)
+                self._trouble = trouble_of(gone.code, self._library, self._system.proc)
                 self._retry_at = now + RETRY_SECONDS
                 self._stop(_WATCHER_PATIENCE)
                 if gone.code == pynvml.NVML_ERROR_UNINITIALIZED:
@@ -249,7 +241,7 @@ class NvmlBackend(GpuBackend):
         """Read the versions, and again later while one of them is unknown."""
         no_driver, driver = self._library.text(None, pynvml.nvmlSystemGetDriverVersion)
         no_nvml, nvml = self._library.text(None, pynvml.nvmlSystemGetNVMLVersion)
-        initial_namespace = in_initial_pid_namespace(self._proc)
+        initial_namespace = in_initial_pid_namespace(self._system.proc)
         no_cuda, cuda = self._library.ask(None, pynvml.nvmlSystemGetCudaDriverVersion_v2)
         version = None if no_driver else driver
         self._trust = pid_trust(version, initial_namespace)
@@ -267,7 +259,7 @@ class NvmlBackend(GpuBackend):
     def _list_slots(self) -> list[str]:
         """The GPUs of the kernel module; NVML sees them only when it is initialised."""
         try:
-            return sorted(os.listdir(f"{self._proc}/driver/nvidia/gpus"))  # noqa: PTH208 - no import
+            return sorted(os.listdir(f"{self._system.proc}/driver/nvidia/gpus"))  # noqa: PTH208 - no import
         except OSError:
             return []
 
@@ -309,7 +301,7 @@ class NvmlBackend(GpuBackend):
         self._take_xids()
         if self._kernel_watcher is None and self._has_read:
             # Not for the first sample, which the first picture and many commands wait for.
-            self._kernel_watcher = KernelXidWatcher(self._xids, self._clock, self._kernel_log)
+            self._kernel_watcher = KernelXidWatcher(self._xids, self._system)
             self._kernel_watcher.start()
         self._has_read = True
 

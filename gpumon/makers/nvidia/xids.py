@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from gpumon.host.kernel_log import Xid
     from gpumon.system.clock import Clock
+    from gpumon.system.system import System
 
 THREAD = "gpumon-xid"
 
@@ -284,17 +285,16 @@ class KernelXidWatcher:
 
     Args:
         reports: Where it reports.
-        clock: Clock, for tests.
-        path: The kernel log.
+        system: The operating system, whose log it reads.
     """
 
-    def __init__(self, reports: XidReports, clock: Clock, path: str) -> None:
+    def __init__(self, reports: XidReports, system: System) -> None:
         # Not needed for the first sample, which the first picture and many commands wait for.
         from gpumon.host.kernel_log import KernelLog
 
         self._reports = reports
-        self._clock = clock
-        self._log = KernelLog(path)
+        self._clock = system.clock
+        self._log = KernelLog(f"{system.dev}/kmsg")
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=KERNEL_THREAD, daemon=True)
 

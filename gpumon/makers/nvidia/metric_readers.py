@@ -6,13 +6,14 @@ nvml.h and ``tests/driver/README.md`` describe each call and its cost.
 from __future__ import annotations
 
 import math
+import struct
 from ctypes import byref, c_uint, c_ulonglong
 from functools import partial
 from operator import itemgetter
-from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
+from msgspec import Struct
 
 from gpumon.makers.nvidia.library import undecoded
 from gpumon.makers.nvidia.mig import mig_query
@@ -69,7 +70,7 @@ _RATES = {
 }
 
 
-class Row(NamedTuple):
+class Row(Struct, frozen=True):
     """Values that one call returns."""
 
     names: tuple[str, ...]  # Fields of ``Gpu``.
@@ -80,7 +81,7 @@ class Row(NamedTuple):
     cost: float = 0.0  # Seconds that it blocks.
 
 
-class Field(NamedTuple):
+class Field(Struct, frozen=True):
     """The value of one or more fields of ``nvmlDeviceGetFieldValues``, which are added up."""
 
     name: str  # The field of ``Gpu``.
@@ -255,7 +256,7 @@ def _hot_row(
     def reader(gpu: NvmlGpu) -> Callable[[], Any]:
         kept = answer()
         parts = dict(getattr(kept, "_fields_", [("value", type(kept))]))
-        unpack = Struct("@" + "".join(kind._type_ for kind in parts.values())).unpack_from
+        unpack = struct.Struct("@" + "".join(kind._type_ for kind in parts.values())).unpack_from
         pick = itemgetter(*map(list(parts).index, members))
         call = gpu.prepared(function, gpu.handle, *arguments, byref(kept))
 

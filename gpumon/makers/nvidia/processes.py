@@ -17,6 +17,7 @@ from ctypes import byref, c_uint, c_ulonglong
 from typing import TYPE_CHECKING, NamedTuple
 
 import pynvml
+from msgspec import Struct
 
 from gpumon.makers.backend import COMPUTE, GRAPHICS, MPS, ListedProcess, joined_type
 from gpumon.makers.nvidia.queries import PollRate, Query
@@ -301,7 +302,7 @@ _PROCESSES_FROM = (535, 113)
 _UTILIZATION_FROM = (570, 86)
 
 
-class PidTrust(NamedTuple):
+class PidTrust(Struct, frozen=True):
     """Which of NVML's PIDs are in this program's PID namespace."""
 
     processes: bool  # Those of the lists of running processes.

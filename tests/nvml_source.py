@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpumon.makers.nvidia.source import NvmlBackend
 from gpumon.makers.sampler import Sampler
 from gpumon.model.selection import ALL, GpuSelection
-from gpumon.system.clock import SystemClock
-from gpumon.system.system import System
-
-if TYPE_CHECKING:
-    from gpumon.system.clock import Clock
+from gpumon.system.system import THIS_SYSTEM, System
 
 
 class NvmlSource(Sampler):
-    """See ``NvmlBackend`` and ``System`` for the arguments."""
+    """See ``NvmlBackend`` for the arguments."""
 
     backend: NvmlBackend
 
     def __init__(
         self,
         selection: GpuSelection = ALL,
-        clock: Clock | None = None,
-        proc: str = "/proc",
-        sys: str = "/sys",
-        dev: str = "/dev",
+        system: System = THIS_SYSTEM,
         *,
         profiled: bool = False,
     ) -> None:
-        system = System(proc, sys, dev, clock or SystemClock())
-        backend = NvmlBackend(selection, system, profiled=profiled)
-        super().__init__(backend, system)
+        super().__init__(NvmlBackend(selection, system, profiled=profiled), system)

@@ -20,6 +20,7 @@ from gpumon.scheduling.choose import StabilityWindow
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
 from gpumon.system.clock import SystemClock
+from gpumon.system.system import System
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, printable
 from tests.build import NOON, gpu, process, snapshot
@@ -138,7 +139,7 @@ def test_watching_a_card_for_days_keeps_no_look_that_tells_nothing() -> None:
 def test_a_driver_that_fails_again_and_again_leaves_no_questions() -> None:
     with Driver([h100()] * 2) as driver:
         driver.attach()
-        source = NvmlSource(clock=SystemClock())
+        source = NvmlSource(system=System(clock=SystemClock()))
         source.open()
         try:
             source.sample()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.metrics import GPU_METRIC, PROCESS_METRIC
+from gpumon.model.metrics import PROCESS_METRIC
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,17 +79,16 @@ COLUMNS: tuple[Column, ...] = (
 
 COLUMN: dict[str, Column] = {column.key: column for column in COLUMNS}
 
-DEFAULT_PROCESS_COLUMNS = tuple(column.key for column in COLUMNS if column.shown)
-"""Keys of the columns of the process table shown by default; the command is always the last."""
+DEFAULT_COLUMNS = tuple(column.key for column in COLUMNS if column.shown)
+"""Keys of the columns shown by default; the command is always the last."""
 
 
 class GpuColumn(Struct, frozen=True):
     """A column that can be added to the list of GPUs."""
 
-    key: str  # Of a row in ``metrics.GPU_METRICS``.
+    key: str  # The field of ``Gpu``.
     label: str
     width: int  # In cells, with the gap before it.
-    shown: bool = False  # By default.
 
     @property
     def about(self) -> str:
@@ -96,24 +96,15 @@ class GpuColumn(Struct, frozen=True):
         return GPU_METRIC[self.key].about
 
 
-GPU_COLUMNS: tuple[GpuColumn, ...] = (
-    GpuColumn("sm_active", "SM act", 8),
-    GpuColumn("sm_occupancy", "occup", 7),
-    GpuColumn("tensor_active", "tensor", 8),
-    GpuColumn("dram_active", "DRAM", 6),
-    GpuColumn("utilization_memory", "mem bw", 8),
-    GpuColumn("fan_speed", "fan", 6),
-    GpuColumn("pstate", "pstate", 8),
+GPU_COLUMNS = tuple(
+    # Percentages need four cells, after a gap of two.
+    GpuColumn(metric.field, metric.column, 2 + max(4, len(metric.column)))
+    for metric in GPU_METRICS
+    if metric.column is not None
 )
-"""All columns that can be added to the list of GPUs."""
+"""All columns that can be added to the list of GPUs: the metrics that have a heading for it."""
 
 GPU_COLUMN: dict[str, GpuColumn] = {column.key: column for column in GPU_COLUMNS}
-
-DEFAULT_COLUMNS = (
-    *DEFAULT_PROCESS_COLUMNS,
-    *(column.key for column in GPU_COLUMNS if column.shown),
-)
-"""Keys of all columns shown by default, of both tables."""
 
 COLUMN_SETS: dict[str, tuple[str, ...]] = {
     "default": DEFAULT_COLUMNS,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS, Unit, gpu_value
+from gpumon.model.metrics import PROCESS_METRICS, Unit, gpu_value
+from gpumon.model.snapshot import GPU_METRICS
 from gpumon.text.csv_cells import csv_cell, csv_heading, csv_text, iso_time
 from gpumon.text.formatting import spreadsheet_safe
 

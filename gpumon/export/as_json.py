@@ -16,7 +16,7 @@ The schema, ``gpumon.snapshot/1``, is told key by key in ``docs/snapshot.md``. I
 The text is strict JSON: no NaN, no half characters. Other people's names and command lines are in
 it as they are, but characters that could act on a terminal are written as escapes.
 
-Fields come from the metric table and from the model; only units that neither tells are here. The
+Fields come from the metrics and from the model; only units that neither tells are here. The
 lines of ``gpumon stream`` have the same keys.
 """
 
@@ -27,15 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpumon.model.metrics import (
-    GPU_METRIC,
-    GPU_METRICS,
-    PROCESS_METRICS,
-    Unit,
-    clock_event_names,
-    gpu_value,
-)
+from gpumon.model.metrics import PROCESS_METRICS, Unit, clock_event_names, gpu_value
 from gpumon.model.processes import Container, Workload
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +56,7 @@ _UNITS = {
     "encoder": Unit.PERCENT,
     "decoder": Unit.PERCENT,
 }
-"""Units of the model's fields that the metric table does not hold and whose names do not tell."""
+"""Units of the model's fields that are no metrics and whose names do not tell."""
 
 _NO_PLACE = Workload()
 _NO_CONTAINER = dict.fromkeys(Container.__struct_fields__)
@@ -160,7 +154,7 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
 
 def _process(process: GpuProcess, now: float) -> dict[str, Any]:
     told = {metric.json_key: metric.read(process, now) for metric in PROCESS_METRICS}
-    # The metric table has GPUs and command line as one text; here they are arrays.
+    # The process metrics have GPUs and command line as one text; here they are arrays.
     told |= _fields(process, "id", "uses", "place")
     told |= _identity("", process.id)
     told["gpu"] = process.gpu_indices

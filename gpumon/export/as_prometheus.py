@@ -1,7 +1,7 @@
 """A snapshot in Prometheus' text format, with the names that Grafana dashboards for GPUs use.
 
 Names, units, types and labels are those of NVIDIA's dcgm-exporter. It exports every metric that has
-a DCGM name in the metric table; an unknown value gives no sample. ``STATUS``, a metric of gpumon,
+a DCGM name; an unknown value gives no sample. ``STATUS``, a metric of gpumon,
 says whether each GPU responds, so that a GPU without known values is visible too. The metrics of
 ``USER_METRICS`` say what each user has: three series per user, whatever the number of processes.
 """
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import maker_of
-from gpumon.model.metrics import GPU_METRICS, Unit, gpu_value
+from gpumon.model.metrics import Unit, gpu_value
+from gpumon.model.snapshot import GPU_METRICS
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -25,23 +26,6 @@ if TYPE_CHECKING:
     from gpumon.model.metrics import Metric
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
-
-_COUNTERS = frozenset(
-    {
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
-        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-        "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
-        "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
-        "DCGM_FI_DEV_RETIRED_SBE",
-        "DCGM_FI_DEV_RETIRED_DBE",
-        "DCGM_FI_DEV_RETIRED_PENDING",
-        "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
-    }
-)
-"""What dcgm-exporter's ``etc/default-counters.csv`` calls a counter; everything else is a gauge."""
-
 
 STATUS = "gpumon_gpu_status"
 """1 for every GPU, with its status in one more label: an alert reads ``{status!="ok"}``."""
@@ -98,8 +82,10 @@ def as_text(found: Iterator[Family]) -> str:
     registry.register(_Families(found))
     text = generate_latest(registry).decode()
     # The library would add _total to every counter, which dcgm-exporter does not.
-    for name in _COUNTERS:
-        text = text.replace(f"# TYPE {name} gauge\n", f"# TYPE {name} counter\n")
+    for metric in GPU_METRICS:
+        if metric.is_counter:
+            name = metric.dcgm
+            text = text.replace(f"# TYPE {name} gauge\n", f"# TYPE {name} counter\n")
     return text
 
 
@@ -110,7 +96,7 @@ def exported_metrics() -> Iterator[tuple[Metric, str, str, str]]:
     """
     for metric in GPU_METRICS:
         if metric.dcgm is not None and metric.unit is not Unit.TEXT:
-            kind = "counter" if metric.dcgm in _COUNTERS else "gauge"
+            kind = "counter" if metric.is_counter else "gauge"
             converted = _CONVERSIONS.get(metric.unit)
             unit = converted[0] if converted else _UNIT_NAMES.get(metric.unit, "")
             yield metric, metric.dcgm, kind, unit

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.makers.backend import REASON_OF_STATUS
-from gpumon.model.metrics import GPU_METRICS, Tier
-from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot
+from gpumon.model.metrics import Tier
+from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Snapshot
 from gpumon.stream import GpuState  # noqa: TC001 - msgspec resolves it
 
 if TYPE_CHECKING:

@@ -164,7 +164,7 @@ class CallWatch:
         self.driver_seconds = 0.0
         self.hanging: dict[str, float] = {}
 
-    def run(self, gpu_uuid: str, name: str, read: Callable[[], T]) -> T:
+    def run(self, gpu_uuid: str | None, name: str, read: Callable[[], T]) -> T:
         """Read something.
 
         Raises:
@@ -179,7 +179,7 @@ class CallWatch:
                 # Only one thread can pop the call: this one, or ``give_up``.
                 inside.pop()
             except IndexError:
-                self.hanging.pop(gpu_uuid, None)
+                self.hanging.pop(gpu_uuid or "", None)
                 raise CallGivenUpError from None
             self.driver_seconds += self._monotonic() - since
 

@@ -1,7 +1,7 @@
 """Makes values unknown that no hardware has. Every source does so where its snapshots begin.
 
 Drivers report such values: more memory in use than there is (HAMi#1181), all bits of a number set,
-255 °C. The bounds are those of the table of metrics.
+255 °C. The bounds are those of the metrics.
 """
 
 from __future__ import annotations
@@ -11,29 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpumon.model.metrics import GPU_METRIC, GPU_METRICS
-from gpumon.model.snapshot import Unknown
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, MigInstance, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpumon.model.processes import GpuProcess, GpuUse
-    from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 MOST_ENGINES = 1000
 """Percent of its engines that a process uses at most: it may use several."""
 
-_MIG_FIELDS = (
-    *("memory_total", "memory_used", "memory_free", "sm_active", "sm_occupancy", "tensor_active"),
-    *("fp64_active", "fp32_active", "fp16_active", "dram_active"),
-)
-_MIG_LIMITS = tuple((field, *GPU_METRIC[field].possible) for field in _MIG_FIELDS)
 _BOUNDED = tuple(metric for metric in GPU_METRICS if metric.is_bounded and metric.field != "index")
 _values = attrgetter(*(metric.field for metric in _BOUNDED))
 _LIMITS = tuple((metric.field, *metric.possible) for metric in _BOUNDED)
-_PARTS = tuple((metric.field, metric.at_most) for metric in GPU_METRICS if metric.at_most)
-_parts = attrgetter(*(part for part, _ in _PARTS))
-_wholes = attrgetter(*(whole for _, whole in _PARTS))
+PARTS = tuple((metric.field, metric.at_most) for metric in GPU_METRICS if metric.at_most)
+"""Fields of a GPU whose value is never above that of another field."""
+_MIG_LIMITS = tuple(limit for limit in _LIMITS if limit[0] in MigInstance.__struct_fields__)
+_MIG_PARTS = tuple(part for part in PARTS if part[0] in MigInstance.__struct_fields__)
+_parts = attrgetter(*(part for part, _ in PARTS))
+_wholes = attrgetter(*(whole for _, whole in PARTS))
 _ENGINES = ("sm", "memory_activity", "encoder", "decoder")
 
 
@@ -109,7 +106,7 @@ def _gpu(gpu: Gpu) -> Gpu:
         for value, (field, low, high) in zip(_values(gpu), _LIMITS, strict=True)
         if value is not None and not low <= value <= high
     }
-    for part, whole, (field, of) in zip(_parts(gpu), _wholes(gpu), _PARTS, strict=True):
+    for part, whole, (field, of) in zip(_parts(gpu), _wholes(gpu), PARTS, strict=True):
         if part is not None and whole is not None and part > whole and of not in wrong:
             wrong[field] = None
     if gpu.fan_speeds and max(gpu.fan_speeds) > GPU_METRIC["fan_speed"].possible[1]:
@@ -127,10 +124,9 @@ def _mig(instance: MigInstance) -> MigInstance:
         for field, low, high in _MIG_LIMITS
         if (value := getattr(instance, field)) is not None and not low <= value <= high
     }
-    total = None if "memory_total" in wrong else instance.memory_total
-    for field in ("memory_used", "memory_free"):
-        value = getattr(instance, field)
-        if total is not None and value is not None and value > total:
+    for field, of in _MIG_PARTS:
+        part, whole = getattr(instance, field), getattr(instance, of)
+        if part is not None and whole is not None and part > whole and of not in wrong:
             wrong[field] = None
     return replace(instance, **wrong) if wrong else instance
 

@@ -1,6 +1,7 @@
-"""The table of metrics: the name, unit and reading interval of every value.
+"""What a value is: its unit, its names, how often it is read.
 
-Columns, JSON, CSV, the Prometheus exporter, charts and the help page all read this table.
+A value of a GPU is declared on its field of ``snapshot.Gpu``, one of a process in
+``PROCESS_METRICS``. Columns, JSON, CSV, the Prometheus exporter, charts and the help page follow.
 CONTRIBUTING.md says how to add a metric.
 
 The names of nvidia-smi are those of ``nvidia-smi --help-query-gpu``. The names of DCGM are those of
@@ -17,9 +18,19 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Annotated as Annotated  # noqa: PLC0414 - exported
 
+    from gpumon.model.makers import Maker
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
+else:
+
+    class Annotated:
+        """In place of ``typing.Annotated``, which would take 1.2 ms for all fields of ``Gpu``."""
+
+        def __class_getitem__(cls, parts):
+            """The type and the metric, which ``snapshot`` takes apart again."""
+            return parts
 
 
 class Unit(Enum):
@@ -76,32 +87,29 @@ class Tier(Enum):
     SLOW = "every few seconds"
 
 
+NVIDIA = "NVIDIA"
+"""For ``only`` and ``never`` of a metric: the name of a ``Maker``."""
+
+
 class Metric(Struct, frozen=True):
-    """A row of the metric table.
+    """What a field of ``Gpu`` means."""
 
-    Attributes:
-        field: Name of the field in the model.
-        label: The text on screen.
-        unit: The unit of the value in the model.
-        tier: How often it is read.
-        smi: nvidia-smi's name for it, or ``None``.
-        dcgm: DCGM's name for it, or ``None``.
-        about: The meaning, for users.
-        highest: The highest possible value, if it differs from the unit's.
-        lowest: The lowest possible value, if it differs from the unit's.
-        at_most: The field whose value this one never exceeds, or ``None``.
-    """
-
-    field: str
-    label: str
-    unit: Unit
-    tier: Tier
-    smi: str | None
-    dcgm: str | None
-    about: str
-    highest: float | None = None
-    at_most: str | None = None
-    lowest: float | None = None
+    label: str  # On screen.
+    unit: Unit  # Of the value in the model.
+    tier: Tier  # How often it is read.
+    about: str  # The meaning, for users.
+    smi: str | None = None  # nvidia-smi's name.
+    dcgm: str | None = None  # DCGM's name.
+    is_counter: bool = False  # As dcgm-exporter's ``etc/default-counters.csv`` has it.
+    lowest: float | None = None  # The lowest possible value, if it differs from the unit's.
+    highest: float | None = None  # The highest possible value, if it differs from the unit's.
+    at_most: str | None = None  # The field whose value this one never exceeds.
+    since: int = 1  # The version of the log's columns that added it; the newest is the log's.
+    logged: bool = True  # False for a text that is the same in every row, and nothing of the work.
+    only: str | None = None  # The maker whose GPUs or driver have this feature.
+    never: str | None = None  # The maker whose driver does not report it.
+    column: str | None = None  # Its heading in the list of GPUs, where users may add it.
+    field: str = ""  # The name of the field.
 
     @property
     def possible(self) -> tuple[float, float]:
@@ -111,6 +119,10 @@ class Metric(Struct, frozen=True):
             lowest if self.lowest is None else self.lowest,
             highest if self.highest is None else self.highest,
         )
+
+    def is_for(self, maker: Maker) -> bool:
+        """Whether it has a meaning for the GPUs of a maker."""
+        return self.only in (None, maker.name) and self.never != maker.name
 
     @property
     def is_bounded(self) -> bool:
@@ -123,127 +135,23 @@ class Metric(Struct, frozen=True):
         return f"{self.field}_{self.unit.suffix}" if self.unit.suffix else self.field
 
 
-_T, _N, _PCT = Unit.TEXT, Unit.NUMBER, Unit.PERCENT
-_STATIC, _FAST, _SLOW = Tier.STATIC, Tier.FAST, Tier.SLOW
-
-# One line per metric is easier to read here than short lines.
-# ruff: noqa: E501
-# fmt: off
-GPU_METRICS: tuple[Metric, ...] = (
-    Metric("index", "Index", _N, _STATIC, "index", None, "Index of the GPU in nvidia-smi. CUDA uses another order unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set."),
-    Metric("uuid", "UUID", _T, _STATIC, "uuid", None, "Unique ID of the GPU, which never changes. CUDA_VISIBLE_DEVICES accepts it."),
-    Metric("name", "Name", _T, _STATIC, "name", None, "Product name."),
-    Metric("pci_bus_id", "PCI bus id", _T, _STATIC, "pci.bus_id", None, "PCI domain, bus, device and function."),
-    Metric("minor_number", "Minor number", _N, _STATIC, None, None, "Number in the name of the device file; not the index.", highest=2**20),
-    Metric("architecture", "Architecture", _T, _STATIC, None, None, "Generation of the GPU."),
-    Metric("compute_capability", "Compute capability", _T, _STATIC, "compute_cap", "DCGM_FI_DEV_CUDA_COMPUTE_CAPABILITY", "CUDA code that the GPU can run."),
-    Metric("vbios_version", "VBIOS", _T, _STATIC, "vbios_version", "DCGM_FI_DEV_VBIOS_VERSION", "Version of the GPU's firmware."),
-    Metric("serial", "Serial", _T, _STATIC, "serial", None, "Serial number of the board. Consumer GPUs report none."),
-    Metric("memory_used", "Memory used", Unit.BYTES, _FAST, "memory.used", "DCGM_FI_DEV_FB_USED", "Memory that processes have allocated, in use or not, without the driver's reserve.", at_most="memory_total"),
-    Metric("memory_free", "Memory free", Unit.BYTES, _FAST, "memory.free", "DCGM_FI_DEV_FB_FREE", "Memory that can still be allocated.", at_most="memory_total"),
-    Metric("memory_reserved", "Memory reserved", Unit.BYTES, _FAST, "memory.reserved", "DCGM_FI_DEV_FB_RESERVED", "Memory that the driver and the firmware reserve.", at_most="memory_total"),
-    Metric("memory_total", "Memory total", Unit.BYTES, _FAST, "memory.total", "DCGM_FI_DEV_FB_TOTAL", "Total memory of the GPU."),
-    Metric("memory_unified", "Unified memory", Unit.YES_NO, _STATIC, None, None, "Whether the GPU uses the host's memory and has none of its own."),
-    Metric("bar1_used", "BAR1 used", Unit.BYTES, _SLOW, None, "DCGM_FI_DEV_BAR1_USED", "Used part of the window through which the host accesses GPU memory.", at_most="bar1_total"),
-    Metric("bar1_total", "BAR1 total", Unit.BYTES, _SLOW, None, "DCGM_FI_DEV_BAR1_TOTAL", "Size of the window through which the host accesses GPU memory."),
-    Metric("utilization_gpu", "GPU utilisation", _PCT, _FAST, "utilization.gpu", "DCGM_FI_DEV_GPU_UTIL", "Share of time in which any kernel ran. It does not tell how much of the GPU the kernel used."),
-    Metric("utilization_memory", "Memory utilisation", _PCT, _FAST, "utilization.memory", "DCGM_FI_DEV_MEM_COPY_UTIL", "Share of time in which GPU memory was read or written. It does not tell how full the memory is."),
-    Metric("utilization_encoder", "Encoder utilisation", _PCT, _SLOW, "utilization.encoder", "DCGM_FI_DEV_ENC_UTIL", "Utilization of the video encoder."),
-    Metric("utilization_decoder", "Decoder utilisation", _PCT, _SLOW, "utilization.decoder", "DCGM_FI_DEV_DEC_UTIL", "Utilization of the video decoder."),
-    Metric("utilization_jpeg", "JPEG utilisation", _PCT, _SLOW, "utilization.jpeg", None, "Utilization of the JPEG decoder."),
-    Metric("utilization_ofa", "OFA utilisation", _PCT, _SLOW, "utilization.ofa", None, "Utilization of the optical flow accelerator."),
-    Metric("temperature_gpu", "GPU temperature", Unit.CELSIUS, _FAST, "temperature.gpu", "DCGM_FI_DEV_GPU_TEMP", "Temperature of the GPU chip.", lowest=0, highest=200),
-    Metric("temperature_memory", "Memory temperature", Unit.CELSIUS, _SLOW, "temperature.memory", "DCGM_FI_DEV_MEMORY_TEMP", "Temperature of the memory. Few GPUs report it.", lowest=0, highest=200),
-    Metric("temperature_slowdown", "Slowdown temperature", Unit.CELSIUS, _STATIC, None, "DCGM_FI_DEV_SLOWDOWN_TEMP", "Temperature at which the GPU starts to slow down."),
-    Metric("temperature_shutdown", "Shutdown temperature", Unit.CELSIUS, _STATIC, None, "DCGM_FI_DEV_SHUTDOWN_TEMP", "Temperature at which the GPU shuts down."),
-    Metric("temperature_margin", "Temperature margin", Unit.CELSIUS, _SLOW, "temperature.gpu.tlimit", "DCGM_FI_DEV_GPU_TEMP_LIMIT", "Degrees until the GPU slows down."),
-    Metric("power_draw", "Power", Unit.WATTS, _FAST, "power.draw", "DCGM_FI_DEV_POWER_USAGE", "Power of the whole board; since Ampere the mean of the last second."),
-    Metric("power_instant", "Power, instant", Unit.WATTS, _FAST, "power.draw.instant", "DCGM_FI_DEV_POWER_USAGE_INSTANT", "Power of the whole board at this moment."),
-    Metric("power_average", "Power, average", Unit.WATTS, _SLOW, "power.draw.average", None, "Power of the whole board, mean of the last second."),
-    Metric("power_limit", "Power limit", Unit.WATTS, _SLOW, "enforced.power.limit", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "The power limit in effect: the lowest of all that apply."),
-    Metric("power_limit_min", "Power limit, lowest", Unit.WATTS, _STATIC, "power.min_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", "The lowest power limit that can be set."),
-    Metric("power_limit_max", "Power limit, highest", Unit.WATTS, _STATIC, "power.max_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", "The highest power limit that can be set."),
-    Metric("energy", "Energy", Unit.JOULES, _SLOW, None, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Energy used since the driver was loaded."),
-    Metric("clock_sm", "SM clock", Unit.MEGAHERTZ, _FAST, "clocks.current.sm", "DCGM_FI_DEV_SM_CLOCK", "Clock of the multiprocessors."),
-    Metric("clock_memory", "Memory clock", Unit.MEGAHERTZ, _SLOW, "clocks.current.memory", "DCGM_FI_DEV_MEM_CLOCK", "Clock of the memory."),
-    Metric("clock_graphics", "Graphics clock", Unit.MEGAHERTZ, _SLOW, "clocks.current.graphics", None, "Clock of the graphics engine."),
-    Metric("clock_video", "Video clock", Unit.MEGAHERTZ, _SLOW, "clocks.current.video", "DCGM_FI_DEV_VIDEO_CLOCK", "Clock of the video engines."),
-    Metric("clock_sm_max", "SM clock, highest", Unit.MEGAHERTZ, _STATIC, "clocks.max.sm", "DCGM_FI_DEV_MAX_SM_CLOCK", "Maximum clock of the multiprocessors."),
-    Metric("clock_memory_max", "Memory clock, highest", Unit.MEGAHERTZ, _STATIC, "clocks.max.memory", "DCGM_FI_DEV_MAX_MEM_CLOCK", "Maximum clock of the memory."),
-    Metric("clock_graphics_max", "Graphics clock, highest", Unit.MEGAHERTZ, _STATIC, "clocks.max.graphics", None, "Maximum clock of the graphics engine."),
-    Metric("clock_video_max", "Video clock, highest", Unit.MEGAHERTZ, _STATIC, None, "DCGM_FI_DEV_MAX_VIDEO_CLOCK", "Maximum clock of the video engines."),
-    Metric("pstate", "Performance state", Unit.PSTATE, _SLOW, "pstate", "DCGM_FI_DEV_PSTATE", "Performance state: P0 is the fastest, P15 the slowest."),
-    Metric("clock_event_reasons", "Clock event reasons", Unit.BITS, _FAST, "clocks_event_reasons.active", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "Why the clocks are below their maximum. A software power cap under load is normal."),
-    Metric("fan_speed", "Fan speed", _PCT, _SLOW, "fan.speed", "DCGM_FI_DEV_FAN_SPEED", "Requested fan speed, which can exceed 100. Passive GPUs have no fan.", highest=1000),
-    Metric("pcie_generation", "PCIe generation", _N, _SLOW, "pcie.link.gen.gpucurrent", "DCGM_FI_DEV_PCIE_LINK_GEN", "Current PCIe generation of the link. It drops while the GPU is idle, which is not a fault.", highest=32),
-    Metric("pcie_generation_max", "PCIe generation, highest", _N, _STATIC, "pcie.link.gen.max", "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "Highest PCIe generation that GPU and slot support together.", highest=32),
-    Metric("pcie_width", "PCIe width", _N, _SLOW, "pcie.link.width.current", "DCGM_FI_DEV_PCIE_LINK_WIDTH", "Current number of PCIe lanes.", highest=32),
-    Metric("pcie_width_max", "PCIe width, highest", _N, _STATIC, "pcie.link.width.max", "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "Highest number of PCIe lanes that GPU and slot support together.", highest=32),
-    Metric("pcie_rx", "PCIe receive", Unit.BYTES_PER_SECOND, _SLOW, None, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "PCIe traffic to the GPU, over 20 ms or since the last reading."),
-    Metric("pcie_tx", "PCIe transmit", Unit.BYTES_PER_SECOND, _SLOW, None, "DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "PCIe traffic from the GPU, over 20 ms or since the last reading."),
-    Metric("nvlink_active", "NVLinks up", _N, _SLOW, None, None, "Number of NVLinks that are up.", highest=1024),
-    Metric("nvlink_count", "NVLinks", _N, _SLOW, None, None, "Number of NVLinks of the GPU.", highest=1024),
-    Metric("nvlink_rx", "NVLink receive", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic received over all NVLinks since the last reading."),
-    Metric("nvlink_tx", "NVLink transmit", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic sent over all NVLinks since the last reading."),
-    Metric("nvlink_errors", "NVLink errors", _N, _SLOW, None, None, "Replays of packets and recoveries of links over all NVLinks since the driver was loaded. A healthy link has none."),
-    Metric("ecc_mode", "ECC", Unit.ENABLED, _SLOW, "ecc.mode.current", "DCGM_FI_DEV_ECC_CURRENT", "Whether memory errors are detected and corrected (ECC)."),
-    Metric("ecc_corrected_volatile", "ECC corrected", _N, _SLOW, "ecc.errors.corrected.volatile.total", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "Memory errors that were corrected since the driver was loaded."),
-    Metric("ecc_uncorrected_volatile", "ECC uncorrected", _N, _SLOW, "ecc.errors.uncorrected.volatile.total", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Memory errors that could not be corrected since the driver was loaded."),
-    Metric("ecc_corrected_aggregate", "ECC corrected, ever", _N, _SLOW, "ecc.errors.corrected.aggregate.total", "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", "Memory errors that were corrected during the GPU's lifetime."),
-    Metric("ecc_uncorrected_aggregate", "ECC uncorrected, ever", _N, _SLOW, "ecc.errors.uncorrected.aggregate.total", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "Memory errors that could not be corrected during the GPU's lifetime."),
-    Metric("remapped_rows_correctable", "Rows remapped, correctable", _N, _SLOW, "remapped_rows.correctable", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "Memory rows replaced after corrected errors (Ampere and later).", highest=2**20),
-    Metric("remapped_rows_uncorrectable", "Rows remapped, uncorrectable", _N, _SLOW, "remapped_rows.uncorrectable", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "Memory rows replaced after uncorrected errors (Ampere and later).", highest=2**20),
-    Metric("remapped_rows_pending", "Row remap pending", Unit.YES_NO, _SLOW, "remapped_rows.pending", "DCGM_FI_DEV_ROW_REMAP_PENDING", "Whether a memory row will be replaced at the next reset of the GPU."),
-    Metric("remapped_rows_failure", "Row remap failure", Unit.YES_NO, _SLOW, "remapped_rows.failure", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "Whether a memory row could not be replaced: the GPU should be returned."),
-    Metric("retired_pages_single_bit", "Pages retired, single bit", _N, _SLOW, "retired_pages.single_bit_ecc.count", "DCGM_FI_DEV_RETIRED_SBE", "Memory pages retired after repeated corrected errors (before Ampere).", highest=2**20),
-    Metric("retired_pages_double_bit", "Pages retired, double bit", _N, _SLOW, "retired_pages.double_bit.count", "DCGM_FI_DEV_RETIRED_DBE", "Memory pages retired after an uncorrected error (before Ampere).", highest=2**20),
-    Metric("retired_pages_pending", "Page retirement pending", Unit.YES_NO, _SLOW, "retired_pages.pending", "DCGM_FI_DEV_RETIRED_PENDING", "Whether a memory page will be retired at the next reset of the GPU."),
-    Metric("recovery_action", "Recovery action", _T, _SLOW, "gpu_recovery_action", None, "Action that the driver recommends to recover the GPU."),
-    Metric("xid", "Last XID", _N, _FAST, None, "DCGM_FI_DEV_XID_ERRORS", "Error code of the last critical error that the driver reported since gpumon started, or since the machine started where the kernel log may be read."),
-    Metric("xid_at", "Last XID at", Unit.TIME, _FAST, None, None, "Time of that error."),
-    Metric("persistence_mode", "Persistence mode", Unit.ENABLED, _SLOW, "persistence_mode", "DCGM_FI_DEV_PERSISTENCE_MODE", "Whether the driver stays loaded while no process uses the GPU. Without it, every start is slow."),
-    Metric("compute_mode", "Compute mode", _T, _SLOW, "compute_mode", None, "Whether several processes may use the GPU."),
-    Metric("display_mode", "Display connected", Unit.ENABLED, _SLOW, "display_mode", None, "Whether a monitor is connected."),
-    Metric("display_active", "Display active", Unit.ENABLED, _SLOW, "display_active", None, "Whether a display server uses memory of the GPU."),
-    Metric("mig_mode", "MIG mode", Unit.ENABLED, _SLOW, "mig.mode.current", "DCGM_FI_DEV_MIG_MODE", "Whether the GPU is divided into instances (MIG)."),
-    Metric("sm_active", "SMs active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_ACTIVE", "Share of the multiprocessors (SMs) that had work, over time. Low while GPU utilisation is high: the kernels are too small to fill the GPU, or wait for another one. Work that waits for memory counts: it does not tell how well an SM was used."),
-    Metric("sm_occupancy", "SM occupancy", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_OCCUPANCY", "Resident warps as a share of the most that the SMs can hold. More of them hide the latency of memory; otherwise a low value is no fault."),
-    Metric("tensor_active", "Tensor active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Share of cycles in which the tensor cores worked, mean of all SMs. 20 may be a fifth of them all the time, or all of them a fifth of the time."),
-    Metric("fp64_active", "FP64 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", "Share of cycles in which the FP64 units worked, mean of all SMs. The tensor cores do not count."),
-    Metric("fp32_active", "FP32 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "Share of cycles in which the FP32 units worked, mean of all SMs. The tensor cores do not count."),
-    Metric("fp16_active", "FP16 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", "Share of cycles in which the FP16 units worked, mean of all SMs. The tensor cores do not count."),
-    Metric("dram_active", "DRAM active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_DRAM_ACTIVE", "Share of cycles in which data moved to or from GPU memory. About 80 is the most in practice. It does not tell how full the memory is."),
-    Metric("temperature_hotspot", "Hotspot temperature", Unit.CELSIUS, _FAST, None, None, "Temperature of the hottest place of the chip, which AMD calls junction. The other temperature is that of its edge.", lowest=0, highest=200),
-    Metric("fan_rpm", "Fan speed, measured", Unit.RPM, _SLOW, None, None, "Measured speed of the fan, of several the fastest."),
-)
-# fmt: on
-
-GPU_METRIC: dict[str, Metric] = {metric.field: metric for metric in GPU_METRICS}
-
-
 class ProcessMetric(Struct, frozen=True):
-    """A row of the table of process values.
+    """A row of the table of process values."""
 
-    Attributes:
-        key: Name of the column, also its JSON key less the unit.
-        label: The column header on screen.
-        unit: The unit of what ``read`` gives.
-        read: Takes the process and the time of the snapshot.
-        smi: nvidia-smi's name in ``--query-compute-apps``, or ``None``.
-        about: The meaning, for users.
-    """
-
-    key: str
-    label: str
-    unit: Unit
-    read: Callable[[GpuProcess, float], object]
-    smi: str | None
-    about: str
+    key: str  # Name of the column, also its JSON key less the unit.
+    label: str  # The column header on screen.
+    unit: Unit  # Of what ``read`` gives.
+    read: Callable[[GpuProcess, float], object]  # Takes the process and the snapshot's time.
+    smi: str | None  # nvidia-smi's name in ``--query-compute-apps``.
+    about: str  # The meaning, for users.
 
     @property
     def json_key(self) -> str:
         """The key with its unit, such as ``rss_bytes``."""
         return f"{self.key}_{self.unit.suffix}" if self.unit.suffix else self.key
+
+
+_T, _N, _PCT = Unit.TEXT, Unit.NUMBER, Unit.PERCENT
 
 
 def _age(process: GpuProcess, now: float) -> float | None:
@@ -269,8 +177,9 @@ def _job(process: GpuProcess) -> str | None:
     return place.slurm_job
 
 
-# The order is that of the CSV columns, which scripts count: add new lines at the end. A line each, as
-# above.
+# The order is that of the CSV columns, which scripts count: add new lines at the end.
+# One line per metric is easier to read here than short lines.
+# ruff: noqa: E501
 # fmt: off
 PROCESS_METRICS: tuple[ProcessMetric, ...] = (
     ProcessMetric("gpu", "GPU", _T, lambda p, _: ",".join(map(str, p.gpu_indices)), None, "Indices of the GPUs that it uses."),

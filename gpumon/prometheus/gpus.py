@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gpumon.findings import RULES, FindingKind
 from gpumon.model.bounds import plausible_gpus
 from gpumon.model.error_codes import error_code
-from gpumon.model.metrics import GPU_METRICS, Unit
+from gpumon.model.metrics import Unit
 from gpumon.model.snapshot import (
+    GPU_METRICS,
     Gpu,
     GpuStatus,
     Host,

@@ -1,4 +1,4 @@
-"""The table of metrics read backwards: from the name of an exporter's metric to a field.
+"""The metrics read backwards: from the name of an exporter's metric to a field.
 
 dcgm-exporter's names and units are in ``export.as_prometheus``. nvidia_gpu_exporter makes its names
 of nvidia-smi's: dots become underscores, and the unit becomes a suffix.
@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.export.as_prometheus import USER_METRICS, exported_metrics, exported_value
-from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit
+from gpumon.model.metrics import Metric, Unit
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.export.as_prometheus import DRIVER_UP, STATE, STATUS, XID_LAST_SEEN
 from gpumon.fleet.fleet import Owner
 from gpumon.model.error_codes import error_code
-from gpumon.model.metrics import GPU_METRIC
+from gpumon.model.snapshot import GPU_METRIC
 from gpumon.prometheus.client import Labels
 from gpumon.prometheus.metric_names import (
     FIELDS,

@@ -14,9 +14,8 @@ from msgspec.json import Decoder
 from msgspec.structs import fields
 
 from gpumon.export.as_json import identity_keys, json_key, json_keys
-from gpumon.model.metrics import GPU_METRIC
 from gpumon.model.processes import HolderScan, Workload
-from gpumon.model.snapshot import Host, OwnCost, Trouble
+from gpumon.model.snapshot import GPU_METRIC, Host, OwnCost, Trouble
 from gpumon.stream.sample import MOST, MOST_EVENTS, Heartbeat
 from gpumon.stream.tables import (
     GPUS,

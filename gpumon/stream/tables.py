@@ -23,9 +23,8 @@ from gpumon.export.as_json import (
     unknown_json,
     workload_json,
 )
-from gpumon.model.metrics import GPU_METRIC
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, UnlistedHolder, Workload
-from gpumon.model.snapshot import Gpu, MigInstance, Reserved
+from gpumon.model.snapshot import GPU_METRIC, Gpu, MigInstance, Reserved
 from gpumon.stream.sample import MOST, GpuState
 
 if TYPE_CHECKING:

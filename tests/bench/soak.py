@@ -36,6 +36,7 @@ from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history import History
 from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
 from gpumon.sampling.collector import Collector
+from gpumon.system.system import System
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.view import View
 from tests.clock import HandClock
@@ -110,7 +111,7 @@ class Day:
         self._clock = HandClock(0.0)
         self._chance = random.Random(1)
         self._history, tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
-        self._source = NvmlSource(clock=self._clock)
+        self._source = NvmlSource(system=System(clock=self._clock))
         self._faults = faults
         self._commands: dict[ProcessId, tuple[str, ...]] = {}
         annotate = self._with_long_commands if faults else None

@@ -22,8 +22,8 @@ from gpumon.cli.commands import command
 from gpumon.cli.machine_options import SampleOptions
 from gpumon.cli.parser import make_parser
 from gpumon.makers.demo import DemoSource
-from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.processes import Container, Workload
+from gpumon.model.snapshot import GPU_METRICS
 from gpumon.sampling.enrichment import Lookup
 from tests.build import GivenMachine
 from tests.driver import GIB, MIB, Driver, Owner, gb10, h100, h100_mig, owners, rtx4090

@@ -14,7 +14,7 @@ from gpumon.makers.drm import checks as drm_checks
 from gpumon.makers.intel import checks as intel_checks
 from gpumon.makers.machine import this_machine
 from gpumon.makers.nvidia import checks as nvidia_checks
-from gpumon.makers.nvidia import driver_errors, source
+from gpumon.makers.nvidia import library, source
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.system.system import System
 from tests.doctor.trees import verdict, words
@@ -34,7 +34,7 @@ def _no_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise OSError
 
-    monkeypatch.setattr(driver_errors, "load_library", missing)
+    monkeypatch.setattr(library, "load_library", missing)
     monkeypatch.setattr(source, "load_library", missing)
 
 

@@ -132,7 +132,7 @@ def test_gpus_are_read_although_nvidias_library_is_missing(
     def missing() -> None:
         raise OSError
 
-    monkeypatch.setattr("gpumon.makers.nvidia.driver_errors.load_library", missing)
+    monkeypatch.setattr("gpumon.makers.nvidia.library.load_library", missing)
     snapshot = Snapshot(time=NOON, host=Host(name="ada-07"), gpus=(amd(),))
     answer = ask_driver(lambda: snapshot)
     assert not answer.libraries

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpumon.export.as_prometheus import exported_metrics
-from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS, Metric, ProcessMetric, Unit
+from gpumon.model.metrics import PROCESS_METRICS, Metric, ProcessMetric, Unit
+from gpumon.model.snapshot import GPU_METRICS
 from tests.pages import with_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "snapshot.md"

@@ -13,9 +13,8 @@ from msgspec import structs
 
 from gpumon.export.as_csv import gpus_csv, processes_csv
 from gpumon.makers.demo import DemoSource
-from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
-from gpumon.model.snapshot import Gpu, Host, Snapshot
+from gpumon.model.snapshot import GPU_METRICS, Gpu, Host, Snapshot
 from gpumon.text.formatting import printable, spreadsheet_text
 from tests.export.hostile import TEXTS, snapshot_of, texts
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.makers.demo import DemoSource
-from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS
+from gpumon.model.metrics import PROCESS_METRICS
 from gpumon.model.processes import (
     Container,
     GpuProcess,
@@ -24,6 +24,7 @@ from gpumon.model.processes import (
     Workload,
 )
 from gpumon.model.snapshot import (
+    GPU_METRICS,
     Gpu,
     GpuStatus,
     Host,

@@ -19,9 +19,9 @@ from gpumon.export.as_prometheus import (
     to_prometheus,
 )
 from gpumon.makers.demo import DemoSource
-from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Unit
+from gpumon.model.metrics import Unit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, Gpu, GpuStatus, Host, Snapshot
 from gpumon.text.formatting import printable
 from tests.export.hostile import snapshot_of, texts
 

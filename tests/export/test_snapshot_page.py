@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpumon.export.as_json import SCHEMA, to_json
-from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS
+from gpumon.model.metrics import PROCESS_METRICS
 from gpumon.model.processes import (
     GpuProcess,
     GpuUse,
@@ -19,6 +19,7 @@ from gpumon.model.processes import (
     UnlistedHolder,
 )
 from gpumon.model.snapshot import (
+    GPU_METRICS,
     Gpu,
     GpuStatus,
     Host,

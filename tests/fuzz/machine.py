@@ -23,6 +23,7 @@ from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player, ReplayedMachine
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
+from gpumon.system.system import System
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
@@ -101,7 +102,7 @@ class Machine:
         self.driver, self.processes, self._folder = driver, processes, folder
         self.clock = HandClock()
         self.spent = 0.0
-        self.source = NvmlSource(clock=self.clock)
+        self.source = NvmlSource(system=System(clock=self.clock))
         self._host = LocalHost(lambda: device_files_of(MAKER))
         self.history, self._tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._reserved: dict[str, ReservationHolder] = {}

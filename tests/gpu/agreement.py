@@ -12,7 +12,8 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Tier, Unit
+from gpumon.model.metrics import Metric, Tier, Unit
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 from tests.driver import MIB
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gpumon.makers.backend import PERIOD
-from gpumon.model.metrics import GPU_METRIC, Metric
+from gpumon.model.snapshot import GPU_METRIC
 from tests.bench.rows import whole_rows
 from tests.driver import MIB
 from tests.gpu import dcgm, smi
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
+    from gpumon.model.metrics import Metric
     from gpumon.model.snapshot import Gpu, Snapshot
 
 ROUNDS = 20

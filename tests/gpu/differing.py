@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from gpumon.model.metrics import GPU_METRIC
+from gpumon.model.snapshot import GPU_METRIC
 from gpumon.text.formatting import printable
 from tests.bench.rows import whole_rows
 from tests.driver import MIB

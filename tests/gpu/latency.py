@@ -24,7 +24,8 @@ import time
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import FunctionType
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 import pynvml
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gpumon.model.snapshot import Snapshot
+
+T = TypeVar("T")
 
 FILE = "latency.csv"
 COLUMNS = (
@@ -141,28 +144,39 @@ def sample(seconds: float) -> Run:
 
 @contextmanager
 def _timed(run: Run) -> Iterator[None]:
-    prepared = Library.prepared
+    watched = Library._watched
 
     def timed(
-        self: Library, gpu_uuid: str | None, name: str, *arguments: object
-    ) -> Callable[[], int]:
-        call = prepared(self, gpu_uuid, name, *arguments)
+        self: Library,
+        gpu_uuid: str | None,
+        name: str,
+        function: Callable[..., T],
+        *arguments: object,
+    ) -> Callable[[], T]:
+        call = watched(self, gpu_uuid, name, function, *arguments)
+        # One of C returns its code, one of pynvml raises it.
+        is_of_c = not isinstance(function, FunctionType)
 
-        def timed_call() -> int:
+        def timed_call() -> T:
             began = time.perf_counter()
-            code = call()
-            run.seconds[name].append(time.perf_counter() - began)
-            if code:
-                run.codes[name].append(code)
-            return code
+            try:
+                answer = call()
+            except pynvml.NVMLError as error:
+                run.codes[name].append(error.value)
+                raise
+            finally:
+                run.seconds[name].append(time.perf_counter() - began)
+            if is_of_c and isinstance(answer, int) and answer:
+                run.codes[name].append(answer)
+            return answer
 
         return timed_call
 
-    Library.prepared = timed  # type: ignore[method-assign] # all measured calls go through it
+    Library._watched = timed  # type: ignore[method-assign] # all measured calls go through it
     try:
         yield
     finally:
-        Library.prepared = prepared  # type: ignore[method-assign] # as it was
+        Library._watched = watched  # type: ignore[method-assign] # as it was
 
 
 def refused_values(snapshot: Snapshot) -> dict[str, int]:

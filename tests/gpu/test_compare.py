@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.makers.nvidia.events import THREAD
-from gpumon.model.metrics import GPU_METRIC
+from gpumon.makers.nvidia.xids import THREAD
+from gpumon.model.snapshot import GPU_METRIC
 from tests.driver import GIB, MIB, Driver, Owner, h100, owners, rtx4090
 from tests.driver.smi import FIELDS, installed
 from tests.gpu import compare, smi

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.model.metrics import GPU_METRICS, Metric, Tier, Unit
-from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
+from gpumon.model.metrics import Metric, Tier, Unit
+from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Unknown
 from tests.driver import MIB
 from tests.gpu.agreement import COMPARED, DEPRECATED, agree
 from tests.gpu.card import HAS_CARD

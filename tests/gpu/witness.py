@@ -15,8 +15,10 @@ import time
 import msgspec
 
 from gpumon.makers.backend import PERIOD
-from gpumon.model.metrics import GPU_METRICS
-from gpumon.model.snapshot import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.snapshot import (
+    GPU_METRICS,
+    Snapshot,
+)
 from tests.gpu.smi import query
 from tests.nvml_source import NvmlSource
 

@@ -6,22 +6,24 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pynvml
 import pytest
 
-from gpumon.makers.nvidia.events import THREAD
-from gpumon.makers.nvidia.kernel_xids import KERNEL_THREAD
+from gpumon.makers.nvidia.library import c_function
+from gpumon.makers.nvidia.xids import KERNEL_THREAD, THREAD
 from gpumon.model.selection import ALL, GpuSelection
+from gpumon.system.system import System
 from tests.clock import HandClock
 from tests.driver import Driver, Model
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from gpumon.makers.nvidia.library import Function
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
 
@@ -43,18 +45,14 @@ class Room:
         self.sys = sys_folder
         self.kernel_log = kernel_log
         self.sources: list[NvmlSource] = []
+        self.replaced: dict[str, Function] = {}
 
     def new_source(
         self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
     ) -> NvmlSource:
-        source = NvmlSource(
-            selection,
-            self.clock,
-            proc or "/proc",
-            str(self.sys),
-            str(self.kernel_log.parent),
-            profiled=profiled,
-        )
+        dev = str(self.kernel_log.parent)
+        system = System(proc or "/proc", str(self.sys), dev, self.clock)
+        source = NvmlSource(selection, system, profiled=profiled)
         self.sources.append(source)
         return source
 
@@ -92,16 +90,20 @@ class Room:
     def close(self) -> None:
         for source in self.sources:
             source.close()
+        pynvml._nvmlGetFunctionPointer_cache.update(self.replaced)
         # A driver that is gone lets the waiting threads go at once.
         self.driver.close()
         join_watchers()
 
 
+Function = Callable[..., int]
+
+
 def replace_function(room: Room, name: str, function: Function) -> Function:
     """Put a function between the source and the driver's of that name, which is returned."""
-    library = room.sources[0].backend._library
-    replaced = library._find(name)
-    library._functions[name] = function
+    replaced = c_function(name)
+    room.replaced.setdefault(name, replaced)
+    pynvml._nvmlGetFunctionPointer_cache[name] = function
     return replaced
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from gpumon.makers.demo import DemoSource
 from gpumon.makers.demo.curves import dimmed, mean, ripples, scaled, steady, switch, together, wave
-from gpumon.model.metrics import GPU_METRICS, Unit, clock_event_names
+from gpumon.model.metrics import Unit, clock_event_names
 from gpumon.model.processes import HoldReason
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot
+from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Snapshot
 from tests.clock import HandClock
 
 if TYPE_CHECKING:

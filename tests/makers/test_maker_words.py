@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gpumon.makers import maker_words
 from gpumon.makers.amd.gpu import AmdGpu
 from gpumon.makers.intel.gpu import IntelGpu
-from gpumon.model.makers import metric_label, short_name
-from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.makers import maker_of, metric_label, short_name
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
+
+
+def is_for(field: str, name: str) -> bool:
+    return field not in GPU_METRIC or GPU_METRIC[field].is_for(maker_of(name))
 
 
 @pytest.mark.parametrize(
@@ -19,7 +22,7 @@ from gpumon.model.metrics import GPU_METRICS
 def test_what_a_driver_tells_is_never_left_out(
     name: str, gpu: type[AmdGpu] | type[IntelGpu]
 ) -> None:
-    assert [field for field in gpu.fields if not maker_words.is_meant_for(field, name)] == []
+    assert [field for field in gpu.fields if not is_for(field, name)] == []
 
 
 def test_features_of_one_maker_are_left_out_for_another() -> None:
@@ -28,7 +31,7 @@ def test_features_of_one_maker_are_left_out_for_another() -> None:
         ("AMD Instinct MI300X", {"xid", "nvlink_active", "mig_mode", "sm_active"}),
         ("NVIDIA H100", {"fan_rpm", "temperature_hotspot"}),
     ):
-        assert {field for field in fields if not maker_words.is_meant_for(field, name)} >= absent
+        assert {field for field in fields if not is_for(field, name)} >= absent
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from gpumon.makers.maker_words import is_meant_for
+from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.gpm import METRICS
 from gpumon.makers.nvidia.gpu import NvmlGpu
 from gpumon.makers.nvidia.metric_readers import metric_queries
 from gpumon.makers.nvidia.queries import FieldQuery, Query
 from gpumon.makers.source import SourceError
-from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.snapshot import GPU_METRICS, GpuStatus, Unknown
 from tests.clock import HandClock
 from tests.driver import (
     FUNCTIONS,
@@ -181,7 +180,7 @@ def distinct(make: Callable[..., Model], first: int, low: int) -> Model:
 
 def test_every_metric_of_the_table_is_read() -> None:
     told = {*AS_THE_DRIVER_SAYS, *IN_WORDS, *DERIVED, *METRICS}
-    assert told == {m.field for m in GPU_METRICS if is_meant_for(m.field, "NVIDIA H100")}
+    assert told == {metric.field for metric in GPU_METRICS if metric.is_for(MAKER)}
 
 
 @pytest.mark.parametrize("make", [h100, a100, b200, v100, rtx4090])
@@ -471,6 +470,12 @@ class _NoLibrary:
 
     def prepared(self, *_: object) -> Callable[[], int]:
         return self.call
+
+    def reader(self, *_: object) -> Callable[[], int]:
+        return self.call
+
+    def ask(self, *_: object) -> tuple[int, object]:
+        raise AssertionError
 
     def text(self, *_: object) -> tuple[int, str]:
         raise AssertionError

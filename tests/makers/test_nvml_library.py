@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import threading
 import time
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from gpumon.makers.nvidia import events, library
-from gpumon.makers.nvidia.events import THREAD
+from gpumon.makers.nvidia import library, xids
 from gpumon.makers.nvidia.library import Library, load_library
+from gpumon.makers.nvidia.xids import THREAD
 from gpumon.makers.source import CallGivenUpError, SourceError
 from gpumon.model.snapshot import GpuStatus
 from gpumon.system.clock import SystemClock
@@ -49,19 +48,15 @@ def wait_until(true: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def test_a_missing_function_is_a_code_and_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_up: list[str] = []
-
-    class Symbols:
-        def __getattr__(self, name: str) -> object:
-            looked_up.append(name)
-            raise AttributeError(name)
-
-    monkeypatch.setattr(pynvml, "nvmlLib", Symbols())
+def test_a_missing_function_is_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "nvmlLib", object())
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     library = Library(SystemClock())
     assert library.call(None, "nvmlNoSuchThing") == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
     assert library.call(None, "nvmlNoSuchThing", 1, 2) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
-    assert looked_up == ["nvmlNoSuchThing"]
+    assert not library.has("nvmlNoSuchThing")
+    missing = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    assert library.ask(None, pynvml.nvmlGpmSampleAlloc) == (missing, None)
 
 
 def test_a_machine_without_the_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,11 +303,12 @@ def test_a_text_that_is_no_utf8_is_no_error(furnish: Furnish) -> None:
     load_library()
     library = Library(SystemClock())
     assert not library.call(None, "nvmlInit_v2")
-    handle = ctypes.c_void_p()
-    assert not library.call(
-        None, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(0), ctypes.byref(handle)
+    code, handle = library.ask(None, pynvml.nvmlDeviceGetHandleByIndex, 0)
+    assert not code
+    assert library.text(None, pynvml.nvmlDeviceGetName, handle) == (
+        0,
+        2 * "\N{REPLACEMENT CHARACTER}",
     )
-    assert library.text(None, "nvmlDeviceGetName", handle) == (0, 2 * "\N{REPLACEMENT CHARACTER}")
     assert room.calls("nvmlDeviceGetName") == 1
 
 
@@ -510,7 +506,7 @@ def test_a_card_without_xids_is_no_trouble(furnish: Furnish) -> None:
 def test_a_card_that_refuses_events_at_first_is_heard_later(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "pause_after", lambda *_, **__: 0.0)
+    monkeypatch.setattr(xids, "pause_after", lambda *_, **__: 0.0)
     room = furnish(h100(), h100())
     room.driver.cards[1].fail("nvmlDeviceRegisterEvents", NOT_SUPPORTED)
     source = room.open()
@@ -528,7 +524,7 @@ def test_a_card_that_refuses_events_at_first_is_heard_later(
 def test_a_driver_that_has_no_room_for_the_waiting_thread_is_asked_again(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(xids, "_PAUSE_SECONDS", 0.01)
     room = furnish(h100())
     refused: list[int] = []
 

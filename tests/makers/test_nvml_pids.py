@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpumon.makers.nvidia.pids import PidTrust, pid_trust
+from gpumon.makers.nvidia.processes import PidTrust, pid_trust
 
 
 @pytest.mark.parametrize("version", ["470.57.02", "570.86.10", "", "garbage", None])

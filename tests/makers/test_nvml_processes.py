@@ -13,8 +13,8 @@ import pytest
 from gpumon.availability import FRESH_SECONDS
 from gpumon.host import machine
 from gpumon.makers.backend import KEPT_SECONDS
-from gpumon.makers.nvidia import fields, processes, source
-from gpumon.makers.nvidia.pids import pid_trust
+from gpumon.makers.nvidia import processes, queries, source
+from gpumon.makers.nvidia.processes import pid_trust
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown
 from tests.clock import HandClock
@@ -49,7 +49,7 @@ def test_the_structures_have_the_sizes_of_the_bindings() -> None:
     for entry, structure in (
         (processes._ENTRY, pynvml.c_nvmlProcessInfo_v3_t),
         (processes._SAMPLE, pynvml.c_nvmlProcessUtilizationSample_t),
-        (fields.ENTRY, pynvml.c_nvmlFieldValue_t),
+        (queries.ENTRY, pynvml.c_nvmlFieldValue_t),
     ):
         assert entry.size == ctypes.sizeof(structure)
 
@@ -589,7 +589,11 @@ def refuse_whole_cards(room: Room, name: str) -> None:
     whole = room.sources[0].backend._registry.gpus[0].handle.value
 
     def refusing(handle: ctypes.c_void_p, *arguments: object) -> int:
-        return NO_PERMISSION if handle.value == whole else answer(handle, *arguments)
+        return (
+            NO_PERMISSION
+            if ctypes.cast(handle, ctypes.c_void_p).value == whole
+            else answer(handle, *arguments)
+        )
 
     answer = replace_function(room, name, refusing)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.makers.machine import driver_versions
-from gpumon.makers.nvidia import driver_errors
+from gpumon.makers.nvidia import library
 from gpumon.system.system import System
 from tests.driver import Driver, h100
 from tests.makers.drm.trees import KERNEL, Tree, write
@@ -29,7 +29,7 @@ def driver() -> Iterator[Driver]:
 
 def module(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
     """The kernel module of this machine, as far as /proc tells."""
-    monkeypatch.setattr(driver_errors, "loaded_version", lambda: version)
+    monkeypatch.setattr(library, "loaded_version", lambda: version)
 
 
 @pytest.mark.usefixtures("driver")
@@ -37,13 +37,13 @@ def test_library_and_kernel_module_of_one_version_are_one_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module(monkeypatch, OURS)
-    assert driver_errors.driver_version() == f"NVIDIA driver {OURS}"
+    assert library.driver_version() == f"NVIDIA driver {OURS}"
 
 
 @pytest.mark.usefixtures("driver")
 def test_a_kernel_module_of_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     module(monkeypatch, "565.57.01")
-    assert driver_errors.driver_version() == (
+    assert library.driver_version() == (
         f"NVIDIA driver {OURS}, but the loaded kernel module is 565.57.01"
     )
 
@@ -54,13 +54,13 @@ def test_a_machine_without_the_library_has_no_driver_and_the_reason(
     def missing() -> None:
         raise OSError
 
-    monkeypatch.setattr(driver_errors, "load_library", missing)
+    monkeypatch.setattr(library, "load_library", missing)
     module(monkeypatch, None)
-    assert driver_errors.driver_version() == (
+    assert library.driver_version() == (
         "no NVIDIA driver: its library libnvidia-ml.so.1 was not found"
     )
     module(monkeypatch, OURS)
-    assert driver_errors.driver_version().endswith(f"not found; the loaded kernel module is {OURS}")
+    assert library.driver_version().endswith(f"not found; the loaded kernel module is {OURS}")
 
 
 def test_a_library_that_does_not_answer_is_not_waited_for(
@@ -69,7 +69,7 @@ def test_a_library_that_does_not_answer_is_not_waited_for(
     module(monkeypatch, OURS)
     driver.system.hang("nvmlSystemGetNVMLVersion")
     began = time.monotonic()
-    assert driver_errors.driver_version(patience=0.2) == (
+    assert library.driver_version(patience=0.2) == (
         "NVIDIA driver: its library has not answered for 0 s"
     )
     assert time.monotonic() - began < 60

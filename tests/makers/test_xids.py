@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_past
-from gpumon.makers.nvidia import kernel_xids
-from gpumon.makers.nvidia.kernel_xids import KERNEL_THREAD
-from gpumon.makers.nvidia.xid_reports import XidOrigin, XidReports
-from gpumon.makers.nvidia.xids import XIDS
+from gpumon.makers.nvidia import xids
+from gpumon.makers.nvidia.xid_table import XIDS
+from gpumon.makers.nvidia.xids import KERNEL_THREAD, XidOrigin, XidReports
 from gpumon.model.error_codes import ErrorSeverity, error_code
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
@@ -100,7 +99,7 @@ def kernel_thread() -> threading.Thread | None:
 @pytest.fixture
 def awake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the machine of the tests did, this one has not slept."""
-    monkeypatch.setattr(kernel_xids, "_slept", lambda: 0.0)
+    monkeypatch.setattr(xids, "_slept", lambda: 0.0)
 
 
 @pytest.mark.usefixtures("awake")
@@ -146,7 +145,7 @@ def test_a_hardware_error_of_days_ago_is_no_finding_any_more(furnish: Furnish) -
 def test_a_machine_that_slept_has_no_times_for_old_lines(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel_xids, "_slept", lambda: 3600.0)
+    monkeypatch.setattr(xids, "_slept", lambda: 3600.0)
     room = furnish(h100())
     bus = room.driver.cards[0].pci_bus
     room.kernel_log.write_text(line(bus, 48, 400))
@@ -290,12 +289,12 @@ def test_nothing_is_told_while_older_reports_are_to_come() -> None:
     reports = XidReports()
     reports.hold()
     reports.add("GPU-0", 45, 101.0, XidOrigin.EVENT)
-    assert reports.nothing_to_tell
+    assert reports.nothing_to_report
     assert taken(reports) == []
     reports.release()
-    assert not reports.nothing_to_tell
+    assert not reports.nothing_to_report
     assert taken(reports) == [45]
-    assert reports.nothing_to_tell
+    assert reports.nothing_to_report
 
 
 @pytest.mark.parametrize("gpus", [1, 500])

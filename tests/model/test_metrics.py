@@ -1,21 +1,23 @@
-"""The metric table against the model: a line for every field, one name for each thing."""
+"""The metrics of the model: one for each field, one name for each thing."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+from msgspec import defstruct
 from msgspec.structs import replace
 
+from gpumon.model.makers import makers
 from gpumon.model.metrics import (
     CLOCK_EVENT_REASONS,
-    GPU_METRICS,
     PROCESS_METRIC,
     PROCESS_METRICS,
     Unit,
     clock_event_names,
 )
 from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
-from gpumon.model.snapshot import Gpu
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, Gpu, metrics_of
 
 STRUCTURE = {"status", "status_since", "sampled_at", "unknown", "mig", "fan_speeds"}
 """Fields that are no metrics: how the card answers, and what is itself made of several."""
@@ -23,6 +25,18 @@ STRUCTURE = {"status", "status_since", "sampled_at", "unknown", "mig", "fan_spee
 
 def test_every_field_of_a_card_has_its_line_and_every_line_its_field() -> None:
     assert {metric.field for metric in GPU_METRICS} == set(Gpu.__struct_fields__) - STRUCTURE
+
+
+def test_a_value_without_a_metric_is_refused_at_import() -> None:
+    row = defstruct("Gpu", [("mig", "tuple", ()), ("nvlink_crc", "int | None", None)])
+    with pytest.raises(TypeError, match="the field nvlink_crc of Gpu needs a Metric"):
+        metrics_of(row)
+
+
+def test_a_metric_names_makers_and_fields_that_exist() -> None:
+    for metric in GPU_METRICS:
+        assert {metric.only, metric.never} <= {None, *(maker.name for maker in makers())}
+        assert metric.at_most is None or metric.at_most in GPU_METRIC
 
 
 def test_no_two_metrics_share_a_name_anywhere() -> None:

@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from gpumon.model.metrics import GPU_METRIC
 from gpumon.model.processes import GpuProcess, HolderScan, UnlistedHolder
-from gpumon.model.snapshot import Gpu, Host, OwnCost, Reserved, Snapshot, Trouble, Unknown
+from gpumon.model.snapshot import (
+    GPU_METRIC,
+    Gpu,
+    Host,
+    OwnCost,
+    Reserved,
+    Snapshot,
+    Trouble,
+    Unknown,
+)
 
 MOST = 10**18
 LATEST = 2e11

@@ -38,10 +38,10 @@ def test_a_key_goes_from_one_named_set_to_the_next() -> None:
 
 def test_columns_of_the_gpus_are_chosen_below_those_of_the_processes() -> None:
     own = ("pid", "user", "command")
-    assert chosen_after("end", "space", shown=own) == (*own, "pstate")
-    both = (*own, "utilization_memory", "fan_speed", "pstate")
+    assert chosen_after("end", "space", shown=own) == (*own, "fan_speed")
+    both = (*own, "dram_active", "pstate", "fan_speed")
     up = chosen_after("end", "space", "up", "space", "up", "space", shown=own)
     assert up == both
     # A column stays in its table, and the command the last of its own.
     moved = chosen_after("end", *["up"] * 4, *["shift+up"] * 4, shown=both)
-    assert moved == (*own, "pstate", "utilization_memory", "fan_speed")
+    assert moved == (*own, "fan_speed", "dram_active", "pstate")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
+from gpumon.makers.backend import DRIVER_FIELDS
 from gpumon.makers.demo.curves import (
     Area,
     dimmed,
@@ -30,7 +31,6 @@ from gpumon.makers.demo.scenario import (
     TRANSCRIPTIONS,
     VISITS,
 )
-from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 
 if TYPE_CHECKING:
@@ -112,19 +112,6 @@ _STATIC: dict[str, Any] = {
     "display_mode": False,
     "display_active": False,
     "mig_mode": False,
-    # An SXM GPU is cooled by the chassis, and remaps rows where older GPUs retired pages.
-    "unknown": dict.fromkeys(
-        (
-            "fan_speed",
-            "fan_speeds",
-            "fan_rpm",
-            "temperature_hotspot",
-            "retired_pages_single_bit",
-            "retired_pages_double_bit",
-            "retired_pages_pending",
-        ),
-        Unknown.NOT_SUPPORTED,
-    ),
 }
 _KEPT_WHEN_LOST = (
     "name",
@@ -135,12 +122,9 @@ _KEPT_WHEN_LOST = (
     "vbios_version",
     "serial",
 )
-_TOLD_WHEN_LOST = {*_KEPT_WHEN_LOST, "index", "uuid", "xid", "xid_at"}
+_ERRORS = ("xid", "xid_at")
 _UNKNOWN_WHEN_LOST = dict.fromkeys(
-    (
-        *(metric.field for metric in GPU_METRICS if metric.field not in _TOLD_WHEN_LOST),
-        "fan_speeds",
-    ),
+    (name for name in DRIVER_FIELDS if name not in {*_KEPT_WHEN_LOST, *_ERRORS}),
     Unknown.GPU_LOST,
 )
 
@@ -358,7 +342,7 @@ def make_gpus(random: Random, *, sound: bool) -> tuple[DemoGpu, ...]:
     # It spins in a kernel that waits for another rank: fully utilized without progress.
     heat[_STUCK_GPU] = switch(_JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
     decoding = _recurring(0.38, TRANSCRIPTIONS)
-    return tuple(
+    gpus = tuple(
         DemoGpu(
             index=index,
             uuid=_uuid(random),
@@ -379,6 +363,16 @@ def make_gpus(random: Random, *, sound: bool) -> tuple[DemoGpu, ...]:
         )
         for index in range(GPUS)
     )
+    # Such a GPU is cooled by the chassis, and remaps rows where older GPUs retired pages.
+    known = read(gpus[0], 0.0, 0.0, 0)
+    absent = [name for name in DRIVER_FIELDS if getattr(known, name) is None]
+    unknown = dict.fromkeys(absent, Unknown.NOT_SUPPORTED)
+    for field in _ERRORS:
+        # No error has happened is no reason why it is unknown.
+        del unknown[field]
+    for gpu in gpus:
+        gpu.fixed["unknown"] = unknown
+    return gpus
 
 
 def _uuid(random: Random) -> str:

@@ -23,9 +23,9 @@ from gpumon.makers.backend import (
     joined_type,
 )
 from gpumon.makers.drm.attributes import Attributes, GpuLostError
-from gpumon.model.metrics import GPU_METRICS, Tier
+from gpumon.model.metrics import Tier
 from gpumon.model.processes import GpuUse
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.snapshot import GPU_METRICS, GpuStatus, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

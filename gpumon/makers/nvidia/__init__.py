@@ -13,7 +13,7 @@ class Nvidia(Maker):
     backend_class = "gpumon.makers.nvidia.source:NvmlBackend"
     device_file = "/dev/nvidia{minor}"
     device_prefix = "/dev/nvidia"
-    version = "gpumon.makers.nvidia.driver_errors:driver_version"
+    version = "gpumon.makers.nvidia.library:driver_version"
     brands = ("GeForce ", "Tesla ")
     device = "nvidia"
     cores = "SM"
@@ -25,7 +25,7 @@ class Nvidia(Maker):
     reset = "nvidia-smi --gpu-reset"
     error_label = "XID"
     error_catalogue = "NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors)"
-    error_table = "gpumon.makers.nvidia.xids:XIDS"
+    error_table = "gpumon.makers.nvidia.xid_table:XIDS"
     variables = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
     visible_devices = "gpumon.makers.nvidia.visible_devices:CudaDevices"
     certain_selection = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs."

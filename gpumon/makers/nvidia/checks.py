@@ -24,8 +24,8 @@ from gpumon.makers.nvidia.cuda_checks import (
     toolkits,
     visible,
 )
-from gpumon.makers.nvidia.driver_errors import find_library, loaded_version
-from gpumon.makers.nvidia.pids import pid_trust
+from gpumon.makers.nvidia.library import find_library, loaded_version
+from gpumon.makers.nvidia.processes import pid_trust
 from gpumon.model.error_codes import error_code
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.text.formatting import counted, duration, index_list

@@ -12,7 +12,7 @@ from gpumon.doctor import check, failed, passed, unknown, warned
 from gpumon.doctor.context import exists, parse_version, read_text, resolved, unreadable
 from gpumon.doctor.frameworks import cudnn_version
 from gpumon.makers.nvidia import MAKER
-from gpumon.makers.nvidia.driver_errors import loaded_version
+from gpumon.makers.nvidia.library import loaded_version
 from gpumon.makers.nvidia.visible_devices import visible_devices
 
 if TYPE_CHECKING:

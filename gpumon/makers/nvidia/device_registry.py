@@ -1,4 +1,10 @@
-"""Finds the GPUs: by index, identified by UUID, also those that are asleep, lost or new."""
+"""Finds the GPUs: by index, identified by UUID, also those that are asleep, lost or new.
+
+No call may wake a GPU that is powered down. ``nvmlInit_v2`` "initializes NVML, but does not
+initialize any GPUs yet" (nvml.h): it and counting the GPUs are safe.
+``nvmlDeviceGetHandleByIndex_v2`` "causes NVML to initialize the target GPU": that, and every call
+with a handle, wakes it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +13,11 @@ import math
 from ctypes import byref, c_uint
 from typing import TYPE_CHECKING
 
-from gpumon.host.power import may_sleep
+import pynvml
+
+from gpumon.host.power import graphics_devices, may_sleep, runtime_status
 from gpumon.makers.backend import RETRY_SECONDS
+from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.gpm import METRICS, GpmSampler
 from gpumon.makers.nvidia.gpu import (
     STATUS_OF_CODE,
@@ -20,7 +29,6 @@ from gpumon.makers.nvidia.gpu import (
 from gpumon.makers.nvidia.metric_readers import metric_queries
 from gpumon.makers.nvidia.processes import process_queries
 from gpumon.makers.nvidia.queries import REACTIONS, Reaction
-from gpumon.makers.nvidia.sleep import is_asleep, sleeping_gpus
 from gpumon.model.snapshot import GpuStatus, Unknown
 
 if TYPE_CHECKING:
@@ -29,7 +37,9 @@ if TYPE_CHECKING:
     from gpumon.makers.nvidia.library import Library
     from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
     from gpumon.model.selection import GpuSelection
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import System
+
+_SUSPENDED = "suspended"
 
 _NOT_WAITED_FOR = (GpuStatus.ASLEEP, GpuStatus.NO_ANSWER)
 """GPUs that are not retried: another event says when they respond again."""
@@ -47,18 +57,17 @@ class DeviceRegistry:
     def __init__(
         self,
         library: Library,
-        clock: Clock,
-        turns: SlowCallBudget,
+        system: System,
+        slow_calls: SlowCallBudget,
         selection: GpuSelection,
-        sys: str,
         *,
         profiled: bool,
     ) -> None:
         self._library = library
-        self._clock = clock
-        self._slow_calls = turns
+        self._clock = system.clock
+        self._slow_calls = slow_calls
         self._selection = selection
-        self._sys = sys
+        self._sys = system.sys
         self._profiled = profiled
         self.count = 0
         self._again_at = math.inf
@@ -103,7 +112,7 @@ class DeviceRegistry:
             elif now >= gpu.resume_at:
                 gpu.resume(now)
             if gpu.may_sleep and gpu.bus_id is not None:
-                asleep = is_asleep(gpu.bus_id, self._sys)
+                asleep = _is_asleep(gpu.bus_id, self._sys)
                 if asleep and gpu.fast:
                     gpu.stop_responding(GpuStatus.ASLEEP)
                 elif not asleep and gpu.status is GpuStatus.ASLEEP and not gpu.fast:
@@ -129,7 +138,7 @@ class DeviceRegistry:
         self._hanging = set(self._library.hanging)
         count, known = self._count_gpus(), self._known
         recounted = count != self.count
-        asleep = sleeping_gpus(count, self._sys)
+        asleep = _sleeping_gpus(count, self._sys)
         gpus: list[NvmlGpu] = []
         uuids: list[str] = []
         for index in range(count):
@@ -177,7 +186,7 @@ class DeviceRegistry:
         gpu = next((gpu for gpu in known if gpu.bus_id == bus_id), None)
         if gpu is None:
             gpu = self._new(_placeholder_uuid(index), index)
-            gpu.bus_id = gpu.facts.values["pci_bus_id"] = bus_id
+            gpu.facts.values["pci_bus_id"] = bus_id
         gpu.index = index
         gpu.may_sleep = True
         gpu.stop_responding(GpuStatus.ASLEEP)
@@ -195,7 +204,7 @@ class DeviceRegistry:
         )
         uuid = ""
         if not code:
-            code, uuid = self._library.text(blamed, "nvmlDeviceGetUUID", handle)
+            code, uuid = self._library.text(blamed, pynvml.nvmlDeviceGetUUID, handle)
         if REACTIONS.get(code) is Reaction.DRIVER:
             raise DriverGoneError(code)
         if code:
@@ -260,3 +269,33 @@ def _gpu_at(index: int, known: list[NvmlGpu], recounted: bool) -> NvmlGpu | None
         ),
         None,
     )
+
+
+def _sleeping_gpus(count: int, sys: str) -> dict[int, str]:
+    """The indices of sleeping GPUs, with their PCI bus IDs as NVML writes them.
+
+    NVML counts GPUs in the order of the PCI bus. If it counts fewer than the bus has, as in a
+    container that was given some of them, indices cannot be assigned and the result is empty.
+
+    Args:
+        count: How many GPUs NVML counts.
+        sys: Where the system file system is mounted.
+    """
+    devices = graphics_devices(MAKER.pci_vendor, sys)
+    if len(devices) != count:
+        return {}
+    return {
+        index: _as_nvml(device)
+        for index, device in enumerate(devices)
+        if runtime_status(device, sys) == _SUSPENDED
+    }
+
+
+def _is_asleep(bus_id: str, sys: str) -> bool:
+    """Whether the GPU with this PCI bus ID is powered down now."""
+    return runtime_status(bus_id, sys) == _SUSPENDED
+
+
+def _as_nvml(device: str) -> str:
+    domain, rest = device.split(":", 1)
+    return f"{domain.zfill(8)}:{rest}".upper()

@@ -6,8 +6,7 @@ the GPU stop.
 
 from __future__ import annotations
 
-from ctypes import byref, c_uint
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pynvml
 from msgspec.structs import replace
@@ -16,6 +15,8 @@ from gpumon.makers.nvidia.queries import REACTIONS, PollRate, Query, Reaction
 from gpumon.model.snapshot import Unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpumon.makers.nvidia.gpu import NvmlGpu
 
 LEAST_SECONDS = 0.2
@@ -70,7 +71,7 @@ class GpmSampler:
         code = self._ask_for_support(self._query)
         if code:
             return code
-        code, found = self._whole.read("nvmlGpmSampleGet")
+        code, found = self._whole.read(pynvml.nvmlGpmSampleGet)
         if code or found is None:
             return code
         if not found:
@@ -87,15 +88,15 @@ class GpmSampler:
         """Whether the GPU supports GPM, asked once, and again when a refused query is retried."""
         if self._is_supported and not query.refusals:
             return pynvml.NVML_SUCCESS
-        support = pynvml.c_nvmlGpmSupport_t(version=pynvml.NVML_GPM_SUPPORT_VERSION)
-        code = self._gpu.call("nvmlGpmQueryDeviceSupport", self._gpu.handle, byref(support))
+        gpu = self._gpu
+        code, support = gpu.ask_driver(pynvml.nvmlGpmQueryDeviceSupport, gpu.handle)
         self._is_supported = not code and bool(support.isSupportedDevice)
         return code if code or self._is_supported else pynvml.NVML_ERROR_NOT_SUPPORTED
 
     def _ask_instances(self) -> int:
         """Sample the GPU instances; NVML's code if none of them can be sampled."""
         gpu = self._gpu
-        present = {one.gpu_instance for one in gpu.mig if one.gpu_instance is not None}
+        present = {mig.gpu_instance for mig in gpu.mig if mig.gpu_instance is not None}
         for gone in self._instances.keys() - present:
             self._instances.pop(gone).free()
         shares: dict[int | None, dict[str, float | None]] = {}
@@ -103,7 +104,7 @@ class GpmSampler:
         errors = []
         for number in sorted(present) if not code else ():
             pair = self._instances.setdefault(number, _Pair(gpu))
-            error, found = pair.read("nvmlGpmMigSampleGet", c_uint(number))
+            error, found = pair.read(pynvml.nvmlGpmMigSampleGet, number)
             if REACTIONS.get(error) in {Reaction.GPU, Reaction.DRIVER}:
                 return error
             if error:
@@ -116,7 +117,7 @@ class GpmSampler:
             code = errors[0]
         gpu.mig_shares = shares
         gpu.mig = tuple(
-            replace(one, **(_NONE_KNOWN | shares.get(one.gpu_instance, {}))) for one in gpu.mig
+            replace(mig, **(_NONE_KNOWN | shares.get(mig.gpu_instance, {}))) for mig in gpu.mig
         )
         return code
 
@@ -126,7 +127,8 @@ class _Pair:
 
     def __init__(self, gpu: NvmlGpu) -> None:
         self._gpu = gpu
-        self._older, self._newer = pynvml.c_nvmlGpmSample_t(), pynvml.c_nvmlGpmSample_t()
+        self._older: Any = None
+        self._newer: Any = None
         self._taken_at: float | None = None
         self._get = pynvml.c_nvmlGpmMetricsGet_t(
             version=pynvml.NVML_GPM_METRICS_GET_VERSION, numMetrics=len(METRICS)
@@ -134,7 +136,9 @@ class _Pair:
         for metric, number in zip(self._get.metrics, METRICS.values(), strict=False):
             metric.metricId = number
 
-    def read(self, function: str, *which: c_uint) -> tuple[int, dict[str, float | Unknown] | None]:
+    def read(
+        self, function: Callable[..., Any], *which: int
+    ) -> tuple[int, dict[str, float | Unknown] | None]:
         """Take a sample.
 
         Args:
@@ -151,7 +155,9 @@ class _Pair:
         # After an error the values of the next pair would be of a longer time than they seem.
         self._taken_at = None
         # The older one is overwritten.
-        code = self._allocate() or self._gpu.call(function, self._gpu.handle, *which, self._older)
+        code = self._allocate()
+        if not code:
+            code, _ = self._gpu.ask_driver(function, self._gpu.handle, *which, self._older)
         if code:
             return code, None
         self._older, self._newer = self._newer, self._older
@@ -167,27 +173,27 @@ class _Pair:
     def _values(self) -> tuple[int, dict[str, float | Unknown]]:
         get = self._get
         get.sample1, get.sample2 = self._older, self._newer
-        code = self._gpu.call("nvmlGpmMetricsGet", byref(get))
+        code, _ = self._gpu.ask_driver(pynvml.nvmlGpmMetricsGet, get)
         return code, {
             name: _value(metric.nvmlReturn, metric.value)
             for name, metric in zip(METRICS, get.metrics, strict=False)
         }
 
     def _allocate(self) -> int:
-        for sample in (self._older, self._newer):
-            if not sample:
-                code = self._gpu.call("nvmlGpmSampleAlloc", byref(sample))
-                if code:
-                    return code
-        return pynvml.NVML_SUCCESS
+        code = pynvml.NVML_SUCCESS
+        if not self._older:
+            code, self._older = self._gpu.ask_driver(pynvml.nvmlGpmSampleAlloc)
+        if not self._newer and not code:
+            code, self._newer = self._gpu.ask_driver(pynvml.nvmlGpmSampleAlloc)
+        return code
 
     def free(self) -> None:
         """Free both, unless a call that hangs may still write into them."""
         if not self._gpu.hangs():
             for sample in (self._older, self._newer):
                 if sample:
-                    self._gpu.call("nvmlGpmSampleFree", sample)
-        self._older, self._newer = pynvml.c_nvmlGpmSample_t(), pynvml.c_nvmlGpmSample_t()
+                    self._gpu.ask_driver(pynvml.nvmlGpmSampleFree, sample)
+        self._older = self._newer = None
         self._taken_at = None
 
 

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from gpumon.makers.backend import COMPUTE, DRIVER_FIELDS, REASON_OF_STATUS, Answers, BackendGpu
-from gpumon.makers.nvidia.fields import FieldBatch
+from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.queries import (
     PASSES,
     REACTIONS,
+    FieldBatch,
     FieldQuery,
     PollRate,
     Query,
     Reaction,
 )
-from gpumon.model.metrics import GPU_METRICS, Tier
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.metrics import Tier
+from gpumon.model.snapshot import GPU_METRICS, GpuStatus, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,10 +52,9 @@ DYNAMIC_FIELDS: tuple[str, ...] = (
 """The fields that are unknown while a GPU does not respond."""
 
 
-_NEVER_TOLD: dict[str, Unknown] = dict.fromkeys(
-    ("temperature_hotspot", "fan_rpm"), Unknown.NOT_SUPPORTED
-)
-"""Fields that this driver does not report."""
+_NEVER_REPORTED = {
+    metric.field: Unknown.NOT_SUPPORTED for metric in GPU_METRICS if not metric.is_for(MAKER)
+}
 
 
 class _GoneError(Exception):
@@ -86,10 +86,8 @@ class NvmlGpu(BackendGpu):
 
     Attributes:
         handle: NVML's handle; always the same object, because queries hold it.
-        bus_id: Its PCI bus ID, as NVML or the kernel writes it.
         lists: Its process lists; see ``processes``.
         may_sleep: Whether the kernel may power it down.
-        integrated: Whether GPUs of its compute capability have no memory of their own.
         mig_handles: NVML's handles of its MIG devices, in the same order.
         mig_changed: MIG was switched on or off: all queries must start again.
         resume_at: When the next suspended query is due.
@@ -98,7 +96,7 @@ class NvmlGpu(BackendGpu):
         slow: Queries that take turns with those of other GPUs.
         process_lists: Queries of its processes.
         profile: Queries for how much of it works.
-        mig_shares: What those tell of its GPU instances, by their ids.
+        mig_shares: What they report of its GPU instances, by their ids.
     """
 
     def __init__(
@@ -111,14 +109,14 @@ class NvmlGpu(BackendGpu):
     ) -> None:
         super().__init__(uuid, index, clock, Answers(DRIVER_FIELDS))
         self.handle = ctypes.c_void_p()
-        self.bus_id: str | None = None
         self.lists = Answers()
         self.may_sleep = False
-        self.integrated = False
         self.mig_handles: tuple[ctypes.c_void_p, ...] = ()
         self.mig_changed = False
         self.call = partial(library.call, uuid)
         self.prepared = partial(library.prepared, uuid)
+        self.reader = partial(library.reader, uuid)
+        self.ask_driver = partial(library.ask, uuid)
         self.text = partial(library.text, uuid)
         self.has = library.has
         self._hanging = library.hanging
@@ -145,12 +143,17 @@ class NvmlGpu(BackendGpu):
         self._broken: set[Query] = set()
         self._details_read = False
 
+    @property
+    def bus_id(self) -> str | None:
+        """Its PCI bus ID, as NVML or the kernel writes it."""
+        return self.facts.values["pci_bus_id"]
+
     # Queries
 
     def begin(self) -> None:
         """Reset it to the state of a GPU that was just found."""
         self.stop_asking()
-        self.facts.unknown = _NEVER_TOLD
+        self.facts.unknown = _NEVER_REPORTED
         self.facts.miss(DYNAMIC_FIELDS, None)
         self.lists = Answers()
         self.mig, self.mig_handles = (), ()
@@ -346,7 +349,7 @@ class NvmlGpu(BackendGpu):
 
     def handle_is_stale(self) -> bool:
         """Whether the handle no longer refers to this GPU."""
-        code, uuid = self.text("nvmlDeviceGetUUID", self.handle)
+        code, uuid = self.text(pynvml.nvmlDeviceGetUUID, self.handle)
         return code == pynvml.NVML_ERROR_INVALID_ARGUMENT or (not code and uuid != self.uuid)
 
     # State

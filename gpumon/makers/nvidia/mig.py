@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-from ctypes import byref, c_uint
 from typing import TYPE_CHECKING
 
 import pynvml
 from msgspec import Struct
 
+from gpumon.makers.nvidia.library import nvmlDeviceGetMemoryInfo_v2
 from gpumon.makers.nvidia.queries import REACTIONS, PollRate, Query, Reaction, pause_after
 from gpumon.model.snapshot import MigInstance
 
 if TYPE_CHECKING:
+    import ctypes
+
     from gpumon.makers.nvidia.gpu import NvmlGpu
 
 _SEPARATOR = " MIG "
@@ -20,21 +21,15 @@ _SEPARATOR = " MIG "
 
 
 class _Slice(Struct, frozen=True):
-    """The properties of a MIG device that never change.
-
-    Attributes:
-        retry_at: When unknown properties are read again, on the monotonic clock; ``None`` if all
-            are known.
-        refusals: How often in a row one of them could not be read.
-    """
+    """The properties of a MIG device that never change."""
 
     uuid: str
     gpu_instance: int | None
     compute_instance: int | None
     profile: str | None
     multiprocessors: int | None
-    retry_at: float | None
-    refusals: int
+    retry_at: float | None  # When unknown ones are read again; ``None`` if all are known.
+    refusals: int  # How often in a row one of them could not be read.
 
 
 def mig_query(gpu: NvmlGpu) -> Query:
@@ -44,23 +39,23 @@ def mig_query(gpu: NvmlGpu) -> Query:
     each time; the properties of the devices are kept by UUID.
     """
     known: dict[str, _Slice] = {}
-    mode, pending, most = c_uint(), c_uint(), c_uint()
 
     def ask() -> int:
-        code = gpu.call("nvmlDeviceGetMigMode", gpu.handle, byref(mode), byref(pending))
+        # The second mode is that after the next reset.
+        code, modes = gpu.ask_driver(pynvml.nvmlDeviceGetMigMode, gpu.handle)
         if code:
             return code
         was_on = gpu.facts.values.get("mig_mode")
-        is_on = gpu.facts.values["mig_mode"] = bool(mode.value)
+        is_on = gpu.facts.values["mig_mode"] = bool(modes[0])
         if was_on is not None and was_on is not is_on:
             gpu.mig_changed = True
         if not is_on:
             gpu.mig, gpu.mig_handles = (), ()
             return pynvml.NVML_SUCCESS
-        code = gpu.call("nvmlDeviceGetMaxMigDeviceCount", gpu.handle, byref(most))
+        code, most = gpu.ask_driver(pynvml.nvmlDeviceGetMaxMigDeviceCount, gpu.handle)
         if code:
             return code
-        code, found = _instances(gpu, most.value, known)
+        code, found = _instances(gpu, most, known)
         if code:
             return code
         if found and not gpu.mig:
@@ -82,13 +77,10 @@ def _instances(
     }
     found = []
     for index in range(most):
-        handle = ctypes.c_void_p()
-        code = gpu.call(
-            "nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, c_uint(index), byref(handle)
-        )
+        code, handle = gpu.ask_driver(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu.handle, index)
         uuid = ""
         if not code:
-            code, uuid = gpu.text("nvmlDeviceGetUUID", handle)
+            code, uuid = gpu.text(pynvml.nvmlDeviceGetUUID, handle)
         reaction = REACTIONS.get(code, Reaction.FAILING)
         if not code:
             what = known.get(uuid)
@@ -107,12 +99,10 @@ def _instances(
 
 def _describe(gpu: NvmlGpu, handle: ctypes.c_void_p, uuid: str, before: _Slice | None) -> _Slice:
     """The properties of a MIG device; ``before`` are those read the last time."""
-    gpu_instance, compute_instance = c_uint(), c_uint()
-    no_gpu = gpu.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
-    no_compute = gpu.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))
-    attributes = pynvml.c_nvmlDeviceAttributes()
-    no_attributes = gpu.call("nvmlDeviceGetAttributes_v2", handle, byref(attributes))
-    no_name, name = gpu.text("nvmlDeviceGetName", handle)
+    no_gpu, gpu_instance = gpu.ask_driver(pynvml.nvmlDeviceGetGpuInstanceId, handle)
+    no_compute, compute_instance = gpu.ask_driver(pynvml.nvmlDeviceGetComputeInstanceId, handle)
+    no_attributes, attributes = gpu.ask_driver(pynvml.nvmlDeviceGetAttributes_v2, handle)
+    no_name, name = gpu.text(pynvml.nvmlDeviceGetName, handle)
     _, separator, profile = name.partition(_SEPARATOR)
     retry_at, refusals = None, 0
     errors = [code for code in (no_gpu, no_compute, no_attributes, no_name) if code]
@@ -124,8 +114,8 @@ def _describe(gpu: NvmlGpu, handle: ctypes.c_void_p, uuid: str, before: _Slice |
         retry_at += 0.0 if passes else pause_after(refusals, answered=False)
     return _Slice(
         uuid=uuid,
-        gpu_instance=None if no_gpu else gpu_instance.value,
-        compute_instance=None if no_compute else compute_instance.value,
+        gpu_instance=gpu_instance,
+        compute_instance=compute_instance,
         profile=profile if separator and not no_name else None,
         multiprocessors=None if no_attributes else attributes.multiprocessorCount,
         retry_at=retry_at,
@@ -134,11 +124,9 @@ def _describe(gpu: NvmlGpu, handle: ctypes.c_void_p, uuid: str, before: _Slice |
 
 
 def _measure(gpu: NvmlGpu, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:
-    memory = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
-    code = gpu.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory))
+    code, memory = gpu.ask_driver(nvmlDeviceGetMemoryInfo_v2, handle)
     if code and not gpu.has("nvmlDeviceGetMemoryInfo_v2"):
-        memory = pynvml.c_nvmlMemory_t()
-        code = gpu.call("nvmlDeviceGetMemoryInfo", handle, byref(memory))
+        code, memory = gpu.ask_driver(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return MigInstance(
         uuid=what.uuid,
         index=index,

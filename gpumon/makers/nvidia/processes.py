@@ -1,17 +1,23 @@
 """Reads NVML's process lists and per-process utilization.
 
 NVML has three lists for each GPU (compute, graphics, MPS clients). A list can grow while it is
-read, and its PIDs may be of another namespace. Utilization comes as samples with their own clock.
+read, and its PIDs may be of another namespace: in a container, older drivers report PIDs of the
+host. Utilization comes as samples with their own clock.
+
+The functions of ``pynvml`` are not used: they do not retry a list that grew, allocate each list
+anew, and cannot read the entries of early 535 drivers.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 from ctypes import byref, c_uint, c_ulonglong
 from typing import TYPE_CHECKING, NamedTuple
 
 import pynvml
+from msgspec import Struct
 
 from gpumon.makers.backend import COMPUTE, GRAPHICS, MPS, ListedProcess, joined_type
 from gpumon.makers.nvidia.queries import PollRate, Query
@@ -51,17 +57,11 @@ Instance = tuple[int, int]
 
 
 class NvmlRow(NamedTuple):
-    """An entry of one list.
+    """An entry of a list."""
 
-    Attributes:
-        pid: The PID as the driver reports it; see ``pids``.
-        memory: Bytes; ``None`` if the driver does not know.
-        instance: (GPU instance, compute instance) under MIG.
-    """
-
-    pid: int
-    memory: int | None
-    instance: Instance | None
+    pid: int  # As the driver reports it; see ``pid_trust``.
+    memory: int | None  # Bytes.
+    instance: Instance | None  # (GPU instance, compute instance) under MIG.
 
 
 class Sample(NamedTuple):
@@ -289,3 +289,40 @@ def _gather(
         else:
             use = GpuUse(gpu.uuid, gpu.index, instance, memory, *samples.get(pid, IDLE))
         uses.setdefault(pid, []).append(use)
+
+
+# PIDs
+
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)*")
+
+# The first releases in which each of the two calls reports the container's own PIDs when it is made
+# in a container. Releases in between mix both.
+_PROCESSES_FROM = (535, 113)
+_UTILIZATION_FROM = (570, 86)
+
+
+class PidTrust(Struct, frozen=True):
+    """Which of NVML's PIDs are in this program's PID namespace."""
+
+    processes: bool  # Those of the lists of running processes.
+    # Those of the per-process utilization. It also contains processes of other containers, with
+    # PIDs of *their* namespace: use only PIDs that are in the lists.
+    utilization: bool
+
+
+def pid_trust(driver_version: str | None, initial_namespace: bool) -> PidTrust:
+    """Whether the driver's PIDs can be looked up here.
+
+    Args:
+        driver_version: Such as ``570.124.06``; unknown or malformed versions are not trusted.
+        initial_namespace: Whether this program runs in the machine's initial PID namespace, where
+            the driver's PIDs are right in every version.
+    """
+    if initial_namespace:
+        return PidTrust(processes=True, utilization=True)
+    match = _VERSION.fullmatch(driver_version or "")
+    if match is None:
+        return PidTrust(processes=False, utilization=False)
+    version = int(match[1]), int(match[2])
+    return PidTrust(processes=version >= _PROCESSES_FROM, utilization=version >= _UTILIZATION_FROM)

@@ -1,7 +1,9 @@
-"""A query to the driver: its state, its poll rate, and the reaction to each NVML error."""
+"""Queries to the driver: their state, their poll rates, and the reaction to each NVML error."""
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ import pynvml
 from gpumon.makers.backend import KEPT_SECONDS
 
 if TYPE_CHECKING:
+    from gpumon.makers.nvidia.gpu import NvmlGpu
     from gpumon.model.snapshot import Unknown
 
 
@@ -85,7 +88,7 @@ class PollRate(Enum):
     SLOW = "every few seconds"
     RARE = "several times a minute"
     PROCESSES = "with the process lists"
-    PROFILE = "every second while somebody looks or logs"
+    PROFILE = "every second while somebody watches or logs"
 
 
 Ask = Callable[[], int]
@@ -200,3 +203,71 @@ class FieldQuery(Query):
         self.field = field
         self.scope = scope
         self.keep = keep
+
+
+ENTRY = struct.Struct("@IIqqIIQ")
+"""``nvmlFieldValue_t``: field, scope, timestamp, latency, type of the value, code, value."""
+
+
+class FieldBatch:
+    """The fields of one GPU that are read together, into a buffer that is kept.
+
+    ``pynvml.nvmlDeviceGetFieldValues`` makes all structures anew for each call, and its union hides
+    the number of a type that it does not know.
+    """
+
+    def __init__(self, gpu: NvmlGpu) -> None:
+        self._gpu = gpu
+        self.queries: list[FieldQuery] = []
+        self._asked: list[FieldQuery] = []
+        self._prepare()
+
+    def add(self, query: FieldQuery) -> None:
+        """Include a field from the next call on."""
+        self.queries.append(query)
+
+    def ask(self) -> int:
+        """Read all fields, and let the GPU settle each field's own code."""
+        if self._asked != self.queries:
+            self._prepare()
+        if not self._asked:
+            return 0
+        gpu, count = self._gpu, ctypes.c_int(len(self._asked))
+        code = gpu.call("nvmlDeviceGetFieldValues", gpu.handle, count, self._buffer)
+        for query, entry in zip(self._asked, ENTRY.iter_unpack(self._buffer), strict=True):
+            own_code = code or entry[5]
+            if not own_code:
+                own_code = query.keep(entry[4], decode(entry[4], entry[6]))
+            if own_code or query.failures:
+                gpu.settle(query, own_code)
+        return 0
+
+    def drop(self, query: FieldQuery) -> None:
+        """Exclude a field from the next call on."""
+        self.queries.remove(query)
+
+    def _prepare(self) -> None:
+        self._asked = list(self.queries)
+        self._buffer = ctypes.create_string_buffer(ENTRY.size * len(self._asked))
+        for i, query in enumerate(self._asked):
+            ENTRY.pack_into(self._buffer, i * ENTRY.size, query.field, query.scope, 0, 0, 0, 0, 0)
+
+
+def decode(kind: int, raw: int) -> float:
+    """The number in the eight bytes of ``nvmlValue_t``.
+
+    Args:
+        kind: An ``nvmlValueType_t``; for an unknown type the result is ``raw``.
+        raw: The eight bytes as an unsigned number.
+    """
+    if kind == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT:
+        return raw & 0xFFFFFFFF
+    if kind == pynvml.NVML_VALUE_TYPE_SIGNED_INT:
+        return ctypes.c_int32(raw & 0xFFFFFFFF).value
+    if kind == pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG:
+        return ctypes.c_int64(raw).value
+    if kind == pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT:
+        return raw & 0xFFFF
+    if kind == pynvml.NVML_VALUE_TYPE_DOUBLE:
+        return ctypes.c_double.from_buffer_copy(ctypes.c_uint64(raw)).value
+    return raw

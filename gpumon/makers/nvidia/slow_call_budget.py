@@ -34,10 +34,10 @@ queries of one GPU by ``GOLDEN``."""
 
 
 class Turn(NamedTuple):
-    """A slow query of a GPU, and its offset in the period."""
+    """A slow query of a GPU."""
 
     number: int
-    moment: float
+    offset: float  # Seconds into the period.
     gpu: NvmlGpu
     query: Query
 
@@ -66,16 +66,16 @@ class SlowCallBudget:
         if query in self._waiting:
             # It was stopped and added again before its turn.
             return
-        number, place = next(self._numbers), self._asked[gpu.uuid]
+        number, number_of_gpu = next(self._numbers), self._asked[gpu.uuid]
         self._asked[gpu.uuid] += 1
         if len(self._queue) >= self._room:
             self._drop_stopped()
-        moment = (place * GOLDEN + gpu.index * _SILVER) % 1 * _period(query)
-        self._push(0.0, Turn(number, moment, gpu, query))
+        offset = (number_of_gpu * GOLDEN + gpu.index * _SILVER) % 1 * _period(query)
+        self._push(0.0, Turn(number, offset, gpu, query))
 
     def _drop_stopped(self) -> None:
         """Remove stopped queries: a driver that fails repeatedly leaves many of them."""
-        self._queue = [one for one in self._queue if one[2].query.live]
+        self._queue = [entry for entry in self._queue if entry[2].query.live]
         heapq.heapify(self._queue)
         self._waiting = {turn.query for turn in self._expensive}
         self._waiting.update(turn.query for _, _, turn in self._queue)
@@ -115,7 +115,7 @@ class SlowCallBudget:
             return
         # A rare query that fails is retried at the usual period.
         period = PERIOD if query.failures else _period(query)
-        due = now + period - (now - turn.moment) % period
+        due = now + period - (now - turn.offset) % period
         self._push(due, turn)
 
     def _push(self, due: float, turn: Turn) -> None:

@@ -17,10 +17,8 @@ readings have ``trouble``.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
-from ctypes import byref
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,21 +40,20 @@ from gpumon.makers.backend import (
 )
 from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.device_registry import DeviceRegistry
-from gpumon.makers.nvidia.driver_errors import (
+from gpumon.makers.nvidia.gpu import DriverGoneError, NvmlGpu
+from gpumon.makers.nvidia.library import (
     NO_GPUS,
     NO_LIBRARY,
     NO_PERMISSION,
     NONE_CHOSEN,
+    Library,
+    load_library,
     trouble_of,
 )
-from gpumon.makers.nvidia.events import XidWatcher
-from gpumon.makers.nvidia.gpu import DriverGoneError, NvmlGpu
-from gpumon.makers.nvidia.library import Library, load_library
-from gpumon.makers.nvidia.pids import PidTrust, pid_trust
-from gpumon.makers.nvidia.processes import list_processes
+from gpumon.makers.nvidia.processes import PidTrust, list_processes, pid_trust
 from gpumon.makers.nvidia.queries import pause_after
 from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
-from gpumon.makers.nvidia.xid_reports import XidReports
+from gpumon.makers.nvidia.xids import KernelXidWatcher, XidReports, XidWatcher
 from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
@@ -66,7 +63,11 @@ from gpumon.system.system import THIS_SYSTEM, System
 if TYPE_CHECKING:
     from gpumon.makers.backend import ListedProcess
     from gpumon.makers.links import Links
-    from gpumon.makers.nvidia.kernel_xids import KernelXidWatcher
+
+INTEGRATED = frozenset(("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"))
+"""Compute capabilities that only GPUs without memory of their own have: the Jetsons (Nano, TX2,
+Xavier, Orin, Thor with both its numbers) and GB10 of DGX Spark. From NVIDIA's table at
+developer.nvidia.com/cuda-gpus. Grace Hopper (9.0) has memory of its own."""
 
 _WATCHER_PATIENCE = 1.0
 """Seconds for the XID watcher to end before NVML is initialised again: its ``nvmlShutdown`` would
@@ -94,12 +95,12 @@ class NvmlBackend(GpuBackend):
         profiled: bool = False,
     ) -> None:
         super().__init__(selection, system, profiled=profiled)
+        self._system = system
         self._clock = system.clock
-        self._proc = system.proc
         self.calls = self._library = Library(self._clock)
         self._slow_calls = SlowCallBudget()
         self._registry = DeviceRegistry(
-            self._library, self._clock, self._slow_calls, selection, system.sys, profiled=profiled
+            self._library, system, self._slow_calls, selection, profiled=profiled
         )
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
@@ -175,7 +176,7 @@ class NvmlBackend(GpuBackend):
             if not self._running:
                 self._start(self._clock.monotonic())
         except DriverGoneError as gone:
-            trouble: Trouble | None = trouble_of(gone.code, self._library, self._proc)
+            trouble: Trouble | None = trouble_of(gone.code, self._library, self._system.proc)
         else:
             trouble = self._why_empty()
             missing = self._registry.missing()
@@ -213,7 +214,7 @@ class NvmlBackend(GpuBackend):
                     self._start(now)
                 self._read(now, full=full)
             except DriverGoneError as gone:
-                self._trouble = trouble_of(gone.code, self._library, self._proc)
+                self._trouble = trouble_of(gone.code, self._library, self._system.proc)
                 self._retry_at = now + RETRY_SECONDS
                 self._stop(_WATCHER_PATIENCE)
                 if gone.code == pynvml.NVML_ERROR_UNINITIALIZED:
@@ -240,22 +241,21 @@ class NvmlBackend(GpuBackend):
         self._processes_due = now
         self._registry.find(now)
         self._running = True
-        self._watcher = XidWatcher(self._library, self._clock, self._xids)
+        self._watcher = XidWatcher(self._clock, self._xids)
         self._watcher.start(self._registry.handles())
 
     def _describe(self, now: float) -> None:
         """Read the versions, and again later while one of them is unknown."""
-        no_driver, driver = self._library.text(None, "nvmlSystemGetDriverVersion")
-        no_nvml, nvml = self._library.text(None, "nvmlSystemGetNVMLVersion")
-        initial_namespace = in_initial_pid_namespace(self._proc)
-        cuda = ctypes.c_int()
-        no_cuda = self._library.call(None, "nvmlSystemGetCudaDriverVersion_v2", byref(cuda))
+        no_driver, driver = self._library.text(None, pynvml.nvmlSystemGetDriverVersion)
+        no_nvml, nvml = self._library.text(None, pynvml.nvmlSystemGetNVMLVersion)
+        initial_namespace = in_initial_pid_namespace(self._system.proc)
+        no_cuda, cuda = self._library.ask(None, pynvml.nvmlSystemGetCudaDriverVersion_v2)
         version = None if no_driver else driver
         self._trust = pid_trust(version, initial_namespace)
         self._facts = DriverInfo(
             version=version,
             library_version=None if no_nvml else nvml,
-            cuda_version=None if no_cuda else f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",
+            cuda_version=None if no_cuda else f"{cuda // 1000}.{cuda % 1000 // 10}",
             since=self._facts.since,
             pids_are_ours=self._trust.processes,
         )
@@ -266,7 +266,7 @@ class NvmlBackend(GpuBackend):
     def _list_slots(self) -> list[str]:
         """The GPUs of the kernel module; NVML sees them only when it is initialised."""
         try:
-            return sorted(os.listdir(f"{self._proc}/driver/nvidia/gpus"))  # noqa: PTH208 - no import
+            return sorted(os.listdir(f"{self._system.proc}/driver/nvidia/gpus"))  # noqa: PTH208 - no import
         except OSError:
             return []
 
@@ -308,11 +308,7 @@ class NvmlBackend(GpuBackend):
         self._take_xids()
         if self._kernel_watcher is None and self._has_read:
             # Not for the first sample, which the first picture and many commands wait for.
-            from gpumon.makers.nvidia.kernel_xids import KernelXidWatcher
-
-            self._kernel_watcher = KernelXidWatcher(
-                self._xids, self._clock, f"{self._system.dev}/kmsg"
-            )
+            self._kernel_watcher = KernelXidWatcher(self._xids, self._system)
             self._kernel_watcher.start()
         self._has_read = True
 
@@ -343,15 +339,15 @@ class NvmlBackend(GpuBackend):
             _detect_unified_memory(gpu)
 
     def _take_xids(self) -> None:
-        if self._xids.nothing_to_tell:
+        if self._xids.nothing_to_report:
             return
         from gpumon.host.kernel_log import slot_of
 
         for gpu in self._registry.gpus:
             slot = None if gpu.bus_id is None else slot_of(gpu.bus_id)
-            told = self._xids.next_of(gpu.uuid, slot)
-            if told is not None:
-                gpu.facts.values["xid"], gpu.facts.values["xid_at"] = told
+            report = self._xids.next_of(gpu.uuid, slot)
+            if report is not None:
+                gpu.facts.values["xid"], gpu.facts.values["xid_at"] = report
 
 
 def _detect_unified_memory(gpu: NvmlGpu) -> None:
@@ -360,8 +356,11 @@ def _detect_unified_memory(gpu: NvmlGpu) -> None:
     Two facts must agree: the driver reports no memory, and all GPUs of this compute capability
     have none. Otherwise it stays unknown.
     """
-    facts = gpu.facts
-    if gpu.fast and facts.values.get("memory_unified") is None:
-        tells_none = facts.unknown.get("memory_total") is Unknown.NOT_SUPPORTED
-        if tells_none and facts.values.get("compute_capability") is not None:
-            facts.values["memory_unified"] = gpu.integrated
+    values = gpu.facts.values
+    if values["memory_total"] is not None:
+        values["memory_unified"] = False
+    elif gpu.fast and values["memory_unified"] is None:
+        is_refused = gpu.facts.unknown.get("memory_total") is Unknown.NOT_SUPPORTED
+        capability = values["compute_capability"]
+        if is_refused and capability is not None:
+            values["memory_unified"] = capability in INTEGRATED

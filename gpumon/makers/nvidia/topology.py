@@ -6,10 +6,9 @@ hang. NVML counts its users, so sampling is not affected.
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from ctypes import byref
 from itertools import combinations
+from typing import Any
 
 import pynvml
 
@@ -52,36 +51,29 @@ def _ask() -> Links:
     try:
         gpus = _gpus(library)
         between = {
-            frozenset((one, other)): _joint(library, gpus[one], gpus[other])
-            for one, other in combinations(gpus, 2)
+            frozenset(pair): _joint(library, *(gpus[uuid] for uuid in pair))
+            for pair in combinations(gpus, 2)
         }
     finally:
         library.call(None, "nvmlShutdown")
     return Links(between)
 
 
-def _gpus(library: Library) -> dict[str, ctypes.c_void_p]:
+def _gpus(library: Library) -> dict[str, Any]:
     """The handles of all GPUs that can be opened, by UUID."""
-    count = ctypes.c_uint()
-    gpus: dict[str, ctypes.c_void_p] = {}
-    if library.call(None, "nvmlDeviceGetCount_v2", byref(count)):
-        return gpus
-    for index in range(count.value):
-        handle = ctypes.c_void_p()
-        if not library.call(
-            None, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), byref(handle)
-        ):
-            failed, uuid = library.text(None, "nvmlDeviceGetUUID", handle)
-            if not failed:
-                gpus[uuid] = handle
+    gpus = {}
+    _, count = library.ask(None, pynvml.nvmlDeviceGetCount)
+    for index in range(count or 0):
+        failed, handle = library.ask(None, pynvml.nvmlDeviceGetHandleByIndex, index)
+        if not failed:
+            failed, uuid = library.text(None, pynvml.nvmlDeviceGetUUID, handle)
+        if not failed:
+            gpus[uuid] = handle
     return gpus
 
 
-def _joint(library: Library, one: ctypes.c_void_p, other: ctypes.c_void_p) -> Joint:
-    value = ctypes.c_int()
-    failed = library.call(
-        None, "nvmlDeviceGetP2PStatus", one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK, byref(value)
-    )
-    nvlink = not failed and value.value == pynvml.NVML_P2P_STATUS_OK
-    failed = library.call(None, "nvmlDeviceGetTopologyCommonAncestor", one, other, byref(value))
-    return Joint(nvlink, Link.UNKNOWN if failed else _BY_LEVEL.get(value.value, Link.UNKNOWN))
+def _joint(library: Library, *pair: Any) -> Joint:
+    caps = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+    _, status = library.ask(None, pynvml.nvmlDeviceGetP2PStatus, *pair, caps)
+    _, level = library.ask(None, pynvml.nvmlDeviceGetTopologyCommonAncestor, *pair)
+    return Joint(status == pynvml.NVML_P2P_STATUS_OK, _BY_LEVEL.get(level, Link.UNKNOWN))

@@ -1,168 +1,369 @@
-"""XIDs of NVIDIA's driver: what each number means, how severe it is, and what to do about it.
+"""XIDs, the driver's reports of GPU errors: from its events and from the kernel log, each once.
 
-Sources: NVIDIA's XID catalogue for Ampere and later, with its columns "immediate action" and
-"investigatory action" (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html), and the table
-for older GPUs beside it. Numbers that both call unused are absent. Which are ``CRITICAL`` is the
-common choice of those who send alerts on XIDs; ``docs/fleet/alerts.yml`` has the same.
+NVML's events come only while gpumon runs, only for GPUs that can be registered, and not for every
+XID. The kernel log also has those since the machine started. Each is read on a thread of its own.
 """
 
 from __future__ import annotations
 
-from gpumon.model.error_codes import ErrorSeverity
+import ctypes
+import math
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-_PROGRAM, _NOTE = ErrorSeverity.BY_PROGRAM, ErrorSeverity.NOTE
-_WARNING, _CRITICAL = ErrorSeverity.WARNING, ErrorSeverity.CRITICAL
+import pynvml
+
+from gpumon.makers.nvidia.library import c_function
+from gpumon.makers.nvidia.queries import pause_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpumon.host.kernel_log import Xid
+    from gpumon.system.clock import Clock
+    from gpumon.system.system import System
+
+THREAD = "gpumon-xid"
+
+_WAIT_MILLISECONDS = 500
+_PAUSE_SECONDS = 5.0
+
+KERNEL_THREAD = "gpumon-kernel-log"
+
+_PAST_LINES, _PAST_SECONDS = 10_000, 0.2
+_PAST_KEPT = 8
+"""How many numbers of a GPU are reported of the time before."""
+_TURN_LINES, _TURN_SECONDS = 1000, 0.02
+_KERNEL_PAUSE_SECONDS = 0.5
+"""With these lines and seconds, a kernel that writes without end takes 4 % of a core at most."""
+_KERNEL_WAIT_SECONDS = 2.0
+_SLEPT_SECONDS = 60.0
+"""The kernel's clock stands still while the machine sleeps: a machine that slept longer than this
+has no known times for older lines."""
+
+SAME_SECONDS = 2.0
+"""Within so many seconds the same XID in an event and in the kernel log is the same error."""
+
+_ARRIVED_KEPT = 4096
+_WAITING_KEPT = 32
+"""How many numbers of a GPU may wait; the oldest are dropped."""
+_GPUS_KEPT = 256
+_TIMES_KEPT = 16
+"""How many times of each number are remembered, to recognise it in the other origin."""
 
 
-class _Do:
-    """What to do, from the two columns of the catalogue; each a sentence without a full stop."""
+class XidOrigin(Enum):
+    """Where a report comes from."""
 
-    CHECK_PROGRAM = (
-        "look for the fault in the program (`compute-sanitizer` finds it); if different programs "
-        "fail on this GPU only, test the GPU with `dcgmi diag -r 3`"
-    )
-    RESTART = "restart the program; if it comes back, report it with `nvidia-bug-report.sh`"
-    FOLLOW = "look at the error before it, which caused this one; alone it means a killed program"
-    NOTHING = "nothing; if it comes often, report it with `nvidia-bug-report.sh`"
-    REPAIRED = "nothing now: the next reset of the GPU completes the repair"
-    RESET = (
-        "end what uses the GPU and reset it (`nvidia-smi --gpu-reset` as root, or a reboot); if it "
-        "comes back, contact the vendor"
-    )
-    REPLACE = (
-        "move jobs away and reset the GPU; if it comes back, or no spare memory is left, have the "
-        "GPU replaced"
-    )
-    CONTAINED = "restart the program that was ended, and reset the GPU when it is free"
-    REBOOT = (
-        "reboot the machine, with the power off in between; if it comes back, check seating, power "
-        "cables and cooling, then contact the vendor"
-    )
-    NVLINK = (
-        "end the jobs on the linked GPUs and reset these GPUs, or reboot; `nvidia-smi nvlink -e` "
-        "shows which link; if it comes back, have its connection checked"
-    )
-    POWER = "switch off and connect the power cables of the GPU"
-    UPDATE = "use a host driver and a guest driver that belong together"
-    RECOVERY = "do what the driver recommends: the recovery action in `nvidia-smi -q`"
-    RESTART_GUEST = "restart the virtual machine"
-    MEMORY_OF_HOST = (
-        "if a program uses unified memory (UVM), reset the GPU; otherwise restart the program"
-    )
-    REPORT = "if it comes back, contact the vendor with the output of `nvidia-bug-report.sh`"
+    EVENT = 0
+    """An event of NVML."""
+    KERNEL_LOG = 1
 
 
-XIDS: dict[int, tuple[str, ErrorSeverity, str]] = {
-    # Numbers that mean the same, as of several engines of one kind.
-    **dict.fromkeys(
-        (11, 32), ("a program's commands arrived corrupted", _PROGRAM, _Do.CHECK_PROGRAM)
-    ),
-    **dict.fromkeys(
-        (19, 56, 111, 112, 115, 116, 117, 118), ("the display engine failed", _WARNING, _Do.REPORT)
-    ),
-    **dict.fromkeys(
-        (27, 28, 29, 34, 35, 36, 42, 60),
-        ("the video processor failed for a program", _PROGRAM, _Do.RESTART),
-    ),
-    **dict.fromkeys((33, 59), ("a micro-controller of the GPU failed", _WARNING, _Do.REPORT)),
-    **dict.fromkeys((37, 38), ("the firmware reported an error", _NOTE, _Do.NOTHING)),
-    **dict.fromkeys(
-        (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135),
-        ("a copy engine stopped at an error of a program", _PROGRAM, _Do.RESTART),
-    ),
-    **dict.fromkeys(
-        (47, 65, 73, 142), ("a video encoder failed for a program", _PROGRAM, _Do.RESTART)
-    ),
-    **dict.fromkeys((66, 67), ("the driver made a forbidden access", _NOTE, _Do.NOTHING)),
-    **dict.fromkeys(
-        (68, 83, 84, 88, 89, 96, 97, 98),
-        ("a video decoder failed for a program", _PROGRAM, _Do.RESTART),
-    ),
-    **dict.fromkeys(
-        (82, 99, 100, 101, 102, 103, 104, 105),
-        ("a JPEG decoder failed for a program", _PROGRAM, _Do.RESTART),
-    ),
-    **dict.fromkeys(
-        (86, 139), ("the optical flow engine failed for a program", _PROGRAM, _Do.RESTART)
-    ),
-    **dict.fromkeys((106, 107), ("a test message of the management bus", _NOTE, _Do.NOTHING)),
-    **dict.fromkeys(
-        (144, 145, 146, 147, 148, 149, 150), ("error on an NVLink", _WARNING, _Do.NVLINK)
-    ),
-    # All others.
-    6: ("a program's commands arrived corrupted", _PROGRAM, _Do.RESTART),
-    7: ("a program's commands had a wrong address", _PROGRAM, _Do.RESTART),
-    8: ("the GPU stopped working on a program", _PROGRAM, _Do.RESTART),
-    9: ("the driver programmed the GPU wrongly", _WARNING, _Do.REPORT),
-    12: ("the driver could not handle an error of the GPU", _WARNING, _Do.REPORT),
-    13: ("a program crashed on the graphics engine", _PROGRAM, _Do.CHECK_PROGRAM),
-    16: ("the display engine hangs", _WARNING, _Do.REPORT),
-    18: ("the GPU was denied access to the PCIe bus", _WARNING, _Do.REPORT),
-    24: ("the GPU waited too long for a signal", _WARNING, _Do.REPORT),
-    25: ("a program's commands were not valid", _PROGRAM, _Do.CHECK_PROGRAM),
-    26: ("the GPU's memory did not answer in time", _WARNING, _Do.REPORT),
-    30: ("the driver used a signal wrongly", _WARNING, _Do.REPORT),
-    31: ("a program touched memory that it does not own", _PROGRAM, _Do.CHECK_PROGRAM),
-    43: ("a program was stopped after an error of its own", _PROGRAM, _Do.CHECK_PROGRAM),
-    44: ("a fault while programs took turns", _NOTE, _Do.NOTHING),
-    45: ("a program was ended after an earlier error, or killed", _PROGRAM, _Do.FOLLOW),
-    46: ("the GPU stopped processing", _WARNING, _Do.RESET),
-    48: ("memory error that could not be corrected", _CRITICAL, _Do.REPLACE),
-    54: ("the GPU lacks auxiliary power", _WARNING, _Do.POWER),
-    57: ("the link to the GPU's memory could not be set up", _WARNING, _Do.REPORT),
-    58: ("the link to the GPU's memory is unstable", _WARNING, _Do.REPORT),
-    61: ("the GPU's micro-controller warned", _WARNING, _Do.REPORT),
-    62: ("the GPU's micro-controller halted", _CRITICAL, _Do.RESET),
-    63: ("a bad piece of memory was marked for replacement", _NOTE, _Do.REPAIRED),
-    64: ("a bad piece of memory could not be replaced", _CRITICAL, _Do.REPLACE),
-    69: ("a program used the graphics engine wrongly", _PROGRAM, _Do.CHECK_PROGRAM),
-    74: ("error on an NVLink", _CRITICAL, _Do.NVLINK),
-    78: ("a virtual GPU could not start", _WARNING, _Do.UPDATE),
-    79: ("the GPU fell off the bus", _CRITICAL, _Do.REBOOT),
-    80: ("data reached the GPU corrupted", _PROGRAM, _Do.CHECK_PROGRAM),
-    81: ("the VGA part of the GPU failed", _WARNING, _Do.REPORT),
-    92: ("corrected memory errors are frequent", _NOTE, _Do.NOTHING),
-    93: ("the GPU's settings memory was written too often", _NOTE, _Do.NOTHING),
-    94: ("memory error, kept within one program", _WARNING, _Do.CONTAINED),
-    95: ("memory error that may have touched every program", _CRITICAL, _Do.REPLACE),
-    108: ("an address could not be translated at the other end of an NVLink", _NOTE, _Do.NOTHING),
-    109: ("a program did not make way for another in time", _WARNING, _Do.RESET),
-    110: ("the GPU found its security violated", _WARNING, _Do.RESET),
-    113: ("the link to a display could not be set up", _WARNING, _Do.REPORT),
-    114: ("a display ran out of picture data", _WARNING, _Do.REPORT),
-    119: ("the GPU's system processor (GSP) did not answer", _CRITICAL, _Do.RESET),
-    120: ("the GPU's system processor (GSP) failed", _CRITICAL, _Do.RESET),
-    121: ("error on the link between chips (C2C)", _WARNING, _Do.REPORT),
-    122: ("the GPU's flash memory could not be read", _WARNING, _Do.REPORT),
-    123: ("the GPU's flash memory could not be written", _WARNING, _Do.REPORT),
-    124: ("the GPU's flash memory could not be erased", _WARNING, _Do.REPORT),
-    125: ("the GPU's settings memory is damaged", _WARNING, _Do.REPORT),
-    136: ("an NVLink could not be set up", _WARNING, _Do.NVLINK),
-    137: ("an access over an NVLink was refused", _NOTE, _Do.FOLLOW),
-    140: ("memory error that was not recovered from", _WARNING, _Do.RESET),
-    141: ("an error in CUDA's fast path", _NOTE, _Do.NOTHING),
-    143: ("the GPU could not be initialised", _WARNING, _Do.RESET),
-    151: ("keys of confidential computing could not be changed", _WARNING, _Do.RESTART_GUEST),
-    152: ("a deep learning accelerator touched memory wrongly", _NOTE, _Do.NOTHING),
-    153: ("a deep learning accelerator did not answer in time", _NOTE, _Do.NOTHING),
-    154: ("the driver changed its advice on how to recover the GPU", _WARNING, _Do.RECOVERY),
-    155: ("error on an NVLink, found by software", _WARNING, _Do.NVLINK),
-    156: ("a bad part of the GPU was marked to be left out", _WARNING, _Do.RESET),
-    157: ("a bad part of the GPU could not be left out", _WARNING, _Do.REPORT),
-    158: ("the GPU did not answer in time", _WARNING, _Do.RESET),
-    159: ("error on the link to the processor's memory", _WARNING, _Do.MEMORY_OF_HOST),
-    160: ("a channel of the GPU was taken out of use", _NOTE, _Do.NOTHING),
-    161: ("a channel of the GPU could not be taken out of use", _NOTE, _Do.NOTHING),
-    162: ("power smoothing works again", _NOTE, _Do.NOTHING),
-    163: ("power smoothing was switched off", _NOTE, _Do.NOTHING),
-    164: ("the circuits for power smoothing are nearly worn out", _NOTE, _Do.NOTHING),
-    165: ("the circuits for power smoothing are worn out", _WARNING, _Do.REPORT),
-    166: ("data on an NVLink before its encryption was set up", _WARNING, _Do.REPORT),
-    167: ("the PCIe bus did not answer in time", _WARNING, _Do.REPORT),
-    168: ("errors in the protected part of the memory", _WARNING, _Do.REPORT),
-    169: ("the GPU's security processor halted", _WARNING, _Do.REPORT),
-    170: ("error on an encrypted NVLink", _WARNING, _Do.REPORT),
-    171: ("memory error (DRAM) that could not be corrected", _WARNING, _Do.REPLACE),
-    172: ("memory error inside the chip (SRAM), not corrected", _WARNING, _Do.REPLACE),
-}
-"""Meaning in plain words, severity, and what to do."""
+class _Report(NamedTuple):
+    """An XID of a GPU, which is named by its UUID in events, by its slot in the kernel log."""
+
+    gpu: str
+    number: int
+    at: float
+    origin: XidOrigin
+
+
+class XidReports:
+    """What was reported, oldest first.
+
+    A snapshot has one XID of each GPU, its last one, and so have logs and other machines. XIDs that
+    came between two samples are therefore reported in turn, one a sample: a hardware error is not
+    hidden by those of the programs that it ended.
+
+    Any thread may ``add``; one thread takes them with ``next_of``.
+    """
+
+    def __init__(self) -> None:
+        self._arrived: deque[_Report] = deque(maxlen=_ARRIVED_KEPT)
+        self._waiting: dict[str, dict[tuple[int, XidOrigin], float]] = {}
+        self._reported: dict[tuple[str, int], deque[tuple[float, XidOrigin]]] = {}
+        self._held = False
+
+    def add(self, gpu: str, number: int, at: float, origin: XidOrigin) -> None:
+        """Add a report.
+
+        Args:
+            gpu: The UUID of the GPU, or its place on the PCI bus as ``slot_of`` writes it.
+            number: The XID.
+            at: When, in seconds since the epoch.
+            origin: Where it comes from.
+        """
+        self._arrived.append(_Report(gpu, number, at, origin))
+
+    def hold(self) -> None:
+        """Report nothing until ``release``: older XIDs are still to come."""
+        self._held = True
+
+    def release(self) -> None:
+        """Report from now on."""
+        self._held = False
+
+    @property
+    def nothing_to_report(self) -> bool:
+        """Whether ``next_of`` has nothing for any GPU."""
+        return self._held or not (self._arrived or self._waiting)
+
+    def next_of(self, uuid: str, slot: str | None) -> tuple[int, float] | None:
+        """The oldest XID of a GPU that was not reported, and its time; now it counts as reported.
+
+        Args:
+            uuid: The GPU's UUID.
+            slot: Its place on the PCI bus, ``None`` if unknown.
+        """
+        if self._held:
+            return None
+        self._sort_in()
+        while True:
+            oldest: _Report | None = None
+            for gpu in (uuid,) if slot is None else (uuid, slot):
+                for (number, origin), at in self._waiting.get(gpu, {}).items():
+                    if oldest is None or at < oldest.at:
+                        oldest = _Report(gpu, number, at, origin)
+            if oldest is None:
+                return None
+            waiting = self._waiting[oldest.gpu]
+            del waiting[oldest.number, oldest.origin]
+            if not waiting:
+                del self._waiting[oldest.gpu]
+            if self._is_new(uuid, oldest):
+                return oldest.number, oldest.at
+
+    def _sort_in(self) -> None:
+        while self._arrived:
+            report = self._arrived.popleft()
+            waiting = self._waiting.setdefault(report.gpu, {})
+            # Many of the same number count once: the history keeps the newest of each.
+            waiting.pop((report.number, report.origin), None)
+            waiting[report.number, report.origin] = report.at
+            if len(waiting) > _WAITING_KEPT:
+                del waiting[min(waiting, key=waiting.__getitem__)]
+            if len(self._waiting) > _GPUS_KEPT:
+                del self._waiting[next(iter(self._waiting))]
+
+    def _is_new(self, uuid: str, report: _Report) -> bool:
+        """Whether neither origin has reported it; remembers it."""
+        if (uuid, report.number) not in self._reported and len(self._reported) >= _ARRIVED_KEPT:
+            del self._reported[next(iter(self._reported))]
+        times = self._reported.setdefault((uuid, report.number), deque(maxlen=_TIMES_KEPT))
+        known = any(
+            origin is not report.origin and abs(at - report.at) <= SAME_SECONDS
+            for at, origin in times
+        )
+        # The kernel's clock may be off: an older line of a known number adds nothing.
+        old = report.origin is XidOrigin.KERNEL_LOG and any(at > report.at for at, _ in times)
+        times.append((report.at, report.origin))
+        return not (known or old)
+
+
+class XidWatcher:
+    """Waits for XIDs, from ``start`` to ``stop``.
+
+    It initialises NVML a second time (NVML counts its users) and shuts it down when its thread
+    ends, so that ``stop`` need not wait for a thread that hangs in the driver.
+
+    Its calls are neither published nor measured: it waits most of the time.
+    """
+
+    def __init__(self, clock: Clock, reports: XidReports) -> None:
+        self._clock = clock
+        self._stopped = threading.Event()
+        self._gpus: dict[int, str] = {}
+        self._has_library = False
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+        self._reports = reports
+
+    def start(self, gpus: dict[int, str]) -> None:
+        """Start to wait for XIDs of these GPUs; see ``watch``."""
+        self.watch(gpus)
+        self._take_library()
+        self._thread.start()
+
+    def watch(self, gpus: dict[int, str]) -> None:
+        """Replace the GPUs: UUIDs by the value of their handles."""
+        if gpus != self._gpus:
+            self._gpus = gpus
+
+    def stop(self, timeout: float = 0.0) -> None:
+        """End the thread, which takes up to half a second.
+
+        Args:
+            timeout: Seconds to wait for that.
+        """
+        self._stopped.set()
+        if timeout and self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._has_library:
+            if self._stopped.wait(_PAUSE_SECONDS):
+                return
+            self._take_library()
+        events: Any = None
+        gpus: dict[int, str] = {}
+        registered, refusals, code = 0, 0, int(pynvml.NVML_SUCCESS)
+        while not self._stopped.is_set():
+            before = registered
+            refusals = refusals + 1 if gpus is self._gpus else 1
+            gpus = self._gpus
+            try:
+                newer = pynvml.nvmlEventSetCreate()
+            except pynvml.NVMLError:
+                self._stopped.wait(_PAUSE_SECONDS)
+                continue
+            registered = self._register(gpus, newer)
+            # Not before the new set is registered, so that no event in between is lost.
+            self._free(events)
+            events = newer
+            if code == pynvml.NVML_ERROR_GPU_IS_LOST and registered == before:
+                # The lost GPU can still be registered: waiting for it would return at once.
+                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+            refused = len(gpus) - registered
+            again_in = pause_after(refusals, answered=False) if refused else math.inf
+            code = self._wait_for(events, gpus, registered, again_in)
+            if code not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_GPU_IS_LOST}:
+                self._stopped.wait(_PAUSE_SECONDS)
+        self._free(events)
+        c_function("nvmlShutdown")()
+
+    def _take_library(self) -> None:
+        self._has_library = not c_function("nvmlInit_v2")()
+
+    def _free(self, events: Any) -> None:
+        if events is not None:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(events)
+
+    def _register(self, gpus: dict[int, str], events: Any) -> int:
+        """Register for events of these GPUs; returns how many allow it."""
+        registered = 0
+        kind = pynvml.nvmlEventTypeXidCriticalError
+        for handle in gpus:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlDeviceRegisterEvents(ctypes.c_void_p(handle), kind, events)
+                registered += 1
+        return registered
+
+    def _wait_for(self, events: Any, gpus: dict[int, str], registered: int, seconds: float) -> int:
+        """Receive events until the GPUs change, the time is over or the thread must end.
+
+        Returns:
+            ``SUCCESS``, or the code with which the driver refused.
+        """
+        until = self._clock.monotonic() + seconds
+        while gpus is self._gpus and not self._stopped.is_set() and self._clock.monotonic() < until:
+            if not registered:
+                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+                continue
+            try:
+                self._take(gpus, pynvml.nvmlEventSetWait_v2(events, _WAIT_MILLISECONDS))
+            except pynvml.NVMLError as error:
+                if error.value != pynvml.NVML_ERROR_TIMEOUT:
+                    return error.value
+        return pynvml.NVML_SUCCESS
+
+    def _take(self, gpus: dict[int, str], data: Any) -> None:
+        uuid = gpus.get(ctypes.cast(data.device, ctypes.c_void_p).value or 0)
+        if uuid is not None and data.eventType == pynvml.nvmlEventTypeXidCriticalError:
+            self._reports.add(uuid, data.eventData, self._clock.time(), XidOrigin.EVENT)
+
+
+class KernelXidWatcher:
+    """Reports the XIDs of the kernel log, first those since the machine started.
+
+    Where the log may not be read the thread ends. The reports are held while it reads what there
+    is, 0.2 s at most, so that they come in order.
+
+    Args:
+        reports: Where it reports.
+        system: The operating system, whose log it reads.
+    """
+
+    def __init__(self, reports: XidReports, system: System) -> None:
+        # Not needed for the first sample, which the first picture and many commands wait for.
+        from gpumon.host.kernel_log import KernelLog
+
+        self._reports = reports
+        self._clock = system.clock
+        self._log = KernelLog(f"{system.dev}/kmsg")
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=KERNEL_THREAD, daemon=True)
+
+    def start(self) -> None:
+        """Start to read."""
+        self._reports.hold()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # No more threads: it must not end what samples.
+            self._reports.release()
+
+    def stop(self) -> None:
+        """End the thread, which takes up to ``_KERNEL_WAIT_SECONDS``; does not wait for it."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        try:
+            self._read_past()
+            self._reports.release()
+            self._follow()
+        except OSError:
+            pass  # It may not be read here, or is gone; `gpumon doctor` says why.
+        finally:
+            self._reports.release()
+            self._log.close()
+
+    def _read_past(self) -> None:
+        found = self._log.read(_PAST_LINES, _PAST_SECONDS)
+        if self._log.behind:
+            self._log.skip()
+        if _slept() > _SLEPT_SECONDS:
+            return
+        for xid in _worth_reporting(found):
+            self._report(xid, self._wall_time(xid))
+
+    def _follow(self) -> None:
+        behind = False
+        while not self._stopped.is_set():
+            xids = self._log.read(_TURN_LINES, _TURN_SECONDS)
+            for xid in xids:
+                self._report(xid, self._wall_time(xid) if behind else self._clock.time())
+            behind = self._log.behind
+            if not behind:
+                self._log.wait(_KERNEL_WAIT_SECONDS)
+            self._stopped.wait(_KERNEL_PAUSE_SECONDS)
+
+    def _report(self, xid: Xid, at: float) -> None:
+        self._reports.add(xid.slot, xid.number, at, XidOrigin.KERNEL_LOG)
+
+    def _wall_time(self, xid: Xid) -> float:
+        """When it was, in seconds since the epoch."""
+        return self._clock.time() - max(0.0, self._clock.monotonic() - xid.at)
+
+
+def _worth_reporting(xids: Iterable[Xid]) -> list[Xid]:
+    """The newest of each number and GPU, in order; of too many, errors of programs are left out."""
+    newest: dict[str, dict[int, Xid]] = {}
+    for xid in xids:
+        newest.setdefault(xid.slot, {})[xid.number] = xid
+    from gpumon.model.error_codes import error_code
+
+    kept: list[Xid] = []
+    for of_gpu in newest.values():
+        ranked = sorted(of_gpu.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
+        kept += ranked[:_PAST_KEPT]
+    return sorted(kept, key=lambda xid: xid.at)
+
+
+def _slept() -> float:
+    """Seconds for which the machine slept since it was started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from gpumon.model.bounds import MOST_ENGINES
-from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, PROCESS_METRIC, Metric, Unit
+from gpumon.model.metrics import PROCESS_METRIC, Metric, Unit
 from gpumon.model.processes import GpuProcess, GpuUse, Workload
-from gpumon.model.snapshot import Gpu, Host
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, Gpu, Host
 from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 from gpumon.recording.csv.parsers import (
     LATEST,
@@ -42,21 +42,11 @@ if TYPE_CHECKING:
     from gpumon.model.processes import Container, ProcessId
     from gpumon.model.snapshot import MigInstance, Snapshot
 
-_ADDED: dict[int, tuple[str, ...]] = {
-    2: (
-        *("sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active"),
-        *("fp16_active", "dram_active", "nvlink_errors"),
-    ),
-    3: ("temperature_hotspot", "fan_rpm"),
-}
-"""The fields of the metrics that each later version added at the end of the GPU file."""
-VERSION = max(_ADDED, default=1)
+VERSION = max(metric.since for metric in GPU_METRICS)
+"""Each version after the first added metrics at the end of the GPU file; see ``Metric.since``."""
 
 TEXT_CHARACTERS = 2000
 """Longest text in a cell; a command line is cut there."""
-
-_NOT_LOGGED = frozenset(("serial", "vbios_version", "architecture"))
-"""Text that says the same in every row, and nothing of the work. A file of nvidia-smi may have it."""
 
 _NOWHERE = Workload()
 
@@ -112,7 +102,7 @@ class CsvColumn(Struct, frozen=True):
         parse: Parses a cell that is not empty, see ``parsers``.
         possible: The lowest and the highest possible value.
         is_real: Whether its cells are numbers in the model's unit that may have a fraction.
-        metric: The row of the metric table that it shows, or ``None``.
+        metric: The metric that it shows, or ``None``.
     """
 
     name: str
@@ -231,7 +221,7 @@ _MODEL: dict[str, type[Struct]] = {
 def _is_real(unit: Unit, part: str, field: str) -> bool:
     """Whether a number may have a fraction: as in the model, else if it is in seconds."""
     fields = _MODEL[part].__annotations__ if part in _MODEL else {}
-    return unit is Unit.SECONDS or "float" in fields.get(field, "")
+    return unit is Unit.SECONDS or "float" in str(fields.get(field))
 
 
 def _column(
@@ -309,7 +299,7 @@ _FIRST = (
     "temperature_gpu",
     "power_draw",
 )
-_LATER = tuple(field for fields in _ADDED.values() for field in fields)
+_LOGGED = sorted((metric for metric in GPU_METRICS if metric.logged), key=lambda one: one.since)
 # A process may use several engines and many cores.
 _ENGINES, _CORES = (0, MOST_ENGINES), (0, 100 * 2**20)
 # Less than 0 if the clock was set back between the reading and the sample.
@@ -323,7 +313,7 @@ GPU_COLUMNS: tuple[CsvColumn, ...] = (
     *(_metric_column(GPU_METRIC[field]) for field in _FIRST),
     _column("status", _T, "gpu.status", "ok, or why the GPU does not answer: asleep, no answer, lost, reset required, no permission, failing.", value=lambda row: row.gpu.status.value),
     _column("processes", _N, "gpu.processes", "How many processes the newest list of the GPU holds; empty where there is none.", value=_listed),
-    *(_metric_column(metric) for metric in GPU_METRICS if metric.field not in {*_FIRST, *_LATER, *_NOT_LOGGED}),
+    *(_metric_column(metric) for metric in _LOGGED if metric.since == 1 and metric.field not in _FIRST),
     _column("age", _S, "gpu.age", "How long before the timestamp the GPU's values were read; large while it hangs.", value=_age, possible=_AGES),
     _column("status.since", _TIME, "gpu.status_since", "When the status began, as far as was seen."),
     _column("mig.devices", _T, "gpu.mig", "The MIG devices: index uuid gi ci profile SMs total used free (bytes), parted by semicolons; - is unknown.", write=mig_cell, parse=mig_devices),
@@ -337,7 +327,7 @@ GPU_COLUMNS: tuple[CsvColumn, ...] = (
     _column("host.memory.total", _MIB, "host.memory_total", "Of the machine."),
     _column("elapsed", _S, "elapsed", "Since this log began to be written, by a clock that nobody sets; begins again at 0 when the log is continued.", possible=(0, LATEST)),
     _column("gpumon_log", _N, "log.version", "Version of these columns.", value=lambda _: VERSION),
-    *(_metric_column(GPU_METRIC[field]) for field in _LATER),
+    *(_metric_column(metric) for metric in _LOGGED if metric.since > 1),
 )
 
 PROCESS_COLUMNS: tuple[CsvColumn, ...] = (
@@ -389,7 +379,8 @@ _READABLE: dict[bool, dict[str, CsvColumn]] = {
             *GPU_COLUMNS,
             HOSTNAME,
             CLOCK_EVENTS_KNOWN,
-            *(_metric_column(GPU_METRIC[one]) for one in sorted(_NOT_LOGGED)),
+            # A file of nvidia-smi may have them.
+            *(_metric_column(metric) for metric in GPU_METRICS if not metric.logged),
         )
     },
     True: {column.name: column for column in (*PROCESS_COLUMNS, HOSTNAME)},
@@ -398,12 +389,6 @@ _BARE_NAMES = {
     processes: {name.partition(" [")[0]: name for name in columns}
     for processes, columns in _READABLE.items()
 }
-
-
-LIMITS = tuple(
-    (metric.field, metric.at_most) for metric in GPU_METRICS if metric.at_most is not None
-)
-"""Fields of a GPU whose value is never above that of another field."""
 
 
 _BY_FIELD = {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.metrics import GPU_METRICS, Unit
-from gpumon.model.snapshot import Unknown
-from gpumon.recording.csv.columns import LIMITS
+from gpumon.model.bounds import PARTS
+from gpumon.model.metrics import Unit
+from gpumon.model.snapshot import GPU_METRICS, Unknown
 from gpumon.recording.csv.gpus import GpuReader, ParsedGpu, once_each
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ _INDEPENDENT = {
     metric.field
     for metric in GPU_METRICS
     if metric.unit not in (Unit.TEXT, Unit.TIME)
-    and metric.field not in ("index", *(whole for _, whole in LIMITS))
+    and metric.field not in ("index", *(whole for _, whole in PARTS))
 }
-"""Fields whose cell alone gives their value, apart from ``LIMITS``."""
+"""Fields whose cell alone gives their value, apart from ``PARTS``."""
 _STEADY = 1e-6
 """Seconds by which a difference of times may vary because times are floats."""
 
@@ -151,7 +151,7 @@ class SequentialGpuReader(GpuReader):
             if value is None or value.__class__ is Unknown or values[field] is None:
                 return None
             changes[field] = value
-        for field, whole in LIMITS:
+        for field, whole in PARTS:
             most = values.get(whole)
             if field in changes and most is not None and changes[field] > most:
                 return None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.model.bounds import PARTS
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Unknown
 from gpumon.recording.csv.cells import Cells
 from gpumon.recording.csv.columns import (
     CLOCK_EVENTS_KNOWN,
     GPU_COLUMNS,
-    LIMITS,
     readable_column,
     readable_columns,
 )
@@ -159,7 +159,7 @@ class GpuReader:
             )
             for field, _ in told:
                 values[field] = None
-        for field, whole in LIMITS:
+        for field, whole in PARTS:
             value, most = values.get(field), values.get(whole)
             if value is not None and most is not None and value > most:
                 values[field] = None

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
+from gpumon.model.bounds import PARTS
 from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE, Cells, read_moment
 from gpumon.recording.csv.clocks import STEADY
-from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.compression import open_file
 from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
 from gpumon.recording.csv.index import CsvFile
@@ -325,7 +325,7 @@ class _Plan:
         }
         self._limits = [
             (places[part], places[whole])
-            for part, whole in ([] if processes else LIMITS)
+            for part, whole in ([] if processes else PARTS)
             if part in places and whole in places
         ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.config.columns import DEFAULT_PROCESS_COLUMNS, gpu_columns, process_columns
+from gpumon.config.columns import DEFAULT_COLUMNS, gpu_columns, process_columns
 from gpumon.findings.groups import users
 from gpumon.ui.view.gpu_graphs import tile_height, tiles_rows
 from gpumon.ui.view.gpu_table_layout import (
@@ -233,7 +233,7 @@ def lay_out(
         room: Rows of the table without its heading.
     """
     chosen = process_columns(view.columns)
-    if chosen == DEFAULT_PROCESS_COLUMNS:
+    if chosen == DEFAULT_COLUMNS:
         chosen = default_columns(snapshot.processes)
     columns = visible_columns(width, chosen)
     # Some lists change with time although the processes do not.

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.makers.maker_words import is_meant_for
-from gpumon.model.makers import metric_label
-from gpumon.model.snapshot import Unknown
+from gpumon.model.makers import maker_of, metric_label
+from gpumon.model.snapshot import GPU_METRIC, Unknown
 from gpumon.text.cells import Field, Row, fill, row_width, spark
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -274,7 +273,7 @@ def chart_rows(
         chart
         for chart in _CHARTS
         if not (chart.optional and seen[chart.label].nothing)
-        and is_meant_for(chart.fields[0], gpu.name)
+        and GPU_METRIC[chart.fields[0]].is_for(maker_of(gpu.name))
     ]
     charts = [chart for chart in told if not seen[chart.label].nothing]
     if not charts and len({seen[chart.label].nothing for chart in told}) == 1:

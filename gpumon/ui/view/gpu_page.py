@@ -8,12 +8,11 @@ import msgspec
 from msgspec import Struct
 
 from gpumon.findings import FindingKind, gpu_findings, is_of_the_past, memory_account
-from gpumon.makers.maker_words import is_meant_for
 from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.error_codes import error_code
 from gpumon.model.makers import maker_of, metric_label
-from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.metrics import Metric, Unit, clock_event_names, gpu_value
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, GpuStatus, Unknown
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -323,10 +322,11 @@ def _identity(view: GpuView, snapshot: Snapshot | None, width: int) -> list[Row]
     """All names of the GPU."""
     gpu = view.gpu
     gpus = (gpu,) if snapshot is None else snapshot.gpus
-    facts = []
-    for field in filter(lambda one: is_meant_for(one, gpu.name), _IDENTITY):
-        metric = GPU_METRIC[field]
-        facts.append(Fact(metric.label, *_value_or_reason(gpu, metric, 0.0)))
+    facts = [
+        Fact(metric.label, *_value_or_reason(gpu, metric, 0.0))
+        for metric in map(GPU_METRIC.__getitem__, _IDENTITY)
+        if metric.is_for(maker_of(gpu.name))
+    ]
     if snapshot is not None:
         driver = snapshot.host.driver_version or UNKNOWN
         has_cuda = maker_of(gpu.name).has_cuda
@@ -355,7 +355,7 @@ def _metrics(gpu: Gpu, now: float, width: int) -> list[Row]:
     metrics = [
         metric
         for metric in GPU_METRICS
-        if metric.field not in _IDENTITY and is_meant_for(metric.field, gpu.name)
+        if metric.field not in _IDENTITY and metric.is_for(maker_of(gpu.name))
     ]
     columns = max(1, min(_MOST_COLUMNS, width // _METRIC_WIDTH))
     each = width // columns

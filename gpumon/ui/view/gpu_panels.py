@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.makers.maker_words import is_meant_for
 from gpumon.model.makers import maker_of
+from gpumon.model.snapshot import GPU_METRIC
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width
 from gpumon.text.formatting import (
     cell_width,
@@ -228,7 +228,7 @@ def _facts(gpu: Gpu) -> list[tuple[str, str]]:
         ("clocks", f"{maker_of(gpu.name).cores} {core}  memory {memory} MHz{state}"),
         ("PCIe", f"gen {generation} x{lanes:<2} rx {received:>5}/s tx {sent:>5}/s"),
     ]
-    if is_meant_for("memory_reserved", gpu.name):
+    if GPU_METRIC["memory_reserved"].is_for(maker_of(gpu.name)):
         reserved = memory_size(gpu.memory_reserved)
         facts.append(("driver", f"reserves {reserved}  memory active {activity}"))
     elif gpu.utilization_memory is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gpumon.model.metrics import GPU_METRIC, Unit
+from gpumon.model.metrics import Unit
+from gpumon.model.snapshot import GPU_METRIC
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width, spark
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -13,6 +15,7 @@ from gpumon.text.formatting import (
     fit,
     fit_right,
     gibibytes,
+    memory_size,
     mig_name,
     number,
     printable,
@@ -193,11 +196,29 @@ def _celsius(celsius: int | None, stale: str) -> Sequence[Field]:
     return [(fit_right(temperature(celsius), CELSIUS), stale)]
 
 
+def _count(value: float) -> str:
+    """A count in at most four characters: ``9999``, ``10k``, ``2M``."""
+    if value < 10_000:
+        return f"{value:.0f}"
+    exponent = min(4, math.floor(math.log10(value) / 3))
+    return f"{value // 1000**exponent:.0f}{' kMGT'[exponent]}"
+
+
 _ADDED_TEXT: dict[Unit, Callable[[float], str]] = {
+    Unit.NUMBER: _count,
+    Unit.ENABLED: lambda value: "on" if value else "off",
+    Unit.YES_NO: lambda value: "yes" if value else "no",
+    Unit.PSTATE: "P{}".format,
+    Unit.BYTES: lambda value: memory_size(int(value)),
     Unit.PERCENT: "{}%".format,
     Unit.SHARE: "{:.0f}%".format,
-    Unit.PSTATE: "P{}".format,
+    Unit.CELSIUS: temperature,
+    Unit.WATTS: "{:.0f}W".format,
+    Unit.MEGAHERTZ: number,
+    Unit.RPM: number,
+    Unit.BYTES_PER_SECOND: rate,
 }
+"""The text of the units whose values fit into such a column."""
 
 
 def _added(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpumon.config.columns import COLUMNS, GPU_COLUMNS
 from gpumon.config.keymap import FURTHER_WORDS, display
 from gpumon.filters.terms import TERMS
-from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.snapshot import GPU_METRICS
 from gpumon.text.cells import row_width
 from gpumon.text.formatting import cell_width
 from gpumon.ui.view.gpu_text import STATE_SIGNS
@@ -160,10 +160,7 @@ def other_sections() -> list[HelpSection]:
             "Columns of a GPU",
             (
                 *_GPU_COLUMNS,
-                *(
-                    (one.label, one.about if one.shown else f"{one.about} {added}")
-                    for one in GPU_COLUMNS
-                ),
+                *((one.label, f"{one.about} {added}") for one in GPU_COLUMNS),
             ),
         ),
         HelpSection("Process columns", tuple((one.label, one.about) for one in COLUMNS)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from gpumon.config.columns import COLUMN, DEFAULT_PROCESS_COLUMNS
+from gpumon.config.columns import COLUMN, DEFAULT_COLUMNS
 from gpumon.model.metrics import PROCESS_METRIC, Unit
 from gpumon.model.process_states import HALTED
 from gpumon.model.thresholds import DEFAULTS
@@ -152,9 +152,7 @@ _LEAST_COMMAND = 14
 
 
 @lru_cache(maxsize=16)
-def visible_columns(
-    width: int, chosen: tuple[str, ...] = DEFAULT_PROCESS_COLUMNS
-) -> tuple[Column, ...]:
+def visible_columns(width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS) -> tuple[Column, ...]:
     """The chosen columns that fit, without those of the lowest priority."""
     columns = [COLUMN[key] for key in chosen]
     while len(columns) > 2 and _width_without_command(columns) + _LEAST_COMMAND > width:
@@ -169,8 +167,8 @@ def default_columns(processes: Sequence[GpuProcess]) -> tuple[str, ...]:
         processes: All processes, unfiltered, so that a filter does not move the columns.
     """
     if any(process.type != "C" for process in processes):
-        return DEFAULT_PROCESS_COLUMNS
-    return tuple(key for key in DEFAULT_PROCESS_COLUMNS if key != "type")
+        return DEFAULT_COLUMNS
+    return tuple(key for key in DEFAULT_COLUMNS if key != "type")
 
 
 def _width_without_command(columns: Sequence[ColumnHeader]) -> int:

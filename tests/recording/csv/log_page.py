@@ -1,4 +1,4 @@
-"""The two tables of ``docs/log.md`` that follow from the log's columns.
+"""The version and the two tables of ``docs/log.md`` that follow from the log's columns.
 
 ``python -m tests.recording.csv.log_page`` writes them into the page; a test checks that they are
 what stands there.
@@ -6,10 +6,12 @@ what stands there.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.model.metrics import Unit
+from gpumon.recording.csv.columns import VERSION
 from gpumon.recording.csv.rows import SEVERAL_MACHINES
 from tests.pages import with_table
 
@@ -42,7 +44,8 @@ _CELLS = {
 
 
 def with_tables(page: str) -> str:
-    """The page with both tables made anew, each between its mark and the next."""
+    """The page with the version and both tables made anew, each between its mark and the next."""
+    page = re.sub(r"(version of their columns, now )\d+", rf"\g<1>{VERSION}", page)
     layout = SEVERAL_MACHINES
     for name, columns in (("cards", layout.gpus), ("processes", layout.processes)):
         page = with_table(page, f"columns: {name}", _table(columns))

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.model.metrics import GPU_METRICS, Unit
+from gpumon.model.metrics import Unit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import Gpu, GpuStatus, Host, MigInstance, Unknown
+from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Host, MigInstance, Unknown
 from gpumon.recording.csv.columns import (
     GPU_COLUMNS,
     PROCESS_COLUMNS,

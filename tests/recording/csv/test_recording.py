@@ -26,6 +26,7 @@ from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.history import History
 from gpumon.recording.recording import EventKind, RecordingError
+from gpumon.system.system import System
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.driver import Driver, Owner, h100, h100_mig, owners, rtx4090
@@ -80,7 +81,7 @@ def test_a_simulated_machine_reads_back_as_it_was_sampled(tmp_path: Path) -> Non
         driver.attach()
         for card, owner in zip(driver.cards, started, strict=True):
             card.processes = [Owner(owner.pid, memory=2 * GIB, type="C", sm=40), Owner(4_000_000)]
-        source = NvmlSource(clock=clock)
+        source = NvmlSource(system=System(clock=clock))
         source.open()
         sampled = []
         for second in range(12):

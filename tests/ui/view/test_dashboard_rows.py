@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.config.columns import COLUMNS, DEFAULT_PROCESS_COLUMNS, GPU_COLUMNS
+from gpumon.config.columns import COLUMNS, DEFAULT_COLUMNS, GPU_COLUMNS
 from gpumon.filters.terms import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
 from gpumon.makers.demo import DemoSource
 from gpumon.model.processes import ProcessId
-from gpumon.model.snapshot import GpuStatus, Host, MigInstance, Snapshot, Trouble, Unknown
+from gpumon.model.snapshot import (
+    GPU_METRIC,
+    GpuStatus,
+    Host,
+    MigInstance,
+    Snapshot,
+    Trouble,
+    Unknown,
+)
 from gpumon.recording.history import History, Interval
 from gpumon.recording.playback.replay import Playing
 from gpumon.text.cells import Row, row_width
@@ -268,6 +276,21 @@ def test_the_columns_of_a_line_add_up_to_its_width() -> None:
                 fitting = sum(one.width for one in parts.pop("added"))
                 assert parts.pop("width") == sum(parts.values()) + fitting + 3 + 4 + 6 == width
                 assert min(parts.values()) >= 0
+
+
+def test_every_column_that_can_be_added_shows_its_largest_value_whole() -> None:
+    for column in GPU_COLUMNS:
+        full = gpu(**{column.key: GPU_METRIC[column.key].possible[1]})
+        now = build_snapshot(NOON, *(msgspec.structs.replace(full, index=i) for i in range(3)))
+        history = History(conditions())
+        history.add(now)
+        view = View(interval=0.5, columns=(*DEFAULT_COLUMNS, column.key))
+        rows = Dashboard(history).rows(now, view, 200, 24).all()
+        lines = ["".join(text for text, _ in row) for row in rows]
+        heading = next(line for line in lines if column.label in line)
+        end = heading.index(column.label) + len(column.label)
+        text = lines[lines.index(heading) + 1][end - column.width : end]
+        assert re.fullmatch(r" +P?[0-9]+[%kMGT]?", text), column
 
 
 def test_numbers_of_the_largest_cards_are_neither_cut_nor_run_together() -> None:
@@ -858,7 +881,7 @@ def test_who_is_idle_is_told_in_a_narrow_terminal_too(width: int) -> None:
 def test_the_memory_and_the_command_are_the_last_columns_to_go() -> None:
     kept = [column.key for column in visible_columns(1)]
     assert kept == ["memory_used", "command"]
-    assert tuple(column.key for column in visible_columns(200)) == DEFAULT_PROCESS_COLUMNS
+    assert tuple(column.key for column in visible_columns(200)) == DEFAULT_COLUMNS
     everything = tuple(column.key for column in COLUMNS)
     assert tuple(column.key for column in visible_columns(300, everything)) == everything
 

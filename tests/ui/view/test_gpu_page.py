@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumon.findings import conditions
-from gpumon.makers.maker_words import is_meant_for
-from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.makers import maker_of
 from gpumon.model.processes import (
     GpuProcess,
     GpuUse,
@@ -21,7 +20,7 @@ from gpumon.model.processes import (
     UnlistedHolder,
     Workload,
 )
-from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Snapshot, Unknown
+from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, MigInstance, Snapshot, Unknown
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import printable
@@ -267,7 +266,7 @@ def test_what_the_account_says_is_said_once() -> None:
 def test_every_metric_is_there_with_its_unit_or_the_reason_why_not() -> None:
     text = flat(page(CARD, busy(), 200))
     for metric in GPU_METRICS:
-        shown = is_meant_for(metric.field, CARD.name)
+        shown = metric.is_for(maker_of(CARD.name))
         assert (metric.label in text) == shown, metric.label
     for words in (
         "GPU utilisation 43 %",

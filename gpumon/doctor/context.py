@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.doctor import checks_of, why_failed
-from gpumon.host.kernel_log import slot_of
-from gpumon.host.power import read_word
+from gpumon.host.pci import read_word, slot_of
 from gpumon.makers.drm.cards import read_hex
 from gpumon.makers.source import SourceError
 from gpumon.model.makers import Maker, gpus_of, load, makers
@@ -46,7 +45,7 @@ def _is_root() -> bool:
     return geteuid is not None and geteuid() == 0
 
 
-class Machine(Struct, frozen=True):
+class ExaminedMachine(Struct, frozen=True):
     """The machine to examine."""
 
     root: Path = Path("/")  # The folder used as ``/``.
@@ -94,7 +93,7 @@ def resolved(path: Path) -> Path:
     return Path(os.path.realpath(path))  # Path.resolve raises at a loop of links.
 
 
-def unreadable(machine: Machine, variables: Iterable[str]) -> list[str]:
+def unreadable(machine: ExaminedMachine, variables: Iterable[str]) -> list[str]:
     """The folders in variables of the environment that cannot be read, each with the reason."""
     return [
         f"{folder} ({variable}) cannot be read: {why}"
@@ -161,7 +160,7 @@ class PciGpu(Struct, frozen=True):
         return f"{self.slot}  {self.maker.name}  {self.driver or 'no driver'}"
 
 
-def pci_gpus(machine: Machine) -> tuple[PciGpu, ...]:
+def pci_gpus(machine: ExaminedMachine) -> tuple[PciGpu, ...]:
     """The GPUs of all makers, by maker and place. No GPU wakes."""
     folders = machine.folder("/sys/bus/pci/devices", "*")
     vendors = {folder: read_word(f"{folder}/vendor") for folder in folders}
@@ -202,7 +201,7 @@ class DriverAnswer(Struct, frozen=True):
 class DiagnosticContext:
     """The context of one run."""
 
-    def __init__(self, machine: Machine, ask: Callable[[], DriverAnswer]) -> None:
+    def __init__(self, machine: ExaminedMachine, ask: Callable[[], DriverAnswer]) -> None:
         self.machine = machine
         # Queries the driver once, when the first check needs it.
         self._ask = ask

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.doctor import Result
-    from gpumon.doctor.context import DiagnosticContext, Machine
+    from gpumon.doctor.context import DiagnosticContext, ExaminedMachine
 
 _STRING = r"""['"]([^'"]*)['"]"""
 _ASSIGNED = re.compile(rf"^(__version__|cuda|hip|xpu)\b[^=\n]*=\s*(?:{_STRING}|None)", re.MULTILINE)
@@ -200,7 +200,7 @@ def _distribution(folder: Path, name: str) -> str | None:
     return None
 
 
-def _environments(machine: Machine) -> Iterator[tuple[str, Path]]:
+def _environments(machine: ExaminedMachine) -> Iterator[tuple[str, Path]]:
     """Python environments that a program started from here may use, the likeliest first.
 
     Yields:
@@ -215,7 +215,7 @@ def _environments(machine: Machine) -> Iterator[tuple[str, Path]]:
                 yield prefix, folder
 
 
-def _prefixes(machine: Machine) -> Iterator[str]:
+def _prefixes(machine: ExaminedMachine) -> Iterator[str]:
     for variable in _ENVIRONMENT_VARIABLES:
         yield from (folder.rstrip("/") for folder in machine.folders(variable))
     for folder in machine.folders("PATH"):
@@ -225,7 +225,7 @@ def _prefixes(machine: Machine) -> Iterator[str]:
     yield from (f"{home.rstrip('/')}/.local" for home in machine.folders("HOME"))
 
 
-def _package_folders(machine: Machine, prefix: str) -> Iterator[Path]:
+def _package_folders(machine: ExaminedMachine, prefix: str) -> Iterator[Path]:
     for pattern in ("lib*/python3*/site-packages", "lib/python3*/dist-packages"):
         yield from reversed(machine.folder(prefix, pattern))
 

@@ -27,7 +27,7 @@ from gpumon.doctor import (
     why_failed,
     worst,
 )
-from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
+from gpumon.doctor.context import DiagnosticContext, ExaminedMachine, ask_driver
 from gpumon.model.makers import makers
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.text.formatting import counted, fit, printable
@@ -130,7 +130,7 @@ def doctor(
     *,
     as_json: bool = False,
     scrub: bool = False,
-    machine: Machine | None = None,
+    machine: ExaminedMachine | None = None,
 ) -> int:
     """Examine the machine, and print each result as soon as it is known; ``scrub`` hides names.
 
@@ -141,7 +141,7 @@ def doctor(
         OSError: The stream cannot be written.
     """
     context = DiagnosticContext(
-        machine or Machine(), partial(ask_driver, partial(take_one, source))
+        machine or ExaminedMachine(), partial(ask_driver, partial(take_one, source))
     )
     results = examine(context)
     if scrub:

@@ -238,18 +238,18 @@ class BackendGpu(ABC):
         status: Whether it responds.
         status_since: Since when, in seconds since the epoch.
         sampled_at: When values were last read, in seconds since the epoch.
-        facts: The fields of ``Gpu``.
+        answers: The fields of ``Gpu``.
         mig: Its MIG devices.
     """
 
-    def __init__(self, uuid: str, index: int, clock: Clock, facts: Answers) -> None:
+    def __init__(self, uuid: str, index: int, clock: Clock, answers: Answers) -> None:
         self.uuid = uuid
         self.index = index
         self.clock = clock
         self.status = GpuStatus.OK
         self.status_since = clock.time()
         self.sampled_at: float | None = None
-        self.facts = facts
+        self.answers = answers
         self.mig: tuple[MigInstance, ...] = ()
 
     def set_status(self, status: GpuStatus) -> None:
@@ -265,7 +265,7 @@ class BackendGpu(ABC):
 
     def snapshot(self) -> Gpu:
         """The GPU with its current values."""
-        unknown, why = self.facts.unknown, self.processes_unknown
+        unknown, why = self.answers.unknown, self.processes_unknown
         if why is not None:
             unknown = {**unknown, "processes": why}
         # Positional: seventy keywords took twice as long.
@@ -277,5 +277,5 @@ class BackendGpu(ABC):
             self.sampled_at,
             unknown,
             self.mig,
-            *self.facts.values.values(),
+            *self.answers.values.values(),
         )

@@ -73,7 +73,7 @@ def _present(system: System) -> list[Maker]:
 
 def _gpus_on_the_bus(maker: Maker, sys: str) -> int:
     """Number of GPUs that have the maker's driver, or none: no other driver has taken them."""
-    from gpumon.host.power import driver_of, graphics_devices
+    from gpumon.host.pci import driver_of, graphics_devices
 
     devices = graphics_devices(maker.pci_vendor, sys)
     return sum(driver_of(device, sys) in {*maker.kernel_drivers, None} for device in devices)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.power import driver_of, graphics_devices
+from gpumon.host.pci import driver_of, graphics_devices
 from gpumon.model.makers import first_maker, gpus_of, load, maker_of, makers
 from gpumon.text.formatting import cell_width, fit, mig_name, printable
 

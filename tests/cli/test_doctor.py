@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpumon.doctor.context import Machine, pci_gpus
+from gpumon.doctor.context import ExaminedMachine, pci_gpus
 from gpumon.doctor.report import doctor, examine
 from gpumon.model.snapshot import GpuStatus
 from tests.build import gpu
@@ -47,7 +47,7 @@ def checks(output: str) -> dict[str, dict[str, Any]]:
     return {check["check"]: check for check in json.loads(output)["checks"]}
 
 
-@pytest.mark.skipif(bool(pci_gpus(Machine())), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(pci_gpus(ExaminedMachine())), reason="this machine has a GPU")
 def test_a_machine_without_a_driver_is_told_what_to_do_in_lines_of_80_cells() -> None:
     done = run()
     assert (done.returncode, done.stderr) == (1, "")
@@ -91,7 +91,9 @@ def test_a_healthy_machine_passes_and_exits_with_0(tmp_path: Path) -> None:
     with Driver([h100()]) as driver:
         driver.attach()
         out = io.StringIO()
-        machine = Machine(root=tree.root, environ={"LANG": "C.UTF-8"}, try_open=lambda _: None)
+        machine = ExaminedMachine(
+            root=tree.root, environ={"LANG": "C.UTF-8"}, try_open=lambda _: None
+        )
         status = doctor(NvmlSource(), out, machine=machine)
     join_watchers()
     assert status == 0, out.getvalue()
@@ -129,7 +131,7 @@ def test_a_user_whom_the_environment_does_not_name_is_left_out_too(
     known = ("annegret", "x", 4711, 4711, "", "/data/annegret", "/bin/sh")
     monkeypatch.setattr("pwd.getpwuid", lambda _: pwd.struct_passwd(known))
     environ = {"LANG": "C.UTF-8", "GPUMON_LOCK_DIR": "/data/annegret/locks"}
-    machine = Machine(root=Tree(tmp_path).root, environ=environ, try_open=lambda _: None)
+    machine = ExaminedMachine(root=Tree(tmp_path).root, environ=environ, try_open=lambda _: None)
     out = io.StringIO()
     with Driver([h100()]) as driver:
         driver.attach()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.doctor import CheckVerdict, gpus
-from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
+from gpumon.doctor.context import DiagnosticContext, ExaminedMachine, ask_driver
 from gpumon.makers.amd import checks as amd_checks
 from gpumon.makers.drm import checks as drm_checks
 from gpumon.makers.intel import checks as intel_checks
@@ -41,7 +41,7 @@ def _no_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
 def _examined(root: Path) -> DiagnosticContext:
     system = System(str(root / "proc"), str(root / "sys"), str(root / "dev"))
     return DiagnosticContext(
-        Machine(root=root, environ={}),
+        ExaminedMachine(root=root, environ={}),
         partial(ask_driver, partial(take_one, this_machine(system=system))),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.doctor import CheckVerdict, gpus
-from gpumon.doctor.context import DiagnosticContext, Machine, ask_driver
+from gpumon.doctor.context import DiagnosticContext, ExaminedMachine, ask_driver
 from gpumon.makers.nvidia import checks as nvidia_checks
 from gpumon.model.error_codes import error_code
 from gpumon.model.snapshot import GpuStatus
@@ -31,7 +31,8 @@ def ask(driver: Driver) -> DiagnosticContext:
     """An examination of the simulated driver, with this machine's files."""
     driver.attach()
     return DiagnosticContext(
-        Machine(environ={}), partial(ask_driver, partial(take_one, NvmlSource(profiled=True)))
+        ExaminedMachine(environ={}),
+        partial(ask_driver, partial(take_one, NvmlSource(profiled=True))),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.context import DiagnosticContext, DriverAnswer, Machine
+from gpumon.doctor.context import DiagnosticContext, DriverAnswer, ExaminedMachine
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from tests.absent import ABSENT
 from tests.build import NOON, gpu
@@ -119,7 +119,7 @@ class Tree:
             name="ada-07", driver_version=VERSION, cuda_version=cuda, in_container=in_container
         )
         snapshot = Snapshot(time=NOON, host=host, gpus=gpus or (gpu(),))
-        machine = Machine(
+        machine = ExaminedMachine(
             root=self.root,
             environ=environ or {},
             prefix=ABSENT,

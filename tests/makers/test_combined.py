@@ -34,7 +34,7 @@ class Driver(GpuBackend):
         self.device_files = DeviceFiles(path, f"/dev/{name}", maker)
         self.gpus = gpus
         self.listed: dict[int, ListedProcess] = {}
-        self.facts = DriverInfo(version=version)
+        self.answers = DriverInfo(version=version)
         self.trouble: Trouble | None = None
         self.opens = self.reads = 0
         self.call: Call | None = None
@@ -47,8 +47,8 @@ class Driver(GpuBackend):
     def read(self, *, full: bool = True) -> Reading:  # noqa: ARG002 - the signature of the base
         self.reads += 1
         if self.trouble is not None:
-            return Reading(1.0, (), self.facts, trouble=self.trouble)
-        return Reading(1.0, self.gpus, self.facts, self.listed, 1.0)
+            return Reading(1.0, (), self.answers, trouble=self.trouble)
+        return Reading(1.0, self.gpus, self.answers, self.listed, 1.0)
 
     @property
     def only_integrated(self) -> bool:

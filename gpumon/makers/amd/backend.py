@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.host.power import read_word
+from gpumon.host.pci import read_word
 from gpumon.host.procfs import in_initial_pid_namespace, read_file
 from gpumon.makers.amd import MAKER
 from gpumon.makers.amd.gpu import AmdGpu, uuid_of

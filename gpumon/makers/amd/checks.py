@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.doctor import Result
-    from gpumon.doctor.context import DiagnosticContext, Machine
+    from gpumon.doctor.context import DiagnosticContext, ExaminedMachine
 
 _NO_DRIVER = (
     "Run `sudo modprobe amdgpu`, then `sudo dmesg | grep amdgpu`: the kernel may be too old for "
@@ -127,7 +127,7 @@ def rocm(context: DiagnosticContext) -> Result | None:
     return passed(f"{counted(len(versions), 'installation')}.", *details)
 
 
-def rocm_versions(machine: Machine) -> dict[str, str]:
+def rocm_versions(machine: ExaminedMachine) -> dict[str, str]:
     """The version of ROCm by folder; the same folder once."""
     found: dict[str, str] = {}
     seen: set[Path] = set()

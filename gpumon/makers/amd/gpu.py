@@ -14,7 +14,7 @@ import os
 import re
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from gpumon.host.power import read_word
+from gpumon.host.pci import read_word
 from gpumon.makers.amd import MAKER
 from gpumon.makers.amd.gpu_metrics import TABLE_BYTES, GpuMetrics, event_reasons, parse_gpu_metrics
 from gpumon.makers.amd.names import gpu_name
@@ -145,8 +145,8 @@ class AmdGpu(DrmGpu):
         self._residencies: Residencies | None = None
         self._ras_at = 0.0
         product = read_word(f"{card.folder}/product_name")
-        self.facts.put("name", gpu_name(card.device, card.revision, product))
-        self.facts.put("architecture", self._architecture or Unknown.NOT_SUPPORTED)
+        self.answers.put("name", gpu_name(card.device, card.revision, product))
+        self.answers.put("architecture", self._architecture or Unknown.NOT_SUPPORTED)
 
     def _has_unified_video(self, nodes: list[KfdNode]) -> bool:
         version = read_word(f"{self.card.folder}/{_VCN}") or ""
@@ -158,7 +158,7 @@ class AmdGpu(DrmGpu):
 
     def read_once(self) -> None:
         """See ``DrmGpu.read_once``."""
-        files, facts = self.attributes, self.facts
+        files, answers = self.attributes, self.answers
         self._hwmon = files.hwmon("amdgpu")
         self._sensors = {}
         for number in range(1, 4):
@@ -171,36 +171,36 @@ class AmdGpu(DrmGpu):
         self._residencies = None
         self._ras_at = 0.0
         self._link = "" if self.integrated else self._slot_link()
-        facts.put("vbios_version", files.text("vbios_version"))
-        facts.put("serial", files.text("serial_number"))
+        answers.put("vbios_version", files.text("vbios_version"))
+        answers.put("serial", files.text("serial_number"))
         chip = self._chip()
-        facts.put("temperature_slowdown", files.degrees(f"{chip}_crit"))
-        facts.put("temperature_shutdown", files.degrees(f"{chip}_emergency"))
-        facts.put("power_limit_min", self._watts("power1_cap_min", least=0))
-        facts.put("power_limit_max", self._watts("power1_cap_max"))
-        facts.put("clock_sm_max", self._highest_level("pp_dpm_sclk"))
-        facts.put("clock_memory_max", self._highest_level("pp_dpm_mclk"))
+        answers.put("temperature_slowdown", files.degrees(f"{chip}_crit"))
+        answers.put("temperature_shutdown", files.degrees(f"{chip}_emergency"))
+        answers.put("power_limit_min", self._watts("power1_cap_min", least=0))
+        answers.put("power_limit_max", self._watts("power1_cap_max"))
+        answers.put("clock_sm_max", self._highest_level("pp_dpm_sclk"))
+        answers.put("clock_memory_max", self._highest_level("pp_dpm_mclk"))
         window = (
             Unknown.NOT_SUPPORTED if self.integrated else files.number("mem_info_vis_vram_total")
         )
-        facts.put("bar1_total", window)
+        answers.put("bar1_total", window)
 
     def read_fast(self) -> None:
         """See ``DrmGpu.read_fast``."""
-        files, facts = self.attributes, self.facts
+        files, answers = self.attributes, self.answers
         self._read_memory()
-        facts.put("utilization_gpu", files.scaled("gpu_busy_percent", 1, _WHOLE))
-        facts.put("temperature_gpu", files.degrees(f"{self._chip()}_input"))
-        facts.put("temperature_hotspot", self._sensor("junction"))
+        answers.put("utilization_gpu", files.scaled("gpu_busy_percent", 1, _WHOLE))
+        answers.put("temperature_gpu", files.degrees(f"{self._chip()}_input"))
+        answers.put("temperature_hotspot", self._sensor("junction"))
         average, instant = self._watts("power1_average"), self._watts("power1_input")
-        facts.put("power_average", average)
-        facts.put("power_instant", instant)
-        facts.put("power_draw", instant if average is Unknown.NOT_SUPPORTED else average)
-        facts.put("clock_sm", files.scaled(f"{self._hwmon}/freq1_input", _MHZ, _MOST_MHZ))
+        answers.put("power_average", average)
+        answers.put("power_instant", instant)
+        answers.put("power_draw", instant if average is Unknown.NOT_SUPPORTED else average)
+        answers.put("clock_sm", files.scaled(f"{self._hwmon}/freq1_input", _MHZ, _MOST_MHZ))
 
     def read_details(self) -> None:
         """See ``DrmGpu.read_details``."""
-        files, facts = self.attributes, self.facts
+        files, answers = self.attributes, self.answers
         table = self._metrics()
         metrics, missing = _NO_METRICS, Unknown.NOT_SUPPORTED
         if isinstance(table, Unknown):
@@ -208,40 +208,40 @@ class AmdGpu(DrmGpu):
         else:
             metrics = table
         reasons, self._residencies = event_reasons(metrics, self._residencies)
-        facts.put("clock_event_reasons", _told(reasons, missing))
+        answers.put("clock_event_reasons", _told(reasons, missing))
         busy = files.scaled("mem_busy_percent", 1, _WHOLE)
         if busy is Unknown.NOT_SUPPORTED and metrics.umc_activity is not None:
             busy = metrics.umc_activity
-        facts.put("utilization_memory", busy)
-        facts.put("temperature_memory", self._sensor("mem"))
+        answers.put("utilization_memory", busy)
+        answers.put("temperature_memory", self._sensor("mem"))
         clock = files.scaled(f"{self._hwmon}/freq2_input", _MHZ, _MOST_MHZ)
         if clock is Unknown.NOT_SUPPORTED:
             # APUs have no such sensor.
             clock = metrics.clock_memory or self._current_level("pp_dpm_mclk")
-        facts.put("clock_memory", clock)
-        facts.put("clock_video", _told(metrics.clock_video, missing))
-        facts.put("utilization_decoder", max(metrics.vcn_activity, default=missing))
-        facts.put("utilization_jpeg", max(metrics.jpeg_activity, default=missing))
+        answers.put("clock_memory", clock)
+        answers.put("clock_video", _told(metrics.clock_video, missing))
+        answers.put("utilization_decoder", max(metrics.vcn_activity, default=missing))
+        answers.put("utilization_jpeg", max(metrics.jpeg_activity, default=missing))
         has_unit = metrics.energy_has_unit or self._architecture in _WITH_ENERGY
-        facts.put("energy", _told(metrics.energy if has_unit else None, missing))
+        answers.put("energy", _told(metrics.energy if has_unit else None, missing))
         self._put_link(metrics)
 
     def read_slow(self) -> None:
         """See ``DrmGpu.read_slow``."""
-        facts = self.facts
-        facts.put("power_limit", self._watts("power1_cap"))
-        facts.put("fan_speed", self._fan())
-        facts.put("fan_rpm", self.attributes.scaled(f"{self._hwmon}/fan1_input", 1, _MOST_RPM))
+        answers = self.answers
+        answers.put("power_limit", self._watts("power1_cap"))
+        answers.put("fan_speed", self._fan())
+        answers.put("fan_rpm", self.attributes.scaled(f"{self._hwmon}/fan1_input", 1, _MOST_RPM))
         now = self.clock.monotonic()
         if now >= self._ras_at:
             self._ras_at = now + _RAS_SECONDS
             counts = read_error_counts(self.attributes)
-            facts.put("ecc_corrected_volatile", counts.corrected)
-            facts.put("ecc_uncorrected_volatile", counts.uncorrected)
-            facts.put("ecc_mode", read_ecc_mode(self.attributes))
+            answers.put("ecc_corrected_volatile", counts.corrected)
+            answers.put("ecc_uncorrected_volatile", counts.uncorrected)
+            answers.put("ecc_mode", read_ecc_mode(self.attributes))
             pages = read_bad_pages(self.attributes)
-            facts.put("retired_pages_double_bit", pages.number)
-            facts.put("retired_pages_pending", pages.pending)
+            answers.put("retired_pages_double_bit", pages.number)
+            answers.put("retired_pages_pending", pages.pending)
 
     # Processes
 
@@ -298,7 +298,7 @@ class AmdGpu(DrmGpu):
             if self.card.device != _MI300A:
                 total = _sum(total, files.number("mem_info_gtt_total"))
             used = _sum(used, files.number("mem_info_gtt_used"))
-        self.facts.put("memory_total", total)
+        self.answers.put("memory_total", total)
         self.put_used(used)
 
     def _sensor(self, label: str) -> int | Unknown:
@@ -343,7 +343,7 @@ class AmdGpu(DrmGpu):
 
     def _put_link(self, metrics: GpuMetrics) -> None:
         """Set the link to the slot; an APU has none."""
-        facts = self.facts
+        answers = self.answers
         now = most = NO_LINK
         if not self.integrated:
             now = read_link(self.attributes, "current", self._link)
@@ -353,10 +353,10 @@ class AmdGpu(DrmGpu):
                 generation = GENERATIONS.get(metrics.pcie_speed or 0)
                 if generation is not None and metrics.pcie_width:
                     now = PcieLink(generation, metrics.pcie_width)
-        facts.put("pcie_generation", now.generation)
-        facts.put("pcie_width", now.width)
-        facts.put("pcie_generation_max", most.generation)
-        facts.put("pcie_width_max", most.width)
+        answers.put("pcie_generation", now.generation)
+        answers.put("pcie_width", now.width)
+        answers.put("pcie_generation_max", most.generation)
+        answers.put("pcie_width_max", most.width)
 
 
 def _told(value: float | None, missing: Unknown) -> float | Unknown:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.power import read_word
+from gpumon.host.pci import read_word
 from gpumon.model.makers import makers
 
 if TYPE_CHECKING:

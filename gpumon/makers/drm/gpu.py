@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 
-from gpumon.host.power import read_word
+from gpumon.host.pci import read_word
 from gpumon.makers.backend import (
     COMPUTE,
     DRIVER_FIELDS,
@@ -204,7 +204,7 @@ class DrmAnswers(Answers):
 
 
 class DrmGpu(BackendGpu):
-    """A GPU. A maker's subclass reads its values with ``attributes`` into ``facts``.
+    """A GPU. A maker's subclass reads its values with ``attributes`` into ``answers``.
 
     The ``read_...`` methods run only while the GPU is awake, and may raise ``GpuLostError``. In
     ``__init__`` a subclass may read only what wakes no GPU: PCI IDs and the like, with
@@ -224,14 +224,14 @@ class DrmGpu(BackendGpu):
     fields: ClassVar[frozenset[str]]
     engines: Engines
     regions: tuple[str, ...] = ("vram",)
-    facts: DrmAnswers
+    answers: DrmAnswers
     processes_unknown: Unknown | None = Unknown.NOT_READ
 
     def __init__(
         self, card: DrmCard, uuid: str, calls: CallWatch, clock: Clock, *, integrated: bool
     ) -> None:
-        facts = DrmAnswers(self.fields | _COMMON, clock)
-        super().__init__(uuid, 0, clock, facts)
+        answers = DrmAnswers(self.fields | _COMMON, clock)
+        super().__init__(uuid, 0, clock, answers)
         self.card = card
         self.integrated = integrated
         self.attributes = Attributes(card.folder, uuid, calls)
@@ -241,10 +241,10 @@ class DrmGpu(BackendGpu):
         self._begun = False
         self._touched = True
         self._details_at = self._slow_at = 0.0
-        self.facts.put("pci_bus_id", card.bus_id)
-        self.facts.put("memory_unified", integrated)
+        self.answers.put("pci_bus_id", card.bus_id)
+        self.answers.put("memory_unified", integrated)
         minor = card.render_minor
-        self.facts.put("minor_number", Unknown.NOT_SUPPORTED if minor is None else minor)
+        self.answers.put("minor_number", Unknown.NOT_SUPPORTED if minor is None else minor)
 
     # What a maker reads
 
@@ -305,19 +305,19 @@ class DrmGpu(BackendGpu):
 
     def put_used(self, used: int | Unknown) -> None:
         """Set the used memory, and the free one by the total."""
-        total = self.facts.values["memory_total"]
+        total = self.answers.values["memory_total"]
         free = used
         if total is None:
-            free = self.facts.unknown.get("memory_total", Unknown.NOT_SUPPORTED)
+            free = self.answers.unknown.get("memory_total", Unknown.NOT_SUPPORTED)
         elif isinstance(used, int):
             free = max(0, total - used)
-        self.facts.put("memory_used", used)
-        self.facts.put("memory_free", free)
+        self.answers.put("memory_used", used)
+        self.answers.put("memory_free", free)
 
     def set_status(self, status: GpuStatus) -> None:
         """See ``BackendGpu.set_status``; also forget reasons that no longer apply."""
         if status is not self.status and self.status in (GpuStatus.ASLEEP, GpuStatus.LOST):
-            self.facts.forget(REASON_OF_STATUS[self.status])
+            self.answers.forget(REASON_OF_STATUS[self.status])
         super().set_status(status)
 
     def _read_displays(self) -> None:
@@ -334,8 +334,8 @@ class DrmGpu(BackendGpu):
                 output = f"{self.card.folder}/drm/{node}/{name}"
                 connected |= read_word(f"{output}/status") == "connected"
                 driven |= read_word(f"{output}/enabled") == "enabled"
-        self.facts.put("display_mode", connected)
-        self.facts.put("display_active", driven)
+        self.answers.put("display_mode", connected)
+        self.answers.put("display_active", driven)
 
     def check_power(self) -> None:
         """Check whether the kernel may power it down (``power/control`` is ``auto``)."""
@@ -366,7 +366,7 @@ class DrmGpu(BackendGpu):
         reason = REASON_OF_STATUS[status]
         if status is not GpuStatus.NO_ANSWER:
             # A GPU that does not answer keeps its last values.
-            self.facts.lose(reason)
+            self.answers.lose(reason)
         if status is GpuStatus.LOST:
             self.uses = {}
         if status is not GpuStatus.ASLEEP:

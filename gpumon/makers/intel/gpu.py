@@ -116,8 +116,8 @@ class IntelGpu(DrmGpu):
         model = model_of(card.device)
         integrated = is_integrated(card.folder, card.device)
         super().__init__(card, f"PCI-{card.bus_id}", calls, clock, integrated=integrated)
-        self.facts.put("name", model.name)
-        self.facts.put("architecture", model.architecture or Unknown.NOT_SUPPORTED)
+        self.answers.put("name", model.name)
+        self.answers.put("architecture", model.architecture or Unknown.NOT_SUPPORTED)
         self._calls = calls
         self._path = f"{dev}/dri/renderD{card.render_minor}"
         self.engines = _ENGINES[card.driver]
@@ -143,9 +143,9 @@ class IntelGpu(DrmGpu):
         self._counted.clear()
         self._clocks = self._first_with(files.clocks, files.actual)
         self._video_clocks = self._first_with(files.video_clocks, files.actual)
-        self.facts.put("clock_sm_max", self._clock(self._clocks, files.highest))
-        self.facts.put("clock_video_max", self._clock(self._video_clocks, files.highest))
-        self.facts.put("clock_memory_max", self.attributes.number(_HIGHEST_MEMORY_CLOCK))
+        self.answers.put("clock_sm_max", self._clock(self._clocks, files.highest))
+        self.answers.put("clock_video_max", self._clock(self._video_clocks, files.highest))
+        self.answers.put("clock_memory_max", self.attributes.number(_HIGHEST_MEMORY_CLOCK))
         self._reasons = tuple(
             name
             for name in THROTTLE_REASONS
@@ -164,8 +164,8 @@ class IntelGpu(DrmGpu):
         self._energy = self._first_with(energy, "")
         # ``xe`` has limits of the package's temperature since Linux 7.0.
         package = self._files.temperature
-        self.facts.put("temperature_slowdown", self._degrees(f"{package}_crit"))
-        self.facts.put("temperature_shutdown", self._degrees(f"{package}_emergency"))
+        self.answers.put("temperature_slowdown", self._degrees(f"{package}_crit"))
+        self.answers.put("temperature_shutdown", self._degrees(f"{package}_emergency"))
 
     def _degrees(self, name: str) -> int | Unknown:
         return self.attributes.degrees(f"{self._hwmon}/{name}")
@@ -211,8 +211,8 @@ class IntelGpu(DrmGpu):
         slot = NO_LINK
         if self._port is not None:
             slot = read_link(self.attributes, "max", f"{self._port}../")
-        self.facts.put("pcie_generation_max", _lower(card.generation, slot.generation))
-        self.facts.put("pcie_width_max", _lower(card.width, slot.width))
+        self.answers.put("pcie_generation_max", _lower(card.generation, slot.generation))
+        self.answers.put("pcie_width_max", _lower(card.width, slot.width))
 
     def _read_link(self, which: str) -> PcieLink:
         if self._port is None:
@@ -226,13 +226,13 @@ class IntelGpu(DrmGpu):
         if self.integrated:
             # The sampler fills in the memory of the host.
             for field in ("memory_total", "memory_used", "memory_free"):
-                self.facts.put(field, Unknown.NOT_SUPPORTED)
+                self.answers.put(field, Unknown.NOT_SUPPORTED)
             return
         memory = self._ask_for_memory()
         if isinstance(memory, Unknown):
-            self.facts.put("memory_total", memory)
+            self.answers.put("memory_total", memory)
             return
-        self.facts.put("memory_total", memory.total)
+        self.answers.put("memory_total", memory.total)
         self._privileged = memory.used is not None
         if memory.used is not None:
             self.put_used(memory.used)
@@ -254,8 +254,8 @@ class IntelGpu(DrmGpu):
     def read_fast(self) -> None:
         """See ``DrmGpu.read_fast``."""
         self._read_power()
-        self.facts.put("clock_sm", self._clock(self._clocks, self._files.actual))
-        self.facts.put("temperature_gpu", self._degrees(f"{self._files.temperature}_input"))
+        self.answers.put("clock_sm", self._clock(self._clocks, self._files.actual))
+        self.answers.put("temperature_gpu", self._degrees(f"{self._files.temperature}_input"))
 
     def _read_power(self) -> None:
         """Make power of the energy that was used since about a second ago."""
@@ -264,10 +264,10 @@ class IntelGpu(DrmGpu):
             Unknown.NOT_SUPPORTED if self._energy is None else self.attributes.number(self._energy)
         )
         if isinstance(energy, Unknown):
-            self.facts.put("power_draw", energy)
-            self.facts.put("energy", energy)
+            self.answers.put("power_draw", energy)
+            self.answers.put("energy", energy)
             return
-        self.facts.put("energy", energy / _MICRO)
+        self.answers.put("energy", energy / _MICRO)
         counted = self._counted
         if counted and energy < counted[-1][1]:
             # The driver was loaded again, or the counter began anew.
@@ -277,15 +277,15 @@ class IntelGpu(DrmGpu):
             counted.popleft()
         since, before = counted[0]
         if now <= since:
-            if self.facts.values["power_draw"] is None:
-                self.facts.put("power_draw", Unknown.NOT_READ)
+            if self.answers.values["power_draw"] is None:
+                self.answers.put("power_draw", Unknown.NOT_READ)
             return
         watts = (energy - before) / _MICRO / (now - since)
-        self.facts.put("power_draw", watts if watts <= _MOST_WATTS else Unknown.NO_ANSWER)
+        self.answers.put("power_draw", watts if watts <= _MOST_WATTS else Unknown.NO_ANSWER)
 
     def read_details(self) -> None:
         """See ``DrmGpu.read_details``."""
-        self.facts.put("clock_event_reasons", self._throttling())
+        self.answers.put("clock_event_reasons", self._throttling())
         self._read_idle_time()
         if self._privileged:
             memory = self._ask_for_memory()
@@ -328,15 +328,15 @@ class IntelGpu(DrmGpu):
         if self._hwmon == NO_HWMON and not self.integrated:
             # The driver registers it later than the GPU.
             self._find_hwmon()
-        self.facts.put("clock_video", self._clock(self._video_clocks, self._files.actual))
+        self.answers.put("clock_video", self._clock(self._video_clocks, self._files.actual))
         memory = self._files.memory_temperature
         degrees = Unknown.NOT_SUPPORTED if memory is None else self._degrees(f"{memory}_input")
-        self.facts.put("temperature_memory", degrees)
-        self.facts.put("fan_rpm", self._fastest_fan())
-        self.facts.put("power_limit", self._lowest_limit())
+        self.answers.put("temperature_memory", degrees)
+        self.answers.put("fan_rpm", self._fastest_fan())
+        self.answers.put("power_limit", self._lowest_limit())
         link = self._read_link("current")
-        self.facts.put("pcie_generation", link.generation)
-        self.facts.put("pcie_width", link.width)
+        self.answers.put("pcie_generation", link.generation)
+        self.answers.put("pcie_width", link.width)
 
     def _fastest_fan(self) -> int | Unknown:
         """Revolutions a minute of the fastest fan."""
@@ -368,11 +368,11 @@ class IntelGpu(DrmGpu):
 
     def _read_utilization(self, clients: list[Client], *, complete: bool) -> None:
         if not complete:
-            self.facts.put("utilization_gpu", 0 if self._is_idle else Unknown.NO_PERMISSION)
+            self.answers.put("utilization_gpu", 0 if self._is_idle else Unknown.NO_PERMISSION)
             return
         engines = self.engines.graphics + self.engines.compute
         busy = busy_percent(clients, engines) if clients else 0.0
-        self.facts.put("utilization_gpu", Unknown.NOT_READ if busy is None else round(busy))
+        self.answers.put("utilization_gpu", Unknown.NOT_READ if busy is None else round(busy))
 
     def _add_up_memory(self, clients: list[Client], *, complete: bool) -> None:
         sizes = [resident_bytes(client, self.regions) for client in clients]

@@ -13,8 +13,7 @@ from gpumon.doctor.access import in_container, no_permission
 from gpumon.doctor.context import exists, resolved, unreadable
 from gpumon.doctor.gpus import gpu_names
 from gpumon.findings.faults import advice_on
-from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
-from gpumon.host.power import may_sleep
+from gpumon.host.pci import may_sleep, slot_of
 from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.cuda_checks import (
     cudnn,
@@ -24,6 +23,7 @@ from gpumon.makers.nvidia.cuda_checks import (
     toolkits,
     visible,
 )
+from gpumon.makers.nvidia.kernel_log import KMSG, KernelLog, journal_xids
 from gpumon.makers.nvidia.library import find_library, loaded_version
 from gpumon.makers.nvidia.processes import pid_trust
 from gpumon.model.error_codes import error_code
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext
-    from gpumon.host.kernel_log import Xid
+    from gpumon.makers.nvidia.kernel_log import Xid
     from gpumon.model.snapshot import Gpu
 
 _CONTROL = "/dev/nvidiactl"

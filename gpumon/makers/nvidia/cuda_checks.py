@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.doctor import Result
-    from gpumon.doctor.context import DiagnosticContext, Machine
+    from gpumon.doctor.context import DiagnosticContext, ExaminedMachine
     from gpumon.doctor.frameworks import Build
 
 _LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
@@ -97,7 +97,7 @@ def _driver_for(major: int) -> str:
     return "a newer driver" if least is None else f"driver {least} or later"
 
 
-def _toolkits(machine: Machine) -> Iterator[tuple[str, str | None]]:
+def _toolkits(machine: ExaminedMachine) -> Iterator[tuple[str, str | None]]:
     """Where each toolkit is, and its version; the same folder once."""
     seen: set[Path] = set()
     for path in _toolkit_folders(machine):
@@ -113,7 +113,7 @@ def _toolkits(machine: Machine) -> Iterator[tuple[str, str | None]]:
             yield machine.name(nvcc), _nvcc_version(nvcc)
 
 
-def _toolkit_folders(machine: Machine) -> Iterator[Path]:
+def _toolkit_folders(machine: ExaminedMachine) -> Iterator[Path]:
     for variable in _CUDA_VARIABLES:
         yield from map(machine.path, machine.folders(variable))
     for folder in machine.folders("PATH"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from gpumon.host.power import graphics_devices, may_sleep, runtime_status
+from gpumon.host.pci import graphics_devices, may_sleep, runtime_status
 from gpumon.makers.backend import RETRY_SECONDS
 from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.gpm import METRICS, GpmSampler
@@ -186,7 +186,7 @@ class DeviceRegistry:
         gpu = next((gpu for gpu in known if gpu.bus_id == bus_id), None)
         if gpu is None:
             gpu = self._new(_placeholder_uuid(index), index)
-            gpu.facts.values["pci_bus_id"] = bus_id
+            gpu.answers.values["pci_bus_id"] = bus_id
         gpu.index = index
         gpu.may_sleep = True
         gpu.stop_responding(GpuStatus.ASLEEP)
@@ -251,7 +251,7 @@ class DeviceRegistry:
         if self._profiled:
             gpu.profile_with(GpmSampler(gpu))
         else:
-            gpu.facts.miss(tuple(METRICS), Unknown.NOT_READ)
+            gpu.answers.miss(tuple(METRICS), Unknown.NOT_READ)
 
 
 def _placeholder_uuid(index: int) -> str:

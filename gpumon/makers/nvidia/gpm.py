@@ -67,7 +67,7 @@ class GpmSampler:
 
     def _ask(self) -> int:
         """Sample the GPU; the values are those of the time since the sample before."""
-        facts = self._gpu.facts
+        answers = self._gpu.answers
         code = self._ask_for_support(self._query)
         if code:
             return code
@@ -75,13 +75,15 @@ class GpmSampler:
         if code or found is None:
             return code
         if not found:
-            facts.miss(_NAMES, Unknown.NOT_READ)
+            answers.miss(_NAMES, Unknown.NOT_READ)
             return code
         reasons = {name: value for name, value in found.items() if isinstance(value, Unknown)}
-        facts.values.update(_known(found))
-        unknown = {name: why for name, why in facts.unknown.items() if name not in found} | reasons
-        if unknown != facts.unknown:
-            facts.unknown = unknown
+        answers.values.update(_known(found))
+        unknown = {
+            name: why for name, why in answers.unknown.items() if name not in found
+        } | reasons
+        if unknown != answers.unknown:
+            answers.unknown = unknown
         return code
 
     def _ask_for_support(self, query: Query) -> int:

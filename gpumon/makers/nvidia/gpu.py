@@ -146,15 +146,15 @@ class NvmlGpu(BackendGpu):
     @property
     def bus_id(self) -> str | None:
         """Its PCI bus ID, as NVML or the kernel writes it."""
-        return self.facts.values["pci_bus_id"]
+        return self.answers.values["pci_bus_id"]
 
     # Queries
 
     def begin(self) -> None:
         """Reset it to the state of a GPU that was just found."""
         self.stop_asking()
-        self.facts.unknown = _NEVER_REPORTED
-        self.facts.miss(DYNAMIC_FIELDS, None)
+        self.answers.unknown = _NEVER_REPORTED
+        self.answers.miss(DYNAMIC_FIELDS, None)
         self.lists = Answers()
         self.mig, self.mig_handles = (), ()
         self.mig_changed = False
@@ -276,7 +276,7 @@ class NvmlGpu(BackendGpu):
 
     def settle(self, query: Query, code: int) -> Query | None:
         """React to the code of a query. Returns and raises as ``ask`` does."""
-        answers = self.lists if query.rate is PollRate.PROCESSES else self.facts
+        answers = self.lists if query.rate is PollRate.PROCESSES else self.answers
         if not code:
             self._recover(query, answers)
             return None
@@ -369,9 +369,9 @@ class NvmlGpu(BackendGpu):
         self.set_status(status)
         self.stop_asking()
         reason = REASON_OF_STATUS[status]
-        moving = tuple(name for name in DYNAMIC_FIELDS if self.facts.unknown.get(name) != reason)
+        moving = tuple(name for name in DYNAMIC_FIELDS if self.answers.unknown.get(name) != reason)
         if moving:
-            self.facts.miss(moving, reason)
+            self.answers.miss(moving, reason)
         self.lists = Answers()
         self.lists.miss((COMPUTE,), reason)
         self.mig, self.mig_handles = (), ()

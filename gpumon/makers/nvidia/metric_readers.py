@@ -70,14 +70,14 @@ _RATES = {
 }
 
 
-class Row(Struct, frozen=True):
+class NvmlRow(Struct, frozen=True):
     """Values that one call returns."""
 
     names: tuple[str, ...]  # Fields of ``Gpu``.
     reader: Callable[[NvmlGpu], Callable[[], Any]]  # Makes the call, which raises ``NVMLError``.
     rate: PollRate | None = None  # How often; ``None`` is by the tier of the metric.
     convert: Callable[[Any], Any] | None = None  # Gives the value, or one for each name.
-    older: Row | None = None  # What is read while it is not supported.
+    older: NvmlRow | None = None  # What is read while it is not supported.
     cost: float = 0.0  # Seconds that it blocks.
 
 
@@ -86,9 +86,9 @@ class Field(Struct, frozen=True):
 
     name: str  # The field of ``Gpu``.
     numbers: tuple[int, ...]  # In nvml.h.
-    rate: PollRate | None = None  # See ``Row``.
+    rate: PollRate | None = None  # See ``NvmlRow``.
     convert: Callable[[float], Any] | None = None
-    older: Row | Field | None = None
+    older: NvmlRow | Field | None = None
     unit: int = 0  # Bytes in a unit of a counter, whose value is the bytes per second.
     scope: int = 0  # See ``FieldQuery``.
 
@@ -104,8 +104,8 @@ def metric_queries(gpu: NvmlGpu) -> Iterator[Query]:
     yield mig_query(gpu)
 
 
-def _query(gpu: NvmlGpu, row: Row) -> Query:
-    read, convert, values = row.reader(gpu), row.convert, gpu.facts.values
+def _query(gpu: NvmlGpu, row: NvmlRow) -> Query:
+    read, convert, values = row.reader(gpu), row.convert, gpu.answers.values
     names, name = row.names, row.names[0]
     has_one = len(names) == 1
 
@@ -138,7 +138,7 @@ def _field_queries(gpu: NvmlGpu, row: Field) -> Iterator[Query]:
 
 
 def _keep_sum(gpu: NvmlGpu, row: Field) -> Callable[[int, int, float], int]:
-    values, parts = gpu.facts.values, dict[int, float]()
+    values, parts = gpu.answers.values, dict[int, float]()
 
     def keep(number: int, _kind: int, value: float) -> int:
         parts[number] = value
@@ -151,7 +151,7 @@ def _keep_sum(gpu: NvmlGpu, row: Field) -> Callable[[int, int, float], int]:
 
 
 def _keep_rate(gpu: NvmlGpu, row: Field) -> Callable[[int, float], int]:
-    name, values, last = row.name, gpu.facts.values, (math.inf, 0.0)
+    name, values, last = row.name, gpu.answers.values, (math.inf, 0.0)
 
     def keep(kind: int, counter: float) -> int:
         nonlocal last
@@ -165,10 +165,10 @@ def _keep_rate(gpu: NvmlGpu, row: Field) -> Callable[[int, float], int]:
         last = now, counter
         if now <= since or counter < before:
             # The first reading, or one after the driver was reloaded or the counter wrapped.
-            gpu.facts.miss((name,), Unknown.NOT_READ)
+            gpu.answers.miss((name,), Unknown.NOT_READ)
             return nvml.NVML_SUCCESS
         if values.get(name) is None:
-            gpu.facts.found((name,))
+            gpu.answers.found((name,))
         # A fraction of a byte is noise, which a stream would send.
         values[name] = float(round((counter - before) * row.unit / (now - since)))
         return nvml.NVML_SUCCESS
@@ -218,13 +218,13 @@ def _bus_id(info: Any) -> str:
 # Rows
 
 
-def _row(names: str, function: Callable[..., Any], *arguments: int, **rest: Any) -> Row:
+def _row(names: str, function: Callable[..., Any], *arguments: int, **rest: Any) -> NvmlRow:
     """A row of a function of ``pynvml``, which takes the handle and the arguments."""
 
     def reader(gpu: NvmlGpu) -> Callable[[], Any]:
         return gpu.reader(function, gpu.handle, *arguments)
 
-    return Row(tuple(names.split()), reader, **rest)
+    return NvmlRow(tuple(names.split()), reader, **rest)
 
 
 def _field(name: str, *numbers: int, **rest: Any) -> Field:
@@ -238,7 +238,7 @@ def _hot_row(
     *members: str,
     arguments: tuple[int, ...] = (),
     **rest: Any,
-) -> Row:
+) -> NvmlRow:
     """A row of every sample, whose structure is kept, and its numbers are taken out of it at once.
 
     The functions of ``pynvml`` make a structure anew, and each of its members is read by a function
@@ -250,7 +250,7 @@ def _hot_row(
         answer: Makes the structure, or the number.
         members: What the fields are in it.
         arguments: What the function takes between the handle and the structure.
-        rest: See ``Row``.
+        rest: See ``NvmlRow``.
     """
 
     def reader(gpu: NvmlGpu) -> Callable[[], Any]:
@@ -267,10 +267,10 @@ def _hot_row(
 
         return read
 
-    return Row(tuple(names.split()), reader, **rest)
+    return NvmlRow(tuple(names.split()), reader, **rest)
 
 
-def _memory(gpu: NvmlGpu) -> Row:
+def _memory(gpu: NvmlGpu) -> NvmlRow:
     """Version 2 of the call separates the driver's reserved memory; version 1 counts it as used.
 
     If the library has version 2, ``memory_used`` never comes from version 1, even while the GPU
@@ -313,7 +313,7 @@ def _fans(gpu: NvmlGpu) -> Callable[[], tuple[int, ...]]:
     return read
 
 
-def _retired_pages(name: str, cause: int) -> Row:
+def _retired_pages(name: str, cause: int) -> NvmlRow:
     """Reads only the count, for which ``pynvml`` would read the whole list."""
 
     def reader(gpu: NvmlGpu) -> Callable[[], int]:
@@ -326,7 +326,7 @@ def _retired_pages(name: str, cause: int) -> Row:
 
         return read
 
-    return Row((name,), reader, PollRate.RARE)
+    return NvmlRow((name,), reader, PollRate.RARE)
 
 
 def _nvlinks(gpu: NvmlGpu) -> Callable[[], tuple[int, int]]:
@@ -381,7 +381,7 @@ _RARE, _SLOW = PollRate.RARE, PollRate.SLOW
 # One line per value is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
-_ROWS: tuple[Row | Field, ...] = (
+_ROWS: tuple[NvmlRow | Field, ...] = (
     # Every sample: what users look at first.
     _hot_row("utilization_gpu utilization_memory", "nvmlDeviceGetUtilizationRates", nvml.c_nvmlUtilization_t, "gpu", "memory"),
     _hot_row("power_draw", "nvmlDeviceGetPowerUsage", c_uint, "value", convert=_thousandth),
@@ -391,7 +391,7 @@ _ROWS: tuple[Row | Field, ...] = (
     _field("power_instant", nvml.NVML_FI_DEV_POWER_INSTANT, convert=_thousandth, rate=PollRate.DETAIL),
     # Once.
     _row("name", undecoded(nvml.nvmlDeviceGetName), convert=_decoded),
-    _row("pci_bus_id", nvml.nvmlDeviceGetPciInfo_v3, convert=_bus_id, older=Row(("pci_bus_id",), _older_bus_id)),
+    _row("pci_bus_id", nvml.nvmlDeviceGetPciInfo_v3, convert=_bus_id, older=NvmlRow(("pci_bus_id",), _older_bus_id)),
     _row("minor_number", nvml.nvmlDeviceGetMinorNumber),
     _row("architecture", nvml.nvmlDeviceGetArchitecture, convert=_architecture),
     _row("compute_capability", nvml.nvmlDeviceGetCudaComputeCapability, convert=lambda numbers: "{}.{}".format(*numbers)),
@@ -422,7 +422,7 @@ _ROWS: tuple[Row | Field, ...] = (
     # The distance to the temperature limit; GPUs before Ada have thresholds in °C instead.
     _row("temperature_margin", nvml.nvmlDeviceGetMarginTemperature),
     _row("fan_speed", nvml.nvmlDeviceGetFanSpeed),
-    Row(("fan_speeds",), _fans, _SLOW),
+    NvmlRow(("fan_speeds",), _fans, _SLOW),
     _pcie_bytes("pcie_tx", nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, direction=0),
     _pcie_bytes("pcie_rx", nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, direction=1),
     _nvlink_bytes("nvlink_tx", nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES),
@@ -437,7 +437,7 @@ _ROWS: tuple[Row | Field, ...] = (
     _row("bar1_total bar1_used", nvml.nvmlDeviceGetBAR1MemoryInfo, convert=lambda bar1: (bar1.bar1Total, bar1.bar1Used), rate=_RARE),
     _row("pcie_generation", nvml.nvmlDeviceGetCurrPcieLinkGeneration, rate=_RARE),
     _row("pcie_width", nvml.nvmlDeviceGetCurrPcieLinkWidth, rate=_RARE),
-    Row(("nvlink_count", "nvlink_active"), _nvlinks, _RARE),
+    NvmlRow(("nvlink_count", "nvlink_active"), _nvlinks, _RARE),
     _row("ecc_corrected_aggregate", nvml.nvmlDeviceGetTotalEccErrors, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_AGGREGATE_ECC, rate=_RARE),
     _row("ecc_uncorrected_aggregate", nvml.nvmlDeviceGetTotalEccErrors, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC, rate=_RARE),
     _row("ecc_mode", nvml.nvmlDeviceGetEccMode, convert=lambda modes: bool(modes[0]), rate=_RARE),

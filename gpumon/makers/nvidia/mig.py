@@ -45,8 +45,8 @@ def mig_query(gpu: NvmlGpu) -> Query:
         code, modes = gpu.ask_driver(pynvml.nvmlDeviceGetMigMode, gpu.handle)
         if code:
             return code
-        was_on = gpu.facts.values.get("mig_mode")
-        is_on = gpu.facts.values["mig_mode"] = bool(modes[0])
+        was_on = gpu.answers.values.get("mig_mode")
+        is_on = gpu.answers.values["mig_mode"] = bool(modes[0])
         if was_on is not None and was_on is not is_on:
             gpu.mig_changed = True
         if not is_on:

@@ -53,7 +53,7 @@ from gpumon.makers.nvidia.library import (
 from gpumon.makers.nvidia.processes import PidTrust, list_processes, pid_trust
 from gpumon.makers.nvidia.queries import pause_after
 from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
-from gpumon.makers.nvidia.xids import KernelXidWatcher, XidReports, XidWatcher
+from gpumon.makers.nvidia.xids import EventXidWatcher, KernelXidWatcher, XidReports
 from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
@@ -103,7 +103,7 @@ class NvmlBackend(GpuBackend):
             self._library, system, self._slow_calls, selection, profiled=profiled
         )
         self._trust = PidTrust(processes=False, utilization=False)
-        self._watcher: XidWatcher | None = None
+        self._watcher: EventXidWatcher | None = None
         self._kernel_watcher: KernelXidWatcher | None = None
         self._xids = XidReports()
         self._has_read = False
@@ -120,7 +120,7 @@ class NvmlBackend(GpuBackend):
         self._profile_due = -math.inf
         self._listed: dict[int, ListedProcess] | None = None
         self._listed_at: float | None = None
-        self._facts = DriverInfo()
+        self._driver = DriverInfo()
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -144,7 +144,7 @@ class NvmlBackend(GpuBackend):
         return Reading(
             time=self._clock.time(),
             gpus=tuple(gpu.snapshot() for gpu in self._registry.gpus) if self._running else (),
-            driver=self._facts,
+            driver=self._driver,
             listed=self._listed,
             listed_at=self._listed_at,
             trouble=self._trouble if not self._running else self._why_empty(),
@@ -234,14 +234,14 @@ class NvmlBackend(GpuBackend):
             self._initialised = True
             self._registry.forget_handles()
             self._descriptions = 0
-            self._facts = replace(self._facts, since=self._clock.time())
+            self._driver = replace(self._driver, since=self._clock.time())
             self._describe(now)
             self._slots = self._list_slots()
         self._check_devices_at = now + PERIOD
         self._processes_due = now
         self._registry.find(now)
         self._running = True
-        self._watcher = XidWatcher(self._clock, self._xids)
+        self._watcher = EventXidWatcher(self._clock, self._xids)
         self._watcher.start(self._registry.handles())
 
     def _describe(self, now: float) -> None:
@@ -252,11 +252,11 @@ class NvmlBackend(GpuBackend):
         no_cuda, cuda = self._library.ask(None, pynvml.nvmlSystemGetCudaDriverVersion_v2)
         version = None if no_driver else driver
         self._trust = pid_trust(version, initial_namespace)
-        self._facts = DriverInfo(
+        self._driver = DriverInfo(
             version=version,
             library_version=None if no_nvml else nvml,
             cuda_version=None if no_cuda else f"{cuda // 1000}.{cuda % 1000 // 10}",
-            since=self._facts.since,
+            since=self._driver.since,
             pids_are_ours=self._trust.processes,
         )
         self._descriptions += 1
@@ -321,10 +321,10 @@ class NvmlBackend(GpuBackend):
             self._registry.check_count(now)
             return
         # NVML counts the GPUs when its first user initialises it, so all users must end first.
-        since = self._facts.since
+        since = self._driver.since
         self._stop(_WATCHER_PATIENCE)
         self._start(now)
-        self._facts = replace(self._facts, since=since)
+        self._driver = replace(self._driver, since=since)
 
     def _read_processes(self, now: float) -> None:
         self._registry.restarted = False
@@ -341,13 +341,13 @@ class NvmlBackend(GpuBackend):
     def _take_xids(self) -> None:
         if self._xids.nothing_to_report:
             return
-        from gpumon.host.kernel_log import slot_of
+        from gpumon.host.pci import slot_of
 
         for gpu in self._registry.gpus:
             slot = None if gpu.bus_id is None else slot_of(gpu.bus_id)
             report = self._xids.next_of(gpu.uuid, slot)
             if report is not None:
-                gpu.facts.values["xid"], gpu.facts.values["xid_at"] = report
+                gpu.answers.values["xid"], gpu.answers.values["xid_at"] = report
 
 
 def _detect_unified_memory(gpu: NvmlGpu) -> None:
@@ -356,11 +356,11 @@ def _detect_unified_memory(gpu: NvmlGpu) -> None:
     Two facts must agree: the driver reports no memory, and all GPUs of this compute capability
     have none. Otherwise it stays unknown.
     """
-    values = gpu.facts.values
+    values = gpu.answers.values
     if values["memory_total"] is not None:
         values["memory_unified"] = False
     elif gpu.fast and values["memory_unified"] is None:
-        is_refused = gpu.facts.unknown.get("memory_total") is Unknown.NOT_SUPPORTED
+        is_refused = gpu.answers.unknown.get("memory_total") is Unknown.NOT_SUPPORTED
         capability = values["compute_capability"]
         if is_refused and capability is not None:
             values["memory_unified"] = capability in INTEGRATED

@@ -23,7 +23,7 @@ from gpumon.makers.nvidia.queries import pause_after
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.host.kernel_log import Xid
+    from gpumon.makers.nvidia.kernel_log import Xid
     from gpumon.system.clock import Clock
     from gpumon.system.system import System
 
@@ -165,7 +165,7 @@ class XidReports:
         return not (known or old)
 
 
-class XidWatcher:
+class EventXidWatcher:
     """Waits for XIDs, from ``start`` to ``stop``.
 
     It initialises NVML a second time (NVML counts its users) and shuts it down when its thread
@@ -290,7 +290,7 @@ class KernelXidWatcher:
 
     def __init__(self, reports: XidReports, system: System) -> None:
         # Not needed for the first sample, which the first picture and many commands wait for.
-        from gpumon.host.kernel_log import KernelLog
+        from gpumon.makers.nvidia.kernel_log import KernelLog
 
         self._reports = reports
         self._clock = system.clock

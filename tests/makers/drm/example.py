@@ -28,15 +28,15 @@ class ExampleGpu(DrmGpu):
     engines = Engines(("gfx", "rcs"), ("compute", "ccs"), ("enc",), ("dec",))
 
     def read_once(self) -> None:
-        self.facts.put("memory_total", self.attributes.number("mem_total"))
+        self.answers.put("memory_total", self.attributes.number("mem_total"))
 
     def read_fast(self) -> None:
         celsius = self.attributes.scaled("hwmon/hwmon0/temp1_input", 1000, 300)
-        self.facts.put("temperature_gpu", celsius)
-        self.facts.put("memory_used", self.attributes.number("mem_used"))
+        self.answers.put("temperature_gpu", celsius)
+        self.answers.put("memory_used", self.attributes.number("mem_used"))
 
     def read_slow(self) -> None:
-        self.facts.put("fan_speed", self.attributes.number("fan"))
+        self.answers.put("fan_speed", self.attributes.number("fan"))
 
 
 class ExampleBackend(DrmBackend):
@@ -46,7 +46,7 @@ class ExampleBackend(DrmBackend):
         integrated = card.device == 0x1234
         uuid = f"GPU-{card.bus_id}"
         gpu = ExampleGpu(card, uuid, self._calls, self._clock, integrated=integrated)
-        gpu.facts.put("name", f"Acme {card.device:#06x}")
+        gpu.answers.put("name", f"Acme {card.device:#06x}")
         return gpu
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.host.power import graphics_devices, runtime_status
+from gpumon.host.pci import graphics_devices, runtime_status
 
 VENDOR = "0x10de"
 

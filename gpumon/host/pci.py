@@ -18,7 +18,25 @@ _DISPLAY_CONTROLLER = "0x03"
 _DEVICES = "bus/pci/devices"
 _WORD_BYTES = 64
 
-_BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
+_BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
+
+
+def slot(domain: str, bus: str, device: str) -> str:
+    """Where a device is on the PCI bus, in the kernel's form, ``0000:41:00``.
+
+    The kernel writes at least four digits of the domain, more where it needs them.
+    """
+    return f"{int(domain, 16):04x}:{bus}:{device}".lower()
+
+
+def slot_of(bus_id: str) -> str | None:
+    """The slot of a GPU that NVML (``00000000:41:00.0``) or the kernel (``0000:41:00.0``) names.
+
+    Returns:
+        ``None`` where it is something else.
+    """
+    match = _BUS_ID.match(bus_id)
+    return None if match is None else slot(match[1], match[2], match[3])
 
 
 def runtime_status(pci_bus_id: str, sys: str) -> str | None:
@@ -44,12 +62,10 @@ def may_sleep(pci_bus_id: str, sys: str) -> bool:
 
 def _power_word(pci_bus_id: str, name: str, sys: str) -> str | None:
     match = _BUS_ID.fullmatch(pci_bus_id)
-    if match is None:
+    if match is None or match[4] is None:
         return None
-    domain, bus, device, function = match.groups()
-    # The kernel writes at least four digits, more where the domain needs them.
-    slot = f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
-    return read_word(os.path.join(sys, _DEVICES, slot, "power", name))
+    folder = f"{slot(match[1], match[2], match[3])}.{match[4]}"
+    return read_word(os.path.join(sys, _DEVICES, folder, "power", name))
 
 
 def graphics_devices(vendor: str, sys: str = THIS_SYSTEM.sys) -> list[str]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.host.pci import slot
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -31,7 +33,6 @@ _JOURNAL_SECONDS = 5.0
 _TEXT = rb"NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})[^)]*\): (\d{1,5})(?!\d)"
 _KMSG_XID = re.compile(rb"^[0-7],\d+,(\d{1,18}),[^;]*;" + _TEXT, re.IGNORECASE)
 _JOURNAL_XID = re.compile(rb"^\[ *(\d{1,12}\.\d{1,9})\] \S+ kernel: " + _TEXT, re.IGNORECASE)
-_BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})", re.IGNORECASE)
 
 
 class Xid(Struct, frozen=True):
@@ -42,19 +43,6 @@ class Xid(Struct, frozen=True):
     # Seconds after the machine started, by the kernel's own clock. It stands still while the
     # machine sleeps, and is not corrected by NTP: off by minutes after months.
     at: float
-
-
-def slot_of(bus_id: str) -> str | None:
-    """A GPU's place on the PCI bus in one form, ``0000:41:00``.
-
-    Args:
-        bus_id: As NVML (``00000000:41:00.0``) or the kernel (``0000:41:00.0``) writes it.
-
-    Returns:
-        ``None`` where it is something else.
-    """
-    match = _BUS_ID.match(bus_id)
-    return None if match is None else _slot(match[1], match[2], match[3])
 
 
 def journal_xids() -> list[Xid] | None:
@@ -182,8 +170,4 @@ class KernelLog:
 
 def _xid(match: re.Match[bytes], at: float) -> Xid:
     domain, bus, device = (match[group].decode() for group in (2, 3, 4))
-    return Xid(int(match[5]), _slot(domain, bus, device), at)
-
-
-def _slot(domain: str, bus: str, device: str) -> str:
-    return f"{int(domain, 16):04x}:{bus}:{device}".lower()
+    return Xid(int(match[5]), slot(domain, bus, device), at)

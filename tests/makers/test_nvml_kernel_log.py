@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host.kernel_log import KernelLog, Xid, journal_xids, slot_of
+from gpumon.host.pci import slot_of
+from gpumon.makers.nvidia.kernel_log import KernelLog, Xid, journal_xids
 from tests.absent import ABSENT
 
 if TYPE_CHECKING:

@@ -141,9 +141,15 @@ class Fleet(ABC):
             listener()
 
 
-_FIELDS = tuple(metric.field for metric in GPU_METRICS if metric.field not in {"index", "uuid"})
+MEASURED_FIELDS = tuple(
+    [metric.field for metric in GPU_METRICS if metric.field not in {"index", "uuid"}]
+)
 STATIC_FIELDS = tuple(
-    metric.field for metric in GPU_METRICS if metric.tier is Tier.STATIC and metric.field in _FIELDS
+    [
+        metric.field
+        for metric in GPU_METRICS
+        if metric.tier is Tier.STATIC and metric.field in MEASURED_FIELDS
+    ]
 )
 """Values that never change, besides index and UUID."""
 
@@ -151,7 +157,7 @@ STATIC_FIELDS = tuple(
 def without_values(gpu: Gpu, status: GpuStatus) -> Gpu:
     """A GPU that is known and has no values now, with its static values only."""
     kept = {field: getattr(gpu, field) for field in STATIC_FIELDS}
-    missing = [field for field in (*_FIELDS, "fan_speeds") if kept.get(field) is None]
+    missing = [field for field in (*MEASURED_FIELDS, "fan_speeds") if kept.get(field) is None]
     return Gpu(
         gpu.index,
         gpu.uuid,

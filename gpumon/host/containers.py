@@ -442,8 +442,8 @@ def _ask(path: str, question: str) -> bytes | None:
     import socket
 
     with closing(http.client.HTTPConnection("localhost", timeout=_DOCKER_SECONDS)) as connection:
-        connection.sock = socket.socket(socket.AF_UNIX)
         try:
+            connection.sock = socket.socket(socket.AF_UNIX)
             connection.sock.settimeout(_DOCKER_SECONDS)
             connection.sock.connect(path)
             connection.request("GET", question)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from gpumon.model.processes import ProcessId
     from gpumon.system.system import System
 
-_LOOK_SECONDS = 0.05
-"""Seconds between two checks of a process that has no pidfd."""
+_FIRST_CHECK_SECONDS, _LAST_CHECK_SECONDS = 0.05, 0.5
+"""Seconds between two checks of a process that has no pidfd, at first and after some doublings."""
 
 
 class Handle:
@@ -40,7 +40,7 @@ class Handle:
         system: The operating system that is read.
 
     Raises:
-        ProcessLookupError: There is no process with this PID.
+        ProcessLookupError: There is no process with this PID; it may be the number of a thread.
         OSError: There are too many open files.
     """
 
@@ -123,17 +123,18 @@ def wait_for_any(handles: Sequence[_Endable], seconds: float) -> None:
     if any(handle.ended() for handle in handles):
         return
     poll = select.poll()
-    at_most = seconds
+    pause = seconds
     for handle in handles:
         if isinstance(handle, Handle) and handle.descriptor >= 0:
             poll.register(handle.descriptor, select.POLLIN)
         else:
-            at_most = _LOOK_SECONDS
+            pause = _FIRST_CHECK_SECONDS
     left = seconds
-    while left > 0 and not poll.poll(min(left, at_most) * 1000):
+    while left > 0 and not poll.poll(min(left, pause) * 1000):
         if any(handle.ended() for handle in handles):
             return
         left = deadline - time.monotonic()
+        pause = min(2 * pause, _LAST_CHECK_SECONDS)
 
 
 def _pidfds_work() -> bool:

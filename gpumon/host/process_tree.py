@@ -7,6 +7,7 @@ reads no command of those whose main thread alone has ended.
 from __future__ import annotations
 
 import os
+import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,7 @@ def is_orphaned() -> bool:
 
 
 class Descendants:
-    """The processes that descend from one.
+    """The processes that descend from one; any thread may ask.
 
     A process stays a descendant after its parents have ended, if it was seen before. Of the others,
     those are forgotten that were not asked for longest.
@@ -96,16 +97,19 @@ class Descendants:
         self._root, self._group = root, group
         self._find = partial(stat_of, system.proc)
         self._known: dict[ProcessId, bool] = {}
+        self._lock = threading.Lock()
 
     def among(self, processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
         """Those of these processes that are descendants."""
-        return tuple(process for process in processes if self._includes(process.id))
+        with self._lock:
+            return tuple([process for process in processes if self._includes(process.id)])
 
     def had(self, pid: int) -> bool:
         """Whether a descendant had this PID: the driver may list it after its exit."""
-        return pid == self._root or any(
-            known and process.pid == pid for process, known in self._known.items()
-        )
+        with self._lock:
+            return pid == self._root or any(
+                known and process.pid == pid for process, known in self._known.items()
+            )
 
     def _includes(self, process: ProcessId) -> bool:
         known = self._known.pop(process, None)

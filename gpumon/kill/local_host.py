@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class LocalHost:
     """See ``ProcessHost``.
 
-    Thread-safe. ``places`` and ``scan`` keep state between calls: each has a lock, so one caller at
-    a time. The other methods keep none.
+    Thread-safe. ``workloads`` and ``scan`` keep state between calls: each has a lock, so one caller
+    at a time. The other methods keep none.
 
     Imports are delayed to the first call, because the first frame needs none of them.
 

@@ -4,9 +4,8 @@ Nothing else in gpumon signals a process that it did not start.
 
 A PID may name another process once the first has exited. So a process is first held by a pidfd,
 then compared with what the user saw, and then signalled through the pidfd: a process that reuses
-the PID between these steps is not affected. Without pidfds (Linux before 5.3, an old seccomp
-profile, gVisor) psutil compares the creation time just before it sends, which leaves a race of some
-microseconds. All of it needs Linux's ``/proc``: on other systems the comparison is impossible, and
+the PID between these steps is not affected; ``host.handle`` has the case of kernels without pidfds.
+All of it needs Linux's ``/proc``: on other systems the comparison is impossible, and
 every signal is refused.
 
 gpumon never becomes root by itself: it reports missing permission, and whom to ask.

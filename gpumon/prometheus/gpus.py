@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from gpumon.findings import RULES, FindingKind
+from gpumon.fleet.fleet import MEASURED_FIELDS
 from gpumon.model.bounds import plausible_gpus
 from gpumon.model.error_codes import error_code
 from gpumon.model.metrics import Unit
@@ -41,7 +42,6 @@ _NO_INDEX = math.inf
 _TEXT_CHARACTERS = 256
 _MIG_SIZES = ("memory_total", "memory_used", "memory_free")
 _SHARES = tuple(metric.field for metric in GPU_METRICS if metric.unit is Unit.SHARE)
-_FIELDS = tuple(metric.field for metric in GPU_METRICS if metric.field not in {"index", "uuid"})
 _DRIVER_DOWN = Trouble(
     "The driver of this host cannot be used, its exporter says.", "gpumon doctor there says why."
 )
@@ -124,7 +124,9 @@ def _gpu(uuid: str, index: int, reading: GpuReading, time: float, *, whole: bool
         sampled_at=time,
         unknown={
             **_NO_LISTS,
-            **{field: Unknown.NOT_EXPORTED for field in _FIELDS if known.get(field) is None},
+            **{
+                field: Unknown.NOT_EXPORTED for field in MEASURED_FIELDS if known.get(field) is None
+            },
         }
         if whole
         else _NO_LISTS,

@@ -92,7 +92,7 @@ class Lookup:
                 *(
                     ()
                     if reservations is None
-                    else (("locks", self._find_reservations, self._for_reservations),)
+                    else (("reservations", self._find_reservations, self._for_reservations),)
                 ),
             )
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.host.handle import Handle, wait_for_any
-from gpumon.host.procfs import started_after_boot
+from gpumon.host.procfs import started_after_boot, thread_group
 from gpumon.model.arithmetic import fitted_line
 from gpumon.model.processes import ProcessId
 from gpumon.sampling.gpu_sampler import GpuSampler
@@ -397,10 +397,13 @@ class WaitedProcess(Handle):
 
     def __init__(self, pid: int, system: System) -> None:
         super().__init__(ProcessId(pid, None), system)
-        seen = self.read()
-        if seen is None or seen[0].ended:
+        try:
+            seen = self.read()
+            if seen is None or seen[0].ended:
+                raise ProcessLookupError
+        except OSError:
             self.close()
-            raise ProcessLookupError
+            raise
         stat, uid = seen
         self.id = stat.id
         # For the user, safe to print: ``ann's python (4711)``.
@@ -416,11 +419,13 @@ class WaitedProcess(Handle):
 def hold(pid: int, system: System = THIS_SYSTEM) -> WaitedProcess | None:
     """Open a handle on a process; ``None`` if it does not exist, is hidden or is a zombie.
 
+    The number of a thread, as ``top -H`` shows it, means the process of that thread.
+
     Raises:
         OSError: No more files can be opened.
     """
     allow_open_files(1)
     try:
-        return WaitedProcess(pid, system)
+        return WaitedProcess(thread_group(system.proc, pid) or pid, system)
     except ProcessLookupError:
         return None

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 OPEN_FILES = 3
 """Open files of one program."""
@@ -24,8 +24,10 @@ _LAST_WORDS = 2048
 """Bytes kept of what the program wrote on standard error last."""
 _LAST_WORDS_SECONDS = 0.5
 """Seconds to wait for them after its output has ended; ssh writes them then."""
+_TERMINATE_SECONDS = 1.0
+"""Seconds between SIGTERM and SIGKILL."""
 _LEAVE_SECONDS = 1.0
-"""Seconds for the program to end once its pipes are closed, before it is killed."""
+"""Seconds for the program to end by itself once its pipes are closed."""
 
 
 class PipedProgram:
@@ -61,9 +63,11 @@ class PipedProgram:
         )
         files = (self._process.stdin, self._process.stdout, self._process.stderr)
         self._files = [file for file in files if file is not None]
+        self._output = self._files[1]
         descriptors = [file.fileno() for file in self._files]
         for descriptor in descriptors:
             os.set_blocking(descriptor, False)
+        self._given_up = False  # whether it was killed and has not ended
         # Of its standard input, output and error; the last two are the same if they are merged.
         self.input, self.output, self.errors = (*descriptors, descriptors[-1])[:3]
 
@@ -82,6 +86,10 @@ class PipedProgram:
         except OSError:
             return b""
 
+    def drain(self) -> bool:
+        """Discard some of what has arrived on its output; returns whether nothing more can."""
+        return self._output.closed or self.read(self.output) == b""
+
     def close_input(self) -> None:
         """Close its standard input. May be called more than once."""
         self._files[0].close()
@@ -93,14 +101,14 @@ class PipedProgram:
 
     def signal(self, number: int) -> None:
         """Send a signal to its process group; does nothing once it is reaped."""
-        if self._process.returncode is None:
+        if self._process.returncode is None and not self._given_up:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended, reaped or not."""
-        if self._process.returncode is not None:
+        if self._process.returncode is not None or self._given_up:
             return True
         try:
             waits = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -118,29 +126,46 @@ class PipedProgram:
         Takes a second at most. Returns the exit status, negative for a signal.
         """
         process = self._process
-        if process.returncode is None:
+        if process.returncode is None and not self._given_up:
             # Before it is reaped: after that the number of its group may be of another one. What
             # it started, such as a ProxyCommand, ends with it.
             self.signal(signal.SIGKILL)
             self.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_REAP_SECONDS)
-            if process.returncode is None:
-                # One that a dead file system holds cannot even be killed.
-                process.returncode = -signal.SIGKILL
-        return process.returncode
+            # One that a dead file system holds cannot even be killed. The module ``subprocess``
+            # reaps it when it starts the next program.
+            self._given_up = process.returncode is None
+        return -signal.SIGKILL if process.returncode is None else process.returncode
 
 
 def end_all(programs: Sequence[PipedProgram], patience: float) -> None:
-    """Wait for programs that are about to end; after ``patience`` seconds kill the others."""
-    left = list(programs)
-    deadline = time.monotonic() + patience
-    while left := [program for program in left if program.ended() is None]:
-        if time.monotonic() > deadline:
-            for program in left:
-                program.end()
-            return
+    """Wait ``patience`` seconds for programs that are about to end, then make the others end.
+
+    SIGTERM comes first, on which a ``gpumon remote`` that was started through another program
+    continues what it has stopped. What is left a second later is killed.
+    """
+    left = _not_yet(programs, patience, lambda program: program.is_over)
+    for program in left:
+        program.signal(signal.SIGTERM)
+    # What the program has started may need longer than itself, and holds its output until then.
+    _not_yet(left, _TERMINATE_SECONDS, lambda program: program.is_over and program.drain())
+    for program in programs:
+        program.end()
+
+
+def _not_yet(
+    programs: Sequence[PipedProgram], seconds: float, done: Callable[[PipedProgram], bool]
+) -> list[PipedProgram]:
+    """Wait until all programs are done; returns those that are not after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while left := [program for program in programs if not done(program)]:
+        if time.monotonic() >= deadline:
+            break
+        for program in left:
+            program.drain()  # one that cannot write does not end
         time.sleep(_POLL_SECONDS)
+    return left
 
 
 class Channel:
@@ -211,10 +236,10 @@ class Channel:
                 os.write(self._leave, b".")
 
     def close(self) -> None:
-        """Close the pipes and end the program. Only once, by the thread that reads."""
+        """Close its input and end the program. Only once, by the thread that reads."""
         with self._writing:
             self._closed = True
-            self._program.close()
+            self._program.close_input()
             os.close(self._leaving)
             os.close(self._leave)
         end_all([self._program], _LEAVE_SECONDS)

@@ -51,7 +51,7 @@ def seen(given: Mapping[str, str], term: str = "xterm-256color") -> bytes:
         screen.type("?")
         screen.wait_for(r"Esc back|Esc close")
         screen.type("\x1b[F")
-        screen.wait_for(r"Hotspot temperature +Temperature of")
+        screen.wait_for(r"MIG mode +Whether the GPU")
         screen.type("q")
         screen.wait_for(r"q quit")
         screen.type("\x10")

@@ -457,7 +457,7 @@ def test_pause_holds_the_picture_and_after_it_and_other_screens_the_dashboard_is
 
 
 def test_the_help_page_names_every_key_sign_and_metric() -> None:
-    with Screen(COARSE_DEMO, columns=110, lines=300) as screen:
+    with Screen(COARSE_DEMO, columns=110, lines=340) as screen:
         screen.wait_for(READY)
         screen.type("?")
         for word in ("Hold the picture", "Sort by GPU-MEM", "Quit", "itself", "✖", "PCIe receive"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -197,6 +198,18 @@ def test_a_strange_answer_is_no_name(root: Path, docker: Docker, answer: bytes) 
 def test_a_refusal_is_no_name(root: Path, docker: Docker) -> None:
     docker.status = 403
     assert ContainerNames(str(root)).named(DOCKER, 0.0) == DOCKER
+
+
+def test_too_many_open_files_are_no_name(
+    root: Path, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socket", full)
+        assert ContainerNames(str(root)).named(DOCKER, 0.0) == DOCKER
+    assert docker.asked == []
 
 
 def test_no_docker_is_no_name(root: Path) -> None:

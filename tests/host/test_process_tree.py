@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import psutil
@@ -16,6 +19,7 @@ from gpumon.system.system import System
 from tests import lives
 from tests.build import process
 from tests.host.fakes import PAGE_BYTES, FakeProc
+from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -291,3 +295,31 @@ def test_a_process_that_has_reused_the_number_of_a_descendant_is_a_stranger(fake
     descendants = Descendants(20, system=fake.system)
     assert descendants.among([process(40, start_time=30)]) == ()
     assert descendants.among([process(40, start_time=40)]) == (process(40, start_time=40),)
+
+
+def test_one_thread_may_ask_for_descendants_while_another_does(fake: FakeProc) -> None:
+    """``gpumon run`` does at the end of a job, when the last sample is still on its way."""
+    fake.add(20)
+    listed = [process(pid, start_time=pid) for pid in range(100, 400)]
+    for member in listed:
+        fake.add(member.id.pid, 20, start_time=member.id.pid)
+    descendants = Descendants(20, system=fake.system)
+    descendants.among(listed)
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            assert descendants.among(listed) == tuple(listed)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(ask)
+            try:
+                assert not any(descendants.had(99) for _ in range(5000))
+            finally:
+                over.set()
+            asked.result(PATIENCE)
+    finally:
+        sys.setswitchinterval(before)

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,6 +94,25 @@ def test_a_process_is_held_until_it_ends(
     # Not waited for yet, so a zombie: it has ended all the same, and none is taken hold of.
     assert hold(child.pid) is None
     life.close()
+
+
+@pytest.mark.parametrize("with_pidfd", [True, False])
+def test_the_number_of_a_thread_means_its_process(
+    monkeypatch: pytest.MonkeyPatch, with_pidfd: bool
+) -> None:
+    if not with_pidfd:
+        monkeypatch.delattr(os, "pidfd_open")
+    go = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        number = pool.submit(threading.get_native_id).result(PATIENCE)
+        waits = pool.submit(go.wait)
+        held = hold(number)
+        go.set()
+        waits.result(PATIENCE)
+    assert held is not None
+    assert held.id.pid == os.getpid() != number
+    assert not held.ended()
+    held.close()
 
 
 def test_the_exit_of_a_process_is_noticed_at_once(child: subprocess.Popen[bytes]) -> None:

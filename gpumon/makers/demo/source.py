@@ -26,8 +26,7 @@ from gpumon.makers.source import NoSuchGpuError
 from gpumon.model.processes import GpuProcess, GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Host
-from gpumon.system.clock import SystemClock
-from gpumon.system.system import System
+from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -299,7 +298,7 @@ class DemoSource(Sampler):
         selection: GpuSelection = ALL,
         machine: DemoMachine = ADA,
     ) -> None:
-        clock = clock or SystemClock()
+        clock = clock or THIS_SYSTEM.clock
         backend = DemoBackend(seed, clock, selection, machine)
         system = System(clock=clock)
         super().__init__(backend, system, _DemoMachine(backend), _DemoProcesses(backend))

@@ -14,7 +14,7 @@ import pynvml
 
 from gpumon.makers.links import NONE_KNOWN, Joint, Link, Links
 from gpumon.makers.nvidia.library import Library, load_library
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import THIS_SYSTEM
 
 _PATIENCE = 2.0
 """Seconds after which the links count as unknown."""
@@ -45,7 +45,7 @@ def _ask() -> Links:
         load_library()
     except OSError:
         return NONE_KNOWN
-    library = Library(SystemClock())
+    library = Library(THIS_SYSTEM.clock)
     if library.call(None, "nvmlInit_v2"):
         return NONE_KNOWN
     try:

@@ -219,13 +219,15 @@ def metrics_of(row: type[Struct]) -> tuple[Metric, ...]:
     """Take the metrics out of the annotations of ``Gpu``.
 
     Raises:
-        TypeError: A field that the driver fills has none.
+        TypeError: A field that the driver fills has none, or a heading is too long.
     """
     found, is_value = [], False
     hints: dict[str, Any] = row.__annotations__
     for name, hint in hints.items():
         if isinstance(hint, tuple):
             hints[name], metric = hint
+            if len(metric.column or "") > 6:
+                raise TypeError(f"{metric.column} is too long for a column: six cells at most")
             found.append(replace(metric, field=name))
         elif is_value and name != "fan_speeds":
             raise TypeError(f"the field {name} of {row.__name__} needs a Metric")

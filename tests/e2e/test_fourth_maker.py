@@ -69,16 +69,16 @@ def test_a_snapshot_joins_its_cards_with_the_processes_of_the_machine(acme: Acme
 
 def test_it_is_exported_and_chosen_like_any_other(acme: Acme) -> None:
     assert "ACME Rocket R1" in acme.printed("snapshot", "--format", "csv")
-    assert 'UUID="ACME-1",device="acme1"' in acme.printed("snapshot", "--format", "prometheus")
+    assert 'UUID="GPU-ACE1",device="acme1"' in acme.printed("snapshot", "--format", "prometheus")
 
 
 def test_a_job_gets_its_gpus_by_its_variable(acme: Acme) -> None:
-    assert acme.printed("select", "--free", "10G") == "ACME-1\n"
+    assert acme.printed("select", "--free", "10G") == "GPU-ACE1\n"
     for form in ("env", "index"):
-        value = {"env": "ACME_VISIBLE_DEVICES=ACME-1", "index": "1"}[form]
+        value = {"env": "ACME_VISIBLE_DEVICES=GPU-ACE1", "index": "1"}[form]
         assert acme.printed("select", "--free", "10G", "--format", form) == f"{value}\n"
     variables = acme.printed("run", "--free", "10G", "--", "env").splitlines()
-    assert "ACME_VISIBLE_DEVICES=ACME-1" in variables
+    assert "ACME_VISIBLE_DEVICES=GPU-ACE1" in variables
     assert not any(line.startswith("CUDA_VISIBLE_DEVICES=") for line in variables)
     acme.env["ACME_VISIBLE_DEVICES"] = "0"
     refused = acme.printed("select", "--free", "14G", status=1)
@@ -88,6 +88,12 @@ def test_a_job_gets_its_gpus_by_its_variable(acme: Acme) -> None:
 def test_its_driver_is_a_backend_that_can_be_chosen(acme: Acme) -> None:
     told = json.loads(acme.printed("snapshot", "--backend", "acme", "--format", "json"))
     assert len(told["gpus"]) == 2
+    for selected in ("1", "GPU-ACE1"):
+        options = ("--backend", "acme", "--gpus", selected, "--format", "json")
+        told = json.loads(acme.printed("snapshot", *options))
+        assert [card["index"] for card in told["gpus"]] == [1]
+    refused = acme.printed("snapshot", "--backend", "acme", "--gpus", "5", status=1)
+    assert "There is no GPU 5. This machine has GPUs 0 to 1." in refused
     assert "amdgpu,intel,acme,all" in acme.printed("--help")
 
 
@@ -96,13 +102,14 @@ def test_doctor_and_the_versions_have_its_driver(acme: Acme) -> None:
     checks = json.loads(acme.printed("doctor", "--json", status=None))["checks"]
     (found,) = [check for check in checks if check["check"] == "ACME driver"]
     assert (found["section"], found["found"]) == ("Driver", "2 rockets.")
+    assert "libnvidia-ml" not in json.dumps(checks), "its GPUs are no reason for another driver"
 
 
 def test_it_is_logged_reported_and_played(acme: Acme, tmp_path: Path) -> None:
     log = str(tmp_path / "acme.csv")
     acme.printed("log", log, "-n", "0.1", "--for", "1.5s")
     told = json.loads(acme.printed("report", log, "--by", "gpu", "--format", "json"))
-    assert "ACME-0" in json.dumps(told)
+    assert "GPU-ACE0" in json.dumps(told)
     with Screen([*GPUMON, "replay", log], acme.env, 120, 30) as screen:
         screen.wait_for("REPLAY")
         screen.wait_for(" R1 ")
@@ -125,7 +132,7 @@ def test_the_screen_shows_its_gpus_in_its_words(acme: Acme) -> None:
         screen.type("\t\r")
         screen.wait_for("ACE 3")
         screen.wait_for("a program forgot the countdown")
-        screen.wait_for("ACME_VISIBLE_DEVICES=ACME-0")
+        screen.wait_for("ACME_VISIBLE_DEVICES=GPU-ACE0")
         screen.wait_for("Engine clock")
         screen.type("\x1b")
         screen.wait(lambda it: "gpumon" in it.rows()[0], "waiting for the dashboard")

@@ -33,6 +33,14 @@ def test_a_value_without_a_metric_is_refused_at_import() -> None:
         metrics_of(row)
 
 
+def test_a_heading_without_space_in_the_list_is_refused_at_import() -> None:
+    metric = replace(GPU_METRIC["pstate"], column="CRC err")
+    row = defstruct("Gpu", [("mig", "tuple", ()), ("nvlink_crc", "int | None", None)])
+    row.__annotations__["nvlink_crc"] = ("int | None", metric)
+    with pytest.raises(TypeError, match="CRC err is too long for a column"):
+        metrics_of(row)
+
+
 def test_a_metric_names_makers_and_fields_that_exist() -> None:
     for metric in GPU_METRICS:
         assert {metric.only, metric.never} <= {None, *(maker.name for maker in makers())}

@@ -40,7 +40,7 @@ def is_expected(context: DiagnosticContext) -> bool:
         or loaded_version(str(context.machine.path("/proc"))) is not None
         or context.in_wsl
         or context.gpus_of(MAKER)
-        or not context.cards
+        or not (context.cards or context.gpus)
     )
 
 

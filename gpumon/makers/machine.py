@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from gpumon import __version__
 from gpumon.makers.drm.cards import driver_version, drm_drivers, list_nodes
-from gpumon.makers.sampler import Sampler
 from gpumon.model.makers import AUTO, load, makers
 from gpumon.model.selection import ALL as ALL_GPUS
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
     from gpumon.makers.backend import GpuBackend
+    from gpumon.makers.sampler import Sampler
     from gpumon.model.makers import Maker
     from gpumon.model.selection import GpuSelection
     from gpumon.system.system import System
@@ -36,6 +36,8 @@ def this_machine(
             without the GPUs of processors where there is another GPU; ``all`` has these too.
         system: The operating system that is read.
     """
+    from gpumon.makers.sampler import Sampler  # Versions need none.
+
     chosen = _backend(selection, backend, system, profiled=profiled)
     return Sampler(chosen, system)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpumon.host.process_host import ProcessHost
     from gpumon.model.snapshot import Snapshot
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 _TURNS = 10
 """Parts of an interval: a tenth of the hosts changes in each."""

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuUse, HolderScan
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import MigInstance, Trouble
-    from gpumon.system.clock import Clock
-    from gpumon.system.system import System
+    from gpumon.system.system import Clock, System
 
 MPS, COMPUTE, GRAPHICS = "M", "C", "G"
 """The types of processes on a GPU, in nvidia-smi's letters."""

@@ -26,8 +26,7 @@ from gpumon.makers.source import NoSuchGpuError
 from gpumon.model.processes import GpuProcess, GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Host
-from gpumon.system.clock import SystemClock
-from gpumon.system.system import System
+from gpumon.system.system import System, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from gpumon.makers.demo.scenario import Share
     from gpumon.makers.demo.world import ProcessInstance, Role
     from gpumon.model.snapshot import Snapshot
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 ADA = DemoMachine()
 """The simulated machine of ``gpumon --demo``."""

@@ -14,7 +14,7 @@ import pynvml
 
 from gpumon.makers.links import NONE_KNOWN, Joint, Link, Links
 from gpumon.makers.nvidia.library import Library, load_library
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import SystemClock
 
 _PATIENCE = 2.0
 """Seconds after which the links count as unknown."""

@@ -7,8 +7,7 @@ One thread makes the calls (the driver serialises its callers anyway), each at i
   shows;
 - every second: process lists and their utilization (``processes``), and how much of the GPU works
   (``gpm``);
-- every two seconds, within a time budget: most other values (``metric_readers``,
-  ``slow_call_budget``);
+- every two seconds, within a time budget: most other values (``metric_readers``);
 - every ten seconds: modes, links, BAR1, lifetime error counts and repairs.
 
 A GPU that is lost, asleep or not permitted does not affect the others. While the driver is gone,
@@ -51,8 +50,7 @@ from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.device_registry import DeviceRegistry
 from gpumon.makers.nvidia.gpu import DriverGoneError, NvmlGpu
 from gpumon.makers.nvidia.processes import PidTrust, list_processes, pid_trust
-from gpumon.makers.nvidia.queries import pause_after
-from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
+from gpumon.makers.nvidia.queries import SlowCallBudget, pause_after
 from gpumon.makers.nvidia.xids import EventXidWatcher, KernelXidWatcher, XidReports
 from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.model.selection import ALL, GpuSelection

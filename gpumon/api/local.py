@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.backend import Links
     from gpumon.makers.demo import DemoSource
-    from gpumon.makers.links import Links
     from gpumon.makers.sampler import Sampler
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import ReservationHolder

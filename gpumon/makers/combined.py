@@ -11,11 +11,11 @@ from gpumon.makers.backend import (
     RETRY_SECONDS,
     DriverInfo,
     GpuBackend,
+    Links,
     ListedProcess,
     Reading,
     joined_type,
 )
-from gpumon.makers.links import Links
 from gpumon.makers.source import NoSuchGpuError, SourceError
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Gpu, Trouble

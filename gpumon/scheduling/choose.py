@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.makers.links import NONE_KNOWN
+from gpumon.makers.backend import NO_KNOWN_LINKS
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.allocation import allowance
@@ -32,7 +32,7 @@ from gpumon.text.formatting import counted, duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from gpumon.makers.links import Links
+    from gpumon.makers.backend import Links
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Recording
     from gpumon.scheduling.eligibility import Eligibility
@@ -66,7 +66,7 @@ class Chooser:
         self._environment = environment
         self._locks = locks
         self._ask_links = links
-        self._links = NONE_KNOWN
+        self._links = NO_KNOWN_LINKS
         self._past = past
         self._most_gpus = 0
         self._stability = (

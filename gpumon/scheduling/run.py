@@ -26,7 +26,7 @@ from gpumon.text.status_line import StatusLine, columns, tell, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from gpumon.makers.links import Links
+    from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
     from gpumon.scheduling.eligibility import Candidate, Ineligibility

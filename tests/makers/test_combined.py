@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from gpumon.host.device_files import DeviceFiles
 from gpumon.makers import amd as amd_maker
 from gpumon.makers import nvidia as nvidia_maker
-from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
+from gpumon.makers.backend import DriverInfo, GpuBackend, Joint, Link, Links, ListedProcess, Reading
 from gpumon.makers.combined import CombinedBackend, Member
-from gpumon.makers.links import Joint, Link, Links
 from gpumon.makers.source import Call, NoSuchGpuError, SourceError
 from gpumon.model.processes import GpuUse
 from gpumon.model.selection import ALL, GpuSelection, parse_selection

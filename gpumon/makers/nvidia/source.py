@@ -59,8 +59,7 @@ from gpumon.system.resource_errors import lack_behind
 from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
-    from gpumon.makers.backend import ListedProcess
-    from gpumon.makers.links import Links
+    from gpumon.makers.backend import Links, ListedProcess
 
 INTEGRATED = frozenset(("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"))
 """Compute capabilities that only GPUs without memory of their own have: the Jetsons (Nano, TX2,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pynvml
 
-from gpumon.makers.links import NONE_KNOWN, Joint, Link, Links
+from gpumon.makers.backend import NO_KNOWN_LINKS, Joint, Link, Links
 from gpumon.makers.nvidia.library import Library, load_library
 from gpumon.system.system import SystemClock
 
@@ -37,17 +37,17 @@ def read_links() -> Links:
     )
     asking.start()
     asking.join(_PATIENCE)
-    return found[0] if found else NONE_KNOWN
+    return found[0] if found else NO_KNOWN_LINKS
 
 
 def _ask() -> Links:
     try:
         load_library()
     except OSError:
-        return NONE_KNOWN
+        return NO_KNOWN_LINKS
     library = Library(SystemClock())
     if library.call(None, "nvmlInit_v2"):
-        return NONE_KNOWN
+        return NO_KNOWN_LINKS
     try:
         gpus = _gpus(library)
         between = {

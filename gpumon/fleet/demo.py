@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostOrigin, HostState, HostStatus
-from gpumon.fleet.host_source import HostMachine, HostSource
+from gpumon.fleet.fleet import (
+    Fleet,
+    FleetSnapshot,
+    HostMachine,
+    HostOrigin,
+    HostSource,
+    HostState,
+    HostStatus,
+)
 from gpumon.host.process_host import RecordedHost
 from gpumon.makers.demo import DemoMachine, DemoSource
 from gpumon.model.processes import GpuProcess

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostState, HostStatus
-from gpumon.fleet.host_source import HostMachine, HostSource
+from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostMachine, HostSource, HostState, HostStatus
 from gpumon.host.process_host import RecordedHost, Refusal, Refused
 from gpumon.prometheus.client import PATIENCE, PrometheusClient, QueryError
 from gpumon.prometheus.hosts import snapshot

@@ -21,7 +21,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.host.device_files import DeviceFiles
+    from gpumon.model.makers import DeviceFiles
     from gpumon.model.processes import ProcessId, Workload
     from gpumon.system.system import System
 

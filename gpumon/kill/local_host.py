@@ -12,10 +12,10 @@ from gpumon.system.system import THIS_SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gpumon.host.device_files import DeviceFiles
     from gpumon.host.holders import HolderScanner
     from gpumon.host.process_host import Details, ProcessHandle, RelatedProcess, Target
     from gpumon.host.workloads import WorkloadReader
+    from gpumon.model.makers import DeviceFiles
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import Snapshot
     from gpumon.system.system import System

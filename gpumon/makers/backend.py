@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.host.device_files import DeviceFiles
 from gpumon.model.selection import ALL
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.system.system import THIS_SYSTEM
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     from gpumon.makers.source import Call, CallWatch
-    from gpumon.model.makers import Maker
+    from gpumon.model.makers import DeviceFiles, Maker
     from gpumon.model.processes import GpuUse, HolderScan
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import MigInstance, Trouble
@@ -68,12 +67,6 @@ class Reading(NamedTuple):
     holders: HolderScan | None = None
 
 
-def device_files_of(maker: Maker) -> DeviceFiles:
-    """The device files of a maker's GPUs and drivers."""
-    others = tuple([DeviceFiles(path, path, maker) for path in maker.driver_files])
-    return DeviceFiles(maker.device_file, maker.device_prefix, maker, others)
-
-
 class GpuBackend(ABC):
     """The GPUs of one maker, as their driver reports them.
 
@@ -100,7 +93,7 @@ class GpuBackend(ABC):
         profiled: bool = False,  # noqa: ARG002 - for drivers that measure it
     ) -> None:
         self.name = self.maker.backend
-        self.device_files = device_files_of(self.maker)
+        self.device_files = self.maker.device_files
         self._selection = selection
         self._system = system
 

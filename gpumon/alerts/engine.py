@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
-    from gpumon.system.users import Folder
+    from gpumon.system.folders import Folder
 
 FRESH_FOR = 3600.0
 """Seconds after which what was remembered no longer shows what is new: what began in a longer pause

@@ -21,10 +21,10 @@ from gpumon.alerts.instances import (
     RememberedAlert,  # noqa: TC001 - msgspec resolves annotations at run time
 )
 from gpumon.system.files import beginning, replace_file
-from gpumon.system.users import state_folder
+from gpumon.system.folders import state_folder
 
 if TYPE_CHECKING:
-    from gpumon.system.users import Folder
+    from gpumon.system.folders import Folder
 
 _OTHER = (
     "another gpumon of yours has the same alerts: while it runs, only it sends what leaves the "

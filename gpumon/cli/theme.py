@@ -81,7 +81,7 @@ def _list() -> None:
 def _check(path: str) -> int:
     """Report mistakes in a theme file, or print that it is valid; the exit status."""
     from gpumon.config.themes import ThemeError, ThemeLibrary
-    from gpumon.system.users import is_absent
+    from gpumon.system.folders import is_absent
     from gpumon.text.formatting import printable
 
     if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises without permission

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gpumon.config.settings import VARIABLES, ConfigError, Loaded, Settings
-from gpumon.system.users import config_folder, is_absent
+from gpumon.system.folders import config_folder, is_absent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

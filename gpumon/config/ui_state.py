@@ -15,7 +15,7 @@ import msgspec
 from gpumon.system.files import beginning, replace_file
 
 if TYPE_CHECKING:
-    from gpumon.system.users import Folder
+    from gpumon.system.folders import Folder
 
 NAME = "screen.json"
 _MOST_BYTES = 4096

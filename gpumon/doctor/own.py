@@ -46,7 +46,7 @@ def configuration(context: DiagnosticContext) -> Result:
 @check("state")
 def state(_context: DiagnosticContext) -> Result:
     """Where the state is saved, and whether it can be written."""
-    from gpumon.system.users import state_folder
+    from gpumon.system.folders import state_folder
 
     folder = Path(state_folder())
     why = _why_not_writable(folder)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gpumon.host.process_host import Details
 from gpumon.host.process_tree import read_relatives
 from gpumon.host.procfs import ProcessFiles, Stat, opened, split_strings
-from gpumon.system.system import THIS_SYSTEM
-from gpumon.system.users import user_name
+from gpumon.system.system import THIS_SYSTEM, user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

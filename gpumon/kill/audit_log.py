@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpumon.host.refusals import signal_name
-from gpumon.system.users import state_folder, user_name
+from gpumon.system.folders import state_folder
+from gpumon.system.system import user_name
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:

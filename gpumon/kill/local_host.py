@@ -56,7 +56,7 @@ class LocalHost:
     @property
     def user(self) -> str:
         """The name of that user. May wait for the network, once."""
-        from gpumon.system.users import user_name
+        from gpumon.system.system import user_name
 
         return user_name(self.uid)
 

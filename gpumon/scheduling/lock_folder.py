@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def own_folder(environment: Mapping[str, str], *, make: bool = True) -> Folder |
     Raises:
         FolderError: There is no usable folder.
     """
-    from gpumon.system.users import state_folder
+    from gpumon.system.folders import state_folder
 
     runtime = environment.get("XDG_RUNTIME_DIR")
     path = Path(runtime, _NAME) if runtime else Path(state_folder(), "locks")

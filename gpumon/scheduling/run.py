@@ -40,8 +40,8 @@ from gpumon.scheduling.locks import HeldReservation, Locks, TakenError
 from gpumon.scheduling.select import as_variables, table
 from gpumon.scheduling.waiting import GpuWait, TimeLimit, WaitResult
 from gpumon.system.ending_signals import exit_on_signals
+from gpumon.system.folders import is_absent
 from gpumon.system.system import THIS_SYSTEM
-from gpumon.system.users import is_absent
 from gpumon.text.formatting import duration, printable
 from gpumon.text.status_line import StatusLine, columns, tell, write
 

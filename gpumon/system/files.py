@@ -8,7 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpumon.system.users import Folder
+    from gpumon.system.folders import Folder
 
 
 def beginning(path: Folder, most: int) -> bytes:

@@ -1,8 +1,9 @@
-"""What the package takes from the operating system: the kernel's file systems, and the time."""
+"""What the package takes from the operating system: its files, the time, and names of users."""
 
 from __future__ import annotations
 
 import time as _time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -49,3 +50,18 @@ class System(Struct, frozen=True):
 
 
 THIS_SYSTEM = System()
+
+
+@lru_cache(maxsize=4096)
+def user_name(uid: int, nameless: str = "") -> str:
+    """Name of a user as it is, not safe to print. May wait for the network.
+
+    Without a name it is the number, after ``nameless``.
+    """
+    # There is none on a system that is not a Unix.
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"{nameless}{uid}"

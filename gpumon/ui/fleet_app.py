@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.fleet.fleet import HostStatus
+from gpumon.system.folders import state_folder
 from gpumon.system.system import THIS_SYSTEM
-from gpumon.system.users import state_folder
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.base_app import BaseApp
 from gpumon.ui.screens.fleet import FleetScreen

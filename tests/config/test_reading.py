@@ -22,7 +22,7 @@ from gpumon.cli.config import effective, template
 from gpumon.config import VARIABLES, Loaded, Settings, config_path, load
 from gpumon.config.table import SETTINGS, settings_of, value_of
 from gpumon.config.toml_text import toml
-from gpumon.system.users import state_folder
+from gpumon.system.folders import state_folder
 from tests.config.config_page import PAGE, with_tables
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_without_a_file_and_variables_nothing_is_imported_for_them(tmp_path: Pat
     assert set(ours.split()) == {
         *("gpumon", "gpumon.model", "gpumon.model.thresholds", "gpumon.model.interval"),
         *("gpumon.text", "gpumon.text.units"),
-        *("gpumon.system", "gpumon.system.users"),
+        *("gpumon.system", "gpumon.system.folders"),
         *("gpumon.config", "gpumon.config.settings"),
     }
     assert not set(heavy.split()) & {"tomllib", "tomli", "difflib", "platformdirs"}

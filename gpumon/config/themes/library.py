@@ -17,13 +17,13 @@ from gpumon.config.settings import DEFAULT_THEME
 from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes.files import ThemeError, ThemeFile, read_file, theme_error
 from gpumon.system.files import beginning
-from gpumon.system.users import config_folder, state_folder
+from gpumon.system.folders import config_folder, state_folder
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.system.users import Folder
+    from gpumon.system.folders import Folder
 
 _SUFFIX = ".toml"
 VARIABLE = "GPUMON_THEME"

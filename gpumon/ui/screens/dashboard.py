@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import Target
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Gpu
-    from gpumon.system.users import Folder
+    from gpumon.system.folders import Folder
     from gpumon.ui.kill_controller import KillController
     from gpumon.ui.startup_options import StartupOptions
     from gpumon.ui.terminal.renderer import TerminalRenderer

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from gpumon.config.ui_state import load
 from gpumon.kill.frozen import FROZEN
 from gpumon.makers.source import SourceError
+from gpumon.system.folders import state_folder
 from gpumon.system.resource_errors import lack_behind, require_files
 from gpumon.system.startup_imports import import_asyncio, replaced
-from gpumon.system.users import state_folder
 from gpumon.ui.startup_options import first_view
 from gpumon.ui.terminal.first_picture import FirstPicture, first_styles
 from gpumon.ui.terminal.terminal import (

@@ -1,14 +1,13 @@
-"""Names of users, and this user's folders for configuration and state.
+"""The user's folders for configuration and state.
 
-The folders are those of platformdirs; on Linux without it, because importing it takes longer than
-finding them.
+The same paths as platformdirs; on Linux without it, because importing it takes longer than finding
+them.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,21 +15,6 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Folder: TypeAlias = str | os.PathLike[str]
-
-
-@lru_cache(maxsize=4096)
-def user_name(uid: int, nameless: str = "") -> str:
-    """Name of a user as it is, not safe to print. May wait for the network.
-
-    Without a name it is the number, after ``nameless``.
-    """
-    # There is none on a system that is not a Unix.
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"{nameless}{uid}"
 
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> str:

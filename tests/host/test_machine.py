@@ -135,7 +135,7 @@ def test_a_machine_without_load_averages_has_none(monkeypatch: pytest.MonkeyPatc
 
 def test_psutil_is_not_imported_by_a_reading() -> None:
     program = (
-        "import sys; from gpumon.host import machine, power, processes, procfs;"
+        "import sys; from gpumon.host import machine, pci, processes, procfs;"
         "machine.MachineReader().read(); print('psutil' in sys.modules)"
     )
     output = subprocess.check_output([sys.executable, "-c", program], text=True)

@@ -208,7 +208,7 @@ class DrmGpu(BackendGpu):
 
     The ``read_...`` methods run only while the GPU is awake, and may raise ``GpuLostError``. In
     ``__init__`` a subclass may read only what wakes no GPU: PCI IDs and the like, with
-    ``host.power.read_word``, as ``attributes`` needs the UUID.
+    ``host.pci.read_word``, as ``attributes`` needs the UUID.
 
     Attributes:
         fields: Names of the fields of ``Gpu`` that the subclass sets.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.host.device_files import DeviceFiles
+from gpumon.model.makers import DeviceFiles
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
 from gpumon.model.snapshot import Gpu, Host, Snapshot
 from gpumon.sampling.machine import Machine

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from tests import lives
 from tests.absent import ABSENT
 

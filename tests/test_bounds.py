@@ -19,8 +19,7 @@ from gpumon.host.workloads import WorkloadReader
 from gpumon.scheduling.choose import StabilityWindow
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
-from gpumon.system.clock import SystemClock
-from gpumon.system.system import System
+from gpumon.system.system import System, SystemClock
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, printable
 from tests.build import NOON, gpu, process, snapshot

@@ -22,7 +22,7 @@ from gpumon.filters.language import (
     text_term,
 )
 from gpumon.filters.terms import FilterContext
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from gpumon.text.unit_parsing import PERCENT, SIZE, Measure
 
 if TYPE_CHECKING:

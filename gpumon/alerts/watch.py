@@ -15,7 +15,7 @@ from gpumon.alerts.engine import AlertEngine
 from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sampling.service import sample_for_good
+from gpumon.sampling.gpu_sampler import sample_for_good
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.system.standard_output import OutputError
 from gpumon.text.formatting import counted, printable

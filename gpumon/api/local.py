@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.host.process_host import ProcessHost
+    from gpumon.makers.backend import Links
     from gpumon.makers.demo import DemoSource
-    from gpumon.makers.links import Links
     from gpumon.makers.sampler import Sampler
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import ReservationHolder
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
     Gpus: TypeAlias = str | int | Iterable[str | int] | None
     """GPUs as ``--gpus`` names them: ``"0,2-3"``, 0, ``["GPU-1a2b", 3]``; ``None`` for all."""

@@ -44,7 +44,7 @@ def explain(error: Exception) -> int | None:
     from gpumon.makers.source import SourceError
     from gpumon.recording.csv.opening import LogError
     from gpumon.recording.recording import RecordingError
-    from gpumon.scheduling.allocation import UncertainAllocationError
+    from gpumon.scheduling.choose import UncertainAllocationError
 
     if isinstance(error, SourceError):
         return explain_source(error)

@@ -10,7 +10,7 @@ from gpumon.doctor import check, checks_of, failed, passed, warned
 from gpumon.host.procfs import in_initial_pid_namespace
 from gpumon.model.makers import first_maker, makers, makers_of
 from gpumon.model.process_states import ENDED, STATES
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from gpumon.text.formatting import counted, gib, gibibytes, index_list
 
 if TYPE_CHECKING:

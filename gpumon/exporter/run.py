@@ -14,7 +14,7 @@ from gpumon.exporter.server import MetricsServer
 from gpumon.host.process_host import RecordedHost
 from gpumon.http.listening import authority, is_loopback, listen, listen_fault
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sampling.service import sample_for_good
+from gpumon.sampling.gpu_sampler import sample_for_good
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine

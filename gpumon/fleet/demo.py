@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostOrigin, HostState, HostStatus
-from gpumon.fleet.host_source import HostMachine, HostSource
+from gpumon.fleet.fleet import (
+    Fleet,
+    FleetSnapshot,
+    HostMachine,
+    HostOrigin,
+    HostSource,
+    HostState,
+    HostStatus,
+)
 from gpumon.host.process_host import RecordedHost
 from gpumon.makers.demo import DemoMachine, DemoSource
 from gpumon.model.processes import GpuProcess
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 
     from gpumon.host.process_host import ProcessHost
     from gpumon.model.snapshot import Snapshot
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 _TURNS = 10
 """Parts of an interval: a tenth of the hosts changes in each."""

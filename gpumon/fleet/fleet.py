@@ -1,27 +1,40 @@
 """Many machines: the newest snapshot of each, and what is wrong with those that have none.
 
 A ``Fleet`` is a set of hosts that are read at the same time. The screen, ``select``, ``snapshot``
-and ``log`` use a fleet through this interface only, whatever it reads.
+and ``log`` use a fleet through this interface only, whatever it reads; the dashboard of a host has
+it as a ``Machine``.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from enum import Enum
-from threading import Lock
+from functools import cached_property
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.makers.backend import REASON_OF_STATUS
+from gpumon.makers.source import Source
 from gpumon.model.metrics import Tier
-from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Snapshot
+from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Host, Snapshot, Trouble
+from gpumon.sampling.collector import unanswering
+from gpumon.sampling.machine import Machine
 from gpumon.stream import GpuState  # noqa: TC001 - msgspec resolves it
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.sampling.machine import Machine
+    from gpumon.host.process_host import ProcessHost
+
+_LONGEST_WAIT = 0.9
+"""Seconds that ``sample`` waits: a collector takes a longer sample for a hung one."""
+_DELAY = 1.0
+"""Seconds that a sample may arrive late; if it is older than that, a clock was set back."""
+_RETRIED = "It is tried again; the other hosts go on."
 
 
 class FleetError(Exception):
@@ -166,3 +179,92 @@ def without_values(gpu: Gpu, status: GpuStatus) -> Gpu:
         unknown=dict.fromkeys((*missing, "processes"), REASON_OF_STATUS[status]),
         **kept,
     )
+
+
+class HostSource(Source):
+    """The snapshots of a host as they arrive. The fleet goes on after this source is closed."""
+
+    def __init__(self, fleet: Fleet, name: str) -> None:
+        self._fleet = fleet
+        self._name = name
+        self._changed = Event()
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._given: Snapshot | None = None
+        self._given_at = float("-inf")
+
+    @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``: the name by which the user knows the host."""
+        return self._name
+
+    def open(self) -> None:
+        """See ``Source.open``; never fails."""
+        self._unsubscribe = self._fleet.subscribe(self._changed.set)
+
+    def sample(self, *, full: bool = True) -> Snapshot:  # noqa: ARG002 - a host sends all it reads
+        """The newest snapshot of the host.
+
+        It waits for a snapshot that it has not returned yet, less than a second and at most an
+        interval. If none arrives, the last one is returned with the current time: the age of its
+        values grows. GPUs of a host that is silent or down do not answer.
+        """
+        snapshot = self._sample()
+        # A sample that arrives late is from before the time that the last one was returned with.
+        if 0 < self._given_at - snapshot.time < _DELAY:
+            snapshot = replace(snapshot, time=self._given_at)
+        self._given_at = snapshot.time
+        return snapshot
+
+    def _sample(self) -> Snapshot:
+        state = self._awaited()
+        if state.snapshot is None:
+            sentence = state.sentence or f"{self.hostname} has not answered yet"
+            return Snapshot(
+                time.time(), Host(self.hostname), trouble=Trouble(f"{sentence}.", _RETRIED)
+            )
+        is_new = state.snapshot is not self._given
+        self._given = state.snapshot
+        snapshot = replace(state.snapshot, host=replace(state.snapshot.host, name=self.hostname))
+        if state.status is HostStatus.LIVE and is_new:
+            return snapshot
+        snapshot = replace(snapshot, time=max(time.time(), snapshot.time))
+        if state.status is HostStatus.LIVE:
+            return snapshot
+        return unanswering(snapshot, state.since)
+
+    def _awaited(self) -> HostState:
+        deadline = time.monotonic() + min(self._fleet.interval, _LONGEST_WAIT)
+        while True:
+            self._changed.clear()
+            state = self._state()
+            is_new = state.snapshot is not None and state.snapshot is not self._given
+            left = deadline - time.monotonic()
+            if is_new or left <= 0:
+                return state
+            self._changed.wait(left)
+
+    def close(self) -> None:
+        """End the subscription. The connection goes on."""
+        self._unsubscribe()
+
+    def _state(self) -> HostState:
+        return next(host for host in self._fleet.latest().hosts if host.name == self.hostname)
+
+
+class HostMachine(Machine):
+    """A host of a fleet; ``processes`` returns its processes when they are needed."""
+
+    def __init__(self, source: HostSource, processes: Callable[[], ProcessHost]) -> None:
+        self.name = source.hostname
+        self._source = source
+        self._open_processes = processes
+
+    @property
+    def source(self) -> HostSource:
+        """See ``Machine.source``."""
+        return self._source
+
+    @cached_property
+    def processes(self) -> ProcessHost:
+        """See ``Machine.processes``."""
+        return self._open_processes()

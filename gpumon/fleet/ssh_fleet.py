@@ -16,8 +16,7 @@ from operator import is_not
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.connection import HostConnection
-from gpumon.fleet.fleet import Fleet, FleetSnapshot
-from gpumon.fleet.host_source import HostMachine, HostSource
+from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostMachine, HostSource
 from gpumon.remote.client import RemoteHost
 from gpumon.system.piped_program import OPEN_FILES, end_all
 from gpumon.system.resource_errors import allow_open_files

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 from gpumon.host.process_host import Details
 from gpumon.host.process_tree import read_relatives
 from gpumon.host.procfs import ProcessFiles, Stat, opened, split_strings
-from gpumon.system.system import THIS_SYSTEM
-from gpumon.system.users import user_name
+from gpumon.system.system import THIS_SYSTEM, user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.host.device_files import DeviceFiles
+    from gpumon.model.makers import DeviceFiles
     from gpumon.model.processes import ProcessId, Workload
     from gpumon.system.system import System
 

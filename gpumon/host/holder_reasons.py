@@ -19,7 +19,7 @@ from gpumon.host.procfs import (
     stat_of,
 )
 from gpumon.model.processes import HoldReason, ProcessId, UnlistedHolder, Workload
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:

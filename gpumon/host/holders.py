@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Mapping
 
-    from gpumon.host.device_files import DeviceFiles
+    from gpumon.model.makers import DeviceFiles
     from gpumon.model.processes import ProcessId, UnlistedHolder
     from gpumon.model.snapshot import Snapshot
     from gpumon.system.system import System

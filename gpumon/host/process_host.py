@@ -286,7 +286,7 @@ class RecordedHost:
     @property
     def user(self) -> str:
         """Name of the current user: names usually mean the same person on several machines."""
-        from gpumon.system.users import user_name
+        from gpumon.system.system import user_name
 
         return user_name(os.geteuid())
 

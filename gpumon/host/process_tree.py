@@ -21,8 +21,7 @@ from gpumon.host.procfs import (
     started_after_boot,
     stat_of,
 )
-from gpumon.system.system import THIS_SYSTEM
-from gpumon.system.users import user_name
+from gpumon.system.system import THIS_SYSTEM, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -29,8 +29,7 @@ from gpumon.host.procfs import (
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.system.resource_errors import max_open_files
-from gpumon.system.system import THIS_SYSTEM
-from gpumon.system.users import user_name
+from gpumon.system.system import THIS_SYSTEM, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection

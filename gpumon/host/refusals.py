@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.host.process_host import Refusal, Refused
 from gpumon.model.process_states import ENDED, STATES
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

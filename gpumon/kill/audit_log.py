@@ -21,7 +21,7 @@ import msgspec
 
 from gpumon.host.refusals import signal_name
 from gpumon.system.folders import state_folder
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from gpumon.system.system import THIS_SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gpumon.host.device_files import DeviceFiles
     from gpumon.host.holders import HolderScanner
     from gpumon.host.process_host import Details, ProcessHandle, RelatedProcess, Target
     from gpumon.host.workloads import WorkloadReader
+    from gpumon.model.makers import DeviceFiles
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import Snapshot
     from gpumon.system.system import System
@@ -56,7 +56,7 @@ class LocalHost:
     @property
     def user(self) -> str:
         """The name of that user. May wait for the network, once."""
-        from gpumon.system.users import user_name
+        from gpumon.system.system import user_name
 
         return user_name(self.uid)
 

@@ -26,8 +26,7 @@ from gpumon.host.process_tree import pids_above
 from gpumon.host.procfs import opened, stat_of, thread_group
 from gpumon.kill.frozen import FROZEN
 from gpumon.model.process_states import STOPPED
-from gpumon.system.system import THIS_SYSTEM
-from gpumon.system.users import user_name
+from gpumon.system.system import THIS_SYSTEM, user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The interface to the driver of one maker's GPUs: ``GpuBackend``, and what backends share.
+"""The interface to the driver of one maker's GPUs: ``GpuBackend``, and what it gives.
 
 A backend knows its driver's library, error codes and device files. ``Sampler`` adds what the
 operating system knows of processes and of the machine.
@@ -7,12 +7,11 @@ operating system knows of processes and of the machine.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.host.device_files import DeviceFiles
-from gpumon.makers.links import NONE_KNOWN
 from gpumon.model.selection import ALL
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.system.system import THIS_SYSTEM
@@ -20,14 +19,12 @@ from gpumon.system.system import THIS_SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
-    from gpumon.makers.links import Links
     from gpumon.makers.source import Call, CallWatch
-    from gpumon.model.makers import Maker
+    from gpumon.model.makers import DeviceFiles, Maker
     from gpumon.model.processes import GpuUse, HolderScan
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import MigInstance, Trouble
-    from gpumon.system.clock import Clock
-    from gpumon.system.system import System
+    from gpumon.system.system import Clock, System
 
 MPS, COMPUTE, GRAPHICS = "M", "C", "G"
 """The types of processes on a GPU, in nvidia-smi's letters."""
@@ -70,12 +67,6 @@ class Reading(NamedTuple):
     holders: HolderScan | None = None
 
 
-def device_files_of(maker: Maker) -> DeviceFiles:
-    """The device files of a maker's GPUs and drivers."""
-    others = tuple([DeviceFiles(path, path, maker) for path in maker.driver_files])
-    return DeviceFiles(maker.device_file, maker.device_prefix, maker, others)
-
-
 class GpuBackend(ABC):
     """The GPUs of one maker, as their driver reports them.
 
@@ -102,7 +93,7 @@ class GpuBackend(ABC):
         profiled: bool = False,  # noqa: ARG002 - for drivers that measure it
     ) -> None:
         self.name = self.maker.backend
-        self.device_files = device_files_of(self.maker)
+        self.device_files = self.maker.device_files
         self._selection = selection
         self._system = system
 
@@ -130,7 +121,7 @@ class GpuBackend(ABC):
 
         May be called from any thread, before ``open`` too; returns within seconds.
         """
-        return NONE_KNOWN
+        return NO_KNOWN_LINKS
 
     def give_up(self, call: Call, /) -> bool:
         """See ``Source.give_up``."""
@@ -279,3 +270,76 @@ class BackendGpu(ABC):
             self.mig,
             *self.answers.values.values(),
         )
+
+
+class Link(IntEnum):
+    """The connection of two GPUs, the fastest first, as in ``nvidia-smi topo -m``."""
+
+    NVLINK = 0
+    """NVLink, directly or through NVSwitch."""
+    BOARD = 1
+    """The same board."""
+    SWITCH = 2
+    """One PCIe switch (PIX)."""
+    SWITCHES = 3
+    """Several PCIe switches (PXB)."""
+    HOST = 4
+    """The same PCIe host bridge, by way of the processor (PHB)."""
+    NODE = 5
+    """The same NUMA node (NODE)."""
+    SYSTEM = 6
+    """Different NUMA nodes (SYS)."""
+    UNKNOWN = 7
+    """The driver does not report it."""
+
+    @property
+    def words(self) -> str:
+        """For a person, to go behind "joined by"."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Link.NVLINK: "NVLink",
+    Link.BOARD: "their board",
+    Link.SWITCH: "one PCIe switch",
+    Link.SWITCHES: "PCIe switches",
+    Link.HOST: "one PCIe host bridge",
+    Link.NODE: "their NUMA node",
+    Link.SYSTEM: "the link between processors",
+    Link.UNKNOWN: "nobody knows what",
+}
+
+
+class Joint(NamedTuple):
+    """The connections of two GPUs."""
+
+    nvlink: bool  # Whether NVLink connects them.
+    bus: Link  # Their connection by the PCI bus.
+
+    @property
+    def nearest(self) -> Link:
+        """The faster of both."""
+        return Link.NVLINK if self.nvlink else self.bus
+
+
+_STRANGERS = Joint(nvlink=False, bus=Link.UNKNOWN)
+
+
+class Links:
+    """The links between the GPUs of a machine.
+
+    Attributes:
+        between: The links by the UUIDs of two GPUs; missing ones are unknown.
+    """
+
+    def __init__(self, between: Mapping[frozenset[str], Joint]) -> None:
+        self.between = between
+
+    def of(self, one: str, other: str) -> Joint:
+        """The connections of two GPUs, by UUID; MIG devices of one GPU share its board."""
+        if one == other:
+            return Joint(nvlink=False, bus=Link.BOARD)
+        return self.between.get(frozenset((one, other)), _STRANGERS)
+
+
+NO_KNOWN_LINKS = Links({})

@@ -11,12 +11,13 @@ from gpumon.makers.backend import (
     RETRY_SECONDS,
     DriverInfo,
     GpuBackend,
+    Links,
     ListedProcess,
     Reading,
     joined_type,
 )
-from gpumon.makers.links import Links
 from gpumon.makers.source import NoSuchGpuError, SourceError
+from gpumon.model.makers import DeviceFiles
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Gpu, Trouble
 from gpumon.system.system import THIS_SYSTEM
@@ -24,7 +25,6 @@ from gpumon.system.system import THIS_SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.host.device_files import DeviceFiles
     from gpumon.makers.source import Call
     from gpumon.model.processes import GpuUse
     from gpumon.system.system import System
@@ -111,10 +111,11 @@ class CombinedBackend(GpuBackend):
         self._members = tuple(members)
         self._selection = selection
         self._system = system
-        first, *others = (member.backend.device_files for member in self._members)
-        further = [each for files in others for each in (files, *files.others)]
+        first, *rest = (member.backend.device_files for member in self._members)
+        further = [each for files in rest for each in (files, *files.others)]
         self.name = self._members[0].backend.name
-        self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
+        others = (*first.others, *further)
+        self.device_files = DeviceFiles(first.gpu, first.prefix, first.maker, others)
         self._lists: tuple[object, ...] = ()
         self._listed: Mapping[int, ListedProcess] | None = None
         self._driver = DriverInfo()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 
 class SourceError(Exception):

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
     from gpumon.model.snapshot import Gpu
@@ -95,6 +96,12 @@ class Maker:
         return self.variables[0]
 
     @property
+    def device_files(self) -> DeviceFiles:
+        """The device files of its GPUs and drivers."""
+        others = tuple([DeviceFiles(path, path, self) for path in self.driver_files])
+        return DeviceFiles(self.device_file, self.device_prefix, self, others)
+
+    @property
     def all_brands(self) -> tuple[str, ...]:
         """What short product names leave out."""
         return (f"{self.name} ", *self.brands)
@@ -142,6 +149,48 @@ def makers_of(gpus: Sequence[Gpu]) -> tuple[Maker, ...]:
     """The makers of these GPUs, in the order of their first GPU."""
     ordered = sorted(gpus, key=lambda gpu: gpu.index)
     return tuple(dict.fromkeys(maker_of(gpu.name) for gpu in ordered))
+
+
+_MINOR = "{minor}"
+
+
+class DeviceFiles:
+    """The device files of one driver, or of several."""
+
+    def __init__(
+        self,
+        gpu: str,  # path of the file of one GPU; ``{minor}`` is replaced with its minor number
+        prefix: str,  # of the paths of all files, of the GPUs and of the driver itself
+        maker: Maker | None = None,  # of these GPUs; ``None`` where all GPUs are of this driver
+        others: tuple[DeviceFiles, ...] = (),  # the files of further drivers
+    ) -> None:
+        self.gpu = gpu
+        self.prefix = prefix
+        self.maker = maker
+        self.others = others
+
+    def path_of(self, gpu: Gpu) -> str | None:
+        """Path of the device file of a GPU; ``None`` if its minor number is unknown."""
+        if gpu.minor_number is None:
+            return None
+        for files in (self, *self.others):
+            if files.maker in (None, maker_of(gpu.name)):
+                return files.gpu.replace(_MINOR, str(gpu.minor_number))
+        return None
+
+    def name_pattern(self) -> re.Pattern[str]:
+        """Matches the end of a path to a GPU's device file in any folder."""
+        import re
+
+        names = {files.gpu.rpartition("/")[2] for files in (self, *self.others)}
+        patterns = sorted(map(re.escape, names))
+        numbers = "|".join(name.replace(re.escape(_MINOR), "[0-9]+") for name in patterns)
+        return re.compile(rf"/(?:{numbers})(?: \(deleted\))?$")
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The prefixes of all drivers."""
+        return tuple(dict.fromkeys(files.prefix for files in (self, *self.others)))
 
 
 AUTO, ALL = "auto", "all"

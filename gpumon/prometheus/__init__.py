@@ -8,7 +8,7 @@ Times of samples are those at which Prometheus scraped them, on this machine's c
 a plain query would carry the time of the query, and old values would look new.
 """
 
-from gpumon.prometheus.endpoint import Endpoint, read_endpoint
+from gpumon.prometheus.client import Endpoint, read_endpoint
 from gpumon.prometheus.fleet import PrometheusFleet
 from gpumon.prometheus.queries import read_match
 

@@ -11,7 +11,7 @@ from gpumon.fleet.fleet import Owner
 from gpumon.model.error_codes import error_code
 from gpumon.model.snapshot import GPU_METRIC
 from gpumon.prometheus.client import Labels
-from gpumon.prometheus.metric_names import (
+from gpumon.prometheus.queries import (
     FIELDS,
     SMI_INFO,
     USER_GPUS,

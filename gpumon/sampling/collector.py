@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.makers.source import Call, Source
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 
 _PATIENCE = 1.0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import ReservationHolder, Snapshot
     from gpumon.sampling.machine import Reservations
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 _WORKLOADS_AGAIN = 10.0
 """Seconds after which all workloads are looked up again: sessions and notebooks are renamed."""

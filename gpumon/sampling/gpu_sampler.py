@@ -1,25 +1,36 @@
-"""Samples the GPUs on its own thread, so that a hung driver does not hang the caller."""
+"""Samples the GPUs for commands and services without a screen.
+
+A thread does it, so that a hung driver does not hang the caller.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack, suppress
+from queue import Empty
 from typing import TYPE_CHECKING
 
-from gpumon.makers.source import SourceError
+from gpumon.makers.source import NoSuchGpuError, SourceError
 from gpumon.model.interval import MAX_INTERVAL
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.collector import Collector
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from queue import SimpleQueue
+
     from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
+    from gpumon.sampling.enrichment import Lookup
 
 PATIENCE = 10.0
 """Seconds to wait for a driver: without persistence mode each GPU takes seconds to initialise."""
 QUICK_PATIENCE = 1.0
 """Seconds to wait if the time limit is nearly reached; a working driver answers within this."""
+_RETRY_SECONDS = 5.0
+"""Seconds after which a driver that could not be used is tried again."""
 
 
 class UnavailableError(SourceError):
@@ -138,3 +149,44 @@ def take_one(source: Source, patience: float = PATIENCE) -> Snapshot:
     """One sample; see ``GpuSampler`` and its method ``sample``."""
     with GpuSampler(source) as sampler:
         return sampler.first(patience)
+
+
+def sample_for_good(
+    source: Source,
+    interval: float,
+    new_lookup: Callable[[], Lookup],
+    stop_queue: SimpleQueue[BaseException | None],
+    on_snapshot: Callable[[Snapshot], None],
+    report: Callable[[str], None],
+) -> None:
+    """Sample until ``stop_queue`` has ``None``, which asks for the end, or why sampling ended.
+
+    Args:
+        source: The source of samples.
+        interval: Seconds between samples.
+        new_lookup: Makes the lookups, each time that the source is opened.
+        stop_queue: See above.
+        on_snapshot: Takes each sample. Runs on the sampling thread, or on its watchdog.
+        report: Says that the driver cannot be used, and is tried again.
+
+    Raises:
+        BaseException: A bug, or the selection names GPUs that are not there.
+    """
+    while True:
+        lookup = new_lookup()
+        collector = Collector(source, interval, annotate=lookup.annotate)
+        collector.subscribe(on_snapshot, stop_queue.put)
+        with ExitStack() as ending:
+            ending.callback(lookup.stop)
+            ending.callback(collector.stop)
+            collector.start()
+            lookup.start()
+            ended_by = stop_queue.get()
+        if ended_by is None:
+            return
+        if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchGpuError):
+            raise ended_by
+        report(f"{ended_by.sentence} {ended_by.advice} Trying again.")
+        with suppress(Empty):
+            if stop_queue.get(timeout=_RETRY_SECONDS) is None:
+                return

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.links import Links
+    from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
     from gpumon.model.snapshot import ReservationHolder
 
@@ -46,6 +46,6 @@ class Machine(ABC):
 
     def links(self) -> Links:
         """The links between its GPUs, which are read now; by default none is known."""
-        from gpumon.makers.links import NONE_KNOWN
+        from gpumon.makers.backend import NO_KNOWN_LINKS
 
-        return NONE_KNOWN
+        return NO_KNOWN_LINKS

@@ -2,6 +2,9 @@
 
 ``Chooser`` judges each sample. If a stable time is required, a GPU must have been eligible in all
 samples of that time, which is observed, or read from a log that covers it without a gap.
+
+A Slurm job, a container or a script that sets a variable such as ``CUDA_VISIBLE_DEVICES`` has
+already allocated GPUs: only those are eligible.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.makers.links import NONE_KNOWN
+from gpumon.makers.backend import NO_KNOWN_LINKS
 from gpumon.makers.source import NoSuchGpuError
+from gpumon.makers.visible_devices import visible_devices_of
+from gpumon.model.makers import Maker, gpus_of, makers_of
 from gpumon.model.snapshot import ReservationHolder
-from gpumon.scheduling.allocation import allowance
 from gpumon.scheduling.eligibility import (
+    Allowance,
     Circumstances,
     Ineligibility,
     is_identified,
@@ -32,8 +37,8 @@ from gpumon.text.formatting import counted, duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from gpumon.makers.links import Links
-    from gpumon.model.snapshot import Snapshot
+    from gpumon.makers.backend import Links
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.recording import Recording
     from gpumon.scheduling.eligibility import Eligibility
     from gpumon.scheduling.locks import Locks
@@ -66,7 +71,7 @@ class Chooser:
         self._environment = environment
         self._locks = locks
         self._ask_links = links
-        self._links = NONE_KNOWN
+        self._links = NO_KNOWN_LINKS
         self._past = past
         self._most_gpus = 0
         self._stability = (
@@ -294,3 +299,81 @@ def judge_over_time(samples: Sequence[tuple[float, _Verdicts]]) -> _Verdicts:
             replace(verdict, refusal=Ineligibility("stable", sentence)) if unsteady else verdict
         )
     return tuple(judged)
+
+
+class UncertainAllocationError(Exception):
+    """It cannot be determined which GPUs the environment allows.
+
+    Attributes:
+        sentence: Why, and what to do, for the user.
+        passing: Whether it may be known later: a GPU has not reported its model.
+    """
+
+    def __init__(self, sentence: str, *, passing: bool) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.passing = passing
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _uncertain, (self.sentence, self.passing)
+
+
+def _uncertain(sentence: str, passing: bool) -> UncertainAllocationError:
+    return UncertainAllocationError(sentence, passing=passing)
+
+
+def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
+    """The GPUs that an environment allows.
+
+    Args:
+        environment: Variables by name.
+        gpus: All GPUs of the machine.
+
+    Raises:
+        UncertainAllocationError: It names GPUs by indices that gpumon cannot resolve.
+    """
+    names = {
+        maker: visible_devices_of(maker).selecting_variable(environment, gpus)
+        for maker in makers_of(gpus)
+    }
+    if not any(names.values()):
+        return Allowance()
+    named: set[str] = set()
+    reasons: dict[Maker, str] = {}
+    for maker, name in names.items():
+        if name is None:
+            named |= {gpu.uuid for gpu in gpus_of(maker, gpus)}
+        else:
+            found, reasons[maker] = _allowed(maker, name, environment, gpus)
+            named |= found
+    return Allowance(frozenset(named), reasons)
+
+
+def _allowed(
+    maker: Maker, name: str, environment: Mapping[str, str], gpus: Sequence[Gpu]
+) -> tuple[set[str], str]:
+    """The UUIDs of a maker's GPUs that an environment allows, and why the others are not allowed.
+
+    Args:
+        maker: The maker.
+        name: The variable that selects.
+        environment: Variables by name.
+        gpus: All GPUs of the machine.
+
+    Raises:
+        UncertainAllocationError: See ``allowance``.
+    """
+    meaning = visible_devices_of(maker).allocated(environment, gpus)
+    if not meaning.devices and not meaning.certain:
+        raise UncertainAllocationError(
+            f"{name} is set, and which GPUs it leaves is uncertain: {meaning.why}. "
+            f"{maker.certain_selection}",
+            passing=any(gpu.name is None for gpu in gpus),
+        )
+    devices = meaning.devices
+    named = {device.gpu_uuid if device.mig_index is None else device.uuid for device in devices}
+    if not environment[name].startswith("MIG-"):
+        # A GPU in MIG mode was allocated with all its devices.
+        named |= {device.gpu_uuid for device in devices}
+    why = f" ({meaning.why})" if meaning.why else ""
+    return named, f"{name} leaves it out{why}"

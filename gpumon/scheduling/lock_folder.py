@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.makers.links import NONE_KNOWN, Link, Links
+from gpumon.makers.backend import NO_KNOWN_LINKS, Link, Links
 from gpumon.scheduling.eligibility import Candidate, Eligibility  # noqa: TC001 - msgspec resolves them
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class GpuChoice(Struct, frozen=True):
 
 
 def choose(
-    verdicts: Sequence[Eligibility], requirements: Requirements, links: Links = NONE_KNOWN
+    verdicts: Sequence[Eligibility], requirements: Requirements, links: Links = NO_KNOWN_LINKS
 ) -> GpuChoice | None:
     """The best GPUs, at most as many as requested.
 

@@ -21,7 +21,7 @@ from gpumon.text.status_line import StatusLine, columns, tell, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.makers.links import Links
+    from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
     from gpumon.makers.visible_devices import VisibleDevices
     from gpumon.model.snapshot import Gpu, ReservationHolder

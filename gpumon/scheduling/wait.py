@@ -26,8 +26,7 @@ from gpumon.scheduling.select import table
 from gpumon.scheduling.waiting import SHOWN_SECONDS, GpuWait, TimeLimit, WaitResult
 from gpumon.system.resource_errors import allow_open_files
 from gpumon.system.standard_output import write_to_terminal
-from gpumon.system.system import THIS_SYSTEM
-from gpumon.system.users import user_name
+from gpumon.system.system import THIS_SYSTEM, user_name
 from gpumon.text.formatting import counted, duration, memory_size, printable
 from gpumon.text.notification import BELL, notification
 from gpumon.text.status_line import StatusLine

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from gpumon.sampling.gpu_sampler import QUICK_PATIENCE, UnavailableError
-from gpumon.scheduling.allocation import UncertainAllocationError
+from gpumon.scheduling.choose import UncertainAllocationError
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:

@@ -1,15 +1,43 @@
-"""What the package takes from the operating system: the kernel's file systems, and the time."""
+"""What the package takes from the operating system: its files, the time, and names of users."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time as _time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from gpumon.system.clock import SystemClock
-
 if TYPE_CHECKING:
-    from gpumon.system.clock import Clock
+    from threading import Event
+
+
+class Clock(Protocol):
+    """The source of time for a component, a parameter so that tests need not sleep."""
+
+    def time(self) -> float:
+        """Seconds since the epoch: for users and files; may jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards: for intervals and deadlines."""
+        ...
+
+    def wait(self, event: Event, timeout: float) -> bool:
+        """Wait for the event, at most ``timeout`` seconds; returns True if it is set."""
+        ...
+
+
+class SystemClock:
+    """The system clock."""
+
+    # The functions themselves, because every driver call uses them, thousands of times a second.
+    time = staticmethod(_time.time)
+    monotonic = staticmethod(_time.monotonic)
+
+    def wait(self, event: Event, timeout: float) -> bool:
+        """See ``Clock.wait``."""
+        return event.wait(timeout)
 
 
 class System(Struct, frozen=True):
@@ -22,3 +50,18 @@ class System(Struct, frozen=True):
 
 
 THIS_SYSTEM = System()
+
+
+@lru_cache(maxsize=4096)
+def user_name(uid: int, nameless: str = "") -> str:
+    """Name of a user as it is, not safe to print. May wait for the network.
+
+    Without a name it is the number, after ``nameless``.
+    """
+    # There is none on a system that is not a Unix.
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"{nameless}{uid}"

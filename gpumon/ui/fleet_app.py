@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpumon.fleet.fleet import Fleet, HostState
     from gpumon.fleet.summary import FleetSummaries
     from gpumon.model.processes import ProcessId
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
     from gpumon.ui.screens.fleet import HostRequested
     from gpumon.ui.screens.painted import PaintedScreen
     from gpumon.ui.session import Session

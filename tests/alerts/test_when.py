@@ -22,7 +22,7 @@ from gpumon.alerts.when import (
     parse_when,
 )
 from gpumon.findings.finding import FindingKind
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from tests.alerts.page import PAGE, with_tables
 
 

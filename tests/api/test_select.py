@@ -14,7 +14,7 @@ import pytest
 
 import gpumon
 from gpumon.makers.source import NoSuchGpuError
-from gpumon.scheduling.allocation import UncertainAllocationError
+from gpumon.scheduling.choose import UncertainAllocationError
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ import pytest
 
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
-from gpumon.makers.backend import device_files_of
 from gpumon.makers.nvidia import MAKER
 from gpumon.sampling.enrichment import Lookup
 from gpumon.ui.app import GpumonApp
@@ -58,7 +57,7 @@ class ScreenDay(Day):
     def __init__(self, driver: Driver, interval: float, pids: list[int], folder: Path) -> None:
         super().__init__(driver, interval)
         self._pids = cycle(pids)
-        host = LocalHost(lambda: device_files_of(MAKER))
+        host = LocalHost(lambda: MAKER.device_files)
         self._lookup = Lookup(host)
         self._collector._annotate = self._lookup.annotate
         self._logbook = Logbook(self._collector, str(folder / "soak.csv"))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from gpumon.fleet.fleet import FleetSnapshot, HostState, HostStatus
-from gpumon.fleet.host_source import HostSource
+from gpumon.fleet.fleet import FleetSnapshot, HostSource, HostState, HostStatus
 from tests.build import gpu, snapshot
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.fleet.ssh import SshClient
 from gpumon.model.snapshot import Unknown
 from gpumon.prometheus.client import Labels
-from gpumon.prometheus.gpus import snapshot as metrics_snapshot
+from gpumon.prometheus.hosts import snapshot as metrics_snapshot
 from gpumon.prometheus.readings import Readings
 from gpumon.stream import StreamWriter
 from tests.build import gpu, process, snapshot

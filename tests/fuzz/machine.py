@@ -13,7 +13,6 @@ from gpumon.findings import conditions
 from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
-from gpumon.makers.backend import device_files_of
 from gpumon.makers.nvidia import MAKER
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.model.thresholds import DEFAULTS
@@ -103,7 +102,7 @@ class Machine:
         self.clock = HandClock()
         self.spent = 0.0
         self.source = NvmlSource(system=System(clock=self.clock))
-        self._host = LocalHost(lambda: device_files_of(MAKER))
+        self._host = LocalHost(lambda: MAKER.device_files)
         self.history, self._tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._reserved: dict[str, ReservationHolder] = {}
         self.lookup = Lookup(self._host, reservations=self._who_reserved)

@@ -29,7 +29,7 @@ FILES = build.device_files()
 AS_ANOTHER = """
 import msgspec, os, sys
 from gpumon.host.details import read_details
-from gpumon.host.device_files import DeviceFiles
+from gpumon.model.makers import DeviceFiles
 from gpumon.model.processes import ProcessId
 import pwd
 uid, pid, start_time = map(int, sys.argv[1:])

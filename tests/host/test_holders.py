@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpumon.host.device_files import DeviceFiles
 from gpumon.host.holders import HolderScanner
 from gpumon.host.procfs import read_table
+from gpumon.model.makers import DeviceFiles
 from gpumon.model.processes import (
     Container,
     GpuProcess,
@@ -346,7 +346,7 @@ def test_a_process_of_another_user_is_named_with_its_owner(
 AS_ANOTHER = """
 import os, pwd, sys
 import msgspec
-from gpumon.host.device_files import DeviceFiles
+from gpumon.model.makers import DeviceFiles
 from gpumon.host.holders import HolderScanner
 from gpumon.host.procfs import read_table
 from gpumon.model.snapshot import Snapshot

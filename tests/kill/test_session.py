@@ -26,8 +26,7 @@ from gpumon.kill.session import TerminationSession
 from gpumon.kill.signals import open_handle
 from gpumon.model.processes import GpuUse, HolderScan, HoldReason, ProcessId, UnlistedHolder
 from gpumon.model.snapshot import Unknown
-from gpumon.system.clock import SystemClock
-from gpumon.system.system import System
+from gpumon.system.system import System, SystemClock
 from gpumon.ui.view.kill_report import summary_text
 from tests import build, lives
 from tests.build import GIB

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.host.device_files import DeviceFiles
 from gpumon.makers import amd as amd_maker
 from gpumon.makers import nvidia as nvidia_maker
-from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
+from gpumon.makers.backend import DriverInfo, GpuBackend, Joint, Link, Links, ListedProcess, Reading
 from gpumon.makers.combined import CombinedBackend, Member
-from gpumon.makers.links import Joint, Link, Links
 from gpumon.makers.source import Call, NoSuchGpuError, SourceError
+from gpumon.model.makers import DeviceFiles
 from gpumon.model.processes import GpuUse
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
 from gpumon.model.snapshot import Gpu, Trouble

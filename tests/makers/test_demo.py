@@ -22,7 +22,7 @@ from tests.clock import HandClock
 
 if TYPE_CHECKING:
     from gpumon.makers.source import Source
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 START = 1_763_700_000.0
 GIB = 2**30

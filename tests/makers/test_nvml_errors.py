@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.makers.backend import KEPT_SECONDS
-from gpumon.makers.nvidia.queries import REACTIONS, PollRate, Query, Reaction
-from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
+from gpumon.makers.nvidia.queries import REACTIONS, PollRate, Query, Reaction, SlowCallBudget
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus, Unknown
 from tests.driver import GIB, Owner, h100, rtx4090

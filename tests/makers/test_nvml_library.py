@@ -15,7 +15,7 @@ from gpumon.makers.nvidia.library import Library, load_library
 from gpumon.makers.nvidia.xids import THREAD
 from gpumon.makers.source import CallGivenUpError, SourceError
 from gpumon.model.snapshot import GpuStatus
-from gpumon.system.clock import SystemClock
+from gpumon.system.system import SystemClock
 from tests.absent import ABSENT
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
 from tests.makers.nvml_room import (

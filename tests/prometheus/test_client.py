@@ -15,8 +15,7 @@ import pytest
 
 from gpumon.config.settings import Prometheus
 from gpumon.fleet.fleet import FleetError, HostStatus
-from gpumon.prometheus.client import PrometheusClient, QueryError
-from gpumon.prometheus.endpoint import read_endpoint
+from gpumon.prometheus.client import PrometheusClient, QueryError, read_endpoint
 from tests.absent import ABSENT
 from tests.exporter.certificates import Authority, authority, needs_openssl
 from tests.ports import free_place

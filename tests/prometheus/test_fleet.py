@@ -16,10 +16,9 @@ from gpumon.fleet.summary import HostJudge
 from gpumon.host.process_host import Refused, Target
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.prometheus import fleet as fleet_module
 from gpumon.prometheus import fleet as polled_fleet
-from gpumon.prometheus import source as past_reader
-from gpumon.prometheus.client import PrometheusClient
-from gpumon.prometheus.endpoint import read_endpoint
+from gpumon.prometheus.client import PrometheusClient, read_endpoint
 from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
 from tests import lives
@@ -159,8 +158,8 @@ def test_an_open_host_has_every_metric_and_a_past(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Snapshots of the last half hour are 15 s from each other, and a past needs time to pass.
-    *older, (begin, end, _) = past_reader._SPANS
-    monkeypatch.setattr(past_reader, "_SPANS", (*older, (begin, end, 1.0)))
+    *older, (begin, end, _) = fleet_module._SPANS
+    monkeypatch.setattr(fleet_module, "_SPANS", (*older, (begin, end, 1.0)))
     profiled = {
         **DEFAULT_COUNTERS,
         "DCGM_FI_PROF_SM_ACTIVE": 0.084,

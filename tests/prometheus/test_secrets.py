@@ -10,8 +10,7 @@ import pytest
 
 from gpumon.config.settings import Prometheus
 from gpumon.fleet.fleet import FleetError
-from gpumon.prometheus.client import PrometheusClient, QueryError
-from gpumon.prometheus.endpoint import read_endpoint
+from gpumon.prometheus.client import PrometheusClient, QueryError, read_endpoint
 from tests.prometheus.hostile import HostileServer, answering
 from tests.prometheus.hostile import http as answer
 

@@ -14,7 +14,7 @@ import pytest
 from gpumon.host.process_host import Refusal, Refused
 from gpumon.host.process_tree import read_relatives
 from gpumon.model.processes import ProcessId
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from tests import lives
 from tests.absent import ABSENT
 from tests.remote.conftest import SERVER

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpumon.host.process_host import Refused, Target
+from gpumon.makers.backend import NO_KNOWN_LINKS
 from gpumon.makers.demo import DemoSource
-from gpumon.makers.links import NONE_KNOWN
 from gpumon.model.processes import ProcessId
 from gpumon.sampling.machine import Machine
 
@@ -23,7 +23,7 @@ def test_a_machine_of_which_only_samples_are_known_has_processes_that_get_no_sig
     machine = Sampled()
     assert machine.name is None
     assert machine.reservations is None
-    assert machine.links() is NONE_KNOWN
+    assert machine.links() is NO_KNOWN_LINKS
     assert machine.processes.readonly
     assert machine.processes is machine.processes
     with pytest.raises(Refused):

@@ -6,7 +6,7 @@ import pytest
 
 from gpumon.makers.amd import MAKER as AMD_MAKER
 from gpumon.model.snapshot import Gpu, MigInstance
-from gpumon.scheduling.allocation import UncertainAllocationError, allowance
+from gpumon.scheduling.choose import UncertainAllocationError, allowance
 from gpumon.scheduling.eligibility import Candidate
 from tests.build import gpu
 

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from gpumon.makers import nvidia
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
-from gpumon.scheduling.allocation import UncertainAllocationError, allowance
-from gpumon.scheduling.choose import Chooser, judge_over_time
+from gpumon.scheduling.choose import Chooser, UncertainAllocationError, allowance, judge_over_time
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
 from tests.build import GIB, NOON, gpu, process, snapshot

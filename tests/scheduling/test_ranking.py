@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.makers.links import NONE_KNOWN, Joint, Link, Links
+from gpumon.makers.backend import NO_KNOWN_LINKS, Joint, Link, Links
 from gpumon.makers.nvidia.visible_devices import visible_devices
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.scheduling.eligibility import Circumstances, judge
@@ -26,7 +26,7 @@ def chosen(
     *gpus: Gpu,
     asked: Requirements = SHARED,
     processes: tuple[GpuProcess, ...] = (),
-    links: Links = NONE_KNOWN,
+    links: Links = NO_KNOWN_LINKS,
 ) -> list[int] | None:
     choice = taken(*gpus, asked=asked, processes=processes, links=links)
     return None if choice is None else [one.gpu.index for one in choice.candidates]
@@ -36,7 +36,7 @@ def taken(
     *gpus: Gpu,
     asked: Requirements = SHARED,
     processes: tuple[GpuProcess, ...] = (),
-    links: Links = NONE_KNOWN,
+    links: Links = NO_KNOWN_LINKS,
 ) -> GpuChoice | None:
     verdicts = judge(snapshot(NOON, *gpus, processes=processes), asked, Circumstances())
     return choose(verdicts, asked, links)

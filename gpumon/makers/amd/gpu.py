@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpumon.makers.drm.cards import DrmCard
     from gpumon.makers.drm.clients import Client
     from gpumon.makers.source import CallWatch
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 _MICRO, _MHZ = 1_000_000, 1_000_000
 _WHOLE, _MOST_PWM = 100, 255

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.device_files import DeviceFiles
 from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
 from gpumon.makers.demo.curves import mean, ripples, steady, together
 from gpumon.makers.demo.gpus import (
@@ -23,6 +22,7 @@ from gpumon.makers.demo.scenario import GIB, GPU_LOST, HOUR, LEADS, PAST, DemoMa
 from gpumon.makers.demo.world import ScenarioState, World
 from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import NoSuchGpuError
+from gpumon.model.makers import DeviceFiles
 from gpumon.model.processes import GpuProcess, GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Host
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpumon.makers.demo.scenario import Share
     from gpumon.makers.demo.world import ProcessInstance, Role
     from gpumon.model.snapshot import Snapshot
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 ADA = DemoMachine()
 """The simulated machine of ``gpumon --demo``."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from gpumon.makers.demo.scenario import DemoMachine, Share
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 INIT = 1
 TICKS_PER_SECOND = 100

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpumon.makers.drm.cards import DrmCard
     from gpumon.makers.drm.clients import Client
     from gpumon.makers.source import CallWatch
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 
 class Engines(Struct, frozen=True):
@@ -208,7 +208,7 @@ class DrmGpu(BackendGpu):
 
     The ``read_...`` methods run only while the GPU is awake, and may raise ``GpuLostError``. In
     ``__init__`` a subclass may read only what wakes no GPU: PCI IDs and the like, with
-    ``host.power.read_word``, as ``attributes`` needs the UUID.
+    ``host.pci.read_word``, as ``attributes`` needs the UUID.
 
     Attributes:
         fields: Names of the fields of ``Gpu`` that the subclass sets.

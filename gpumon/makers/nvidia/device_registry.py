@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.makers.nvidia.library import Library
-    from gpumon.makers.nvidia.slow_call_budget import SlowCallBudget
+    from gpumon.makers.nvidia.queries import SlowCallBudget
     from gpumon.model.selection import GpuSelection
     from gpumon.system.system import System
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gpumon.makers.nvidia.gpm import GpmSampler
     from gpumon.makers.nvidia.library import Library
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 STATUS_OF_CODE: dict[int, GpuStatus] = {
     pynvml.NVML_ERROR_GPU_IS_LOST: GpuStatus.LOST,

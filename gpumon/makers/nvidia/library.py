@@ -13,10 +13,10 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import gpumon.makers.nvidia.pynvml_import  # noqa: F401 - pynvml takes 10 ms, not 34
+from gpumon.system.startup_imports import without_ctypes_util
 
-# isort: split
-import pynvml
+with without_ctypes_util():
+    import pynvml
 
 from gpumon.makers.source import Call, CallGivenUpError, CallWatch
 from gpumon.model.snapshot import Trouble

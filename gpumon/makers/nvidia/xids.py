@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpumon.makers.nvidia.kernel_log import Xid
-    from gpumon.system.clock import Clock
-    from gpumon.system.system import System
+    from gpumon.system.system import Clock, System
 
 THREAD = "gpumon-xid"
 

@@ -12,7 +12,7 @@ import os
 import stat
 from pathlib import Path
 
-from gpumon.system.users import user_name
+from gpumon.system.system import user_name
 from gpumon.text.formatting import printable
 
 _LINKS = 8

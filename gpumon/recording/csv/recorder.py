@@ -19,8 +19,8 @@ from gpumon.recording.csv.files import PACKED, log_files
 from gpumon.recording.csv.opening import LogError, refuse_no_file, shown
 from gpumon.recording.csv.rows import ONE_MACHINE, SEVERAL_MACHINES, GpuRows, ProcessRows
 from gpumon.recording.csv.writer import LogWriter
-from gpumon.system.clock import Clock, SystemClock
 from gpumon.system.resource_errors import lack_behind
+from gpumon.system.system import Clock, SystemClock
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:

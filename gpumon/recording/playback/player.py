@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History
     from gpumon.recording.recording import Recording
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 
 SPEEDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)

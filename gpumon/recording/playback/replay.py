@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Event, Recording
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 SLOWEST, FASTEST = 0.1, 1000.0
 """Minimum and maximum playback speed."""

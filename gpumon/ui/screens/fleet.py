@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpumon.filters.language import Selection
     from gpumon.fleet.summary import FleetSummaries
     from gpumon.model.processes import ProcessId
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
     from gpumon.ui.terminal.renderer import TerminalRenderer
 
 _CLOCK_SECONDS = 0.25

@@ -15,8 +15,7 @@ from gpumon.makers.drm import clients
 from gpumon.makers.drm.attributes import Attributes
 from gpumon.makers.drm.backend import DrmBackend
 from gpumon.model.selection import ALL
-from gpumon.system.clock import SystemClock
-from gpumon.system.system import System
+from gpumon.system.system import System, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     import pytest
 
     from gpumon.model.selection import GpuSelection
-    from gpumon.system.clock import Clock
+    from gpumon.system.system import Clock
 
 Backend = TypeVar("Backend", bound=DrmBackend)
 

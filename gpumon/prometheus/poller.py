@@ -48,6 +48,7 @@ class PrometheusPoller:
         self._rare: dict[str, HostReading] = {}
         self._rare_due = 0.0
         self._unlabelled: set[tuple[str, str]] = set()
+        self._late: set[str] = set()
 
     def read_all(self, opened: Collection[str], between: Callable[[], None]) -> None:
         """Ask about all hosts, in several questions.
@@ -61,10 +62,7 @@ class PrometheusPoller:
         """
         if time.monotonic() >= self._rare_due:
             self._read_rare(between)
-        readings = Readings()
-        for question in self._queries.fleet():
-            between()
-            readings.add(self._client.query(question))
+        readings = self._read_fleet(between)
         missing = self._complete(readings)
         # A GPU that is lost has no memory, and so stays without its labels: it is asked once.
         if not missing <= self._unlabelled:
@@ -89,6 +87,24 @@ class PrometheusPoller:
         self._find_down(hosts)
         _drop_renamed(hosts, opened)
         self.hosts = {name: hosts[name] for name in sorted(hosts, key=_natural)}
+
+    def _read_fleet(self, between: Callable[[], None]) -> Readings:
+        """Ask for what the screen of all hosts shows."""
+        for _ in range(2):
+            readings, measured = Readings(), None
+            for question in self._queries.fleet():
+                between()
+                readings.add(self._client.query(question))
+                measured = set(readings.hosts) if measured is None else measured
+            late = readings.hosts.keys() - (measured or set())
+            # Prometheus may have scraped a host for the first time between two questions: without
+            # the answer to each, a GPU with an error would look sound. A host whose GPUs are all
+            # lost has no answer to the first, and is asked for twice only once.
+            if late <= self._late:
+                break
+            self._late = late
+        self._late = late
+        return readings
 
     def _read_rare(self, between: Callable[[], None]) -> None:
         """Ask for what changes rarely: labels, and the sizes of memories."""

@@ -70,14 +70,14 @@ _RATES = {
 }
 
 
-class NvmlRow(Struct, frozen=True):
+class MetricRow(Struct, frozen=True):
     """Values that one call returns."""
 
     names: tuple[str, ...]  # Fields of ``Gpu``.
     reader: Callable[[NvmlGpu], Callable[[], Any]]  # Makes the call, which raises ``NVMLError``.
     rate: PollRate | None = None  # How often; ``None`` is by the tier of the metric.
     convert: Callable[[Any], Any] | None = None  # Gives the value, or one for each name.
-    older: NvmlRow | None = None  # What is read while it is not supported.
+    older: MetricRow | None = None  # What is read while it is not supported.
     cost: float = 0.0  # Seconds that it blocks.
 
 
@@ -86,9 +86,9 @@ class Field(Struct, frozen=True):
 
     name: str  # The field of ``Gpu``.
     numbers: tuple[int, ...]  # In nvml.h.
-    rate: PollRate | None = None  # See ``NvmlRow``.
+    rate: PollRate | None = None  # See ``MetricRow``.
     convert: Callable[[float], Any] | None = None
-    older: NvmlRow | Field | None = None
+    older: MetricRow | Field | None = None
     unit: int = 0  # Bytes in a unit of a counter, whose value is the bytes per second.
     scope: int = 0  # See ``FieldQuery``.
 
@@ -104,7 +104,7 @@ def metric_queries(gpu: NvmlGpu) -> Iterator[Query]:
     yield mig_query(gpu)
 
 
-def _query(gpu: NvmlGpu, row: NvmlRow) -> Query:
+def _query(gpu: NvmlGpu, row: MetricRow) -> Query:
     read, convert, values = row.reader(gpu), row.convert, gpu.answers.values
     names, name = row.names, row.names[0]
     has_one = len(names) == 1
@@ -218,13 +218,13 @@ def _bus_id(info: Any) -> str:
 # Rows
 
 
-def _row(names: str, function: Callable[..., Any], *arguments: int, **rest: Any) -> NvmlRow:
+def _row(names: str, function: Callable[..., Any], *arguments: int, **rest: Any) -> MetricRow:
     """A row of a function of ``pynvml``, which takes the handle and the arguments."""
 
     def reader(gpu: NvmlGpu) -> Callable[[], Any]:
         return gpu.reader(function, gpu.handle, *arguments)
 
-    return NvmlRow(tuple(names.split()), reader, **rest)
+    return MetricRow(tuple(names.split()), reader, **rest)
 
 
 def _field(name: str, *numbers: int, **rest: Any) -> Field:
@@ -238,7 +238,7 @@ def _hot_row(
     *members: str,
     arguments: tuple[int, ...] = (),
     **rest: Any,
-) -> NvmlRow:
+) -> MetricRow:
     """A row of every sample, whose structure is kept, and its numbers are taken out of it at once.
 
     The functions of ``pynvml`` make a structure anew, and each of its members is read by a function
@@ -250,7 +250,7 @@ def _hot_row(
         answer: Makes the structure, or the number.
         members: What the fields are in it.
         arguments: What the function takes between the handle and the structure.
-        rest: See ``NvmlRow``.
+        rest: See ``MetricRow``.
     """
 
     def reader(gpu: NvmlGpu) -> Callable[[], Any]:
@@ -267,10 +267,10 @@ def _hot_row(
 
         return read
 
-    return NvmlRow(tuple(names.split()), reader, **rest)
+    return MetricRow(tuple(names.split()), reader, **rest)
 
 
-def _memory(gpu: NvmlGpu) -> NvmlRow:
+def _memory(gpu: NvmlGpu) -> MetricRow:
     """Version 2 of the call separates the driver's reserved memory; version 1 counts it as used.
 
     If the library has version 2, ``memory_used`` never comes from version 1, even while the GPU
@@ -313,7 +313,7 @@ def _fans(gpu: NvmlGpu) -> Callable[[], tuple[int, ...]]:
     return read
 
 
-def _retired_pages(name: str, cause: int) -> NvmlRow:
+def _retired_pages(name: str, cause: int) -> MetricRow:
     """Reads only the count, for which ``pynvml`` would read the whole list."""
 
     def reader(gpu: NvmlGpu) -> Callable[[], int]:
@@ -326,7 +326,7 @@ def _retired_pages(name: str, cause: int) -> NvmlRow:
 
         return read
 
-    return NvmlRow((name,), reader, PollRate.RARE)
+    return MetricRow((name,), reader, PollRate.RARE)
 
 
 def _nvlinks(gpu: NvmlGpu) -> Callable[[], tuple[int, int]]:
@@ -381,7 +381,7 @@ _RARE, _SLOW = PollRate.RARE, PollRate.SLOW
 # One line per value is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
-_ROWS: tuple[NvmlRow | Field, ...] = (
+_ROWS: tuple[MetricRow | Field, ...] = (
     # Every sample: what users look at first.
     _hot_row("utilization_gpu utilization_memory", "nvmlDeviceGetUtilizationRates", nvml.c_nvmlUtilization_t, "gpu", "memory"),
     _hot_row("power_draw", "nvmlDeviceGetPowerUsage", c_uint, "value", convert=_thousandth),
@@ -391,7 +391,7 @@ _ROWS: tuple[NvmlRow | Field, ...] = (
     _field("power_instant", nvml.NVML_FI_DEV_POWER_INSTANT, convert=_thousandth, rate=PollRate.DETAIL),
     # Once.
     _row("name", undecoded(nvml.nvmlDeviceGetName), convert=_decoded),
-    _row("pci_bus_id", nvml.nvmlDeviceGetPciInfo_v3, convert=_bus_id, older=NvmlRow(("pci_bus_id",), _older_bus_id)),
+    _row("pci_bus_id", nvml.nvmlDeviceGetPciInfo_v3, convert=_bus_id, older=MetricRow(("pci_bus_id",), _older_bus_id)),
     _row("minor_number", nvml.nvmlDeviceGetMinorNumber),
     _row("architecture", nvml.nvmlDeviceGetArchitecture, convert=_architecture),
     _row("compute_capability", nvml.nvmlDeviceGetCudaComputeCapability, convert=lambda numbers: "{}.{}".format(*numbers)),
@@ -422,7 +422,7 @@ _ROWS: tuple[NvmlRow | Field, ...] = (
     # The distance to the temperature limit; GPUs before Ada have thresholds in °C instead.
     _row("temperature_margin", nvml.nvmlDeviceGetMarginTemperature),
     _row("fan_speed", nvml.nvmlDeviceGetFanSpeed),
-    NvmlRow(("fan_speeds",), _fans, _SLOW),
+    MetricRow(("fan_speeds",), _fans, _SLOW),
     _pcie_bytes("pcie_tx", nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, direction=0),
     _pcie_bytes("pcie_rx", nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, direction=1),
     _nvlink_bytes("nvlink_tx", nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES),
@@ -437,7 +437,7 @@ _ROWS: tuple[NvmlRow | Field, ...] = (
     _row("bar1_total bar1_used", nvml.nvmlDeviceGetBAR1MemoryInfo, convert=lambda bar1: (bar1.bar1Total, bar1.bar1Used), rate=_RARE),
     _row("pcie_generation", nvml.nvmlDeviceGetCurrPcieLinkGeneration, rate=_RARE),
     _row("pcie_width", nvml.nvmlDeviceGetCurrPcieLinkWidth, rate=_RARE),
-    NvmlRow(("nvlink_count", "nvlink_active"), _nvlinks, _RARE),
+    MetricRow(("nvlink_count", "nvlink_active"), _nvlinks, _RARE),
     _row("ecc_corrected_aggregate", nvml.nvmlDeviceGetTotalEccErrors, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_AGGREGATE_ECC, rate=_RARE),
     _row("ecc_uncorrected_aggregate", nvml.nvmlDeviceGetTotalEccErrors, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC, rate=_RARE),
     _row("ecc_mode", nvml.nvmlDeviceGetEccMode, convert=lambda modes: bool(modes[0]), rate=_RARE),

@@ -109,7 +109,6 @@ class NvmlBackend(GpuBackend):
         profiled: bool = False,
     ) -> None:
         super().__init__(selection, system, profiled=profiled)
-        self._system = system
         self._clock = system.clock
         self.calls = self._library = Library(self._clock)
         self._slow_calls = SlowCallBudget()

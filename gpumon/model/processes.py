@@ -18,7 +18,7 @@ LARGEST_PID = 2**22
 """``PID_MAX_LIMIT`` of Linux. Some drivers list garbage such as 4294967295."""
 
 
-class ProcessId(Struct, frozen=True, gc=False, order=True):
+class ProcessId(Struct, frozen=True, gc=False, order=True, array_like=True):
     """The identity of a process: PID and start time together, because PIDs are reused.
 
     Attributes:
@@ -32,7 +32,7 @@ class ProcessId(Struct, frozen=True, gc=False, order=True):
     start_time: int | None
 
 
-class GpuUse(Struct, frozen=True, gc=False):
+class GpuUse(Struct, frozen=True, gc=False, array_like=True):
     """The use that one process makes of one GPU, or of one MIG instance of it.
 
     Attributes:
@@ -56,7 +56,7 @@ class GpuUse(Struct, frozen=True, gc=False):
     decoder: int | None = None
 
 
-class Container(Struct, frozen=True, gc=False):
+class Container(Struct, frozen=True, gc=False, array_like=True):
     """The container that a process runs in.
 
     Attributes:
@@ -81,7 +81,7 @@ class Container(Struct, frozen=True, gc=False):
         return f"{self.runtime} {name}".rstrip()
 
 
-class Workload(Struct, frozen=True, gc=False):
+class Workload(Struct, frozen=True, gc=False, array_like=True):
     """Where a process runs and what it belongs to. ``None`` means unknown or absent.
 
     Attributes:
@@ -131,7 +131,7 @@ class Workload(Struct, frozen=True, gc=False):
         return tuple(parts)
 
 
-class GpuProcess(Struct, frozen=True, gc=False):
+class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
     """A process that uses one or more GPUs.
 
     Attributes:
@@ -228,7 +228,7 @@ class HoldReason(str, Enum):
     """It holds the device file; nothing more is known against it."""
 
 
-class UnlistedHolder(Struct, frozen=True, gc=False):
+class UnlistedHolder(Struct, frozen=True, gc=False, array_like=True):
     """A process that has a GPU's device file open though the driver does not list it there.
 
     Attributes:
@@ -284,7 +284,7 @@ def blamed(
     return (*related, *strong) or tuple(weak)
 
 
-class HolderScan(Struct, frozen=True, gc=False):
+class HolderScan(Struct, frozen=True, gc=False, array_like=True):
     """The processes that have the GPUs' device files open but are not in the driver's list.
 
     Attributes:

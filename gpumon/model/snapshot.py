@@ -77,7 +77,7 @@ ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
 """The statuses of a GPU whose values are known."""
 
 
-class MigInstance(Struct, frozen=True, gc=False):
+class MigInstance(Struct, frozen=True, gc=False, array_like=True):
     """A MIG device: a slice of a GPU, with the few values that a driver reports for it."""
 
     uuid: str  # ``MIG-...``.
@@ -102,7 +102,7 @@ class MigInstance(Struct, frozen=True, gc=False):
 # One line per metric is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
-class Gpu(Struct, frozen=True, gc=False):
+class Gpu(Struct, frozen=True, gc=False, array_like=True):
     """One GPU at one time. Pages and columns show the metrics in the order of these fields."""
 
     index: Annotated[int, Metric("Index", Unit.NUMBER, Tier.STATIC, "Index of the GPU in nvidia-smi. CUDA uses another order unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set.", smi="index")]
@@ -239,7 +239,7 @@ GPU_METRICS = metrics_of(Gpu)
 GPU_METRIC = {metric.field: metric for metric in GPU_METRICS}
 
 
-class Host(Struct, frozen=True, gc=False):
+class Host(Struct, frozen=True, gc=False, array_like=True):
     """The machine that the GPUs are in."""
 
     name: str
@@ -260,14 +260,14 @@ class Host(Struct, frozen=True, gc=False):
     pids_are_ours: bool = True
 
 
-class Trouble(Struct, frozen=True, gc=False):
+class Trouble(Struct, frozen=True, gc=False, array_like=True):
     """Why no GPUs can be shown, for the user."""
 
     sentence: str  # What is wrong.
     advice: str  # What to do about it.
 
 
-class OwnCost(Struct, frozen=True, gc=False):
+class OwnCost(Struct, frozen=True, gc=False, array_like=True):
     """What this program itself costs the machine."""
 
     cpu_percent: float | None = None  # Percent of a core over the last seconds.
@@ -276,7 +276,7 @@ class OwnCost(Struct, frozen=True, gc=False):
     missed_ticks: int = 0  # Deadlines skipped because a tick was still running.
 
 
-class ReservationHolder(Struct, frozen=True):
+class ReservationHolder(Struct, frozen=True, gc=False, array_like=True):
     """The holder of a reservation. ``None`` is unknown."""
 
     user: str | None = None  # The owner of the process, from the operating system.
@@ -285,7 +285,7 @@ class ReservationHolder(Struct, frozen=True):
     command: str = ""  # The command it runs, from the lock; not safe to print.
 
 
-class Reserved(Struct, frozen=True, gc=False):
+class Reserved(Struct, frozen=True, gc=False, array_like=True):
     """A GPU, or a MIG device, that ``gpumon run`` has reserved for a job. ``None`` is unknown."""
 
     gpu_uuid: str
@@ -296,7 +296,7 @@ class Reserved(Struct, frozen=True, gc=False):
     command: str = ""  # The command it runs, as the lock says; not safe to print.
 
 
-class Snapshot(Struct, frozen=True, gc=False):
+class Snapshot(Struct, frozen=True, gc=False, array_like=True):
     """The state of one machine at one time."""
 
     time: float  # When it was taken.

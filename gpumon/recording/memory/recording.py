@@ -26,14 +26,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from gpumon.recording.memory.encoded import SnapshotDecoder, SnapshotEncoder
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to, place_at
-from gpumon.recording.memory.retention import BLOCK_BYTES, Block, RetentionTier
+from gpumon.recording.memory.retention import BLOCK_BYTES, RetentionTier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.memory.block import Block
+    from gpumon.recording.memory.encoded import EncodedSnapshot
     from gpumon.recording.recording import Event
 
 MOST_BYTES = 32 * 2**20
@@ -65,6 +68,7 @@ class MemoryRecording:
         self._levels = [RetentionTier(period, most) for period, most in _LEVELS]
         self._most_bytes = most_bytes
         self._most_marks = min(MARKS_KEPT, int(most_bytes * _MARKS_SHARE / _MARK_BYTES))
+        self._encoder, self._decoder = SnapshotEncoder(), SnapshotDecoder()
         self._finder = EventFinder(full_share)
         self._events: list[Event] = []
         # The events as found, and how far they have been shifted since: summed in the same way as
@@ -89,10 +93,11 @@ class MemoryRecording:
     def _add(self, snapshot: Snapshot) -> None:
         snapshot = self._in_order(snapshot)
         found = self._finder.see(snapshot)
+        encoded = self._encoder.encode(snapshot)
         with self._lock:
             self._last = snapshot.time
             for level in self._levels:
-                level.take(snapshot, eventful=bool(found))
+                level.take(encoded, eventful=bool(found))
             self._events += found
             self._found += [(event, 0.0) for event in found]
             del self._events[: -self._most_marks], self._found[: -self._most_marks]
@@ -218,10 +223,9 @@ class MemoryRecording:
 
     def _pack(self, level: RetentionTier) -> None:
         # Its compression takes half a MiB, which a short look at the screen never needs.
-        from gpumon.recording.memory.packing import packed
+        from gpumon.recording.memory.block import Block
 
-        snapshots = tuple(level.fresh)
-        block = Block([snapshot.time for snapshot in snapshots], packed(snapshots))
+        block = Block(tuple(level.fresh))
         with self._lock:
             level.seal(block)
 
@@ -257,20 +261,18 @@ class MemoryRecording:
 
     def _snapshot(self, view: _View, place: int) -> Snapshot:
         part, place = view.find(place)
-        if isinstance(part.source, list):
-            return part.source[place]
         with self._reading:
+            if isinstance(part.source, list):
+                return self._decoder.decode(part.source[place])
             return self._opened(part.source, part.shift)[place]
 
     def _opened(self, block: Block, shift: float) -> list[Snapshot]:
         """The snapshots of a block; the last few blocks stay open."""
-        from gpumon.recording.memory.packing import unpacked
-
         key = (id(block), shift)
         if key in self._open:
             self._open.move_to_end(key)
         else:
-            self._open[key] = (block, unpacked(block.data, shift))
+            self._open[key] = (block, block.open(shift))
             if len(self._open) > _BLOCKS_OPEN:
                 self._open.popitem(last=False)
         return self._open[key][1]
@@ -285,7 +287,7 @@ class _Part(NamedTuple):
         times: Their times, with ``shift`` added.
     """
 
-    source: Block | list[Snapshot]
+    source: Block | list[EncodedSnapshot]
     shift: float
     times: Sequence[float]
 

@@ -29,17 +29,20 @@ from gpumon.model.snapshot import (
     Trouble,
     Unknown,
 )
-from gpumon.recording.memory.packing import packed, unpacked
+from gpumon.recording.memory.block import Block
+from gpumon.recording.memory.encoded import SnapshotEncoder
 from tests.build import NOON, gpu, process, snapshot
 
 
 def opened(snapshots: list[Snapshot], shift: float = 0.0) -> list[Snapshot]:
-    return unpacked(packed(snapshots), shift)
+    encoder = SnapshotEncoder()
+    return Block([encoder.encode(snapshot) for snapshot in snapshots]).open(shift)
 
 
 # Command lines hold bytes that are no UTF-8 as halves of surrogate pairs.
 TEXTS = st.text(st.characters(), max_size=5)
-WHOLE = st.one_of(st.none(), st.integers(0, 200), st.integers())
+NUMBERS = st.integers(-(2**63), 2**64 - 1)
+WHOLE = st.one_of(st.none(), st.integers(0, 200), NUMBERS)
 FRACTIONS = st.one_of(
     st.none(),
     st.floats(allow_nan=False),
@@ -54,9 +57,7 @@ GPUS = st.builds(
     status=st.sampled_from(GpuStatus),
     sampled_at=FRACTIONS,
     unknown=st.dictionaries(st.sampled_from(["xid", "energy"]), st.sampled_from(Unknown)),
-    mig=st.lists(st.builds(MigInstance, TEXTS, st.integers(), memory_used=WHOLE), max_size=2).map(
-        tuple
-    ),
+    mig=st.lists(st.builds(MigInstance, TEXTS, NUMBERS, memory_used=WHOLE), max_size=2).map(tuple),
     name=st.one_of(st.none(), TEXTS),
     memory_used=WHOLE,
     power_draw=FRACTIONS,
@@ -118,15 +119,17 @@ def test_a_list_that_was_read_once_is_one_list_afterwards() -> None:
     assert all(other.processes is first.processes for other in others)
 
 
-def test_equal_values_of_a_process_take_memory_once_afterwards() -> None:
-    lists = [snapshot(NOON + n, processes=(process(1), process(2))) for n in range(3)]
+def test_a_list_that_was_read_once_is_encoded_once() -> None:
+    listed = (process(1), process(2))
+    encoder = SnapshotEncoder()
+    first, second = (
+        encoder.encode(snapshot(NOON + n, processes=listed, processes_at=NOON)) for n in range(2)
+    )
+    third = encoder.encode(snapshot(NOON + 2, processes=(process(1),), processes_at=NOON + 2))
 
-    first, *others = opened(lists)
-    assert len({id(one.processes) for one in (first, *others)}) == 3
-    for other in others:
-        for again, process_ in zip(other.processes, first.processes, strict=True):
-            assert again.id is process_.id
-            assert again.uses is process_.uses
+    assert second.lists is first.lists
+    assert third.lists is not second.lists
+    assert second.bytes_after(first) == first.bytes_after(None) - len(first.lists)
 
 
 def test_every_time_in_a_snapshot_moves_with_its_block() -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpumon.findings import conditions, gpu_state, heat
 from gpumon.findings.groups import users
 from gpumon.findings.rule import LastingRule
-from gpumon.recording.history import History, HistoryAsOf
+from gpumon.recording.history import History, HistoryView
 from gpumon.recording.memory.recording import MemoryRecording
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, wait_until, write_log
@@ -79,7 +79,7 @@ class Answers(NamedTuple):
 
 def ask(history: History, shown: Snapshot) -> Answers:
     charts = [
-        history.gpu_buckets(card.uuid, field, seconds, count, history.now)
+        history.gpu_series(card.uuid).buckets(field, seconds, count)
         for card in shown.gpus
         for field in ("utilization_gpu", "power_draw")
         # Sample by sample, in seconds, and in several seconds.
@@ -278,7 +278,7 @@ def test_who_ended_long_ago_is_known_to_have_rested_as_of_then() -> None:
     assert holding is not None
     assert holding.owner_since == NOON
     assert then.gpu_seconds("ann") == 299.0
-    assert isinstance(then, HistoryAsOf)
+    assert isinstance(then, HistoryView)
     assert then.lacks_values()
     assert history.as_of(seen[-1]).gpu_seconds("ann") == 300.0
 
@@ -308,7 +308,7 @@ def test_values_of_hours_ago_are_told_in_tens_of_seconds() -> None:
     for shown in seen:
         history.add(shown)
     then = history.as_of(seen[1995])
-    told = then.gpu_buckets("GPU-0", "utilization_gpu", 600, 200, then.now)
+    told = then.gpu_series("GPU-0").buckets("utilization_gpu", 600, 200, then.now)
     assert told == [(1398 + 3 * place) // 10 * 10 // 100 for place in range(200)]
 
 

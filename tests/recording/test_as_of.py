@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gpumon.findings import conditions, gpu_state, heat
 from gpumon.findings.groups import users
 from gpumon.findings.rule import LastingRule
+from gpumon.model.snapshot import GpuStatus
 from gpumon.recording.history import History, HistoryView
 from gpumon.recording.memory.recording import MemoryRecording
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -337,3 +338,33 @@ def test_a_moment_that_is_held_stays_what_it_is_while_the_clock_is_set_back() ->
     for second in range(100):
         history.add(snapshot(NOON - 3600 + second, gpu(utilization_gpu=50)))
     assert told() == before == (99, 99, 99, 99, 99)
+
+
+@pytest.mark.parametrize("status", [GpuStatus.OK, GpuStatus.LOST])
+def test_no_state_is_made_of_values_that_are_repeated(status: GpuStatus) -> None:
+    """For 30 s a GPU's values are repeated, or it does not respond."""
+    history = History(CONDITIONS)
+    seen, answers = [], []
+    for second in range(60):
+        card = gpu(
+            sampled_at=NOON + min(second, 30), status=status if second > 30 else GpuStatus.OK
+        )
+        seen.append(snapshot(NOON + second, card, processes=(process(),)))
+        history.add(seen[-1])
+        answers.append(ask(history, seen[-1]).spells)
+    assert answers[35]["GPU-0", "idle"] is not None
+    assert answers[45]["GPU-0", "idle"] is None
+    assert [ask(history.as_of(shown), shown).spells for shown in seen] == answers
+
+
+def test_no_process_is_idle_by_a_list_of_long_ago() -> None:
+    history = History(CONDITIONS)
+    seen, answers = [], []
+    for second in range(60):
+        listed_at = NOON + min(second, 30)
+        seen.append(snapshot(NOON + second, processes=(process(),), processes_at=listed_at))
+        history.add(seen[-1])
+        answers.append(ask(history, seen[-1]).idle)
+    assert answers[35][process().id] is not None
+    assert answers[45][process().id] is None
+    assert [ask(history.as_of(shown), shown).idle for shown in seen] == answers

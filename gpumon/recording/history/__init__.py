@@ -32,7 +32,7 @@ moved back with it, so that ages stay right and times stay in order; a step of l
 counts as the same moment. A step forward cannot be distinguished from a suspend: it is a gap.
 """
 
-from gpumon.recording.history.history import History, HistoryView
+from gpumon.recording.history.history import History, HistoryView, ViewedSeries
 from gpumon.recording.history.holdings import Holding
 from gpumon.recording.history.intervals import Condition, Interval
 from gpumon.recording.history.observations import (
@@ -55,7 +55,6 @@ from gpumon.recording.history.observations import (
     XIDS_KEPT,
 )
 from gpumon.recording.history.records import PATIENCE, USER_CHARTED, USERS_CHARTED
-from gpumon.recording.history.viewed import ViewedSeries
 
 __all__ = [
     "CHARTED",

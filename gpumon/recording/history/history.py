@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from gpumon.model.arithmetic import fitted_line
 from gpumon.model.snapshot import ANSWERING
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history.observations import (
@@ -17,7 +18,7 @@ from gpumon.recording.history.observations import (
     Observations,
 )
 from gpumon.recording.history.records import PATIENCE, USER_CHARTED
-from gpumon.recording.history.viewed import ViewedSeries, ViewedSnapshot
+from gpumon.recording.history.viewed import ViewedSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -378,3 +379,104 @@ class HistoryView(History):
             processes = [seen.processes.get(process) for process in self._viewed.processes()]
             series = [_series_of(known) for known in (*records, *processes)]
             return not all(self._is_known(values) for values in (*series, seen.host))
+
+
+class ViewedSeries:
+    """The values of one subject up to the viewed snapshot.
+
+    Every method raises ``KeyError`` for a field that is not kept of such a subject.
+    """
+
+    __slots__ = ("_fields", "_lock", "_series", "_viewed")
+
+    def __init__(
+        self,
+        series: Series | None,
+        fields: Mapping[str, int],
+        viewed: ViewedSnapshot,
+        lock: Lock,
+    ) -> None:
+        self._series = series
+        self._fields = fields
+        self._viewed = viewed
+        self._lock = lock
+
+    def buckets(
+        self,
+        field: str,
+        seconds: float,
+        count: int,
+        now: float | None = None,
+        *,
+        peak: bool = False,
+    ) -> list[float | None]:
+        """The last ``seconds`` of a field as ``count`` values, oldest first, for a chart.
+
+        Each value is the mean, or the peak, of a bucket of ``seconds / count``. Buckets start at
+        fixed times, so the row moves by one per bucket and a value does not change while it moves.
+        Only the newest bucket, which contains ``now``, still changes, once a second: every query
+        within that second gets the same values. ``None`` is a gap.
+
+        A bucket shorter than its data repeats the value that contains it, and changes as long as
+        that value does.
+
+        Args:
+            field: The field.
+            seconds: The seconds.
+            count: How many values.
+            now: A time in the newest bucket; that of the viewed snapshot by default.
+            peak: Whether to get peaks.
+        """
+        place, series = self._fields[field], self._series
+        if series is None:
+            return [None] * count
+        if now is None:
+            now = self._viewed.time
+        with self._lock:
+            values = series.buckets(place, seconds, count, now, peak)
+            viewed, width = self._viewed, seconds / count
+            if int(now) != viewed.second:
+                viewed.second = int(now)
+                viewed.open.clear()
+            # The maximum number in the open slot, which is ten seconds long at most.
+            newest = -min(count, 1 + int(10 / width))
+            asked = series, place, seconds, count, math.floor(now / width), peak
+            values[newest:] = viewed.open.setdefault(asked, values[newest:])
+        return values
+
+    def window(
+        self, field: str, seconds: float, *, peak: bool = False
+    ) -> list[tuple[float, float]]:
+        """Time and value of a field over the last ``seconds``, oldest first.
+
+        In the finest resolution that is kept for so long. Unknown values are left out: use
+        ``buckets`` for charts, which shows gaps.
+        """
+        place, series = self._fields[field], self._series
+        if series is None:
+            return []
+        with self._lock:
+            return list(series.window(place, seconds, self._viewed.time, peak))
+
+    def peak(self, field: str, seconds: float) -> float | None:
+        """The highest value of a field over the last ``seconds``, of all samples."""
+        return max((value for _, value in self.window(field, seconds, peak=True)), default=None)
+
+    def slope(self, field: str, seconds: float) -> float | None:
+        """The rise of a field per second: the least-squares line of ``window``.
+
+        ``None`` with fewer than two points in time.
+        """
+        points = self.window(field, seconds)
+        if not points or points[0][0] == points[-1][0]:
+            return None
+        slope, _ = fitted_line(points)
+        return slope
+
+    def samples(self, field: str, since: float) -> int:
+        """How many of the newest ``series.RECENT_SAMPLES`` have a value since a time."""
+        place, series = self._fields[field], self._series
+        if series is None:
+            return 0
+        with self._lock:
+            return series.known_since(place, since, self._viewed.time)

@@ -368,3 +368,16 @@ def test_no_process_is_idle_by_a_list_of_long_ago() -> None:
     assert answers[35][process().id] is not None
     assert answers[45][process().id] is None
     assert [ask(history.as_of(shown), shown).idle for shown in seen] == answers
+
+
+def test_a_gap_that_came_later_is_none_of_the_past() -> None:
+    history = History(CONDITIONS)
+    seen = [
+        snapshot(NOON + second, gpu(clock_event_reasons=None if second == 50 else 0))
+        for second in range(60)
+    ]
+    for shown in seen:
+        history.add(shown)
+    assert history.had_gap("GPU-0", "SW power cap", HOUR)
+    assert history.as_of(seen[55]).had_gap("GPU-0", "SW power cap", HOUR)
+    assert not history.as_of(seen[40]).had_gap("GPU-0", "SW power cap", HOUR)

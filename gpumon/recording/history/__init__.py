@@ -10,10 +10,10 @@ from another thread. It answers four kinds of questions:
 - holdings: what the processes hold of a GPU, from the newest process list;
 - the GPU-seconds of each user.
 
-``History.as_of`` answers the same questions for an earlier moment: values in the resolution that is
-still kept, and durations from the past intervals, of which ``intervals.INTERVALS_KEPT`` are kept,
-the newest and the longest. Start and idle times are kept for ``PAST_KEPT`` processes that have
-exited.
+``History.as_of`` answers the same questions, by the same code, as of an earlier snapshot: values in
+the resolution that is still kept, and durations from the past intervals, of which
+``intervals.INTERVALS_KEPT`` are kept, the newest and the longest. Start and idle times are kept for
+``PAST_KEPT`` processes that have exited.
 
 Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_GPU_DEPTH``), 5.5 MB a
 GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 980 kB, the machine to

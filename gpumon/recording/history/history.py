@@ -137,14 +137,13 @@ class History:
 
     def held(self, uuid: str) -> tuple[bool | None, ...]:
         """Whether each of the conditions holds for a GPU now."""
-        held = self._viewed.held.get(uuid)
+        viewed = self._viewed
+        held = viewed.held.get(uuid)
         if held is None:
-            gpu = self._viewed.gpu(uuid)
-            is_silent = gpu is None or gpu.status not in ANSWERING
-            held = (
-                () if gpu is None or is_silent else self.observed.conditions_of(self._viewed, gpu)
-            )
-            self._viewed.held[uuid] = held
+            gpu = viewed.gpu(uuid)
+            if gpu is None or gpu.status not in ANSWERING:
+                return ()
+            held = viewed.held[uuid] = self.observed.conditions_of(viewed, gpu)
         return held
 
     def interval(self, uuid: str, name: str) -> Interval | None:
@@ -227,7 +226,7 @@ class History:
             if record is None:
                 return False
             watch = record.watches[place]
-            return max(watch.known_since, watch.unknown_at) > self.now - seconds
+            return any(0 <= self.now - at < seconds for at in (watch.known_since, watch.unknown_at))
 
     def _settled(self, uuid: str, place: int) -> GpuRecord | None:
         """The record of a GPU with one of its conditions up to date, under the lock."""

@@ -126,7 +126,7 @@ def gpu_growth(history: History, gpu: Gpu) -> Growth | Literal[False] | None:
         return before[1]
 
     def points(seconds: float, count: int) -> list[float | None]:
-        return history.gpu_buckets(gpu.uuid, "memory_used", seconds, count, history.now)
+        return history.gpu_series(gpu.uuid).buckets("memory_used", seconds, count)
 
     found = growth(points, GPU_SECONDS)
     if found:

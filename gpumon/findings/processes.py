@@ -74,8 +74,8 @@ class Growing(ProcessRule):
         self, history: History, process: GpuProcess, details: Details | None = None
     ) -> Answer:
         found = growth(
-            lambda seconds, count: history.process_buckets(
-                process.id, "memory_used", seconds, count, history.now
+            lambda seconds, count: history.process_series(process.id).buckets(
+                "memory_used", seconds, count
             )
         )
         if not found:

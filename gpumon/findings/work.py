@@ -141,7 +141,7 @@ class Idle(LastingRule):
         since = holding.owner_since
         if since is None or since <= interval.since:
             return interval
-        samples = history.samples(gpu.uuid, "utilization_gpu", since)
+        samples = history.gpu_series(gpu.uuid).samples("utilization_gpu", since)
         return Interval(since, interval.last, start_observed=True, samples=samples)
 
     def say(self, held: HeldFor, holding: Holding) -> Said:

@@ -206,9 +206,9 @@ class Day:
 
 def history_bytes(history: History) -> int:
     """What the values over time take, whose number grows for as long as they reach back."""
-    series = [card.series for card in history._gpus.values()]
-    series += [one.series for one in history._processes.values() if one.series is not None]
-    series += [] if history._host is None else [history._host]
+    series = [card.series for card in history.observed.gpus.values()]
+    series += [one.series for one in history.observed.processes.values() if one.series is not None]
+    series += [] if history.observed.host is None else [history.observed.host]
     kept = [rows for one in series for rows in (one._times, one._recent, one._seconds, one._tens)]
     return sum(sys.getsizeof(rows._values) for rows in kept)
 

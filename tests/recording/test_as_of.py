@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from gpumon.findings import conditions, gpu_state, heat
 from gpumon.findings.groups import users
 from gpumon.findings.rule import LastingRule
-from gpumon.recording.history import History, HistoryAsOf
+from gpumon.model.snapshot import GpuStatus
+from gpumon.recording.history import History, HistoryView
 from gpumon.recording.memory.recording import MemoryRecording
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, wait_until, write_log
@@ -79,7 +80,7 @@ class Answers(NamedTuple):
 
 def ask(history: History, shown: Snapshot) -> Answers:
     charts = [
-        history.gpu_buckets(card.uuid, field, seconds, count, history.now)
+        history.gpu_series(card.uuid).buckets(field, seconds, count)
         for card in shown.gpus
         for field in ("utilization_gpu", "power_draw")
         # Sample by sample, in seconds, and in several seconds.
@@ -278,7 +279,7 @@ def test_who_ended_long_ago_is_known_to_have_rested_as_of_then() -> None:
     assert holding is not None
     assert holding.owner_since == NOON
     assert then.gpu_seconds("ann") == 299.0
-    assert isinstance(then, HistoryAsOf)
+    assert isinstance(then, HistoryView)
     assert then.lacks_values()
     assert history.as_of(seen[-1]).gpu_seconds("ann") == 300.0
 
@@ -308,7 +309,7 @@ def test_values_of_hours_ago_are_told_in_tens_of_seconds() -> None:
     for shown in seen:
         history.add(shown)
     then = history.as_of(seen[1995])
-    told = then.gpu_buckets("GPU-0", "utilization_gpu", 600, 200, then.now)
+    told = then.gpu_series("GPU-0").buckets("utilization_gpu", 600, 200, then.now)
     assert told == [(1398 + 3 * place) // 10 * 10 // 100 for place in range(200)]
 
 
@@ -337,3 +338,46 @@ def test_a_moment_that_is_held_stays_what_it_is_while_the_clock_is_set_back() ->
     for second in range(100):
         history.add(snapshot(NOON - 3600 + second, gpu(utilization_gpu=50)))
     assert told() == before == (99, 99, 99, 99, 99)
+
+
+@pytest.mark.parametrize("status", [GpuStatus.OK, GpuStatus.LOST])
+def test_no_state_is_made_of_values_that_are_repeated(status: GpuStatus) -> None:
+    """For 30 s a GPU's values are repeated, or it does not respond."""
+    history = History(CONDITIONS)
+    seen, answers = [], []
+    for second in range(60):
+        card = gpu(
+            sampled_at=NOON + min(second, 30), status=status if second > 30 else GpuStatus.OK
+        )
+        seen.append(snapshot(NOON + second, card, processes=(process(),)))
+        history.add(seen[-1])
+        answers.append(ask(history, seen[-1]).spells)
+    assert answers[35]["GPU-0", "idle"] is not None
+    assert answers[45]["GPU-0", "idle"] is None
+    assert [ask(history.as_of(shown), shown).spells for shown in seen] == answers
+
+
+def test_no_process_is_idle_by_a_list_of_long_ago() -> None:
+    history = History(CONDITIONS)
+    seen, answers = [], []
+    for second in range(60):
+        listed_at = NOON + min(second, 30)
+        seen.append(snapshot(NOON + second, processes=(process(),), processes_at=listed_at))
+        history.add(seen[-1])
+        answers.append(ask(history, seen[-1]).idle)
+    assert answers[35][process().id] is not None
+    assert answers[45][process().id] is None
+    assert [ask(history.as_of(shown), shown).idle for shown in seen] == answers
+
+
+def test_a_gap_that_came_later_is_none_of_the_past() -> None:
+    history = History(CONDITIONS)
+    seen = [
+        snapshot(NOON + second, gpu(clock_event_reasons=None if second == 50 else 0))
+        for second in range(60)
+    ]
+    for shown in seen:
+        history.add(shown)
+    assert history.had_gap("GPU-0", "SW power cap", HOUR)
+    assert history.as_of(seen[55]).had_gap("GPU-0", "SW power cap", HOUR)
+    assert not history.as_of(seen[40]).had_gap("GPU-0", "SW power cap", HOUR)

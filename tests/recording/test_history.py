@@ -49,7 +49,7 @@ def utilization(
     history: History, seconds: float, count: int, now: float | None = None
 ) -> list[float | None]:
     moment = history.now if now is None else now
-    return history.gpu_buckets("GPU-0", "utilization_gpu", seconds, count, moment)
+    return history.gpu_series("GPU-0").buckets("utilization_gpu", seconds, count, moment)
 
 
 def busy_interval(history: History) -> Interval | None:
@@ -111,7 +111,7 @@ def test_a_bucket_is_the_mean_of_its_samples_and_the_last_one_is_live() -> None:
 def test_the_peak_of_a_bucket_is_its_highest_sample() -> None:
     history = History({})
     feed(history, *([0] * 9 + [100]), step=0.1)
-    peaks = history.gpu_buckets("GPU-0", "utilization_gpu", 2, 2, history.now, peak=True)
+    peaks = history.gpu_series("GPU-0").buckets("utilization_gpu", 2, 2, history.now, peak=True)
     assert peaks == [None, 100]
     assert utilization(history, 2, 2) == [None, 10]
 
@@ -191,7 +191,7 @@ def test_a_suspend_is_a_gap_and_is_not_bridged() -> None:
     assert utilization(history, 80, 8) == [40, 40, 40, None, None, None, 60, 60]
     now = history.now + 0.5
     assert utilization(history, 80, 160, now) == [40] * 43 + [None] * 77 + [60] * 40
-    assert [time for time, _ in history.gpu_window("GPU-0", "utilization_gpu", 100)] == [
+    assert [time for time, _ in history.gpu_series("GPU-0").window("utilization_gpu", 100)] == [
         *(NOON + n for n in range(20)),
         *(NOON + 60 + n for n in range(20)),
     ]
@@ -214,7 +214,7 @@ def test_a_lost_card_leaves_a_gap_and_the_others_run_on() -> None:
         first = gpu(index=0, utilization_gpu=90) if second < 10 else lost
         history.add(snapshot(NOON + second, first, gpu(index=1, utilization_gpu=70)))
     assert utilization(history, 30, 3) == [90, pytest.approx(90), None]
-    assert history.gpu_buckets("GPU-1", "utilization_gpu", 30, 3, history.now) == [70, 70, 70]
+    assert history.gpu_series("GPU-1").buckets("utilization_gpu", 30, 3) == [70, 70, 70]
 
 
 def test_old_values_shown_again_while_another_card_hangs_are_not_new_ones() -> None:
@@ -230,12 +230,12 @@ def test_what_was_measured_of_the_machine_before_a_card_hung_is_not_drawn_on() -
     history, host = History({}), Host("ada-07", cpu_percent=40.0)
     for second in range(30):
         history.add(msgspec.structs.replace(snapshot(NOON + second), host=host))
-    drawn = history.host_buckets("cpu_percent", 30, 30, NOON + 29)
+    drawn = history.host_series().buckets("cpu_percent", 30, 30, NOON + 29)
     assert drawn[:6] == [40.0] * 6
     assert set(drawn[10:]) == {None}
     measured = Host("ada-07", cpu_percent=90.0)
     history.add(msgspec.structs.replace(snapshot(NOON + 30), host=measured))
-    assert history.host_buckets("cpu_percent", 30, 30, NOON + 30)[-1] == 90.0
+    assert history.host_series().buckets("cpu_percent", 30, 30, NOON + 30)[-1] == 90.0
 
 
 def test_a_card_never_seen_and_a_time_before_the_first_look_are_unknown() -> None:
@@ -243,8 +243,8 @@ def test_a_card_never_seen_and_a_time_before_the_first_look_are_unknown() -> Non
     assert utilization(history, 60, 3, NOON) == [None] * 3
     feed(history, 10)
     assert utilization(history, 60, 3) == [None, None, 10]
-    assert history.gpu_window("GPU-9", "utilization_gpu", 60) == []
-    assert history.gpu_peak("GPU-9", "utilization_gpu", 60) is None
+    assert history.gpu_series("GPU-9").window("utilization_gpu", 60) == []
+    assert history.gpu_series("GPU-9").peak("utilization_gpu", 60) is None
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(6, 60), (60, 60), (600, 3)])
@@ -272,7 +272,7 @@ def test_when_no_news_comes_the_newest_value_does_not_stand_for_long() -> None:
 
 def test_a_field_that_is_not_kept_is_an_error() -> None:
     with pytest.raises(KeyError):
-        History({}).gpu_buckets("GPU-0", "fan_speed", 60, 10, NOON)
+        History({}).gpu_series("GPU-0").buckets("fan_speed", 60, 10, NOON)
 
 
 def test_values_are_kept_for_two_minutes_an_hour_and_a_day() -> None:
@@ -281,7 +281,7 @@ def test_values_are_kept_for_two_minutes_an_hour_and_a_day() -> None:
     for second in (*range(0, 23 * 3600, 5), *range(23 * 3600, 25 * 3600)):
         history.add(snapshot(NOON + second, gpu(utilization_gpu=second // 3600)))
     for seconds, points in ((120, 121), (3600, 3600), (86400, 8640)):
-        window = history.gpu_window("GPU-0", "utilization_gpu", seconds)
+        window = history.gpu_series("GPU-0").window("utilization_gpu", seconds)
         assert len(window) == pytest.approx(points, abs=1)
         assert window[0][0] == pytest.approx(history.now - seconds, abs=10)
     assert utilization(history, 86400, 24) == list(range(1, 25))
@@ -292,7 +292,7 @@ def test_a_value_stands_until_the_next_one_at_any_pace(step: int) -> None:
     history = History({})
     feed(history, *range(32 * 3600 // step), step=step)
     for seconds, slot, kept in ((3600, 1, 3600), (86400, 10, 8640)):
-        window = history.gpu_window("GPU-0", "utilization_gpu", seconds)
+        window = history.gpu_series("GPU-0").window("utilization_gpu", seconds)
         # Of the newest value only the beginning has passed.
         assert len(window) >= kept - 1
         wrong = [
@@ -307,7 +307,7 @@ def test_two_minutes_at_ten_a_second_keep_every_sample() -> None:
     history = History({})
     for number in range(3000):
         history.add(snapshot(NOON + number / 10, gpu(utilization_gpu=number % 100)))
-    window = history.gpu_window("GPU-0", "utilization_gpu", 120)
+    window = history.gpu_series("GPU-0").window("utilization_gpu", 120)
     assert [value for _, value in window] == [number % 100 for number in range(1799, 3000)]
 
 
@@ -317,10 +317,10 @@ def test_the_machine_has_a_past_too_and_what_is_unknown_of_it_is_a_gap() -> None
         known = second >= 30
         host = Host("ada-07", cpu_percent=40.0 if known else None, load=(8.0, 4.0, 2.0))
         history.add(msgspec.structs.replace(snapshot(NOON + second), host=host))
-    cpu = history.host_buckets("cpu_percent", 60, 60, NOON + 59)
+    cpu = history.host_series().buckets("cpu_percent", 60, 60, NOON + 59)
     assert cpu == [None] * 30 + [40.0] * 30
-    assert history.host_buckets("load", 60, 60, NOON + 59) == [8.0] * 60
-    assert set(history.host_buckets("memory_used", 60, 60, NOON + 59)) == {None}
+    assert history.host_series().buckets("load", 60, 60, NOON + 59) == [8.0] * 60
+    assert set(history.host_series().buckets("memory_used", 60, 60, NOON + 59)) == {None}
 
 
 def test_memory_stays_within_what_the_module_says() -> None:
@@ -334,7 +334,7 @@ def test_memory_stays_within_what_the_module_says() -> None:
     run(0, 25 * 3600)
     day = size(history)
     run(25 * 3600, 32 * 3600)
-    assert len(history.process_window(one[0].id, "sm", 900)) == pytest.approx(900, abs=10)
+    assert len(history.process_series(one[0].id).window("sm", 900)) == pytest.approx(900, abs=10)
     assert 500_000 < day < (980 + 155 + 132 + 81) * 1000 + 10_000
     assert size(history) - day < 20_000
 
@@ -347,12 +347,12 @@ def test_a_process_is_kept_for_a_quarter_of_an_hour_in_seconds_and_half_a_day_in
         history.add(snapshot(NOON + second, gpu(), processes=(grown,)))
     for seconds, points in ((120, 120), (900, 900), (1800, 180), (43200, 4320)):
         for field in PROCESS_CHARTED:
-            window = history.process_window(one.id, field, seconds)
+            window = history.process_series(one.id).window(field, seconds)
             assert len(window) == pytest.approx(points, abs=2)
             assert window[0][0] == pytest.approx(history.now - seconds, abs=10)
-    rises = [value for _, value in history.process_window(one.id, "rss", 43200)]
+    rises = [value for _, value in history.process_series(one.id).window("rss", 43200)]
     assert rises == sorted(rises)
-    assert len(history.process_window(one.id, "sm", 86400)) == pytest.approx(4320, abs=2)
+    assert len(history.process_series(one.id).window("sm", 86400)) == pytest.approx(4320, abs=2)
 
 
 def test_the_four_values_of_a_process_are_charted_and_an_unknown_one_is_a_gap() -> None:
@@ -363,8 +363,7 @@ def test_the_four_values_of_a_process_are_charted_and_an_unknown_one_is_a_gap() 
         at = NOON if cpu is None else NOON + 1
         history.add(snapshot(at, gpu(), processes=(seen,)))
     newest = {
-        field: history.process_buckets(one.id, field, 2, 2, history.now)
-        for field in PROCESS_CHARTED
+        field: history.process_series(one.id).buckets(field, 2, 2) for field in PROCESS_CHARTED
     }
     assert newest == {
         "memory_used": [GIB, GIB],
@@ -379,8 +378,8 @@ def test_a_peak_of_gpu_memory_outlives_the_seconds() -> None:
     for second in range(3600):
         used = 9 * GIB if second == 300 else GIB
         history.add(snapshot(NOON + second, gpu(), processes=(process(memory_used=used),)))
-    assert history.process_peak(process().id, "memory_used", 900) == GIB
-    assert history.process_peak(process().id, "memory_used", 3600) == 9 * GIB
+    assert history.process_series(process().id).peak("memory_used", 900) == GIB
+    assert history.process_series(process().id).peak("memory_used", 3600) == 9 * GIB
 
 
 # Peak and slope
@@ -390,9 +389,9 @@ def test_the_peak_is_found_though_it_lasted_for_one_sample_an_hour_ago() -> None
     history = History({})
     feed(history, 3, 97, 3, step=0.1)
     feed(history, *[3] * 2400, start=NOON + 1, step=1.0)
-    assert history.gpu_peak("GPU-0", "utilization_gpu", 60) == 3
-    assert history.gpu_peak("GPU-0", "utilization_gpu", 3600) == 97
-    assert history.gpu_peak("GPU-0", "utilization_gpu", 24 * 3600) == 97
+    assert history.gpu_series("GPU-0").peak("utilization_gpu", 60) == 3
+    assert history.gpu_series("GPU-0").peak("utilization_gpu", 3600) == 97
+    assert history.gpu_series("GPU-0").peak("utilization_gpu", 24 * 3600) == 97
 
 
 @pytest.mark.parametrize("seconds", [60, 900, 7200])
@@ -401,7 +400,7 @@ def test_the_slope_of_a_leak_is_what_leaks_in_a_second(seconds: float) -> None:
     for second in range(7200):
         leaking = process(memory_used=GIB + second * 2**20)
         history.add(snapshot(NOON + second, gpu(), processes=(leaking,)))
-    slope = history.process_slope(leaking.id, "memory_used", seconds)
+    slope = history.process_series(leaking.id).slope("memory_used", seconds)
     assert slope == pytest.approx(2**20, rel=0.01)
 
 
@@ -409,7 +408,7 @@ def test_one_point_has_no_slope() -> None:
     history = History({})
     new = process()
     history.add(snapshot(NOON, gpu(), processes=(new,)))
-    assert history.process_slope(new.id, "memory_used", 60) is None
+    assert history.process_series(new.id).slope("memory_used", 60) is None
 
 
 # Clocks that jump
@@ -425,7 +424,7 @@ def test_a_clock_set_back_keeps_the_order_and_the_ages() -> None:
     assert after is not None
     assert after.seconds == pytest.approx(before.seconds + 60, abs=2)
     assert history.now == NOON - 3600 + 59
-    window = history.gpu_window("GPU-0", "utilization_gpu", 120)
+    window = history.gpu_series("GPU-0").window("utilization_gpu", 120)
     assert [time for time, _ in window] == sorted(time for time, _ in window)
     assert len(window) > 110
     # Ten seconds may be missing where slots of that length were moved.
@@ -452,11 +451,11 @@ def test_users_have_their_memory_and_gpus_over_time() -> None:
         history.add(snapshot(NOON + second, processes=tuple(here), processes_at=NOON + second))
 
     def values(field: str) -> list[float | None]:
-        return history.user_buckets("ann", field, 5.0, 5, history.now)
+        return history.user_series("ann").buckets(field, 5.0, 5)
 
     assert values("memory_used") == [2 * GIB, 2 * GIB, 3 * GIB, 0, None]
     assert values("gpus") == [2, 2, 2, 0, 1]
-    assert history.user_buckets("bo", "gpus", 2.0, 2, history.now) == [None, None]
+    assert history.user_series("bo").buckets("gpus", 2.0, 2) == [None, None]
     history.add(snapshot(NOON - 100, processes=tuple(ann), processes_at=NOON - 100))
     assert values("gpus")[-1] == 2, "the clock was set back"
 
@@ -466,7 +465,7 @@ def test_values_of_a_bounded_number_of_users_are_kept() -> None:
 
     def kept() -> list[int]:
         """The users whose number of GPUs is known at the newest moment."""
-        asked = (history.user_buckets(f"u{n}", "gpus", 1.0, 1, history.now) for n in range(200))
+        asked = (history.user_series(f"u{n}").buckets("gpus", 1.0, 1) for n in range(200))
         return [number for number, (value,) in enumerate(asked) if value is not None]
 
     def add(second: int, users: range) -> None:
@@ -484,7 +483,7 @@ def test_a_clock_set_back_keeps_the_past_of_processes() -> None:
     one = process(memory_used=GIB)
     for second in [*range(60), *range(-3600, -3540)]:
         history.add(snapshot(NOON + second, gpu(), processes=(one,)))
-    window = history.process_window(one.id, "memory_used", 120)
+    window = history.process_series(one.id).window("memory_used", 120)
     assert len(window) > 110
     assert [time for time, _ in window] == sorted(time for time, _ in window)
 
@@ -621,7 +620,7 @@ def test_a_process_advances_only_when_the_lists_were_read() -> None:
         now = NOON + number / 10
         listed_at = NOON + number // 10
         history.add(snapshot(now, gpu(), processes=(one,), processes_at=listed_at))
-    window = history.process_window(one.id, "memory_used", 60)
+    window = history.process_series(one.id).window("memory_used", 60)
     assert window == [(NOON + n, GIB) for n in range(5)]
 
 
@@ -629,8 +628,8 @@ def test_a_process_over_several_cards_is_one_series() -> None:
     history = History({})
     one = process(memory_used=GIB, sm=40, gpus=(0, 1))
     history.add(snapshot(NOON, gpu(index=0), gpu(index=1), processes=(one,)))
-    assert history.process_peak(one.id, "memory_used", 60) == 2 * GIB
-    assert history.process_buckets(one.id, "sm", 60, 2, NOON) == [None, 40]
+    assert history.process_series(one.id).peak("memory_used", 60) == 2 * GIB
+    assert history.process_series(one.id).buckets("sm", 60, 2, NOON) == [None, 40]
 
 
 def test_a_reused_pid_is_another_process() -> None:
@@ -638,8 +637,8 @@ def test_a_reused_pid_is_another_process() -> None:
     history.add(snapshot(NOON, gpu(), processes=(process(7, start_time=1, memory_used=GIB),)))
     later = process(7, start_time=2, memory_used=3 * GIB)
     history.add(snapshot(NOON + 1, gpu(), processes=(later,)))
-    assert history.process_peak(ProcessId(7, 1), "memory_used", 60) == GIB
-    assert history.process_peak(ProcessId(7, 2), "memory_used", 60) == 3 * GIB
+    assert history.process_series(ProcessId(7, 1)).peak("memory_used", 60) == GIB
+    assert history.process_series(ProcessId(7, 2)).peak("memory_used", 60) == 3 * GIB
 
 
 def test_a_process_that_ended_is_forgotten_after_a_while() -> None:
@@ -647,10 +646,10 @@ def test_a_process_that_ended_is_forgotten_after_a_while() -> None:
     gone = process(7)
     history.add(snapshot(NOON, gpu(), processes=(gone, process(8))))
     history.add(snapshot(NOON + GONE_SECONDS, gpu(), processes=(process(8),)))
-    assert history.process_peak(gone.id, "memory_used", 3600) == GIB
+    assert history.process_series(gone.id).peak("memory_used", 3600) == GIB
     history.add(snapshot(NOON + GONE_SECONDS + 1, gpu(), processes=(process(8),)))
-    assert history.process_peak(gone.id, "memory_used", 3600) is None
-    assert history.process_peak(ProcessId(8, 1), "memory_used", 3600) == GIB
+    assert history.process_series(gone.id).peak("memory_used", 3600) is None
+    assert history.process_series(ProcessId(8, 1)).peak("memory_used", 3600) == GIB
 
 
 def test_of_thousands_of_short_processes_only_the_newest_are_remembered() -> None:
@@ -660,7 +659,7 @@ def test_of_thousands_of_short_processes_only_the_newest_are_remembered() -> Non
     known = [
         number
         for number in range(1000)
-        if history.process_peak(ProcessId(number + 1, 1), "memory_used", 3600) is not None
+        if history.process_series(ProcessId(number + 1, 1)).peak("memory_used", 3600) is not None
     ]
     assert known == list(range(1000 - GONE_KEPT - 1, 1000))
 
@@ -671,7 +670,7 @@ def test_of_cards_that_come_and_go_only_the_newest_are_remembered() -> None:
         history.add(snapshot(NOON + number, gpu(uuid="GPU-here"), gpu(uuid=f"GPU-{number}")))
 
     def remembered(uuid: str) -> bool:
-        return bool(history.gpu_window(uuid, "memory_used", 3600))
+        return bool(history.gpu_series(uuid).window("memory_used", 3600))
 
     known = [number for number in range(100) if remembered(f"GPU-{number}")]
     assert known == list(range(100 - GPUS_KEPT + 1, 100))
@@ -688,7 +687,9 @@ def test_of_errors_that_are_all_different_only_the_newest_are_remembered() -> No
 def charted(history: History, crowd: tuple[GpuProcess, ...]) -> set[int]:
     """Which of them have values over time, by PID."""
     return {
-        one.id.pid for one in crowd if history.process_peak(one.id, "memory_used", 3600) is not None
+        one.id.pid
+        for one in crowd
+        if history.process_series(one.id).peak("memory_used", 3600) is not None
     }
 
 
@@ -1048,9 +1049,9 @@ def test_it_can_be_asked_while_it_is_told() -> None:
                 for count in (20, 120, 600):
                     assert len(utilization(history, 60, count, NOON + 60)) == count
                 for field in CHARTED:
-                    history.gpu_window("GPU-0", field, 3600)
+                    history.gpu_series("GPU-0").window(field, 3600)
                 busy_interval(history)
-                history.process_slope(ProcessId(100, 1), "memory_used", 60)
+                history.process_series(ProcessId(100, 1)).slope("memory_used", 60)
         except BaseException as failure:
             failures.append(failure)
             raise

@@ -49,7 +49,7 @@ def told(shown: Snapshot, history: History) -> dict[str, object]:
         },
         "users": [(use.user, use.idle_memory, use.gpus) for use in users(shown, history)],
         "graphs": [
-            history.gpu_buckets(card.uuid, field, 60, 20, history.now)
+            history.gpu_series(card.uuid).buckets(field, 60, 20)
             for card in shown.gpus
             for field in ("utilization_gpu", "memory_used")
         ],
@@ -163,8 +163,8 @@ def test_nothing_that_lasts_breaks_off_while_it_is_played(speed: float) -> None:
         shown = deck.sample()
         states = {card.index: gpu_state(deck.player.history, card) for card in shown.gpus}
         assert [states[card].kind.value for card in (2, 3, 5)] == ["hot", "idle", "stuck"]
-        graph = deck.player.history.gpu_buckets(
-            shown.gpus[1].uuid, "power_draw", 60, 30, shown.time
+        graph = deck.player.history.gpu_series(shown.gpus[1].uuid).buckets(
+            "power_draw", 60, 30, shown.time
         )
         assert None not in graph
 
@@ -227,7 +227,7 @@ def test_where_the_tape_has_no_gap_there_is_none() -> None:
     assert interval is not None
     assert (interval.since, interval.start_observed) == (NOON, False)
     assert history.gpu_seconds("ann") == pytest.approx(3 * HOUR - 1)
-    assert None not in history.gpu_buckets("GPU-0", "memory_used", 10_790, 1079, history.now)
+    assert None not in history.gpu_series("GPU-0").buckets("memory_used", 10_790, 1079)
 
 
 def test_a_gap_stays_a_gap() -> None:
@@ -238,7 +238,7 @@ def test_a_gap_stays_a_gap() -> None:
     assert interval is not None
     assert (interval.since, interval.start_observed) == (NOON + 10_000, False)
     assert history.gpu_seconds("ann") == pytest.approx(HOUR - 1 + 11_599, rel=0.01)
-    graph = history.gpu_buckets("GPU-0", "memory_used", 6 * HOUR, 12, history.now)
+    graph = history.gpu_series("GPU-0").buckets("memory_used", 6 * HOUR, 12)
     # What was read last before it stands for a little while.
     assert [value is None for value in graph] == [*[False] * 3, *[True] * 2, *[False] * 7]
 
@@ -252,10 +252,10 @@ def test_what_no_history_keeps_for_so_long_is_drawn_from_samples_in_a_rewind() -
     deck = Deck(ListTape(seen), history_of(seen))
     shown, history = deck.go(NOON + 28.9 * HOUR)
     (ended,) = shown.processes
-    assert {value for _, value in history.process_window(ended.id, "sm", 300)} == {7.0}
-    assert None not in history.process_buckets(ended.id, "sm", 300, 10, history.now)
+    assert {value for _, value in history.process_series(ended.id).window("sm", 300)} == {7.0}
+    assert None not in history.process_series(ended.id).buckets("sm", 300, 10)
     _, history = deck.go(NOON + HOUR)
-    assert None not in history.gpu_buckets("GPU-0", "memory_used", 600, 10, history.now)
+    assert None not in history.gpu_series("GPU-0").buckets("memory_used", 600, 10)
 
 
 def test_the_history_begins_where_the_tape_does() -> None:

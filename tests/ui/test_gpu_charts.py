@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
@@ -12,6 +12,9 @@ from gpumon.recording.recording import Event, EventKind
 from gpumon.ui.screens.gpu import GpuScreen
 from tests.build import NOON
 from tests.ui.test_pages import Pages, at, history_of, shown, stage_of, text, until
+
+if TYPE_CHECKING:
+    from gpumon.recording.history import ViewedSeries
 
 
 def page_of(app: Pages, history: History, happened: tuple[Event, ...] = ()) -> GpuScreen:
@@ -50,11 +53,11 @@ async def test_only_events_of_the_gpu_are_marked() -> None:
 class Counted(History):
     """Counts what is asked of it to draw."""
 
-    drawn = 0
+    asked = 0
 
-    def gpu_buckets(self, *place: Any, **how: Any) -> list[float | None]:
-        self.drawn += 1
-        return super().gpu_buckets(*place, **how)
+    def gpu_series(self, uuid: str) -> ViewedSeries:
+        self.asked += 1
+        return super().gpu_series(uuid)
 
 
 async def test_a_hidden_page_draws_nothing() -> None:
@@ -64,13 +67,13 @@ async def test_a_hidden_page_draws_nothing() -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         page = page_of(app, history)
         app.push_screen(page)
-        await until(pilot, lambda: history.drawn > 0, "waiting for the charts")
+        await until(pilot, lambda: history.asked > 0, "waiting for the charts")
         app.push_screen(Screen())
         await until(pilot, lambda: not page.in_sight, "waiting for the other screen")
-        history.drawn = 0
+        history.asked = 0
         history.add(at(10))
         page._refresh_page()
         page.renew()
-        assert history.drawn == 0
+        assert history.asked == 0
         app.pop_screen()
-        await until(pilot, lambda: history.drawn > 0, "waiting for its return")
+        await until(pilot, lambda: history.asked > 0, "waiting for its return")

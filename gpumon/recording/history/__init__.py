@@ -10,10 +10,10 @@ from another thread. It answers four kinds of questions:
 - holdings: what the processes hold of a GPU, from the newest process list;
 - the GPU-seconds of each user.
 
-``History.as_of`` answers the same questions for an earlier moment: values in the resolution that is
-still kept, and durations from the past intervals, of which ``intervals.INTERVALS_KEPT`` are kept,
-the newest and the longest. Start and idle times are kept for ``PAST_KEPT`` processes that have
-exited.
+``History.as_of`` answers the same questions, by the same code, as of an earlier snapshot: values in
+the resolution that is still kept, and durations from the past intervals, of which
+``intervals.INTERVALS_KEPT`` are kept, the newest and the longest. Start and idle times are kept for
+``PAST_KEPT`` processes that have exited.
 
 Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_GPU_DEPTH``), 5.5 MB a
 GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 980 kB, the machine to
@@ -32,8 +32,7 @@ moved back with it, so that ages stay right and times stay in order; a step of l
 counts as the same moment. A step forward cannot be distinguished from a suspend: it is a gap.
 """
 
-from gpumon.recording.history.as_of import HistoryAsOf
-from gpumon.recording.history.history import History
+from gpumon.recording.history.history import History, HistoryView, ViewedSeries
 from gpumon.recording.history.holdings import Holding
 from gpumon.recording.history.intervals import Condition, Interval
 from gpumon.recording.history.observations import (
@@ -55,8 +54,7 @@ from gpumon.recording.history.observations import (
     USERS_KEPT,
     XIDS_KEPT,
 )
-from gpumon.recording.history.records import PATIENCE
-from gpumon.recording.history.user_series import USER_CHARTED, USERS_CHARTED
+from gpumon.recording.history.records import PATIENCE, USER_CHARTED, USERS_CHARTED
 
 __all__ = [
     "CHARTED",
@@ -81,7 +79,8 @@ __all__ = [
     "XIDS_KEPT",
     "Condition",
     "History",
-    "HistoryAsOf",
+    "HistoryView",
     "Holding",
     "Interval",
+    "ViewedSeries",
 ]

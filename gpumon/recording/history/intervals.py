@@ -201,28 +201,21 @@ class ConditionTracker:
         else:
             self.unknown_at = time
 
-    def interval(self, not_before: float) -> Interval | None:
-        """The current interval, unless its last sample is older."""
-        if self.since is None or self.last < not_before:
-            return None
-        return Interval(self.since, self.last, self.start_observed, self.samples)
-
     def at(self, time: float) -> Interval | None:
         """The newest interval that had begun by a time, cut at that time."""
-        found = self._begun_by(time)
-        return None if found is None else found[0].by(time)
+        since, last = self.since, self.last
+        if since is None or since > time:
+            found = None if self.past is None else self.past.at(time)
+            return None if found is None else found[0].by(time)
+        interval = Interval(since, last, self.start_observed, self.samples)
+        return interval if time >= last else interval.by(time)
 
     def had_ended(self, time: float, hysteresis: float) -> bool:
         """Whether that interval had ended by a time at which the condition did not hold."""
-        found = self._begun_by(time)
+        if self.since is not None and self.since <= time:
+            return time - self._absent_since >= hysteresis
+        found = None if self.past is None else self.past.at(time)
         return found is None or time - found[1] >= hysteresis
-
-    def _begun_by(self, time: float) -> tuple[Interval, float] | None:
-        """The newest interval that had begun by a time, and since when its absence is known."""
-        current = self.interval(-math.inf)
-        if current is not None and current.since <= time:
-            return current, self._absent_since
-        return None if self.past is None else self.past.at(time)
 
     @property
     def _absent_since(self) -> float:

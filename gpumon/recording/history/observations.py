@@ -16,16 +16,17 @@ from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
 from gpumon.model.snapshot import ANSWERING, PASSING
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.recording.history.accrual import Accrual
 from gpumon.recording.history.holdings import Holding, holdings
 from gpumon.recording.history.intervals import is_active
 from gpumon.recording.history.records import (
     PATIENCE,
     REPORTS_KEPT,
+    Accrual,
     GpuRecord,
     TrackedProcess,
+    UserSeries,
 )
-from gpumon.recording.history.user_series import UserSeries
+from gpumon.recording.history.viewed import ViewedSnapshot
 from gpumon.recording.series import RECENT_SAMPLES, Depth, Series, SeriesRate
 
 if TYPE_CHECKING:
@@ -105,11 +106,14 @@ class Observations:
     """See ``History``, which answers from them. One thread may add snapshots while others read.
 
     Attributes:
-        latest: The newest snapshot.
         started: The time of the first snapshot: nothing is known before it.
-        now: The time of the newest snapshot. All other times refer to the same clock.
+        newest: The newest snapshot.
+        views: Past ones as of which there are answers. All times refer to the same clock.
         thresholds: The thresholds that the rules use.
         lock: Held during updates and queries.
+        place: The place of each condition in ``conditions``, by name.
+        past: Processes that exited longer ago, in the order in which they were dropped.
+        lists_seen: When process lists came.
     """
 
     def __init__(
@@ -132,43 +136,33 @@ class Observations:
         self.thresholds = thresholds
         self._gpu_depth = gpu_depth
         self._charted = charted
-        self.latest: Snapshot | None = None
         self.started: float | None = None
-        self.now = -math.inf
         # Reasons come last: the same reasons give the same conditions, and they rarely change.
         ordered = sorted(conditions.items(), key=lambda one: isinstance(one[1].holds, int))
-        self._conditions = tuple(condition for _, condition in ordered)
-        self._place = {name: place for place, (name, _) in enumerate(ordered)}
-        self._asked = [one.holds for one in self._conditions if not isinstance(one.holds, int)]
+        self.conditions = tuple(condition for _, condition in ordered)
+        self.place = {name: place for place, (name, _) in enumerate(ordered)}
+        self._asked = [one.holds for one in self.conditions if not isinstance(one.holds, int)]
         self._fallible = [
-            (place, one)
-            for place, one in enumerate(self._conditions)
-            if one.optional or one.assumed
+            (place, one) for place, one in enumerate(self.conditions) if one.optional or one.assumed
         ]
-        bits = tuple(one.holds for one in self._conditions if isinstance(one.holds, int))
+        bits = tuple(one.holds for one in self.conditions if isinstance(one.holds, int))
         self._active = lru_cache(maxsize=64)(partial(_active, bits))
-        self._gpus: dict[str, GpuRecord] = {}
-        self._processes: dict[ProcessId, TrackedProcess] = {}
-        # Processes that exited longer ago, in the order in which they were dropped.
-        self._past: dict[ProcessId, TrackedProcess] = {}
-        self._host: Series | None = None
+        self.gpus: dict[str, GpuRecord] = {}
+        self.processes: dict[ProcessId, TrackedProcess] = {}
+        self.past: dict[ProcessId, TrackedProcess] = {}
+        self.host: Series | None = None
         self._host_seen: Host | None = None
         self._host_seen_at = 0.0
-        self._holdings: dict[str, Holding] = {}
         self._launchers: set[ProcessId] = set()
-        self._users = UserSeries()
-        self._gpu_seconds: dict[str | None, Accrual] = {}
+        self.users = UserSeries()
+        self.gpu_seconds: dict[str | None, Accrual] = {}
         self._gpus_of: dict[str | None, int] = {}
-        # Values already returned for buckets that are still open, in the second of the last query.
-        self._second = 0
-        self._open: dict[tuple[object, ...], list[float | None]] = {}
         self._listed_at: float | None = None
         self._listed_gpus: frozenset[str] = frozenset()
-        self._list_seen = -math.inf
-        self._lists_seen = array("d")
-        self._list_pace = SeriesRate()
-        self._lists_known = False
-        self._views: WeakSet[Observations] = WeakSet()
+        self.lists_seen = array("d")
+        self.list_pace = SeriesRate()
+        self.newest = ViewedSnapshot()
+        self.views: WeakSet[ViewedSnapshot] = WeakSet()
         self.lock = Lock()
 
     def add(self, snapshot: Snapshot) -> None:
@@ -178,39 +172,23 @@ class Observations:
             self._see_processes(snapshot, time)
             for gpu in snapshot.gpus:
                 self._see_gpu(gpu, time)
-            if len(self._gpus) > max(GPUS_KEPT, 2 * len(snapshot.gpus)):
+            if len(self.gpus) > max(GPUS_KEPT, 2 * len(snapshot.gpus)):
                 self._forget_gpus(snapshot)
             if self._charted:
                 self._see_host(snapshot.host, time)
-            self.latest = snapshot
+            self.newest.snapshot = snapshot
 
     def shift(self, seconds: float) -> None:
         """Move all times into the past: the clock of the recording has been set back since."""
         with self.lock:
             self._shift(seconds)
 
-    def reaches(self, time: float) -> bool:
-        """Whether it has received the snapshots up to a time, or to ``PATIENCE`` before it."""
-        return self.now >= time - PATIENCE
-
-    def holding(self, gpu: Gpu) -> Holding | None:
-        """What the processes hold of a GPU; ``None`` while there is no current list of them."""
-        # A source that cannot list a GPU's processes says so in the same place as for fields.
-        if not self._lists_known or "processes" in gpu.unknown:
-            return None
-        return self._holdings.get(gpu.uuid, _EMPTY)
-
-    def held(self, uuid: str) -> tuple[bool | None, ...]:
-        """Whether each of the conditions holds for a GPU now."""
-        record = self._gpus.get(uuid)
-        return () if record is None else record.held
-
     def is_missing(self, gpu: Gpu, *fields: str) -> bool:
         """Whether one of these fields is unknown although the GPU reports it at other times.
 
         Rules do without a field that a GPU never reports.
         """
-        record = self._gpus.get(gpu.uuid)
+        record = self.gpus.get(gpu.uuid)
         reported = set() if record is None else record.reported
         missing = False
         for field in fields:
@@ -225,18 +203,18 @@ class Observations:
         """The time of a new snapshot, kept after those before it."""
         if self.started is None:
             self.started = time
-        elif time < self.now - STEP:
-            self._shift(self.now - time)
+        elif time < self.newest.time - STEP:
+            self._shift(self.newest.time - time)
         else:
-            time = max(time, self.now)
-        self.now = time
+            time = max(time, self.newest.time)
+        self.newest.time = time
         return time
 
     def _shift(self, seconds: float) -> None:
         """Follow a clock that was set back."""
         # Slots are up to ten seconds long and stay whole, so the past moves by a rounded-up time.
         whole = 10 * math.ceil(seconds / 10)
-        for record in self._gpus.values():
+        for record in self.gpus.values():
             record.series.shift(whole)
             record.seen_at -= seconds
             record.xids_seen = [(seen - seconds, xid, at) for seen, xid, at in record.xids_seen]
@@ -245,33 +223,28 @@ class Observations:
             ]
             for watch in record.watches:
                 watch.shift(seconds)
-        for known in (*self._processes.values(), *self._past.values()):
+        for known in (*self.processes.values(), *self.past.values()):
             known.first -= seconds
             known.last -= seconds
             known.rest.shift(seconds)
             if known.series is not None:
                 known.series.shift(whole)
-        if self._host is not None:
-            self._host.shift(whole)
-        self._users.shift(whole)
-        for counted in self._gpu_seconds.values():
+        if self.host is not None:
+            self.host.shift(whole)
+        self.users.shift(whole)
+        for counted in self.gpu_seconds.values():
             counted.shift(seconds)
-        for place in range(len(self._lists_seen)):
-            self._lists_seen[place] -= seconds
-        for moment in (self, *self._views):
-            moment.move_moment_back(seconds)
-
-    def move_moment_back(self, seconds: float) -> None:
-        """Shift the time of the queried moment; called under ``lock``."""
-        self.now -= seconds
-        self._list_seen -= seconds
+        for place in range(len(self.lists_seen)):
+            self.lists_seen[place] -= seconds
         if self.started is not None:
             self.started -= seconds
+        for viewed in (self.newest, *self.views):
+            viewed.shift(seconds)
 
     def _see_gpu(self, gpu: Gpu, time: float) -> None:
-        record = self._gpus.get(gpu.uuid)
+        record = self.gpus.get(gpu.uuid)
         if record is None:
-            record = self._gpus[gpu.uuid] = GpuRecord(len(self._conditions), self._gpu_depth, time)
+            record = self.gpus[gpu.uuid] = GpuRecord(len(self.conditions), self._gpu_depth, time)
         if gpu.xid is not None and record.xids.get(gpu.xid, math.nan) != gpu.xid_at:
             record.xids[gpu.xid] = gpu.xid_at
             record.xids_seen.append((time, gpu.xid, gpu.xid_at))
@@ -288,11 +261,43 @@ class Observations:
         record.sampled_at = gpu.sampled_at
         record.patience = max(PATIENCE, record.series.pace.late)
         record.series.add(time, _gpu_values(gpu))
-        record.see(self._holding_now(gpu), time, self._conditions)
+        held = self.newest.held[gpu.uuid] = self.conditions_of(self.newest, gpu)
+        record.see(held, time, self.conditions)
 
-    def _holding_now(self, gpu: Gpu) -> tuple[bool | None, ...]:
-        """Whether each of the conditions holds for a GPU now."""
-        holding = self.holding(gpu)
+    def holding(self, viewed: ViewedSnapshot, gpu: Gpu) -> Holding | None:
+        """See ``History.holding``."""
+        # A source that cannot list a GPU's processes says so in the same place as for fields.
+        if not viewed.lists_known or "processes" in gpu.unknown:
+            return None
+        held = viewed.holdings
+        return (self._holdings_of(viewed) if held is None else held).get(gpu.uuid, _EMPTY)
+
+    def _holdings_of(self, viewed: ViewedSnapshot) -> dict[str, Holding]:
+        """What the processes hold of each GPU; the newest list has set it."""
+        if viewed.holdings is None:
+            there = viewed.processes().values()
+            launchers = launchers_of(there)
+            with self.lock:
+                viewed.holdings = holdings(
+                    (one, self._first_seen(one.id, viewed), job_key(one, launchers))
+                    for one in there
+                )
+        return viewed.holdings
+
+    def process(self, process: ProcessId, viewed: ViewedSnapshot) -> TrackedProcess | None:
+        """The record of a process that ran then, under the lock."""
+        known = self.processes.get(process)
+        if known is None or known.first > viewed.time:
+            known = self.past.get(process)
+        return known
+
+    def _first_seen(self, process: ProcessId, viewed: ViewedSnapshot) -> float:
+        known = self.process(process, viewed)
+        return viewed.list_seen if known is None else min(known.first, viewed.list_seen)
+
+    def conditions_of(self, viewed: ViewedSnapshot, gpu: Gpu) -> tuple[bool | None, ...]:
+        """Whether each of the conditions holds for a GPU by its values."""
+        holding = self.holding(viewed, gpu)
         held = [holds(gpu, holding) for holds in self._asked]
         for place, condition in self._fallible:
             is_unsure = self.is_missing(gpu, *condition.assumed)
@@ -302,10 +307,11 @@ class Observations:
 
     def _forget_gpus(self, snapshot: Snapshot) -> None:
         """Drop the GPUs that have been absent for longest."""
-        away = self._gpus.keys() - {gpu.uuid for gpu in snapshot.gpus}
-        longest = sorted(away, key=lambda uuid: self._gpus[uuid].series.last)
-        for uuid in longest[: len(self._gpus) - max(GPUS_KEPT, 2 * len(snapshot.gpus))]:
-            del self._gpus[uuid]
+        away = self.gpus.keys() - {gpu.uuid for gpu in snapshot.gpus}
+        longest = sorted(away, key=lambda uuid: self.gpus[uuid].series.last)
+        for uuid in longest[: len(self.gpus) - max(GPUS_KEPT, 2 * len(snapshot.gpus))]:
+            del self.gpus[uuid]
+            self.newest.held.pop(uuid, None)
 
     def _see_host(self, host: Host, time: float) -> None:
         if host is not self._host_seen:
@@ -314,34 +320,34 @@ class Observations:
             # Repeated values, while a GPU hangs or the driver is gone: they were not measured
             # since.
             return
-        if self._host is None:
-            self._host = Series(HOST_DEPTH, time)
+        if self.host is None:
+            self.host = Series(HOST_DEPTH, time)
         load = None if host.load is None else host.load[0]
-        self._host.add(time, (host.cpu_percent, host.memory_used, load))
+        self.host.add(time, (host.cpu_percent, host.memory_used, load))
 
     def _see_processes(self, snapshot: Snapshot, time: float) -> None:
         listed_at = snapshot.processes_at
         if listed_at is not None and listed_at != self._listed_at:
             self._listed_at = listed_at
             self._see_list(snapshot, time)
-        self._lists_known = listed_at is not None and snapshot.time - listed_at <= FRESH_SECONDS
+        self.newest.know_lists(snapshot)
 
     def _see_list(self, snapshot: Snapshot, time: float) -> None:
         """Process a new process list."""
-        patience = max(PATIENCE, self._list_pace.late)
-        if self._list_seen > -math.inf:
-            self._count_gpus(time - self._list_seen)
-        self._lists_seen.append(time)
-        if len(self._lists_seen) > LISTS_KEPT:
-            del self._lists_seen[: LISTS_KEPT // 2]
+        patience = max(PATIENCE, self.list_pace.late)
+        if self.newest.list_seen > -math.inf:
+            self._count_gpus(time - self.newest.list_seen)
+        self.lists_seen.append(time)
+        if len(self.lists_seen) > LISTS_KEPT:
+            del self.lists_seen[: LISTS_KEPT // 2]
         launchers = launchers_of(snapshot.processes)
         if launchers != self._launchers:
             # A process may have become a launcher: that changes its job.
             self._launchers = launchers
-            for known in self._processes.values():
+            for known in self.processes.values():
                 known.place = None
         there = [(one, self._see_process(one, time, patience)) for one in snapshot.processes]
-        self._list_seen = time
+        self.newest.list_seen = time
         self._listed_gpus = frozenset(
             gpu.uuid
             for gpu in snapshot.gpus
@@ -349,9 +355,11 @@ class Observations:
         )
         if self._charted:
             self._chart(there, snapshot, time)
-        if len(self._processes) > len(there):
+        if len(self.processes) > len(there):
             self._forget_gone(time)
-        self._holdings = holdings((process, known.first, known.job) for process, known in there)
+        self.newest.holdings = holdings(
+            (process, known.first, known.job) for process, known in there
+        )
 
     def _chart(
         self, there: list[tuple[GpuProcess, TrackedProcess]], snapshot: Snapshot, time: float
@@ -361,40 +369,39 @@ class Observations:
             if known.series is None:
                 known.series = Series(PROCESS_DEPTH, time)
             known.series.add(time, _process_values(process))
-        self._users.add(snapshot.processes, time)
+        self.users.add(snapshot.processes, time)
 
     def _see_process(self, process: GpuProcess, time: float, patience: float) -> TrackedProcess:
         """Record a process of a new list."""
-        known = self._processes.get(process.id)
+        known = self.processes.get(process.id)
         if known is None:
-            known = self._processes[process.id] = TrackedProcess(time)
+            known = self.processes[process.id] = TrackedProcess(time)
             if all(use.gpu_uuid in self._listed_gpus for use in process.uses):
                 # It was absent before, and an absent process is not idle.
-                known.rest.denied = self._list_seen
+                known.rest.denied = self.newest.list_seen
         known.last = time
         if process.place is not known.place:
             known.place = process.place
             known.job = job_key(process, self._launchers)
-        known.rests = process.resting
-        known.rest.see(known.rests, time, patience)
+        known.rest.see(process.resting, time, patience)
         return known
 
     def _count_gpus(self, seconds: float) -> None:
         """Add the time since the previous list to the users of the GPUs in it."""
-        late = seconds > max(FRESH_SECONDS, self._list_pace.late)
-        self._list_pace.see(seconds)
+        late = seconds > max(FRESH_SECONDS, self.list_pace.late)
+        self.list_pace.see(seconds)
         gpus_of: dict[str | None, int] = {}
         if not late:
-            for holding in self._holdings.values():
+            for holding in self._holdings_of(self.newest).values():
                 for owner in holding.owners:
                     gpus_of[owner] = gpus_of.get(owner, 0) + 1
-        counted = self._gpu_seconds
+        counted = self.gpu_seconds
         if gpus_of != self._gpus_of:
             for owner in gpus_of.keys() | self._gpus_of.keys():
                 if owner not in counted:
                     counted[owner] = Accrual()
                 if gpus_of.get(owner) != self._gpus_of.get(owner):
-                    counted[owner].turn(self._list_seen)
+                    counted[owner].turn(self.newest.list_seen)
             self._gpus_of = gpus_of
         for owner, gpus in gpus_of.items():
             counted[owner].total += gpus * seconds
@@ -403,12 +410,12 @@ class Observations:
 
     def _forget_users(self) -> None:
         """If too many users have left, drop those with the least GPU time."""
-        here = {owner for holding in self._holdings.values() for owner in holding.owners}
-        left = sorted(
-            self._gpu_seconds.keys() - here, key=lambda user: self._gpu_seconds[user].total
-        )
-        for user in left[: len(self._gpu_seconds) - USERS_KEPT]:
-            del self._gpu_seconds[user]
+        here = {
+            owner for holding in self._holdings_of(self.newest).values() for owner in holding.owners
+        }
+        left = sorted(self.gpu_seconds.keys() - here, key=lambda user: self.gpu_seconds[user].total)
+        for user in left[: len(self.gpu_seconds) - USERS_KEPT]:
+            del self.gpu_seconds[user]
 
     def _to_chart(
         self, there: list[tuple[GpuProcess, TrackedProcess]]
@@ -424,14 +431,14 @@ class Observations:
 
     def _forget_gone(self, time: float) -> None:
         """Drop processes that exited long ago, and the oldest if there are too many."""
-        gone = [process for process, known in self._processes.items() if known.last < time]
-        gone.sort(key=lambda process: self._processes[process].last, reverse=True)
+        gone = [process for process, known in self.processes.items() if known.last < time]
+        gone.sort(key=lambda process: self.processes[process].last, reverse=True)
         for number, process in enumerate(gone):
-            if number >= GONE_KEPT or time - self._processes[process].last > GONE_SECONDS:
-                known = self._past[process] = self._processes.pop(process)
+            if number >= GONE_KEPT or time - self.processes[process].last > GONE_SECONDS:
+                known = self.past[process] = self.processes.pop(process)
                 known.series = None
-        while len(self._past) > (PAST_KEPT if self._charted else 0):
-            del self._past[next(iter(self._past))]
+        while len(self.past) > (PAST_KEPT if self._charted else 0):
+            del self.past[next(iter(self.past))]
 
 
 def _active(bits: Sequence[int], reasons: int | None) -> tuple[bool | None, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.model.snapshot import Trouble
-from gpumon.recording.history import HistoryAsOf
+from gpumon.recording.history import HistoryView
 from gpumon.recording.playback.drafts import Draft
 from gpumon.recording.playback.replay import Playing, ReplaySource
 from gpumon.recording.series import RECENT_SPAN
@@ -74,7 +74,7 @@ class Player:
         self.settled = True
         self.moment: tuple[Snapshot, History] | None = None
         self._draft = Draft(recording)
-        self._as_of: HistoryAsOf | None = None
+        self._as_of: HistoryView | None = None
         self._is_complete = False
         self.collector.subscribe(self._show)
 
@@ -107,7 +107,7 @@ class Player:
         is_near = self._recording.events_complete and self._whole.reaches(snapshot.time)
         self._is_complete, self.settled = is_complete, is_complete or is_near
         if shown is None or is_new or not follows:
-            shown = self._as_of = HistoryAsOf(self._whole, snapshot)
+            shown = self._as_of = HistoryView(self._whole, snapshot)
         else:
             shown.show(snapshot)
         if shown.lacks_values():

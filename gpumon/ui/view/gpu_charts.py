@@ -357,7 +357,7 @@ def _seen(memo: Memo, chart: _Chart, source: _ChartSource) -> _Seen:
 
 def _find_peak(chart: _Chart, source: _ChartSource) -> _Seen:
     gpu, history, seconds, _ = source
-    peaks = [history.gpu_peak(gpu.uuid, field, seconds) for field in chart.fields]
+    peaks = [history.gpu_series(gpu.uuid).peak(field, seconds) for field in chart.fields]
     known = [peak for peak in peaks if peak is not None]
     if not known:
         return _Seen("", f"{UNKNOWN}  nothing known of it in this time")
@@ -386,7 +386,7 @@ def _line(
 
 def _draw_line(chart: _Chart, source: _ChartSource, count: int) -> str:
     gpu, history, seconds, _ = source
-    values = history.gpu_buckets(gpu.uuid, chart.fields[0], seconds, count, history.now)
+    values = history.gpu_series(gpu.uuid).buckets(chart.fields[0], seconds, count)
     known = [value for value in values if value is not None]
     top = chart.top(gpu) or chart.limit(gpu) or 0.0
     return spark(values, max([top, *known]) or 1.0)
@@ -407,7 +407,7 @@ def _draw(chart: _Chart, source: _ChartSource, width: int, height: int, times: b
     curves = [
         [
             _converted(chart, value)
-            for value in history.gpu_buckets(gpu.uuid, field, seconds, dots, history.now)
+            for value in history.gpu_series(gpu.uuid).buckets(field, seconds, dots)
         ]
         for field in chart.fields
     ]

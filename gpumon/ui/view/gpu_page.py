@@ -128,7 +128,7 @@ def last_values(history: History, gpu: Gpu) -> Gpu | None:
     if gpu.status not in _SILENT or gpu.status_since is None:
         return None
     seconds = history.now - gpu.status_since + _BEFORE
-    seen = {field: history.gpu_window(gpu.uuid, field, seconds) for field in _SUMMARY}
+    seen = {field: history.gpu_series(gpu.uuid).window(field, seconds) for field in _SUMMARY}
     values = {field: round(points[-1][1]) for field, points in seen.items() if points}
     return msgspec.structs.replace(gpu, **values) if values else None
 

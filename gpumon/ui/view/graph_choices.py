@@ -52,7 +52,7 @@ class Graph(Struct, frozen=True):
         if not top:
             return [None] * count
         # The end of the second: its start would leave out the newest sample.
-        values = history.gpu_buckets(gpu.uuid, self.field, seconds, count, second + 0.999)
+        values = history.gpu_series(gpu.uuid).buckets(self.field, seconds, count, second + 0.999)
         return [None if value is None else value / top for value in values]
 
     def lines(self, history: History, gpu: Gpu, width: int, height: int, second: int) -> list[str]:

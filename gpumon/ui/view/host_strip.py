@@ -122,7 +122,7 @@ def _graph(value: _HostValue, history: History, now: float, room: int, tall: int
     count = room if tall == 1 else 2 * room
     # Buckets of whole seconds all hold the same number of samples.
     seconds = count * -(-_LEAST_SECONDS // count)
-    values = history.host_buckets(value.field, seconds, count, now)
+    values = history.host_series().buckets(value.field, seconds, count, now)
     highest = max((one for one in values if one is not None), default=0.0)
     # The load can exceed the number of cores.
     top = max(value.top or 0.0, highest) or 1.0

@@ -290,7 +290,7 @@ def _use(use: GpuUse, name: str, load: str, mig: MigIndices, width: int) -> Row:
 def _span_title(process: GpuProcess, history: History) -> str:
     """The time that the charts show, and how much of it has samples."""
     title = f"Last {SPAN // 60:.0f} minutes"
-    points = history.process_window(process.id, "memory_used", SPAN)
+    points = history.process_series(process.id).window("memory_used", SPAN)
     if points and history.now - points[0][0] < SPAN - 10:
         return f"{title}, seen for {duration(history.now - points[0][0])}"
     return title
@@ -327,16 +327,15 @@ def _chart(
     process: GpuProcess, history: History, field: str, label: str, quantity: _Quantity
 ) -> Chart:
     now: float | None = getattr(process, field)
-    points = history.process_window(process.id, field, SPAN)
-    peak = history.process_peak(process.id, field, SPAN)
-    slope = history.process_slope(process.id, field, SPAN)
+    series = history.process_series(process.id)
+    points, peak = series.window(field, SPAN), series.peak(field, SPAN)
     return Chart(
         label,
         "not known" if now is None else quantity.text(now),
-        quantity.trend(points, peak, slope),
+        quantity.trend(points, peak, series.slope(field, SPAN)),
         quantity.style,
         quantity.top(peak or 0.0),
-        lambda count: history.process_buckets(process.id, field, SPAN, count, history.now),
+        lambda count: series.buckets(field, SPAN, count),
     )
 
 

@@ -142,7 +142,7 @@ def _charts(use: UserUse, history: History, seconds: float, width: int, room: in
 def _values(
     chart: _UserChart, use: UserUse, history: History, seconds: float, count: int
 ) -> list[float | None]:
-    values = history.user_buckets(use.user, chart.field, seconds, count, history.now)
+    values = history.user_series(use.user).buckets(chart.field, seconds, count)
     return [None if value is None else chart.convert(value) for value in values]
 
 

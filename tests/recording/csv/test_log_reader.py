@@ -97,8 +97,9 @@ def test_charts_of_hours_before_the_end_of_a_log_are_as_fine_as_they_were(tmp_pa
     with opened(write_log(tmp_path / "run.csv", sampled)) as log:
         shown, then = Deck(log, read_whole(log)).go(sampled[499].time)
         for seconds, count in ((120, 120), (120, 60), (600, 100)):
-            asked = ("GPU-0", "utilization_gpu", seconds, count, shown.time)
-            assert then.gpu_buckets(*asked) == live.gpu_buckets(*asked)
+            past, seen = (one.gpu_series("GPU-0") for one in (then, live))
+            asked = ("utilization_gpu", seconds, count, shown.time)
+            assert past.buckets(*asked) == seen.buckets(*asked)
 
 
 def resting(seconds: range, at: float = NOON, came: int = 20) -> list[Snapshot]:
@@ -170,7 +171,7 @@ def test_a_moment_that_is_not_read_yet_is_shown_at_once_and_told_as_far_as_it_is
         assert not idle.start_observed
         assert not rest.start_observed
         assert then.gpu_seconds("ann") is None
-        assert None not in then.gpu_buckets("GPU-0", "memory_used", 60, 20, then.now)
+        assert None not in then.gpu_series("GPU-0").buckets("memory_used", 60, 20, then.now)
 
         for one in resting(range(2001)):
             history.add(one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.history import ViewedSeries
 
 CARDS = (gpu(), gpu(index=1))
 ANN = process(4001, user="ann", gpus=(0, 1), memory_used=40 * GIB, sm=50, started_at=NOON)
@@ -127,9 +128,9 @@ def test_the_charts_are_drawn_no_more_than_once_a_second(
     asked: list[float] = []
 
     class Counted(History):
-        def user_buckets(self, *place: Any) -> list[float | None]:
+        def user_series(self, user: str | None) -> ViewedSeries:
             asked.append(self.now)
-            return super().user_buckets(*place)
+            return super().user_series(user)
 
     history = Counted(conditions())
     dashboard = Dashboard(history)

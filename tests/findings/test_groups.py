@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
@@ -46,8 +46,8 @@ def uses(*processes: GpuProcess, seen: Seen | None = None, cards: int = 2) -> li
     return users(now, cast("History", seen or Seen()))
 
 
-def placed(one: GpuProcess, **place: object) -> GpuProcess:
-    return msgspec.structs.replace(one, place=msgspec.convert(place, Workload))
+def placed(one: GpuProcess, **place: Any) -> GpuProcess:
+    return msgspec.structs.replace(one, place=Workload(**place))
 
 
 def pids(job: JobGroup) -> list[int]:
@@ -138,13 +138,13 @@ def test_nobody_uses_an_empty_machine() -> None:
     [
         ({"slurm_job": "88123_4", "slurm_step": "0", "session": 7}, "slurm", "slurm 88123_4"),
         (
-            {"container": {"runtime": "docker", "id": "ab" * 32, "name": "llama"}},
+            {"container": Container("docker", id="ab" * 32, name="llama")},
             "container",
             "docker llama",
         ),
-        ({"container": {"runtime": "cri-o", "id": "f", "pod": "web-0"}}, "container", "pod web-0"),
+        ({"container": Container("cri-o", id="f", pod="web-0")}, "container", "pod web-0"),
         (
-            {"launcher": {"pid": 90, "start_time": 5}, "launcher_name": "torchrun", "session": 7},
+            {"launcher": ProcessId(90, 5), "launcher_name": "torchrun", "session": 7},
             "launcher",
             "torchrun 90",
         ),
@@ -165,8 +165,8 @@ def test_what_was_started_together_is_one_job(
 
 
 def test_the_slurm_job_goes_before_the_container_and_that_before_the_launcher() -> None:
-    launcher = {"pid": 90, "start_time": 5}
-    docker = {"runtime": "docker", "id": "ab"}
+    launcher = ProcessId(90, 5)
+    docker = Container("docker", id="ab")
     found = jobs(
         [
             placed(process(1), slurm_job="8", container=docker, launcher=launcher, session=7),
@@ -184,10 +184,10 @@ def test_the_slurm_job_goes_before_the_container_and_that_before_the_launcher() 
 def test_containers_are_told_apart_by_id_or_by_name() -> None:
     found = jobs(
         [
-            placed(process(1), container={"runtime": "docker", "id": "ab"}),
-            placed(process(2), container={"runtime": "docker", "id": "cd"}),
-            placed(process(3), container={"runtime": "lxc", "name": "web"}),
-            placed(process(4), container={"runtime": "lxc", "name": "web"}),
+            placed(process(1), container=Container("docker", id="ab")),
+            placed(process(2), container=Container("docker", id="cd")),
+            placed(process(3), container=Container("lxc", name="web")),
+            placed(process(4), container=Container("lxc", name="web")),
         ]
     )
     assert [pids(job) for job in found] == [[1], [2], [3, 4]]
@@ -204,9 +204,7 @@ def test_the_containers_of_one_pod_are_one_job() -> None:
 
 
 def test_a_launcher_that_holds_a_card_itself_is_part_of_its_job() -> None:
-    child = placed(
-        process(2), launcher={"pid": 90, "start_time": 5}, launcher_name="mpirun", session=1
-    )
+    child = placed(process(2), launcher=ProcessId(90, 5), launcher_name="mpirun", session=1)
     launcher = placed(process(90, start_time=5), session=1)
     reused = placed(process(90, start_time=6), session=1)
     job, other = jobs([launcher, child, reused])
@@ -215,7 +213,7 @@ def test_a_launcher_that_holds_a_card_itself_is_part_of_its_job() -> None:
 
 
 def test_a_job_names_its_launcher_unless_that_serves_others_too() -> None:
-    launcher = {"pid": 90, "start_time": 5}
+    launcher = ProcessId(90, 5)
     for name, own in (("torchrun", True), ("ray", False), ("slurmstepd", False)):
         (job,) = jobs([placed(process(1), launcher=launcher, launcher_name=name)])
         assert (job.launcher is not None) is own

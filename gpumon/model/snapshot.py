@@ -7,7 +7,9 @@ bytes, percent, degrees Celsius, watts, joules, MHz, bytes per second and second
 each field of ``Gpu`` declares its own. Times are seconds since the epoch.
 
 These structures cannot form reference cycles, so the garbage collector skips them (``gc=False``):
-there are thousands of them, and they took most of its time.
+there are thousands of them, and they took most of its time. ``gpumon.model.codec`` encodes them as
+arrays of their fields (``array_like=True``), which is short; in JSON they are objects, made by
+``gpumon.export.as_json``.
 """
 
 # No ``from __future__ import annotations``: the metrics stand in the annotations of ``Gpu``.

@@ -18,7 +18,7 @@ LARGEST_PID = 2**22
 """``PID_MAX_LIMIT`` of Linux. Some drivers list garbage such as 4294967295."""
 
 
-class ProcessId(Struct, frozen=True, gc=False, order=True, array_like=True):
+class ProcessId(Struct, frozen=True, gc=False, order=True):
     """The identity of a process: PID and start time together, because PIDs are reused.
 
     Attributes:
@@ -56,7 +56,7 @@ class GpuUse(Struct, frozen=True, gc=False, array_like=True):
     decoder: int | None = None
 
 
-class Container(Struct, frozen=True, gc=False, array_like=True):
+class Container(Struct, frozen=True, gc=False):
     """The container that a process runs in.
 
     Attributes:
@@ -81,7 +81,7 @@ class Container(Struct, frozen=True, gc=False, array_like=True):
         return f"{self.runtime} {name}".rstrip()
 
 
-class Workload(Struct, frozen=True, gc=False, array_like=True):
+class Workload(Struct, frozen=True, gc=False):
     """Where a process runs and what it belongs to. ``None`` means unknown or absent.
 
     Attributes:

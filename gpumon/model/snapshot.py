@@ -278,7 +278,7 @@ class OwnCost(Struct, frozen=True, gc=False, array_like=True):
     missed_ticks: int = 0  # Deadlines skipped because a tick was still running.
 
 
-class ReservationHolder(Struct, frozen=True, gc=False, array_like=True):
+class ReservationHolder(Struct, frozen=True):
     """The holder of a reservation. ``None`` is unknown."""
 
     user: str | None = None  # The owner of the process, from the operating system.

@@ -14,7 +14,7 @@ from msgspec.json import Decoder
 from msgspec.structs import fields
 
 from gpumon.export.as_json import identity_keys, json_key, json_keys
-from gpumon.model.processes import HolderScan, ProcessId, Workload
+from gpumon.model.processes import HolderScan, Workload
 from gpumon.model.snapshot import GPU_METRIC, Host, OwnCost, Trouble
 from gpumon.stream.sample import MOST, MOST_EVENTS, Heartbeat
 from gpumon.stream.tables import (
@@ -60,7 +60,7 @@ def _json_type(field: str, type_: Any) -> Any:
     if get_origin(type_) is tuple:
         meta = Meta(max_length=_MOST_PARTS)
         return Annotated[tuple[parts], meta] if ... in parts else tuple[parts]  # type: ignore[valid-type]  # as in _either
-    return _object(type_) if isinstance(type_, type) and issubclass(type_, Struct) else type_
+    return type_
 
 
 def _struct(name: str, keys: Mapping[str, Any]) -> Any:
@@ -74,7 +74,7 @@ def _object(struct: type[Struct], *without: str) -> Any:
     names = json_keys(struct)
     keys: dict[str, Any] = {}
     for one in fields(struct):
-        if ProcessId in (one.type, *get_args(one.type)):
+        if one.name in IDENTITIES:
             number = _json_type("pid", int)
             keys |= dict.fromkeys(identity_keys(IDENTITIES[one.name]), number)
         elif one.name not in without:

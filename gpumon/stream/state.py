@@ -11,7 +11,7 @@ from msgspec.structs import astuple, fields, replace
 
 from gpumon.export.as_json import identity_keys, json_key, json_keys
 from gpumon.findings.finding import FindingKind, Severity
-from gpumon.model.processes import Container, HolderScan, HoldReason, ProcessId, Workload
+from gpumon.model.processes import HolderScan, HoldReason, ProcessId, Workload
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, OwnCost, Snapshot, Trouble, Unknown
 from gpumon.stream.sample import StreamError
 from gpumon.stream.tables import (
@@ -243,7 +243,7 @@ def _place(told: Any) -> Workload | None:
             if pid is not UNSET:
                 known[field] = ProcessId(pid, None if start_time is UNSET else start_time)
         elif (value := getattr(told, key)) is not UNSET:
-            known[field] = _object(Container, value, None) if field == "container" else value
+            known[field] = value
     return Workload(**known)
 
 

@@ -143,7 +143,15 @@ try:
 except SourceError as error:
     answer = {"sentence": error.sentence, "advice": error.advice}
 else:
-    answer = source.sample()
+    # The structures that are arrays in their encoded form as objects.
+    snapshot = source.sample()
+    answer = {
+        "gpus": [msgspec.structs.asdict(gpu) for gpu in snapshot.gpus],
+        "processes": [
+            {"uses": [msgspec.structs.asdict(use) for use in process.uses]}
+            for process in snapshot.processes
+        ],
+    }
     source.close()
 sys.stdout.buffer.write(msgspec.json.encode(answer))
 """

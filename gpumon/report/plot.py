@@ -74,7 +74,7 @@ def _span(gpus: Sequence[GpuCurves]) -> tuple[float, float]:
     """The time range of all curves; never empty, because plotext divides by its length."""
     ends = [end for gpu in gpus for curve in (gpu.utilization, gpu.memory) for end in curve.ends]
     began = min(ends, default=0.0)
-    return began, max(*ends, began + _LEAST_SECONDS)
+    return began, max((*ends, began + _LEAST_SECONDS))
 
 
 def _chart(
@@ -97,7 +97,8 @@ def _chart(
     plotext.ylim(0, 100)
     plotext.yticks([0, 50, 100])
     plotext.xlim(*span)
-    ticks = _ticks(span, width)
+    # Without any value there is no time either.
+    ticks = _ticks(span, width) if span[0] else []
     plotext.xticks([time for time, _ in ticks], [label for _, label in ticks])
     drawn: str = plotext.build()
     return (drawn if colour else plotext.uncolorize(drawn)).splitlines()

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -539,6 +540,15 @@ def test_a_gap_is_left_open_in_the_plot(tmp_path: Path) -> None:
     drawn = table([log], width=80, plot=True).splitlines()
     curve = max(drawn, key=lambda line: sum("\u2800" < one <= "\u28ff" for one in line))
     assert " " * 30 in curve
+
+
+def test_a_log_without_anything_to_plot_has_an_empty_plot(tmp_path: Path) -> None:
+    log = tmp_path / "power.csv"
+    log.write_text("timestamp, index, power.draw [W]\n2024/03/01 12:00:00.000, 0, 250.00 W\n")
+    drawn = table([log], width=80, plot=True)
+    assert "GPU 0: no values" in drawn
+    assert "1970" not in drawn
+    assert not re.search(r"\d\d:\d\d", drawn.partition("no values")[2])
 
 
 @pytest.mark.parametrize("times", [[0.0], [0.0, 0.3]])

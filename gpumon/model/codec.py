@@ -1,20 +1,25 @@
 """Encodes parts of the model as bytes, and restores them unchanged.
 
-MessagePack, in which the structures of the model are arrays of their fields: short, and as quick to
-write as to compress. Bytes are read by the version of gpumon that wrote them, so a new field may
-stand anywhere.
+The bytes are MessagePack, in which most structures of the model are arrays of their fields. Only
+the program that wrote them reads them, so fields may change their order between versions.
 """
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from msgspec.msgpack import Decoder, Encoder
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 T = TypeVar("T")
 
 _encode = Encoder().encode
+_as_bytes = methodcaller("encode", "utf-8", "surrogatepass")
+_as_text = methodcaller("decode", "utf-8", "surrogatepass")
 
 
 def encode(value: Any) -> bytes:
@@ -28,7 +33,7 @@ def encode(value: Any) -> bytes:
     except UnicodeEncodeError:
         # Command lines that are not UTF-8 have halves of surrogate pairs, which MessagePack cannot
         # express: bytes in place of texts can.
-        return _encode(_encode(_with_bytes(msgspec.to_builtins(value))))
+        return _encode(_encode(_changed(msgspec.to_builtins(value), str, _as_bytes)))
 
 
 class Codec(Generic[T]):
@@ -50,28 +55,20 @@ class Codec(Generic[T]):
         """
         value: Any = self._decode(data)
         if isinstance(value, bytes):
-            value = msgspec.convert(_with_texts(msgspec.msgpack.decode(value)), self._type)
+            plain = _changed(msgspec.msgpack.decode(value), bytes, _as_text)
+            value = msgspec.convert(plain, self._type)
         restored: T = value
         return restored
 
 
-def _with_bytes(value: Any) -> Any:
-    """Plain data with the bytes of each text in its place."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
+def _changed(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Plain data with every value of a kind changed, also keys."""
+    if isinstance(value, kind):
+        return change(value)
     if isinstance(value, dict):
-        return {_with_bytes(key): _with_bytes(part) for key, part in value.items()}
+        return {
+            _changed(key, kind, change): _changed(part, kind, change) for key, part in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_with_bytes(part) for part in value]
-    return value
-
-
-def _with_texts(value: Any) -> Any:
-    """What ``_with_bytes`` made of plain data, as it was."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogatepass")
-    if isinstance(value, dict):
-        return {_with_texts(key): _with_texts(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_with_texts(part) for part in value]
+        return [_changed(part, kind, change) for part in value]
     return value

@@ -15,7 +15,6 @@ from msgspec import structs
 from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
 from gpumon.model.snapshot import ANSWERING, PASSING
-from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history.holdings import Holding, holdings
 from gpumon.recording.history.intervals import is_active
 from gpumon.recording.history.records import (
@@ -119,20 +118,12 @@ class Observations:
     def __init__(
         self,
         conditions: Mapping[str, Condition],
-        thresholds: Thresholds = DEFAULTS,
-        gpu_depth: Depth = GPU_DEPTH,
+        thresholds: Thresholds,
+        gpu_depth: Depth,
         *,
-        charted: bool = True,
+        charted: bool,
     ) -> None:
-        """Start with an empty history.
-
-        Args:
-            conditions: The conditions to track for every GPU, by name; ``findings.conditions()``.
-            thresholds: The thresholds.
-            gpu_depth: How far back the values of a GPU go.
-            charted: Whether processes, users and the host have values over time, and processes that
-                exited a past. States need neither.
-        """
+        """See ``History``."""
         self.thresholds = thresholds
         self._gpu_depth = gpu_depth
         self._charted = charted

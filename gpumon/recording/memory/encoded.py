@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Gpu
 
-    _Lists = tuple[tuple[GpuProcess, ...], HolderScan | None]
+    Lists = tuple[tuple[GpuProcess, ...], HolderScan | None]
 
 _ENCODED_BYTES = 200
 """What an encoded snapshot takes besides its bytes."""
@@ -46,7 +46,7 @@ class SnapshotEncoder:
     """Encodes snapshots in order, lists that several of them share once."""
 
     def __init__(self) -> None:
-        self._lists: _Lists = ((), None)
+        self._lists: Lists = ((), None)
         self._encoded = encode(self._lists)
 
     def encode(self, snapshot: Snapshot) -> EncodedSnapshot:
@@ -66,7 +66,7 @@ class SnapshotDecoder:
     """
 
     def __init__(self) -> None:
-        self._lists: tuple[bytes, _Lists] = b"", ((), None)
+        self._lists: tuple[bytes, Lists] = b"", ((), None)
         self._last: tuple[EncodedSnapshot, Snapshot] | None = None
 
     def decode(self, encoded: EncodedSnapshot) -> Snapshot:
@@ -74,12 +74,21 @@ class SnapshotDecoder:
         if self._last is not None and self._last[0] is encoded:
             return self._last[1]
         if encoded.lists is not self._lists[0]:
-            self._lists = encoded.lists, _lists_codec().decode(encoded.lists)
-        processes, holders = self._lists[1]
-        head = _head_codec().decode(encoded.head)
-        snapshot = replace(head, processes=processes, holders=holders)
+            self._lists = encoded.lists, decode_lists(encoded.lists)
+        snapshot = decode_snapshot(encoded.head, self._lists[1])
         self._last = encoded, snapshot
         return snapshot
+
+
+def decode_lists(data: bytes) -> Lists:
+    """The lists of ``EncodedSnapshot.lists``."""
+    return _lists_codec().decode(data)
+
+
+def decode_snapshot(head: bytes, lists: Lists) -> Snapshot:
+    """The snapshot of ``EncodedSnapshot.head`` with its lists."""
+    processes, holders = lists
+    return replace(_head_codec().decode(head), processes=processes, holders=holders)
 
 
 @cache
@@ -88,7 +97,7 @@ def _head_codec() -> Codec[Snapshot]:
 
 
 @cache
-def _lists_codec() -> Codec[_Lists]:
+def _lists_codec() -> Codec[Lists]:
     return Codec(tuple[tuple[GpuProcess, ...], HolderScan | None])
 
 

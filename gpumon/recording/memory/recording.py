@@ -250,7 +250,7 @@ class MemoryRecording:
         with self._lock:
             for level in self._levels[finest:]:
                 kept = [_Part(block, block.shift, block.times) for block in level.blocks]
-                kept.append(_Part(level.fresh, 0.0, [one.time for one in level.fresh]))
+                kept.append(_Part(level.fresh, 0.0, [snapshot.time for snapshot in level.fresh]))
                 first = level.first
                 older = [part for part in kept if part.times and part.times[0] < until]
                 parts = [part.before(until) for part in older] + parts

@@ -132,6 +132,17 @@ def test_a_list_that_was_read_once_is_encoded_once() -> None:
     assert second.bytes_after(first) == first.bytes_after(None) - len(first.lists)
 
 
+def test_equal_values_of_a_process_take_memory_once_afterwards() -> None:
+    lists = [snapshot(NOON + n, processes=(process(1), process(2))) for n in range(3)]
+
+    first, *others = opened(lists)
+    assert len({id(one.processes) for one in (first, *others)}) == 3
+    for other in others:
+        for again, process_ in zip(other.processes, first.processes, strict=True):
+            assert again.id is process_.id
+            assert again.uses is process_.uses
+
+
 def test_every_time_in_a_snapshot_moves_with_its_block() -> None:
     card = gpu(sampled_at=NOON, status_since=NOON - 1, xid=79, xid_at=NOON - 2)
     whole = replace(

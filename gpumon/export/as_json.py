@@ -16,8 +16,7 @@ The schema, ``gpumon.snapshot/1``, is told key by key in ``docs/snapshot.md``. I
 The text is strict JSON: no NaN, no half characters. Other people's names and command lines are in
 it as they are, but characters that could act on a terminal are written as escapes.
 
-Fields come from the metrics and from the model; only units that neither tells are here. The
-lines of ``gpumon stream`` have the same keys.
+Fields come from the metrics and from the model; only units that neither tells are here.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpumon.model.codec import readable
 from gpumon.model.metrics import PROCESS_METRICS, Unit, clock_event_names, gpu_value
 from gpumon.model.processes import Container, Workload
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, ProcessId, UnlistedHolder
-    from gpumon.model.snapshot import Gpu, Snapshot, Unknown
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 SCHEMA = "gpumon.snapshot/1"
 """The value of the key ``schema``."""
@@ -95,29 +95,13 @@ def json_key(field: str) -> str:
 def json_keys(struct: type[msgspec.Struct]) -> Mapping[str, str]:
     """The JSON key of each field of a class of the model.
 
-    A field that is a process or a MIG instance has other keys, one for each of its parts:
-    ``identity_keys`` and ``INSTANCE_KEYS``.
+    A field that is a process or a MIG instance has other keys, one for each of its parts.
     """
     fields, names = struct.__struct_fields__, struct.__struct_encode_fields__
     return {field: json_key(name) for field, name in zip(fields, names, strict=True)}
 
 
-def identity_keys(whose: str = "") -> tuple[str, str]:
-    """The keys of PID and start time, of the process itself or of ``parent`` or ``launcher``."""
-    before = f"{whose}_" if whose else ""
-    return f"{before}pid", f"{before}start_time_ticks"
-
-
-INSTANCE_KEYS = ("gpu_instance", "compute_instance")
-"""The keys of the two parts of a MIG instance."""
-
-
-def unknown_json(unknown: Mapping[str, Unknown]) -> dict[str, Unknown]:
-    """The reasons why values are unknown, by JSON key."""
-    return {json_key(field): why for field, why in unknown.items()}
-
-
-def workload_json(place: Workload) -> dict[str, Any]:
+def _workload(place: Workload) -> dict[str, Any]:
     """A place, with every key however little is known."""
     return {
         **_fields(place, "container", "launcher", "parent"),
@@ -147,7 +131,7 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
     told: dict[str, Any] = {metric.json_key: gpu_value(gpu, metric) for metric in GPU_METRICS}
     told |= _fields(gpu, "unknown", "mig", *GPU_METRIC)
     told["clock_event_reasons"] = None if reasons is None else clock_event_names(reasons)
-    told["unknown"] = unknown_json(gpu.unknown)
+    told["unknown"] = {json_key(field): why for field, why in gpu.unknown.items()}
     told["mig"] = [_fields(instance) for instance in gpu.mig]
     return told
 
@@ -159,13 +143,13 @@ def _process(process: GpuProcess, now: float) -> dict[str, Any]:
     told |= _identity("", process.id)
     told["gpu"] = process.gpu_indices
     told["uses"] = [_use(use) for use in process.uses]
-    told["place"] = workload_json(process.place or _NO_PLACE)
+    told["place"] = _workload(process.place or _NO_PLACE)
     return told
 
 
 def _use(use: GpuUse) -> dict[str, Any]:
-    parts = use.instance or (None, None)
-    return {**_fields(use, "instance"), **dict(zip(INSTANCE_KEYS, parts, strict=True))}
+    gpu, compute = use.instance or (None, None)
+    return {**_fields(use, "instance"), "gpu_instance": gpu, "compute_instance": compute}
 
 
 def _holders(scan: HolderScan) -> dict[str, Any]:
@@ -177,13 +161,14 @@ def _suspect(suspect: UnlistedHolder) -> dict[str, Any]:
         **_identity("", suspect.id),
         **_fields(suspect, "id", "parent", "place"),
         **_identity("parent", suspect.parent),
-        "place": workload_json(suspect.place or _NO_PLACE),
+        "place": _workload(suspect.place or _NO_PLACE),
     }
 
 
 def _identity(whose: str, process: ProcessId | None) -> dict[str, int | None]:
-    parts = (process.pid, process.start_time) if process else (None, None)
-    return dict(zip(identity_keys(whose), parts, strict=True))
+    before = f"{whose}_" if whose else ""
+    pid, start_time = (process.pid, process.start_time) if process else (None, None)
+    return {f"{before}pid": pid, f"{before}start_time_ticks": start_time}
 
 
 def _fields(struct: msgspec.Struct, *without: str) -> dict[str, Any]:
@@ -200,18 +185,7 @@ def _encode(told: dict[str, Any]) -> bytes:
         return msgspec.json.encode(told)
     except UnicodeEncodeError:
         # Half a surrogate pair stands for a byte that was not UTF-8; JSON cannot express it.
-        return msgspec.json.encode(_whole(told))
-
-
-def _whole(value: Any) -> Any:
-    """The same with a replacement character for every half of a surrogate pair."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {key: _whole(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_whole(part) for part in value]
-    return value
+        return msgspec.json.encode(readable(told))
 
 
 def _harmless(text: str) -> str:

@@ -29,6 +29,11 @@ class Severity(IntEnum):
     CRITICAL = 4
     """The GPU cannot be used."""
 
+    @classmethod
+    def _missing_(cls, _: object) -> Severity:
+        # A newer gpumon on another machine has more.
+        return cls.NOTE
+
 
 class FindingKind(str, Enum):
     """The kinds of findings, in display order within one severity."""
@@ -66,6 +71,11 @@ class FindingKind(str, Enum):
     FREE = "free"
     WORKING = "working"
     UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, _: object) -> FindingKind:
+        # A newer gpumon on another machine has more words.
+        return cls.UNKNOWN
 
 
 @final

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
 from gpumon.fleet.nvidia_smi import LEAST_INTERVAL, SmiReader
 from gpumon.fleet.remote_clock import RemoteClock
-from gpumon.fleet.ssh import SMI_MARK, STREAM_MARK, client_fault, ending
+from gpumon.fleet.ssh import NOT_FOUND, SMI_MARK, STREAM_MARK, client_fault, ending
 from gpumon.model.bounds import plausible
-from gpumon.stream import StreamError, StreamReader
+from gpumon.stream import OtherVersionError, StreamError, StreamReader
 from gpumon.system.piped_program import PipedProgram
 from gpumon.text.formatting import printable
 
@@ -46,8 +46,12 @@ _MOST_NOISE = 2**16
 """Bytes that the login files of a user may write before the command begins."""
 _MOST_SAID = 2**13
 """The end of the messages of ssh that is kept."""
-_PER_SECOND, _BURST = 2**20, 16 * 2**20
-"""Bytes of a host that are read: a full sample of 64 GPUs with 4,000 processes has 3 MB."""
+_BYTES = 2**20, 16 * 2**20
+"""Bytes of a host that are read: a second, and at once. The first sample of 64 GPUs with 4,000
+processes has 0.2 MB, and as much of nvidia-smi's tables 1 MB."""
+_CONTENT_BYTES = 4 * 2**20, 64 * 2**20
+"""The same after they were expanded: such a sample has 2 MB, and a pipe that nobody read for a
+while holds hundreds of smaller ones."""
 
 
 class _Phase(Enum):
@@ -59,6 +63,29 @@ class _Phase(Enum):
     """The command runs on the host."""
     ENDING = auto()
     """The client was asked to end, or closed its output."""
+
+
+class _Allowance:
+    """How many bytes a host may still send.
+
+    Args:
+        per_second: By how many it grows each second.
+        most: To how many it grows.
+        now: The monotonic time.
+    """
+
+    def __init__(self, per_second: int, most: int, now: float) -> None:
+        self._per_second, self._most = per_second, most
+        self._left, self._at = float(most), now
+
+    def __str__(self) -> str:
+        return f"{self._per_second // 2**20} MiB a second"
+
+    def take(self, size: int, now: float) -> bool:
+        """Take some bytes from it; whether there were as many."""
+        refilled = self._left + (now - self._at) * self._per_second
+        self._left, self._at = min(refilled, self._most) - size, now
+        return self._left >= 0
 
 
 class HostConnection:
@@ -86,6 +113,8 @@ class HostConnection:
         self._phase = _Phase.WAITING
         self._failures = 0
         self._due = 0.0
+        # Why the next client, or this one, uses nvidia-smi although gpumon is there.
+        self._other_version = ""
         self._begin_reading(0.0)
 
     def _begin_reading(self, now: float) -> None:
@@ -99,7 +128,8 @@ class HostConnection:
         self._noise = b""
         self._said = b""
         self._fault = ""
-        self._allowance, self._allowance_at = float(_BURST), now
+        self._bytes = _Allowance(*_BYTES, now)
+        self._content_bytes = _Allowance(*_CONTENT_BYTES, now)
         self._stream: StreamReader | None = None
         self._smi: SmiReader | None = None
         self._clock = RemoteClock()
@@ -122,7 +152,9 @@ class HostConnection:
     def open(self, now: float) -> None:
         """Start a client."""
         self._begin_reading(now)
-        arguments = self._client.stream(self.name, self._asked_interval)
+        arguments = self._client.stream(
+            self.name, self._asked_interval, gpumon=not self._other_version
+        )
         try:
             self._process = process = PipedProgram(arguments)
         except OSError as error:
@@ -153,9 +185,12 @@ class HostConnection:
             return
         if not data:
             self._end("", now)
-        elif self._is_within_allowance(len(data), now):
+        elif self._is_allowed(self._bytes, len(data), now):
             try:
                 self._take(data, now)
+            except OtherVersionError as error:
+                self._other_version = error.sentence
+                self._end(error.sentence, now)
             except StreamError as error:
                 self._end(error.sentence.rstrip("."), now)
             except Exception as error:  # noqa: BLE001 - the other hosts are read on the same thread
@@ -167,7 +202,7 @@ class HostConnection:
             return
         if data:
             self._said = (self._said + data)[-_MOST_SAID:]
-            self._is_within_allowance(len(data), now)
+            self._is_allowed(self._bytes, len(data), now)
         else:
             self._selector.unregister(self._process.errors)
 
@@ -177,14 +212,12 @@ class HostConnection:
                 with suppress(KeyError):
                     self._selector.unregister(descriptor)
 
-    def _is_within_allowance(self, size: int, now: float) -> bool:
+    def _is_allowed(self, allowance: _Allowance, size: int, now: float) -> bool:
         """Whether the host sends no more than it may; ends the connection if it does."""
-        refilled = self._allowance + (now - self._allowance_at) * _PER_SECOND
-        self._allowance, self._allowance_at = min(refilled, float(_BURST)) - size, now
-        if self._allowance < 0:
-            self._end("it sends more than gpumon reads: a megabyte a second", now)
-            return False
-        return True
+        if allowance.take(size, now):
+            return True
+        self._end(f"it sends more than gpumon reads: {allowance}", now)
+        return False
 
     def _take(self, data: bytes, now: float) -> None:
         if self._phase is _Phase.OPENING:
@@ -192,7 +225,12 @@ class HostConnection:
         if not data:
             return
         if self._stream is not None:
-            for sample in self._stream.feed(data):
+            before = self._stream.content_bytes
+            samples = self._stream.feed(data)
+            size = self._stream.content_bytes - before
+            if not self._is_allowed(self._content_bytes, size, now):
+                return
+            for sample in samples:
                 self._heard_at = now
                 self._clock.learn(sample.written_at, time.time())
                 heartbeat = sample.heartbeat
@@ -206,7 +244,8 @@ class HostConnection:
         elif self._smi is not None:
             for snapshot in self._smi.feed(data):
                 self._heard_at = now
-                self._live(snapshot, HostOrigin.NVIDIA_SMI, _ONLY_NVIDIA_SMI)
+                sentence = self._other_version or _ONLY_NVIDIA_SMI
+                self._live(snapshot, HostOrigin.NVIDIA_SMI, sentence)
 
     def _after_mark(self, data: bytes, now: float) -> bytes:
         """What follows the line that says which program writes; empty before it has arrived."""
@@ -300,10 +339,18 @@ class HostConnection:
             return
         if self._steady_seconds >= _STEADY_SECONDS:
             self._failures = 0
+        if self._fault and self._fault == self._other_version:
+            # Without a pause: its nvidia-smi may answer.
+            self._process, self._phase, self._due = None, _Phase.WAITING, now
+            return
         # A shell that refuses to run anything may say so on standard output.
         said = self._noise + b"\n" + self._said
         # Without a driver gpumon ends after it has said so in a sample.
         fault = self._fault or self._trouble
+        if not fault and status == NOT_FOUND:
+            fault = self._other_version
+        # It may have been updated since.
+        self._other_version = ""
         self._down(fault or ending(self.name, status, said, began=self._had_begun), now)
 
     def _down(self, sentence: str, now: float) -> None:

@@ -212,7 +212,7 @@ def _owners(lines: Sequence[bytes], now: float) -> dict[int, _Owner]:
             owners[pid] = _Owner(
                 _number(cells[1]),
                 cells[2][:_NAME_CHARACTERS],
-                None if seconds is None else now - seconds,
+                None if seconds is None or seconds > now else now - seconds,
                 cells[4][:1],
                 tuple(cells[5][:_COMMAND_CHARACTERS].split()),
             )

@@ -63,12 +63,21 @@ class SshClient(NamedTuple):
     command: str = "gpumon"
     commands: Mapping[str, str] = {}
 
-    def stream(self, host: str, interval: float) -> list[str]:
-        """The arguments that start a stream of samples, or of nvidia-smi's tables."""
+    def stream(self, host: str, interval: float, *, gpumon: bool = True) -> list[str]:
+        """The arguments that start a stream of samples, or of nvidia-smi's tables.
+
+        Args:
+            host: The host.
+            interval: Seconds between samples.
+            gpumon: Whether its gpumon is used, if it has any.
+        """
         found = self._command(host)
-        script = (
-            f"{_PATH}; if command -v {_program(found)} >/dev/null 2>&1; then "
+        stream = (
+            f"if command -v {_program(found)} >/dev/null 2>&1; then "
             f"echo {shlex.quote(STREAM_MARK.decode())}; exec {found} stream -n {interval:g}; fi; "
+        )
+        script = (
+            f"{_PATH}; {stream if gpumon else ''}"
             "if command -v nvidia-smi >/dev/null 2>&1; then "
             f"echo {shlex.quote(SMI_MARK.decode())}; {query_loop(interval)} fi; "
             f"exit {NOT_FOUND}"

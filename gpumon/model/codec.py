@@ -1,21 +1,39 @@
-"""Encodes parts of the model as bytes, and restores them unchanged.
+"""Encodes parts of the model as bytes, and restores them.
 
-The bytes are MessagePack, in which most structures of the model are arrays of their fields. Only
-the program that wrote them reads them, so fields may change their order between versions.
+The bytes are MessagePack, in which most structures of the model are arrays of their fields. Fields
+may change their order between versions: bytes of another program come with its ``layout_of``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import msgspec
+from msgspec import Struct, defstruct
 from msgspec.msgpack import Decoder, Encoder
+from msgspec.structs import fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+
+Layout: TypeAlias = Mapping[str, Sequence[str]]
+"""The names of the fields of each structure that is an array, in order."""
 
 _encode = Encoder().encode
 _as_bytes = methodcaller("encode", "utf-8", "surrogatepass")
@@ -36,29 +54,123 @@ def encode(value: Any) -> bytes:
         return _encode(_encode(_changed(msgspec.to_builtins(value), str, _as_bytes)))
 
 
+def encode_for_others(value: Any) -> bytes:
+    """The bytes for another program, ``readable`` if they must.
+
+    Raises:
+        OverflowError: An integer has more than 64 bits.
+    """
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(readable(msgspec.to_builtins(value)))
+
+
 class Codec(Generic[T]):
     """Restores values of one type.
 
     Args:
         type_: The type.
+        layout: That of the program that wrote the bytes with ``encode_for_others``; ``None`` for
+            the bytes of ``encode`` of this program.
     """
 
-    def __init__(self, type_: Any) -> None:
+    def __init__(self, type_: Any, layout: Layout | None = None) -> None:
         self._type = type_
-        self._decode = Decoder(type_ | bytes).decode
+        self._layout = layout
+        self._converts = layout is not None and any(
+            layout.get(struct) != names for struct, names in layout_of(type_).items()
+        )
+
+    @cached_property
+    def _decoder(self) -> Decoder[Any]:
+        if self._layout is None:
+            return Decoder(self._type | bytes)
+        return Decoder(_laid_out(self._type, self._layout) if self._converts else self._type)
 
     def decode(self, data: bytes) -> T:
-        """The value that ``encode`` made these bytes of.
+        """The value that these bytes were made of.
 
         Raises:
-            msgspec.MsgspecError: They are not of such a value.
+            msgspec.MsgspecError: They are not of such a value, or a number or a list is out of its
+                bounds.
+            RecursionError: They are nested too deeply.
         """
-        value: Any = self._decode(data)
-        if isinstance(value, bytes):
+        value: Any = self._decoder.decode(data)
+        if self._converts:
+            value = msgspec.convert(value, self._type, from_attributes=True)
+        elif isinstance(value, bytes):
             plain = _changed(msgspec.msgpack.decode(value), bytes, _as_text)
             value = msgspec.convert(plain, self._type)
         restored: T = value
         return restored
+
+
+@cache
+def layout_of(type_: Any) -> Layout:
+    """The layout of this program for a type and all types in it."""
+    found: dict[str, Sequence[str]] = {}
+
+    def note(struct: type[Struct]) -> type[Struct]:
+        if struct.__struct_config__.array_like:
+            found[struct.__name__] = list(struct.__struct_fields__)
+        for field in fields(struct):
+            _with_structs(field.type, note)
+        return struct
+
+    _with_structs(type_, note)
+    return found
+
+
+def _laid_out(type_: Any, layout: Layout) -> Any:
+    """A type whose structures that are arrays have the fields of a layout, known or not.
+
+    Raises:
+        ValueError: A structure has a field twice.
+    """
+
+    def other(struct: type[Struct]) -> type[Struct]:
+        if not struct.__struct_config__.array_like:
+            return struct
+        known = {field.name: field.type for field in fields(struct)}
+        names = layout.get(struct.__name__, struct.__struct_fields__)
+        if len(set(names)) < len(names):
+            raise ValueError(f"{struct.__name__} has a field twice")
+        return defstruct(
+            struct.__name__,
+            [
+                (name, _with_structs(known[name], other)) if name in known else (f"_{number}", Any)
+                for number, name in enumerate(names)
+            ],
+            array_like=True,
+        )
+
+    return _with_structs(type_, other)
+
+
+def _with_structs(type_: Any, change: Callable[[type[Struct]], Any]) -> Any:
+    """A type in which each structure is changed."""
+    if isinstance(type_, type) and issubclass(type_, Struct):
+        return change(type_)
+    origin, parts = get_origin(type_), get_args(type_)
+    if origin is Annotated:
+        return Annotated[_with_structs(parts[0], change), parts[1]]
+    changed = tuple(part if part is ... else _with_structs(part, change) for part in parts)
+    if changed == parts:
+        return type_
+    return Union[changed] if origin in (Union, UnionType) else origin[changed]  # noqa: UP007 - types known at run time only
+
+
+def readable(value: Any) -> Any:
+    """Plain data with a replacement character for each byte of a text that was not UTF-8.
+
+    Halves of surrogate pairs stand for them.
+    """
+    return _changed(value, str, _whole)
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _changed(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.bounded import TIMES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Annotated as Annotated  # noqa: PLC0414 - exported
@@ -62,7 +64,7 @@ class Unit(Enum):
     RPM = ("revolutions per minute", "", "RPM", 1, (0, 50_000))
     BYTES_PER_SECOND = ("bytes per second", "bytes_per_second", "MiB/s", 2**20, (0, 2**50))
     SECONDS = ("seconds", "seconds", "s", 1)
-    TIME = ("time", "unix_seconds", "", 1)
+    TIME = ("time", "unix_seconds", "", 1, TIMES)
 
     def __init__(
         self,

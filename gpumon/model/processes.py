@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.bounded import Count, Real, Time  # noqa: TC001 - msgspec resolves annotations
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -28,8 +30,8 @@ class ProcessId(Struct, frozen=True, gc=False, order=True):
             process; ``None`` when the process is not visible here.
     """
 
-    pid: int
-    start_time: int | None
+    pid: Count
+    start_time: Count | None
 
 
 class GpuUse(Struct, frozen=True, gc=False, array_like=True):
@@ -47,13 +49,13 @@ class GpuUse(Struct, frozen=True, gc=False, array_like=True):
     """
 
     gpu_uuid: str
-    gpu_index: int
-    instance: tuple[int, int] | None = None
-    memory_used: int | None = None
-    sm: int | None = None
-    memory_activity: int | None = None
-    encoder: int | None = None
-    decoder: int | None = None
+    gpu_index: Count
+    instance: tuple[Count, Count] | None = None
+    memory_used: Count | None = None
+    sm: Count | None = None
+    memory_activity: Count | None = None
+    encoder: Count | None = None
+    decoder: Count | None = None
 
 
 class Container(Struct, frozen=True, gc=False):
@@ -106,7 +108,7 @@ class Workload(Struct, frozen=True, gc=False):
     notebook: str | None = None
     tmux: str | None = None
     environment: str | None = None
-    session: int | None = None
+    session: Count | None = None
     launcher: ProcessId | None = None
     launcher_name: str | None = None
     parent: ProcessId | None = None
@@ -158,13 +160,13 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
     uses: tuple[GpuUse, ...]
     visible: bool = True
     user: str | None = None
-    uid: int | None = None
+    uid: Count | None = None
     name: str | None = None
     command: tuple[str, ...] = ()
     state: str | None = None
-    cpu_percent: float | None = None
-    rss: int | None = None
-    started_at: float | None = None
+    cpu_percent: Real | None = None
+    rss: Count | None = None
+    started_at: Time | None = None
     place: Workload | None = None
 
     @property
@@ -232,6 +234,11 @@ class HoldReason(str, Enum):
     HOLDS = "holds"
     """It holds the device file; nothing more is known against it."""
 
+    @classmethod
+    def _missing_(cls, _: object) -> HoldReason:
+        # A newer gpumon on another machine has more words.
+        return cls.HOLDS
+
 
 class UnlistedHolder(Struct, frozen=True, gc=False, array_like=True):
     """A process that has a GPU's device file open though the driver does not list it there.
@@ -256,12 +263,12 @@ class UnlistedHolder(Struct, frozen=True, gc=False, array_like=True):
     reason: HoldReason
     sentence: str
     user: str | None = None
-    uid: int | None = None
+    uid: Count | None = None
     name: str | None = None
     command: tuple[str, ...] = ()
     state: str | None = None
     parent: ProcessId | None = None
-    started_at: float | None = None
+    started_at: Time | None = None
     place: Workload | None = None
 
 
@@ -298,6 +305,6 @@ class HolderScan(Struct, frozen=True, gc=False, array_like=True):
         unseen: Number of other users' processes that could not be inspected, which requires root.
     """
 
-    at: float
+    at: Time
     suspects: tuple[UnlistedHolder, ...] = ()
-    unseen: int = 0
+    unseen: Count = 0

@@ -21,6 +21,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from gpumon.model.bounded import Count, Few, Integer, Real, Time
 from gpumon.model.metrics import NVIDIA, Annotated, Metric, Tier, Unit
 from gpumon.model.processes import GpuProcess, HolderScan
 
@@ -46,6 +47,11 @@ class Unknown(str, Enum):
     """No hardware has the value that was reported, such as more memory in use than there is."""
     NOT_READ = "not read yet"
     """It will be read soon, or it is a rate, which needs two readings."""
+
+    @classmethod
+    def _missing_(cls, _: object) -> "Unknown":
+        # A newer gpumon on another machine has more words.
+        return cls.NOT_READ
 
     @property
     def words(self) -> str:
@@ -74,6 +80,11 @@ class GpuStatus(str, Enum):
     FAILING = "failing"
     """Most calls to it fail, with errors that name no known cause."""
 
+    @classmethod
+    def _missing_(cls, _: object) -> "GpuStatus":
+        # A newer gpumon on another machine has more words.
+        return cls.FAILING
+
 
 ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
 """The statuses of a GPU whose values are known."""
@@ -83,22 +94,22 @@ class MigInstance(Struct, frozen=True, gc=False, array_like=True):
     """A MIG device: a slice of a GPU, with the few values that a driver reports for it."""
 
     uuid: str  # ``MIG-...``.
-    index: int  # Under its GPU, as in ``nvidia-smi -L``.
-    gpu_instance: int | None = None  # The number of its GPU instance.
-    compute_instance: int | None = None  # Its number within that.
+    index: Count  # Under its GPU, as in ``nvidia-smi -L``.
+    gpu_instance: Count | None = None  # The number of its GPU instance.
+    compute_instance: Count | None = None  # Its number within that.
     profile: str | None = None  # The profile's name, such as ``1g.10gb``.
-    multiprocessors: int | None = None  # Number of SMs.
+    multiprocessors: Integer | None = None  # Number of SMs.
     # The same as in ``Gpu``, of its own memory and multiprocessors.
-    memory_total: int | None = None
-    memory_used: int | None = None
-    memory_free: int | None = None
-    sm_active: float | None = None
-    sm_occupancy: float | None = None
-    tensor_active: float | None = None
-    fp64_active: float | None = None
-    fp32_active: float | None = None
-    fp16_active: float | None = None
-    dram_active: float | None = None
+    memory_total: Integer | None = None
+    memory_used: Integer | None = None
+    memory_free: Integer | None = None
+    sm_active: Real | None = None
+    sm_occupancy: Real | None = None
+    tensor_active: Real | None = None
+    fp64_active: Real | None = None
+    fp32_active: Real | None = None
+    fp16_active: Real | None = None
+    dram_active: Real | None = None
 
 
 # One line per metric is easier to read here than short lines.
@@ -110,13 +121,13 @@ class Gpu(Struct, frozen=True, gc=False, array_like=True):
     index: Annotated[int, Metric("Index", Unit.NUMBER, Tier.STATIC, "Index of the GPU in nvidia-smi. CUDA uses another order unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set.", smi="index")]
     uuid: Annotated[str, Metric("UUID", Unit.TEXT, Tier.STATIC, "Unique ID of the GPU, which never changes. CUDA_VISIBLE_DEVICES accepts it.", smi="uuid")]
     status: GpuStatus = GpuStatus.OK  # Whether it responds.
-    status_since: float | None = None  # When this program first saw that status.
-    sampled_at: float | None = None  # When its newest values were read.
+    status_since: Time | None = None  # When this program first saw that status.
+    sampled_at: Time | None = None  # When its newest values were read.
     # Why a field is ``None``; a field that is ``None`` and absent here has not been read yet. The key
     # ``processes`` is present while the GPU's process list is unavailable: the GPU may then have
     # processes that the snapshot does not show.
     unknown: Mapping[str, Unknown] = {}
-    mig: tuple[MigInstance, ...] = ()  # Its MIG devices, when MIG is on.
+    mig: Few[MigInstance] = ()  # Its MIG devices, when MIG is on.
 
     name: Annotated[str | None, Metric("Name", Unit.TEXT, Tier.STATIC, "Product name.", smi="name")] = None
     pci_bus_id: Annotated[str | None, Metric("PCI bus id", Unit.TEXT, Tier.STATIC, "PCI domain, bus, device and function.", smi="pci.bus_id")] = None
@@ -176,7 +187,7 @@ class Gpu(Struct, frozen=True, gc=False, array_like=True):
 
     fan_speed: Annotated[int | None, Metric("Fan speed", Unit.PERCENT, Tier.SLOW, "Requested fan speed, which can exceed 100. Passive GPUs have no fan.", smi="fan.speed", dcgm="DCGM_FI_DEV_FAN_SPEED", highest=1000, column="fan")] = None
     """What the driver requests, which does not show that the fan turns; only ``fan_rpm`` does."""
-    fan_speeds: tuple[int, ...] | None = None
+    fan_speeds: tuple[Integer, ...] | None = None
     fan_rpm: Annotated[int | None, Metric("Fan speed, measured", Unit.RPM, Tier.SLOW, "Measured speed of the fan, of several the fastest.", since=3, never=NVIDIA)] = None
 
     pcie_generation: Annotated[int | None, Metric("PCIe generation", Unit.NUMBER, Tier.SLOW, "Current PCIe generation of the link. It drops while the GPU is idle, which is not a fault.", smi="pcie.link.gen.gpucurrent", dcgm="DCGM_FI_DEV_PCIE_LINK_GEN", highest=32)] = None
@@ -217,8 +228,12 @@ class Gpu(Struct, frozen=True, gc=False, array_like=True):
 # fmt: on
 
 
+_BOUNDED: dict[Any, Any] = {int: Count, int | None: Integer | None, float | None: Real | None}
+"""The types of the metrics with bounds. Hardware may report impossible values, so these are wide."""
+
+
 def metrics_of(row: type[Struct]) -> tuple[Metric, ...]:
-    """Take the metrics out of the annotations of ``Gpu``.
+    """Take the metrics out of the annotations of ``Gpu``, and give its numbers bounds.
 
     Raises:
         TypeError: A field that the driver fills has none, or a heading is too long.
@@ -227,7 +242,8 @@ def metrics_of(row: type[Struct]) -> tuple[Metric, ...]:
     hints: dict[str, Any] = row.__annotations__
     for name, hint in hints.items():
         if isinstance(hint, tuple):
-            hints[name], metric = hint
+            type_, metric = hint
+            hints[name] = Time | None if metric.unit is Unit.TIME else _BOUNDED.get(type_, type_)
             if len(metric.column or "") > 6:
                 raise TypeError(f"{metric.column} is too long for a column: six cells at most")
             found.append(replace(metric, field=name))
@@ -249,12 +265,12 @@ class Host(Struct, frozen=True, gc=False, array_like=True):
     # Of the driver's library; ``nvml_version`` in exports.
     library_version: str | None = field(default=None, name="nvml_version")
     cuda_version: str | None = None  # The newest CUDA that the driver supports, such as ``12.8``.
-    driver_since: float | None = None  # When this program first saw the driver respond.
-    cpu_percent: float | None = None  # Of all cores together, 0-100, since the last reading.
-    cpu_count: int | None = None  # Logical cores.
-    load: tuple[float, float, float] | None = None  # Load averages over 1, 5 and 15 minutes.
-    memory_total: int | None = None  # Bytes.
-    memory_used: int | None = None  # Bytes that are neither free nor reclaimable.
+    driver_since: Time | None = None  # When this program first saw the driver respond.
+    cpu_percent: Real | None = None  # Of all cores together, 0-100, since the last reading.
+    cpu_count: Count | None = None  # Logical cores.
+    load: tuple[Real, Real, Real] | None = None  # Load averages over 1, 5 and 15 minutes.
+    memory_total: Count | None = None  # Bytes.
+    memory_used: Count | None = None  # Bytes that are neither free nor reclaimable.
     # Whether this program runs in a PID namespace of its own: the driver then lists the processes of
     # this namespace only, and memory that others hold has no owner here.
     in_container: bool | None = None
@@ -272,18 +288,18 @@ class Trouble(Struct, frozen=True, gc=False, array_like=True):
 class OwnCost(Struct, frozen=True, gc=False, array_like=True):
     """What this program itself costs the machine."""
 
-    cpu_percent: float | None = None  # Percent of a core over the last seconds.
-    driver_share: float | None = None  # Seconds inside driver calls per second.
-    tick_seconds: float | None = None  # Median length of the last ticks.
-    missed_ticks: int = 0  # Deadlines skipped because a tick was still running.
+    cpu_percent: Real | None = None  # Percent of a core over the last seconds.
+    driver_share: Real | None = None  # Seconds inside driver calls per second.
+    tick_seconds: Real | None = None  # Median length of the last ticks.
+    missed_ticks: Count = 0  # Deadlines skipped because a tick was still running.
 
 
 class ReservationHolder(Struct, frozen=True):
     """The holder of a reservation. ``None`` is unknown."""
 
     user: str | None = None  # The owner of the process, from the operating system.
-    pid: int | None = None  # The live process that the lock names as its holder.
-    since: float | None = None  # When it reserved the GPU, from the lock.
+    pid: Count | None = None  # The live process that the lock names as its holder.
+    since: Time | None = None  # When it reserved the GPU, from the lock.
     command: str = ""  # The command it runs, from the lock; not safe to print.
 
 
@@ -293,24 +309,24 @@ class Reserved(Struct, frozen=True, gc=False, array_like=True):
     gpu_uuid: str
     mig_uuid: str | None = None  # ``None`` if the whole GPU is reserved.
     user: str | None = None  # The user who reserved it.
-    pid: int | None = None  # Of that ``gpumon run``.
-    since: float | None = None  # When it was reserved, as the lock says.
+    pid: Count | None = None  # Of that ``gpumon run``.
+    since: Time | None = None  # When it was reserved, as the lock says.
     command: str = ""  # The command it runs, as the lock says; not safe to print.
 
 
 class Snapshot(Struct, frozen=True, gc=False, array_like=True):
     """The state of one machine at one time."""
 
-    time: float  # When it was taken.
+    time: Time  # When it was taken.
     host: Host
-    gpus: tuple[Gpu, ...] = ()  # In nvidia-smi's order.
+    gpus: Few[Gpu] = ()  # In nvidia-smi's order.
     processes: tuple[GpuProcess, ...] = ()  # Those on the GPUs, in no particular order.
-    processes_at: float | None = None  # When their lists were read, less often than the GPUs.
+    processes_at: Time | None = None  # When their lists were read, less often than the GPUs.
     source: str = "live"  # ``demo``, ``replay``, or the name of the backend.
     trouble: Trouble | None = None  # While the driver cannot be reached; ``gpus`` is empty then.
     cost: OwnCost | None = None  # What sampling costs, filled in by the collector.
     holders: HolderScan | None = None  # Other processes with open device files, once scanned.
-    reserved: tuple[Reserved, ...] = ()  # The known reservations.
+    reserved: Few[Reserved] = ()  # The known reservations.
 
     @property
     def is_live(self) -> bool:

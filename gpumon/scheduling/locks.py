@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpumon.makers.visible_devices import names_gpu
+from gpumon.model.bounded import Count, Time  # noqa: TC001 - msgspec resolves annotations
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.lock_folder import FolderError, own_folder, shared_folder, user_named
 from gpumon.system.system import THIS_SYSTEM
@@ -42,9 +43,9 @@ class TakenError(Exception):
 class _Note(msgspec.Struct, frozen=True):
     """The data that a holder writes into the lock file."""
 
-    pid: int
-    start_time: int
-    since: float
+    pid: Count
+    start_time: Count
+    since: Time
     command: str = ""
 
 

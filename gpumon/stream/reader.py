@@ -1,97 +1,123 @@
-"""Reads the lines of a stream, from an end that may be hostile."""
+"""Reads a stream, from an end that may be hostile."""
 
 from __future__ import annotations
 
 import re
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec.msgpack import Decoder
+
 import gpumon
-from gpumon.model.processes import ProcessId
-from gpumon.recording.recording import Event, EventKind
-from gpumon.stream.sample import MOST_LINE, VERSION, StreamedSample, StreamError
-from gpumon.stream.state import StreamState
+from gpumon.model.codec import Codec
+from gpumon.recording.encoded import SnapshotDecoder, restored
+from gpumon.recording.recording import Event
+from gpumon.stream.sample import (
+    MOST_FRAME,
+    MOST_WINDOW_LOG,
+    SIZE_BYTES,
+    VERSION,
+    Frame,
+    Header,
+    OtherVersionError,
+    StreamedSample,
+    StreamError,
+)
 from gpumon.text.formatting import printable
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 if TYPE_CHECKING:
-    from gpumon.stream.line import EventLine, Line
+    from collections.abc import Iterator, Sequence
+
+    from msgspec import Raw
+
+    from gpumon.recording.encoded import EncodedSnapshot
 
 MOST_BEFORE = 2**16
-"""Bytes before the first line, which greetings of a login shell may fill."""
-MOST_CHANGES = 16 * 2**20
-"""Bytes of lines after a full one, until the next full one: they bound the memory of the state."""
+"""Bytes before the samples: the header, and greetings of a login shell."""
+MOST_CONTENT = 2**24
+"""Bytes to which a part of the stream may expand: those of a pipe that nobody read for a while."""
+_MOST_SAMPLES = 2**12
+"""Samples in a part of the stream."""
+_PIECE = 2**18
 _QUOTED = 40
 _BEGIN = b'{"schema":"gpumon.stream/'
 _START = re.compile(rb'\{"schema":"gpumon\.stream/([0-9]{1,9})"')
+_DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError)
+_event = Decoder(Event)
 
 
 class StreamReader:
     """Makes samples of the bytes of a stream."""
 
     def __init__(self) -> None:
-        # Making the types takes 15 ms: `gpumon stream` itself only writes.
-        from gpumon.stream.line import decode_line
-
-        self._decode = decode_line
-        self._rest = bytearray()
         # Not the exception: its traceback would keep what was read.
-        self._error = ""
+        self._error: tuple[type[StreamError], str] | None = None
         self._greeting = b""
         self._skipped = 0
-        self._state = StreamState()
-        self._changes = 0
-        self._last: StreamedSample | None = None
+        self._rest = b""
+        self._frames: _Frames | None = None
+
+    @property
+    def content_bytes(self) -> int:
+        """To how many bytes all parts so far have expanded."""
+        return 0 if self._frames is None else self._frames.content_bytes
 
     def feed(self, data: bytes) -> list[StreamedSample]:
-        """The samples of all lines that these bytes complete, oldest first; often none.
+        """The samples that these bytes complete, oldest first; often none.
 
         Args:
             data: The next bytes, cut anywhere; 64 KiB at a time keep time and memory small. Nothing
                 after the last ones, to raise what was held back.
 
         Raises:
-            StreamError: The bytes are not a stream, or a line is damaged. Samples of lines before
-                it are returned first; the next call raises.
+            StreamError: The bytes are not a stream, or are damaged. Samples before a damaged one
+                are returned first; the next call raises. If the compression is damaged, those in
+                the same bytes are lost.
         """
         samples: list[StreamedSample] = []
-        try:
-            if not self._error:
+        if self._error is None:
+            try:
                 self._read(data, samples)
-        except StreamError as error:
-            self._error = error.sentence
-            self._forget()
-        if self._error and not samples:
-            raise StreamError(self._error)
+            except StreamError as error:
+                self._error = type(error), error.sentence
+                # Release what was kept: nothing more is read.
+                self._rest, self._frames = b"", None
+        if self._error is not None and not samples:
+            kind, sentence = self._error
+            raise kind(sentence)
         return samples
 
-    def _forget(self) -> None:
-        """Release everything: no more lines are read."""
-        self._rest.clear()
-        self._state = StreamState()
-        self._last = None
-
     def _read(self, data: bytes, samples: list[StreamedSample]) -> None:
-        start = 0
-        while (end := data.find(b"\n", start)) >= 0:
-            self._keep(data[start:end])
-            start = end + 1
-            line = bytes(self._rest)
-            self._rest.clear()
-            sample = self._sample(line)
-            if sample is not None:
+        if self._frames is None:
+            data = self._after_header(data)
+        if self._frames is not None:
+            for sample in self._frames.read(data):
+                if len(samples) == _MOST_SAMPLES:
+                    raise StreamError("the other end sends samples without end; connect again")
                 samples.append(sample)
-        self._keep(data[start:])
 
-    def _keep(self, part: bytes) -> None:
-        """Add a part of a line."""
-        if self._last is None and self._skipped + len(self._rest) + len(part) > MOST_BEFORE:
-            begin = bytes(self._rest[: len(_BEGIN)]) + part[: len(_BEGIN)]
-            if not (begin.startswith(_BEGIN) or _BEGIN.startswith(begin)):
-                raise self._no_stream(begin)
-        if len(self._rest) + len(part) > MOST_LINE:
-            raise StreamError(
-                f"a line of the stream is longer than {MOST_LINE // 2**20} MiB; connect again"
-            )
-        self._rest += part
+    def _after_header(self, data: bytes) -> bytes:
+        """What follows the header; nothing while that has not arrived."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for number, line in enumerate(lines):
+            if found := _START.match(line):
+                self._frames = _Frames(_header(line, int(found[1])))
+                rest, self._rest = b"\n".join((*lines[number + 1 :], self._rest)), b""
+                return rest
+            self._greeting = self._greeting or line[:_QUOTED]
+            self._skipped += len(line) + 1
+        if found := _START.match(self._rest):
+            _check_version(int(found[1]))
+        if self._skipped + len(self._rest) > MOST_BEFORE:
+            raise self._no_stream(self._rest)
+        return b""
 
     def _no_stream(self, line: bytes) -> StreamError:
         begin = printable((self._greeting or line)[:_QUOTED].decode(errors="replace")).strip()
@@ -100,68 +126,121 @@ class StreamReader:
             "command that runs there"
         )
 
-    def _sample(self, line: bytes) -> StreamedSample | None:
-        """What a line says; ``None`` for a line before the stream."""
-        found = _START.match(line)
-        if found is None:
-            if self._last is not None:
-                raise self._damaged("it does not begin with its schema")
-            self._greeting = self._greeting or line[:_QUOTED]
-            self._skipped += len(line) + 1
-            return None
-        version = int(found[1])
-        if version != VERSION:
-            raise StreamError(
-                f"the other end writes version {version} of the stream, and gpumon "
-                f"{gpumon.__version__} here reads version {VERSION}: install the same gpumon at "
-                "both ends"
-            )
-        try:
-            told = self._decode(line)
-        except (ValueError, RecursionError) as error:
-            raise self._damaged(printable(str(error))) from None
-        self._last = self._applied(told, len(line))
-        return self._last
 
-    def _damaged(self, what: str) -> StreamError:
-        number = 1 if self._last is None else self._last.sequence + 1
-        return StreamError(f"line {number} of the stream is damaged: {what}; connect again")
-
-    def _applied(self, told: Line, size: int) -> StreamedSample:
-        last = self._last
-        if told.full:
-            self._state, self._changes = StreamState(), 0
-        elif last is None:
-            raise StreamError("the stream begins in the middle, without a full line; connect again")
-        elif told.sequence != last.sequence + 1:
-            raise self._damaged(f"it is line {told.sequence}")
-        self._changes += size
-        if self._changes > MOST_CHANGES:
-            raise self._damaged("there was no full line for too long")
-        try:
-            snapshot = self._state.apply(told)
-        except StreamError as error:
-            raise self._damaged(error.sentence) from None
-        return StreamedSample(
-            snapshot=snapshot,
-            sequence=told.sequence,
-            written_at=told.written_unix_seconds,
-            version=told.gpumon if told.full or last is None else last.version,
-            interval=told.interval_seconds if told.full or last is None else last.interval,
-            full=told.full,
-            dropped=told.dropped,
-            heartbeat=told.heartbeat,
-            events=tuple(_event(event) for event in told.events if event.kind in _EVENTS),
-            states=self._state.states,
+def _check_version(version: int) -> None:
+    if version != VERSION:
+        raise OtherVersionError(
+            f"the other end writes version {version} of the stream, and gpumon "
+            f"{gpumon.__version__} here reads version {VERSION}: install the same gpumon at both "
+            "ends"
         )
 
 
-_EVENTS = {kind.value: kind for kind in EventKind}
+def _header(line: bytes, version: int) -> Header:
+    _check_version(version)
+    try:
+        return msgspec.json.decode(line, type=Header)
+    except _DAMAGED as error:
+        raise StreamError(
+            f"the first line of the stream is damaged: {printable(str(error))}; connect again"
+        ) from None
 
 
-def _event(told: EventLine) -> Event:
-    subject: ProcessId | str = told.gpu_uuid
-    if told.pid is not None:
-        subject = ProcessId(told.pid, told.start_time_ticks)
-    kind = _EVENTS[told.kind]
-    return Event(told.time_unix_seconds, kind, subject, told.sentence, told.gpu_uuids)
+class _Frames:
+    """What follows the header.
+
+    Attributes:
+        content_bytes: To how many bytes all parts so far have expanded.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self.content_bytes = 0
+        self._header = header
+        self._zstd = zstd.ZstdDecompressor(
+            options={zstd.DecompressionParameter.window_log_max: MOST_WINDOW_LOG}
+        )
+        self._content = bytearray()
+        self._frame: Codec[Frame] = Codec(Frame, header.fields)
+        self._snapshots = SnapshotDecoder(header.fields)
+        self._encoded: EncodedSnapshot | None = None
+        self._sequence = 0
+
+    def read(self, data: bytes) -> Iterator[StreamedSample]:
+        """The samples that these bytes complete.
+
+        Raises:
+            StreamError: The bytes are damaged.
+        """
+        left = MOST_CONTENT
+        while True:
+            piece = self._expand(data)
+            left -= len(piece)
+            if left < 0:
+                raise self._damaged(f"it expands to more than {MOST_CONTENT // 2**20} MiB")
+            self.content_bytes += len(piece)
+            self._content += piece
+            yield from self._complete()
+            if self._zstd.needs_input or not piece:
+                return
+            data = b""
+
+    def _expand(self, data: bytes) -> bytes:
+        try:
+            content: bytes = self._zstd.decompress(data, _PIECE)
+        except (zstd.ZstdError, EOFError) as error:
+            raise self._damaged(printable(str(error))) from None
+        return content
+
+    def _complete(self) -> Iterator[StreamedSample]:
+        """The samples whose content is there."""
+        content = self._content
+        while len(content) >= SIZE_BYTES:
+            size = int.from_bytes(content[:SIZE_BYTES], "big")
+            if size > MOST_FRAME:
+                raise self._damaged(f"it is longer than {MOST_FRAME // 2**20} MiB")
+            end = SIZE_BYTES + size
+            if len(content) < end:
+                return
+            frame = bytes(content[SIZE_BYTES:end])
+            del content[:end]
+            try:
+                sample = self._sample(self._frame.decode(frame))
+            except _DAMAGED as error:
+                raise self._damaged(printable(str(error))) from None
+            yield sample
+
+    def _damaged(self, what: str) -> StreamError:
+        return StreamError(
+            f"sample {self._sequence + 1} of the stream is damaged: {what}; connect again"
+        )
+
+    def _sample(self, frame: Frame) -> StreamedSample:
+        if frame.sequence != self._sequence + 1:
+            raise ValueError(f"it is sample {frame.sequence}")
+        encoded = self._encoded
+        if frame.head is not None:
+            parts = frame.head, frame.processes, frame.holders
+            encoded = restored(frame.written_at, parts, encoded)
+        if encoded is None:
+            raise ValueError("it has no snapshot")
+        snapshot = self._snapshots.decode(encoded)
+        self._encoded = encoded
+        self._sequence = frame.sequence
+        return StreamedSample(
+            snapshot,
+            frame.sequence,
+            frame.written_at,
+            version=self._header.gpumon,
+            interval=self._header.interval_seconds,
+            dropped=frame.dropped,
+            heartbeat=frame.heartbeat,
+            events=tuple(_known(frame.events)),
+            states=frame.states,
+        )
+
+
+def _known(events: Sequence[Raw]) -> Iterator[Event]:
+    """The events of a kind that this version knows."""
+    for event in events:
+        with suppress(*_DAMAGED):
+            yield _event.decode(event)

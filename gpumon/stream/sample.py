@@ -1,25 +1,35 @@
-"""The types that the writer and the reader of a stream share."""
+"""What a stream carries: the samples, as the writer and the reader see them, and as bytes.
+
+``docs/stream.md`` describes the format.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-from msgspec import Meta, Struct
+from msgspec import Raw, Struct
 
 from gpumon.findings.finding import FindingKind, Severity  # noqa: TC001 - msgspec resolves annotations
-from gpumon.model.snapshot import Snapshot  # noqa: TC001 - at run time
-from gpumon.recording.recording import Event  # noqa: TC001 - as above
+from gpumon.model.bounded import Count, Few, Real, Time  # noqa: TC001 - at run time
+from gpumon.model.codec import Layout, layout_of
+from gpumon.model.snapshot import Snapshot
+from gpumon.recording.encoded import Holders, Processes
 
-VERSION = 1
-"""The version of the format. It rises when a key goes, or changes its meaning."""
+if TYPE_CHECKING:
+    from gpumon.recording.recording import Event
+
+VERSION = 2
+"""The version of the format. It rises when a field goes, or changes its type or meaning."""
 SCHEMA = f"gpumon.stream/{VERSION}"
-"""The value of the key ``schema``, which begins every line."""
-MOST_LINE = 4 * 2**20
-"""Bytes in the longest line, without its line break."""
+"""The value of the key ``schema``, which begins the first line."""
+MOST_FRAME = 2 * 2**20
+"""Bytes of the longest sample, before compression."""
+SIZE_BYTES = 4
+"""Bytes of the length before each sample, the highest first."""
+MOST_WINDOW_LOG = 21
+"""Two to this power are the most bytes that samples are compressed over, which a reader keeps."""
 MOST_EVENTS = 256
-"""Events in one line."""
-MOST = 10**18
-"""Larger numbers are damage. Sums of as many as fit in a line still are finite."""
+"""Events in one sample."""
 
 
 class StreamError(Exception):
@@ -34,8 +44,21 @@ class StreamError(Exception):
         self.sentence = sentence
 
 
-class Heartbeat(Struct, frozen=True, gc=False, rename={"age": "age_seconds"}):
-    """Why a line has no fresh values.
+class OtherVersionError(StreamError):
+    """The other end writes another version of the stream."""
+
+
+class Header(Struct):
+    """The first line, as JSON."""
+
+    schema: str
+    gpumon: str
+    interval_seconds: Real
+    fields: Layout
+
+
+class Heartbeat(Struct, frozen=True, gc=False, array_like=True):
+    """Why a sample has no fresh values.
 
     Attributes:
         reason: A sentence without a full stop, such as ``the driver has not answered for 12s``; not
@@ -45,10 +68,10 @@ class Heartbeat(Struct, frozen=True, gc=False, rename={"age": "age_seconds"}):
     """
 
     reason: str = ""
-    age: Annotated[float, Meta(ge=0, le=MOST)] | None = None
+    age: Real | None = None
 
 
-class GpuState(Struct, frozen=True, gc=False):
+class GpuState(Struct, frozen=True, gc=False, array_like=True):
     """What the findings at the other end say about a GPU: its most severe one.
 
     Attributes:
@@ -61,24 +84,39 @@ class GpuState(Struct, frozen=True, gc=False):
     gpu_uuid: str
     kind: FindingKind
     severity: Severity
-    since: float | None = None
+    since: Time | None = None
+
+
+class Frame(Struct, gc=False, array_like=True):
+    """A sample as bytes."""
+
+    sequence: Count
+    written_at: Time
+    dropped: Count
+    heartbeat: Heartbeat | None = None
+    events: Few[Raw] = ()  # An ``Event`` each: a newer gpumon may have other kinds.
+    states: Few[GpuState] = ()
+    # Those of ``EncodedSnapshot``; ``None``: they are those of the sample before.
+    head: bytes | None = None
+    processes: bytes | None = None
+    holders: bytes | None = None
 
 
 class StreamedSample(Struct, frozen=True):
-    """What one line of a stream says.
+    """A sample of another machine.
 
     Attributes:
-        snapshot: The state of the other machine. Rows that did not change are the same objects as
-            in the sample before; for a heartbeat without a new sample the whole snapshot is.
-        sequence: Number of the line, from 1.
-        written_at: The clock of the other machine when it wrote the line, in seconds since the
+        snapshot: The state of the other machine. Lists that were not read again are the same
+            objects as in the sample before; for a heartbeat without a new sample the whole snapshot
+            is.
+        sequence: Its number, from 1.
+        written_at: The clock of the other machine when it wrote the sample, in seconds since the
             epoch. ``snapshot.time`` is by the same clock.
         version: The version of gpumon at the other end.
         interval: Seconds between samples there.
-        full: Whether the line contained the whole state.
-        dropped: Number of samples that were left out before this line because the reader was slow.
+        dropped: Number of samples that were left out before this one because the reader was slow.
         heartbeat: Why there are no fresh values; ``None`` if there are.
-        events: What happened since the line before, oldest first, also in samples left out.
+        events: What happened since the sample before, oldest first, also in samples left out.
         states: The state of each GPU, in the order of ``snapshot.gpus``; empty if not known there.
     """
 
@@ -87,8 +125,12 @@ class StreamedSample(Struct, frozen=True):
     written_at: float
     version: str
     interval: float
-    full: bool = False
     dropped: int = 0
     heartbeat: Heartbeat | None = None
     events: tuple[Event, ...] = ()
     states: tuple[GpuState, ...] = ()
+
+
+def own_layout() -> Layout:
+    """The layout of all that this program writes into a stream."""
+    return layout_of(tuple[Frame, Snapshot, Processes, Holders])

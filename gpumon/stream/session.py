@@ -1,4 +1,4 @@
-"""``gpumon stream``: samples this machine and writes the lines."""
+"""``gpumon stream``: samples this machine and writes the samples."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
 from gpumon.stream.ends import watch_ends
 from gpumon.stream.sample import MOST_EVENTS, GpuState, Heartbeat
-from gpumon.stream.writer import StreamWriter
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.system.standard_output import OutputError, write_output
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gpumon.recording.recording import Event
     from gpumon.sampling.machine import Machine
+
+    Write = Callable[..., bytes]
+    """Takes the parts of a sample, see ``StreamWriter.write``."""
 
 SILENCE = 5.0
 """Seconds without a sample after which a heartbeat is written."""
@@ -35,23 +37,24 @@ _LAST_LINE_SECONDS = 1.0
 """How long a full pipe may delay the end."""
 
 
-def stream(machine: Machine, interval: float) -> None:
-    """Write the lines to standard output until it is closed, or until a signal.
+def stream(machine: Machine, interval: float, write: Write) -> None:
+    """Write samples to standard output until it is closed, or until a signal.
 
     Also ends when standard input, if it is a pipe, is closed by the parent: see ``watch_ends``.
 
     Args:
         machine: The machine; its source is opened and closed here.
         interval: Seconds between samples.
+        write: Makes the bytes of a sample.
 
     Raises:
-        SourceError: The source cannot be opened; the last line says so too.
+        SourceError: The source cannot be opened; the last sample says so too.
         OutputError: Standard output cannot be written, though it is open.
     """
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(news):
         watch_ends(news)
-        session = _Session(machine, interval, news)
+        session = _Session(machine, interval, write, news)
         with session.going():
             try:
                 ending = news.get()
@@ -62,8 +65,24 @@ def stream(machine: Machine, interval: float) -> None:
                 raise
 
 
+def json_lines() -> Write:
+    """Makes a line of JSON of each new sample, see ``gpumon.export.as_json``."""
+    from gpumon.export.as_json import to_json
+
+    last: Snapshot | None = None
+
+    def write(snapshot: Snapshot, **_: object) -> bytes:
+        nonlocal last
+        if snapshot is last:
+            return b""
+        last = snapshot
+        return to_json(snapshot).encode() + b"\n"
+
+    return write
+
+
 class _Sample(NamedTuple):
-    """What the next line is made of: see ``StreamWriter.line``."""
+    """What the next bytes are made of: see ``StreamWriter.write``."""
 
     snapshot: Snapshot
     states: tuple[GpuState, ...] = ()
@@ -79,7 +98,11 @@ class _Session:
     """
 
     def __init__(
-        self, machine: Machine, interval: float, news: SimpleQueue[BaseException | None]
+        self,
+        machine: Machine,
+        interval: float,
+        write: Write,
+        news: SimpleQueue[BaseException | None],
     ) -> None:
         self._source = machine.source
         self._news = news
@@ -88,7 +111,7 @@ class _Session:
         self._collector = Collector(self._source, interval, annotate=self._lookup.annotate)
         self._history = History(conditions())
         self._finder = EventFinder(DEFAULTS.full_share)
-        self._writer = StreamWriter(interval)
+        self._write = write
         self._thread = threading.Thread(target=self._write_on, name="gpumon-stream", daemon=True)
         self._changed = threading.Condition()
         self._waiting: _Sample | None = None
@@ -146,10 +169,9 @@ class _Session:
         sample: _Sample | None = None
         try:
             while (sample := self._next(sample)) is not None:
-                text = self._writer.line(written_at=time.time(), **sample._asdict())
-                line = memoryview(text)
-                while line:
-                    line = line[write_output(line) :]
+                left = memoryview(self._write(written_at=time.time(), **sample._asdict()))
+                while left:
+                    left = left[write_output(left) :]
         except OutputError as failure:
             is_closed = isinstance(failure.error, ConnectionError)
             self._news.put(None if is_closed else failure)

@@ -49,7 +49,7 @@ def write_streams(folder: Path) -> None:
         for place, (pipe, writer) in enumerate(zip(pipes, writers, strict=True)):
             at = begin + (number + place / len(pipes)) * _INTERVAL
             time.sleep(max(0.0, at - time.time()))
-            os.write(pipe, writer.line(sample, time.time()))
+            os.write(pipe, writer.write(sample, time.time()))
 
 
 def pss(process: psutil.Process) -> float:

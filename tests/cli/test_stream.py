@@ -14,17 +14,19 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpumon.export.as_json import to_json
 from gpumon.findings.finding import FindingKind
 from gpumon.model.snapshot import GpuStatus
 from gpumon.recording.recording import EventKind
-from gpumon.stream import StreamedSample, StreamReader
+from gpumon.stream import Heartbeat, StreamedSample, StreamReader, session
+from tests.build import NOON, snapshot
 from tests.command import run_here
 from tests.driver import Driver, Owner, h100, h100_mig, owners
 from tests.lives import signal_another_thread
 from tests.recording.csv.command import wait_until
-from tests.screen import PATIENCE
+from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -137,9 +139,6 @@ def test_the_stream_shows_what_a_snapshot_shows() -> None:
             first = stream.next()
             sample = stream.until(lambda one: one.snapshot.processes and one.sequence > 3)
             expected = exported(env=driver.env())
-            assert b"\x1b" not in stream.raw
-    assert first.full
-    assert not sample.full
     assert first.sequence == 1
     assert sample.interval == 0.2
     shown = json.loads(to_json(sample.snapshot))
@@ -165,6 +164,42 @@ def test_errors_of_a_card_are_events_and_its_state() -> None:
         sample = stream.until(lambda one: one.states[1].kind is FindingKind.LOST)
         assert sample.snapshot.gpus[1].status is GpuStatus.LOST
         assert sample.snapshot.gpus[0].status is GpuStatus.OK
+
+
+def test_any_program_reads_a_line_of_json_for_each_sample() -> None:
+    with Driver([h100()]) as driver:
+        with subprocess.Popen(
+            [*STREAM, "--format", "json", "-n", "0.1"],
+            env=driver.env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            told = [json.loads(process.stdout.readline()) for _ in range(3)]
+            driver.cards[0].name = "NVIDIA \x1b[31mH100"
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+        expected = exported(env=driver.env())
+    assert told[0].keys() == expected.keys()
+    assert [one["schema"] for one in told] == ["gpumon.snapshot/1"] * 3
+    assert [one["gpus"][0]["uuid"] for one in told] == [expected["gpus"][0]["uuid"]] * 3
+    times = [one["time_unix_seconds"] for one in told]
+    assert times == sorted(set(times))
+
+
+def test_a_line_of_json_is_not_written_again_where_samples_are_rare() -> None:
+    write, first = session.json_lines(), snapshot(NOON)
+    assert json.loads(write(first, heartbeat=None))["schema"] == "gpumon.snapshot/1"
+    assert write(first, heartbeat=Heartbeat("a sample is taken every 3600 s")) == b""
+    assert write(replace(first, time=NOON + 1)).endswith(b"\n")
+
+
+def test_a_compressed_stream_is_not_written_to_a_terminal() -> None:
+    with Screen([*STREAM, "--demo"]) as screen:
+        screen.wait_for("add --format json")
+        assert screen.wait_end() == 2
+    with Screen([*STREAM, "--demo", "--format", "json"]) as screen:
+        screen.wait_for('"schema":"gpumon.snapshot/1"')
 
 
 def test_only_the_chosen_cards_are_streamed() -> None:
@@ -251,24 +286,23 @@ def test_a_reader_that_is_killed_ends_the_stream() -> None:
             stderr=subprocess.PIPE,
         ) as process:
             reader.stdin.close()
-            assert reader.stdout.readline().startswith(b'{"schema":"gpumon.stream/1"')
+            assert reader.stdout.readline().startswith(b'{"schema":"gpumon.stream/2"')
             reader.kill()
             assert process.wait(PATIENCE) == 0
             assert process.stderr is not None
             assert process.stderr.read() == b""
 
 
-def test_a_stopped_reader_loses_samples_and_then_gets_the_whole_state() -> None:
+def test_a_stopped_reader_loses_samples_and_then_gets_the_newest() -> None:
     with (
-        Driver([h100()]) as driver,
+        Driver([h100()] * 16) as driver,
         streaming("-n", "0.1", env=driver.env(), pipe_bytes=4096) as stream,
     ):
         first = stream.next()
-        # Some twenty lines fill the pipe; nobody reads.
+        # Some twenty samples fill the pipe; nobody reads.
         wait_for_samples(driver, 60)
         # A busy machine may have left out single ones before.
         sample = stream.until(lambda one: one.dropped >= 10)
-        assert sample.full
         assert sample.snapshot.time > first.snapshot.time + 2
         after = stream.next()
         assert after.sequence == sample.sequence + 1
@@ -276,7 +310,7 @@ def test_a_stopped_reader_loses_samples_and_then_gets_the_whole_state() -> None:
 
 def test_events_in_samples_that_were_left_out_are_told_later() -> None:
     with (
-        Driver([h100()]) as driver,
+        Driver([h100()] * 16) as driver,
         streaming("-n", "0.1", env=driver.env(), pipe_bytes=4096) as stream,
     ):
         stream.next()

@@ -75,20 +75,27 @@ def main() -> None:
     writer = StreamWriter(interval)
     begin = time.time() + ahead
     for number, sample in enumerate(samples(begin, interval)):
-        line = writer.line(sample, time.time() + ahead)
+        line = writer.write(sample, time.time() + ahead)
         if number == 2 and fault:
-            misbehave(fault, line)
+            misbehave(fault, line, writer, sample)
         os.write(1, line)
         time.sleep(max(0.0, begin + (number + 1) * interval - time.time() - ahead))
 
 
-def misbehave(fault: str, line: bytes) -> None:
+def misbehave(fault: str, line: bytes, writer: StreamWriter, sample: Snapshot) -> None:
     """Do what a broken host does."""
     if fault == "garbage":
         os.write(1, b"\x00\xff\x1b]0;owned\x07 no stream\n" * 100)
     elif fault == "gigabyte":
         for _ in range(2**10):
             os.write(1, b"x" * 2**20)
+    elif fault == "expands":
+        os.write(1, line)
+        for _ in range(2**10):
+            # To a hundred times its bytes: each part of it is within what a reader expands.
+            command = ("x" * 300_000, os.urandom(1500).hex())
+            owner = replace(sample.processes[0], command=command)
+            os.write(1, writer.write(replace(sample, processes=(owner,)), sample.time))
     elif fault == "errors":
         for _ in range(2**10):
             os.write(2, b"\x1b[31mx" * 2**17)

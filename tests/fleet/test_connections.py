@@ -134,7 +134,8 @@ def test_a_frozen_gpumon_there_is_silent_and_live_again_when_it_goes_on(lab: Lab
 FAULTS = {
     "garbage": "",
     "gigabyte": "",
-    "errors": "a megabyte a second",
+    "errors": "more than gpumon reads: 1 MiB a second",
+    "expands": "more than gpumon reads: 4 MiB a second",
     "end": "gpumon ended there: the driver �[31mis gone",
 }
 """What a host may do wrong, and a part of what is said then."""

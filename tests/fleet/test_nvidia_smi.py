@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from gpumon.host.process_host import Refused, target_of
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.stream import StreamError
 from tests.driver import GIB, MIB, owners
-from tests.fleet.conftest import reading, state, wait_for, wait_until
+from tests.fleet.conftest import ROOT, STREAMER, reading, state, wait_for, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,9 +48,7 @@ def host(lab: Lab, tmp_path: Path) -> Path:
     """A host with an old nvidia-smi; returns the folder with what it says."""
     folder = tmp_path / "smi"
     folder.mkdir()
-    program = folder / "nvidia-smi"
-    program.write_text(NVIDIA_SMI.format(folder=folder))
-    program.chmod(0o755)
+    program(folder / "nvidia-smi", NVIDIA_SMI.format(folder=folder))
     (folder / "gpus").write_text(f"{HEADER}\n{ROW}\n")
     (folder / "processes").write_text("")
     lab.host("gpu-01", {"PATH": f"{folder}:/usr/bin:/bin"})
@@ -88,6 +87,51 @@ def test_gpus_and_owners_are_there_and_nothing_can_be_ended(lab: Lab, host: Path
             assert [gpu.status for gpu in snapshot.gpus] == [GpuStatus.OK, GpuStatus.LOST]
             assert snapshot.gpus[1].memory_used is None
     wait_until(lambda: lab.hosts["gpu-01"].sessions() == [], lab.hosts["gpu-01"].sessions)
+
+
+OTHER_VERSION = """#!/bin/sh
+echo '{"schema":"gpumon.stream/1","sequence":1,"written_unix_seconds":1764201600.0,"full":true}'
+exec sleep 600
+"""
+"""The beginning of the stream of an older gpumon."""
+
+
+def program(path: Path, text: str) -> None:
+    """Put a program there in one step: it may run meanwhile."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.chmod(0o755)
+    new.replace(path)
+
+
+def test_a_host_with_another_version_is_read_by_its_nvidia_smi_until_it_is_updated(
+    lab: Lab, host: Path
+) -> None:
+    program(host / "gpumon", OTHER_VERSION)
+    with reading(lab.client, "gpu-01") as fleet:
+        hosts = wait_for(fleet, lambda now: now.hosts[0].status is not HostStatus.CONNECTING)
+        (known,) = hosts.hosts
+        assert known.status is HostStatus.LIVE, "there is no pause in between"
+        assert known.origin is HostOrigin.NVIDIA_SMI
+        assert "version 1 of the stream" in known.sentence
+        assert "install the same gpumon at both ends" in known.sentence
+        assert known.snapshot is not None
+        assert [gpu.utilization_gpu for gpu in known.snapshot.gpus] == [93]
+        program(host / "gpumon", f'#!/bin/sh\ncd {shlex.quote(ROOT)}\nexec {STREAMER} "$@"\n')
+        lab.hosts["gpu-01"].stop()
+        lab.hosts["gpu-01"].start()
+        updated = wait_for(fleet, lambda now: now.hosts[0].origin is HostOrigin.GPUMON).hosts[0]
+        assert updated.sentence == ""
+
+
+def test_a_host_with_another_version_and_nothing_else_is_down_with_the_reason(lab: Lab) -> None:
+    folder = lab.folder / "bin"
+    folder.mkdir()
+    program(folder / "gpumon", OTHER_VERSION)
+    lab.host("gpu-01", {"PATH": f"{folder}:/usr/bin:/bin"})
+    with reading(lab.client, "gpu-01") as fleet:
+        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
+        assert "version 1 of the stream" in state(fleet, "gpu-01").sentence
 
 
 def block(gpus: str, processes: str = "", owners: str = "") -> bytes:

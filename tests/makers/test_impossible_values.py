@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -110,6 +111,7 @@ def test_every_part_of_a_snapshot() -> None:
     """As it arrives from another host, whose gpumon may be older."""
     instance = MigInstance("MIG-1", 0, memory_total=10 * GIB, memory_used=11 * GIB, sm_active=400.0)
     values: dict[str, Any] = {"memory_total": 48 * GIB, "memory_free": 2**63, "power_draw": 4e6}
+    values |= {"energy": math.nan, "xid_at": math.inf}
     wrong = gpu(index=0, uuid="GPU-0", mig=(instance,), nvlink_active=ALL_32, **values)
     unified = gpu(index=1, memory_total=GIB, memory_free=0, memory_unified=True)
     use = GpuUse("GPU-0", 0, memory_used=49 * GIB, sm=ALL_32, encoder=20)
@@ -121,7 +123,8 @@ def test_every_part_of_a_snapshot() -> None:
     first, second = found.gpus
     assert (first.memory_total, first.memory_free, first.power_draw) == (48 * GIB, None, None)
     assert first.nvlink_active is None
-    for field in ("memory_free", "power_draw", "nvlink_active"):
+    for field in ("memory_free", "power_draw", "nvlink_active", "energy", "xid_at"):
+        assert getattr(first, field) is None
         assert first.unknown[field] is Unknown.IMPOSSIBLE
     assert first.mig == (MigInstance("MIG-1", 0, memory_total=10 * GIB),)
     assert second is unified

@@ -1,1 +1,1 @@
-"""The lines of a stream: written, read, and damaged."""
+"""A stream: written, read, and damaged."""

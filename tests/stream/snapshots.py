@@ -5,15 +5,15 @@ from __future__ import annotations
 from enum import Enum
 from functools import cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
+from gpumon.model.bounded import TIMES
 from gpumon.model.processes import GpuProcess, HolderScan, UnlistedHolder
 from gpumon.model.snapshot import (
-    GPU_METRIC,
     Gpu,
     Host,
     OwnCost,
@@ -23,18 +23,8 @@ from gpumon.model.snapshot import (
     Unknown,
 )
 
-MOST = 10**18
-LATEST = 2e11
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-"""Any text; half of a surrogate pair does not survive JSON."""
-
-
-def _limits(field: str) -> tuple[float, float]:
-    """The bounds that ``docs/stream.md`` promises."""
-    if field in {"time", "at", "since"} or field.endswith(("_at", "_since")):
-        return 0, LATEST
-    low, high = GPU_METRIC[field].possible if field in GPU_METRIC else (0, MOST)
-    return max(low, -MOST), min(high, MOST)
+"""Any text; half of a surrogate pair does not survive a stream."""
 
 
 def _values(field: str, type_: Any) -> st.SearchStrategy[Any]:
@@ -42,11 +32,11 @@ def _values(field: str, type_: Any) -> st.SearchStrategy[Any]:
     if field == "unknown":
         names = [*Gpu.__struct_fields__, "processes"]
         return st.dictionaries(st.sampled_from(names), st.sampled_from(Unknown), max_size=4)
-    low, high = _limits(field)
-    if type_ is int:
-        return st.integers(int(low), int(high))
-    if type_ is float:
-        return st.floats(low, high)
+    if get_origin(type_) is Annotated:
+        kind, meta = get_args(type_)
+        if kind is int:
+            return st.integers(meta.ge, meta.le)
+        return st.floats(meta.ge, meta.le) if kind is float else _values(field, kind)
     if type_ is str:
         return texts
     if type_ is bool:
@@ -95,11 +85,11 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
             holders = replace(holders, suspects=draw(_moved(suspects)))
         taken.append(
             Snapshot(
-                time=draw(st.floats(0, LATEST)),
+                time=draw(st.floats(*TIMES)),
                 host=draw(structs(Host)),
                 gpus=draw(_moved(gpus)),
                 processes=draw(_moved(processes)),
-                processes_at=draw(st.none() | st.floats(0, LATEST)),
+                processes_at=draw(st.none() | st.floats(*TIMES)),
                 source=draw(texts),
                 trouble=draw(st.none() | structs(Trouble)),
                 cost=draw(st.none() | structs(OwnCost)),

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import tracemalloc
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec import msgpack
 
 from gpumon.export.as_json import to_json
 from gpumon.findings import conditions, gpu_state
 from gpumon.recording.history import History
-from gpumon.stream import MOST_LINE, StreamedSample, StreamError, StreamReader, StreamWriter
+from gpumon.stream import OtherVersionError, StreamedSample, StreamError, StreamReader
+from gpumon.stream.reader import MOST_BEFORE, MOST_CONTENT
+from gpumon.stream.sample import MOST_FRAME
 from tests.build import NOON, gpu, process, snapshot
-from tests.stream.test_round_trip import demo_samples, lines_of
+from tests.stream.wire import (
+    HEAD,
+    PROCESSES,
+    SEQUENCE,
+    WRITTEN_AT,
+    demo_samples,
+    framed,
+    opened,
+    packed,
+    parts_of,
+    sealed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MEGABYTE = 2**20
-GOOD = b"".join(lines_of(demo_samples(4)))
-FULL = lines_of([snapshot(NOON, gpu(), gpu(index=1), processes=(process(1), process(2)))])[0]
+PIECE = 65536
+GOOD = b"".join(parts_of(demo_samples(4)))
+FIRST = parts_of([snapshot(NOON, gpu(), gpu(index=1), processes=(process(1), process(2)))])[0]
+HEADER, (SAMPLE,) = opened(FIRST)
 
 
 def feed(data: bytes) -> list[StreamedSample]:
@@ -34,11 +50,6 @@ def feed(data: bytes) -> list[StreamedSample]:
     samples = reader.feed(data)
     reader.feed(b"")
     return samples
-
-
-def feed_all(reader: StreamReader, parts: Iterable[bytes]) -> None:
-    for part in parts:
-        reader.feed(part)
 
 
 def refused(data: bytes) -> str:
@@ -70,8 +81,21 @@ def survives(data: bytes) -> None:
             gpu_state(history, card)
 
 
+def place(struct: str, field: str) -> int:
+    """The place of a field in the array of its structure."""
+    at: int = HEADER["fields"][struct].index(field)
+    return at
+
+
+def edited(change: Callable[[list[Any]], object]) -> bytes:
+    """A stream of one sample that was changed."""
+    sample = copy.deepcopy(SAMPLE)
+    change(sample)
+    return sealed(HEADER, [sample])
+
+
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the values of a JSON document are."""
+    """Where the values of nested lists and mappings are."""
     parts: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         parts = value.items()
@@ -82,37 +106,24 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from paths(part, (*path, key))
 
 
-def edited(line: bytes, change: Callable[[Any], None]) -> bytes:
-    told = json.loads(line)
-    change(told)
-    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
-
-
 HOSTILE: list[Any] = [
-    *(None, True, -1, 0, 3, 2**31, 2**63, 2**64, 10**30, -(10**300), 0.5, -1e300, 1.7e308),
-    *("", "lost", "\x1b[2J", "\ud800", "x" * 1000),
-    *([], [None], [0], [[]], [1, 2, 3], [-1], ["x"], {}, {"0": 1}, {"7": 1}, {"-1": 1}, {"x": 1}),
-    {"0": None},
-    {"rows": 1000},
-    {"rows": [5]},
-    {"rows": 2**40},
+    *(None, True, -1, 0, 3, 2**31, 2**63, 2**64 - 1, 0.5, -1e300, 1.7e308, math.nan, math.inf),
+    *("", "lost", "\x1b[2J", "x" * 1000, b"", b"\xff" * 9, b"\x91" * 20_000),
+    *([], [None], [0], [[]], [1, 2, 3], [-1], ["x"], {}, {"0": 1}, {"x": 1}),
 ]
 
 
 @given(st.data())
 def test_a_value_in_the_place_of_another_is_read_or_refused(data: st.DataObject) -> None:
-    lines = GOOD.splitlines(keepends=True)
-    at = data.draw(st.integers(0, len(lines) - 1))
-    path = data.draw(st.sampled_from(list(paths(json.loads(lines[at])))))
-    value = data.draw(st.sampled_from(HOSTILE))
-
-    def change(told: Any) -> None:
-        for key in path[:-1]:
-            told = told[key]
-        told[path[-1]] = value
-
-    lines[at] = edited(lines[at], change)
-    survives(b"".join(lines))
+    header, samples = opened(GOOD)
+    target = data.draw(st.sampled_from([header, samples]))
+    *path, last = data.draw(st.sampled_from(list(paths(target))))
+    value: Any = target
+    for key in path:
+        value = value[key]
+    value[last] = data.draw(st.sampled_from(HOSTILE))
+    with suppress(TypeError, OverflowError):  # such a value cannot be sent there
+        survives(sealed(header, samples))
 
 
 @given(
@@ -120,10 +131,7 @@ def test_a_value_in_the_place_of_another_is_read_or_refused(data: st.DataObject)
         st.tuples(
             st.integers(0, len(GOOD)),
             st.integers(0, 40),
-            st.one_of(
-                st.binary(max_size=6),
-                st.sampled_from([b"\n", b'"', b"{", b"]", b",", b"\xff", b"9" * 400, b"NaN"]),
-            ),
+            st.one_of(st.binary(max_size=6), st.sampled_from([b"\n", b'"', b"{", b"9" * 400])),
         ),
         min_size=1,
         max_size=6,
@@ -141,84 +149,113 @@ def test_bytes_in_the_place_of_others_are_read_or_refused(
 @given(st.binary())
 def test_bytes_that_are_no_stream_are_read_or_refused(data: bytes) -> None:
     survives(data)
-    survives(FULL + data + b"\n")
+    survives(FIRST + data)
+    survives(packed(HEADER, data))
+    survives(packed(HEADER, framed(data)))
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["NaN", "Infinity", "1e999", "9" * 100_000, "[" * 100_000, '{"a":' * 100_000, '"\\ud800"'],
-    ids=lambda value: value[:8],
-)
-def test_what_is_no_value_is_refused(value: str) -> None:
-    first = FULL.replace(b'"sequence":1', b'"sequence":' + value.encode())
-    column = FULL.replace(b'"gpus":{', b'"gpus":{"power_draw_watts":%s,' % value.encode())
-    cell = FULL.replace(b'"gpus":{', b'"gpus":{"power_draw_watts":[%s,1],' % value.encode())
-    for damaged in (first, column, cell):
-        assert damaged != FULL
-        assert "line 1 of the stream is damaged" in refused(damaged)
-    survives(FULL.replace(b'"gpus":{', b'"gpus":{"no_such_key":%s,' % value.encode()))
+def _set(*path: Any, to: Any) -> Callable[[list[Any]], object]:
+    def change(sample: list[Any]) -> None:
+        value: Any = sample
+        for key in path[:-1]:
+            value = value[key]
+        value[path[-1]] = to
+
+    return change
 
 
-def _change_gpus(**columns: Any) -> Callable[[Any], None]:
-    return lambda told: told["snapshot"]["gpus"].update(columns)
+_GPU = HEAD, place("Snapshot", "gpus"), 0
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_change_gpus(power_draw_watts=[1.0]), "gpus.power_draw_watts does not fit its 2 rows"),
-        (_change_gpus(power_draw_watts={"2": 1.0}), "does not fit its 2 rows"),
-        (_change_gpus(power_draw_watts=["hot", "cold"]), "Expected `float | null`, got `str`"),
-        (_change_gpus(power_draw_watts=[1e19, 0]), "Expected `float` <= 1e+18"),
-        (_change_gpus(xid_at_unix_seconds=[1e300, 0]), "Expected `float` <= 200000000000"),
-        (_change_gpus(rows=[0, 1]), "gpus has no such row"),
-        (_change_gpus(rows=10**6), "Expected"),
-        (_change_gpus(index=[0, -3]), "Expected `int` >= 0"),
-        (_change_gpus(mig=[3, 0]), "gpus has 3 mig, not 0"),
-        (lambda told: told["snapshot"]["gpus"].pop("uuid"), "a Gpu has no uuid"),
-        (lambda told: told["snapshot"]["uses"].pop("gpu_uuid"), "a GpuUse has no gpu_uuid"),
-        (lambda told: told["snapshot"]["processes"].pop("pid"), "a row without its pid"),
-        (lambda told: told["snapshot"].pop("host"), "it has no host"),
-        (lambda told: told["snapshot"].pop("time_unix_seconds"), "a Snapshot has no time"),
-        (lambda told: told.pop("snapshot"), "it has no snapshot"),
-        (lambda told: told.pop("sequence"), "missing required field `sequence`"),
+        (_set(*_GPU, place("Gpu", "power_draw"), to="hot"), "Expected `float | null`, got `str`"),
+        (_set(*_GPU, place("Gpu", "power_draw"), to=1e19), "Expected `float` <= 1e+18"),
+        (_set(*_GPU, place("Gpu", "power_draw"), to=math.nan), "Expected `float` >= -1e+18"),
+        (_set(*_GPU, place("Gpu", "memory_used"), to=2**63), "Expected `int` <= 10000000"),
+        (_set(*_GPU, place("Gpu", "xid_at"), to=1e300), "Expected `float` <= 200000000000"),
+        (_set(*_GPU, place("Gpu", "index"), to=-3), "Expected `int` >= 0"),
+        (_set(*_GPU, place("Gpu", "mig"), to=[["M", 0]] * 2000), "of length <= 1024"),
+        (_set(HEAD, place("Snapshot", "host"), to=None), "Expected `array`, got `None`"),
+        (_set(HEAD, to=None), "it has no snapshot"),
+        (_set(PROCESSES, to=None), "it lacks a list"),
+        (_set(HEAD, to=b"\x92\xcb"), "Input data was truncated"),
+        (_set(PROCESSES, 0, 0, to={"start_time": 9}), "missing required field `pid`"),
+        (_set(SEQUENCE, to="first"), "Expected `int`, got `str`"),
+        (_set(SEQUENCE, to=7), "it is sample 7"),
+        (_set(WRITTEN_AT, to=math.inf), "Expected `float` <= 200000000000"),
+        (list.clear, "Expected `array` of at least length"),
     ],
 )
-def test_a_line_that_does_not_fit_is_refused_in_a_sentence(
-    change: Callable[[Any], None], said: str
+def test_a_sample_that_does_not_fit_is_refused_in_a_sentence(
+    change: Callable[[list[Any]], object], said: str
 ) -> None:
-    assert said in refused(edited(FULL, change))
+    sentence = refused(edited(change))
+    assert sentence.startswith("sample 1 of the stream is damaged: ")
+    assert said in sentence
 
 
-def test_lines_before_a_damaged_one_are_read() -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"\xc1", b"\x91" * 100_000, b"\xdd\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b""],
+    ids=["never", "deep", "list", "text", "nothing"],
+)
+def test_what_is_no_value_is_refused(content: bytes) -> None:
+    assert "sample 1 of the stream is damaged" in refused(packed(HEADER, framed(content)))
+    assert "sample 1 of the stream is damaged" in refused(edited(_set(HEAD, to=content)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"Gpu": ["uuid", "uuid"]}, "Gpu has a field twice"),
+        ({"Gpu": ["x"] * 5000}, "damaged"),
+        ({"Gpu": []}, "damaged"),
+        ({"Frame": ["sequence"]}, "missing required field `written_at`"),
+        ([1], "the first line of the stream is damaged"),
+        ({"Gpu": [1]}, "the first line of the stream is damaged"),
+    ],
+)
+def test_a_header_with_impossible_fields_is_refused(fields: Any, said: str) -> None:
+    header = copy.deepcopy(HEADER)
+    header["fields"] = {**header["fields"], **fields} if isinstance(fields, dict) else fields
+    assert said in refused(sealed(header, [SAMPLE]))
+
+
+def test_samples_before_a_damaged_one_are_read() -> None:
+    header, samples = opened(GOOD)
+    samples[2][WRITTEN_AT] = "later"
     reader = StreamReader()
-    first, second, third, fourth = GOOD.splitlines(keepends=True)
-    (one, two) = reader.feed(first + second + third[:-50] + b"\n" + fourth)
+    one, two = reader.feed(sealed(header, samples))
     assert (one.sequence, two.sequence) == (1, 2)
     for _ in range(3):
-        with pytest.raises(StreamError, match="line 3 of the stream is damaged"):
-            reader.feed(fourth)
+        with pytest.raises(StreamError, match="sample 3 of the stream is damaged"):
+            reader.feed(GOOD)
 
 
-def test_a_line_that_is_missing_is_noticed() -> None:
-    first, second, third, _ = GOOD.splitlines(keepends=True)
-    assert "line 2 of the stream is damaged: it is line 3" in refused(first + third)
-    assert "begins in the middle" in refused(second)
-    assert [one.sequence for one in feed(first + first)] == [1, 1], "whole lines need no other"
+def test_a_sample_that_is_missing_is_noticed() -> None:
+    header, (first, _, third, _) = opened(GOOD)
+    assert "sample 2 of the stream is damaged: it is sample 3" in refused(
+        sealed(header, [first, third])
+    )
 
 
-def test_a_newer_format_is_refused_with_what_to_do() -> None:
-    newer = FULL.replace(b"gpumon.stream/1", b"gpumon.stream/2")
-    sentence = refused(newer)
-    assert "version 2 of the stream" in sentence
-    assert "reads version 1" in sentence
-    assert "install the same gpumon" in sentence
+@pytest.mark.parametrize("rest", [b"", b"x" * 100_000])
+@pytest.mark.parametrize(("version", "ours"), [(1, 2), (3, 2)])
+def test_another_version_is_refused_with_what_to_do(version: int, ours: int, rest: bytes) -> None:
+    """As soon as it can be known, though the line of a version 1 has megabytes."""
+    line = b'Welcome!\n{"schema":"gpumon.stream/%d","sequence":1,"full":true' % version
+    with pytest.raises(OtherVersionError) as error:
+        feed(line + rest)
+    assert f"version {version} of the stream" in error.value.sentence
+    assert f"reads version {ours}" in error.value.sentence
+    assert "install the same gpumon" in error.value.sentence
 
 
 def test_a_greeting_of_the_login_shell_is_skipped() -> None:
     greeting = b"Welcome to gpu-04!\r\n\r\n\x1b[31mMaintenance on Friday\n"
     assert len(feed(greeting + GOOD)) == 4
-    assert len(feed(GOOD)) == 4
 
 
 def test_what_is_no_stream_at_all_is_named_by_its_beginning() -> None:
@@ -227,66 +264,83 @@ def test_what_is_no_stream_at_all_is_named_by_its_beginning() -> None:
     assert "begins with" in refused(b"x" * 100_000)
 
 
-@pytest.mark.parametrize("before", [b"", FULL, FULL[:1000]], ids=["alone", "after", "within"])
-def test_a_gigabyte_without_a_line_break_is_refused_in_bounded_memory(before: bytes) -> None:
-    reader = StreamReader()
-    reader.feed(before)
-    parts = iter([b"x" * 65536] * 16384)
+def _bomb(content: bytes, times: int) -> Callable[[], Iterator[bytes]]:
+    """A stream of the same content many times, in pieces as they arrive."""
+    data = packed(HEADER, content * times)
+    return lambda: (data[at : at + PIECE] for at in range(0, len(data), PIECE))
+
+
+NOTHING = snapshot(NOON)
+EMPTY_GPUS = edited(_set(HEAD, place("Snapshot", "gpus"), to=[[0, ""]] * 1024))
+HUGE = (MOST_FRAME).to_bytes(4, "big") + b"\x90" * MOST_FRAME
+
+
+@pytest.mark.parametrize(
+    ("pieces", "most"),
+    [
+        # A line without end before the stream, and one that begins as a header does.
+        (lambda: iter([b"x" * PIECE] * 1000), 4 * MOST_BEFORE),
+        (lambda: iter([b'{"schema":"gpumon.stream/2"' + b"x" * PIECE] * 1000), 4 * MOST_BEFORE),
+        # Little that expands to much.
+        (_bomb(b"\0", 200 * MEGABYTE), 2 * MOST_CONTENT),
+        (_bomb(b"\xff" * 4, 50 * MEGABYTE), MOST_CONTENT),
+        (_bomb(HUGE, 20), MOST_CONTENT),
+        (lambda: iter([EMPTY_GPUS]), MOST_CONTENT),
+    ],
+    ids=["line", "header", "zeros", "long", "frames", "gpus"],
+)
+def test_what_has_no_end_is_refused_in_bounded_memory(
+    pieces: Callable[[], Iterator[bytes]], most: int
+) -> None:
+    reader, waiting = StreamReader(), pieces()
     tracemalloc.start()
     try:
-        with pytest.raises(StreamError):
-            feed_all(reader, parts)
-        assert len(list(parts)) * 65536 >= 1024 * MEGABYTE - 2 * MOST_LINE
-        _, most = tracemalloc.get_traced_memory()
-        assert most < 4 * MOST_LINE
-        assert tracemalloc.get_traced_memory()[0] < MEGABYTE, "what was read is released"
+        with suppress(StreamError):
+            for piece in waiting:
+                reader.feed(piece)
+        assert tracemalloc.get_traced_memory()[1] < most
+        with suppress(StreamError):
+            reader.feed(b"")
     finally:
         tracemalloc.stop()
 
 
-def test_a_state_that_grows_without_end_is_refused() -> None:
-    writer = StreamWriter(1.0)
+def _followed(times: int, padding: bytes) -> bytes:
+    """A sample, and so many that say nothing new."""
+    others: list[list[Any]] = [
+        [number, NOON, 0, None, [], [], None, None, None, padding] for number in range(2, times)
+    ]
+    return sealed(HEADER, [SAMPLE, *others])
+
+
+def test_what_expands_to_more_than_any_host_sends_is_refused() -> None:
+    padding = b"\0" * MEGABYTE
+    assert len(feed(_followed(10, padding))) == 9
+    assert len(_followed(40, padding)) < PIECE
+    assert "it expands to more than 16 MiB" in held_back(_followed(40, padding))
+    assert "the other end sends samples without end" in held_back(_followed(5000, b""))
+
+
+def held_back(data: bytes) -> str:
+    """The sentence after the samples before it."""
     reader = StreamReader()
-    reader.feed(writer.line(snapshot(NOON), NOON))
-    change = edited(writer.line(snapshot(NOON + 1, gpu(name="x")), NOON), lambda _: None)
-
-    def grow(told: Any, number: int) -> None:
-        told["sequence"] = number
-        told["snapshot"]["reserved"] = {
-            "rows": [*range(number - 2), None],
-            "gpu_uuid": {str(number - 2): "GPU-0"},
-            "command": {str(number - 2): "x" * 65536},
-        }
-
-    lines = (edited(change, partial(grow, number=number)) for number in range(2, 1000))
-    with pytest.raises(StreamError, match="no full line for too long"):
-        feed_all(reader, lines)
-
-
-@pytest.mark.parametrize("table", ["gpus", "processes", "uses", "mig", "suspects", "reserved"])
-def test_more_rows_than_any_machine_has_are_refused(table: str) -> None:
-    def grow(told: Any) -> None:
-        told["snapshot"][table] = {"rows": 200_000}
-
-    assert "damaged" in refused(edited(FULL, grow))
-
-
-def test_changes_after_the_longest_time_begin_anew_before_a_reader_refuses() -> None:
-    writer = StreamWriter(1.0)
-    reader = StreamReader()
-    full = 0
-    for number in range(12):
-        command = (f"{number}", "x" * MEGABYTE)
-        state = snapshot(NOON + number, processes=(replace(process(1), command=command),))
-        (sample,) = reader.feed(writer.line(state, NOON))
-        assert sample.snapshot == state
-        full += sample.full
-    assert full == 2
+    assert reader.feed(data)
+    with pytest.raises(StreamError) as error:
+        reader.feed(b"")
+    return error.value.sentence
 
 
 def test_a_sentence_quotes_nothing_that_acts_on_a_terminal() -> None:
     for damage in (b"\x1b]0;owned\x07\n", "\u202eevil\n".encode()):
-        refused(FULL + damage)
+        refused(FIRST + damage)
         refused(damage * 20_000)
+    header = json.dumps({**HEADER, "gpumon": "\x1b[2J"}).replace(" ", "").encode()
+    (sample,) = feed(header + b"\n" + FIRST.partition(b"\n")[2])
+    assert sample.version == "\x1b[2J", "whoever shows it makes it printable"
     with suppress(StreamError):
         feed(b"\x00\n" * 100)
+
+
+def test_bytes_in_place_of_a_text_are_refused() -> None:
+    """Only this program's own memory has them, see ``gpumon.model.codec.encode``."""
+    assert "damaged" in refused(edited(_set(HEAD, to=msgpack.encode(b"\xc0"))))

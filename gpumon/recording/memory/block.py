@@ -15,7 +15,8 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 from gpumon.model.codec import encode
-from gpumon.recording.memory.encoded import decode_lists, decode_snapshot, moved
+from gpumon.model.time_shift import TimeShift
+from gpumon.recording.encoded import SnapshotDecoder, restored
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.memory.encoded import EncodedSnapshot, Lists
-
-    _Content = tuple[list[bytes], list[bytes], list[int]]
+    from gpumon.recording.encoded import EncodedSnapshot, Parts, Processes
 
 _OPTIONS: dict[int, int] = {
     zstd.CompressionParameter.compression_level: 3,
@@ -53,13 +52,10 @@ class Block:
 
     def __init__(self, snapshots: Sequence[EncodedSnapshot]) -> None:
         self._times = array("d", map(attrgetter("time"), snapshots))
-        lists = {id(snapshot.lists): snapshot.lists for snapshot in snapshots}
-        numbers = {key: number for number, key in enumerate(lists)}
-        content = (
-            [snapshot.head for snapshot in snapshots],
-            [*lists.values()],
-            [numbers[id(snapshot.lists)] for snapshot in snapshots],
-        )
+        content = [
+            snapshot.after(before)
+            for before, snapshot in zip([None, *snapshots], snapshots, strict=False)
+        ]
         self._data = zstd.compress(encode(content), options=_OPTIONS)
         self.shift = 0.0
 
@@ -90,27 +86,33 @@ class Block:
         Args:
             shift: Seconds to add to all times in them.
         """
-        content: _Content = msgpack.decode(zstd.decompress(self._data))
-        heads, lists, numbers = content
-        kept: dict[Any, Any] = {}
-        opened = [_shared(decode_lists(data), kept) for data in lists]
-        snapshots = [
-            decode_snapshot(head, opened[number])
-            for head, number in zip(heads, numbers, strict=True)
-        ]
-        return moved(snapshots, shift) if shift else snapshots
+        content: list[Parts] = msgpack.decode(zstd.decompress(self._data))
+        decoder = SnapshotDecoder(shared=_Sharing().processes)
+        moved = TimeShift(shift)
+        opened: list[Snapshot] = []
+        encoded = None
+        for time, parts in zip(self._times, content, strict=True):
+            encoded = restored(time, parts, encoded)
+            opened.append(moved.snapshot(decoder.decode(encoded)))
+        return opened
 
 
-def _shared(lists: Lists, kept: dict[Any, Any]) -> Lists:
-    """The lists, with one object for equal parts of processes in all lists of a block."""
-    processes, holders = lists
-    return tuple(
-        [
-            replace(
-                process,
-                id=kept.setdefault(process.id, process.id),
-                uses=kept.setdefault(process.uses, process.uses),
-            )
-            for process in processes
-        ]
-    ), holders
+class _Sharing:
+    """Lets processes of several lists share their parts that are equal."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Any] = {}
+
+    def processes(self, processes: Processes) -> Processes:
+        """The processes with one object for equal parts of all lists so far."""
+        kept = self._kept
+        return tuple(
+            [
+                replace(
+                    process,
+                    id=kept.setdefault(process.id, process.id),
+                    uses=kept.setdefault(process.uses, process.uses),
+                )
+                for process in processes
+            ]
+        )

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from gpumon.recording.memory.encoded import SnapshotDecoder, SnapshotEncoder
+from gpumon.recording.encoded import SnapshotDecoder, SnapshotEncoder
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to, place_at
 from gpumon.recording.memory.retention import BLOCK_BYTES, RetentionTier
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.encoded import EncodedSnapshot
     from gpumon.recording.memory.block import Block
-    from gpumon.recording.memory.encoded import EncodedSnapshot
     from gpumon.recording.recording import Event
 
 MOST_BYTES = 32 * 2**20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.recording.memory.encoded import EncodedSnapshot
+from gpumon.recording.encoded import EncodedSnapshot
 
 if TYPE_CHECKING:
     from gpumon.recording.memory.block import Block

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -25,12 +22,15 @@ from gpumon.model.snapshot import (
     Host,
     MigInstance,
     OwnCost,
+    Reserved,
     Snapshot,
     Trouble,
     Unknown,
 )
+from gpumon.model.time_shift import time_fields
+from gpumon.recording.encoded import SnapshotEncoder
 from gpumon.recording.memory.block import Block
-from gpumon.recording.memory.encoded import SnapshotEncoder
+from gpumon.stream import GpuState
 from tests.build import NOON, gpu, process, snapshot
 
 
@@ -41,21 +41,21 @@ def opened(snapshots: list[Snapshot], shift: float = 0.0) -> list[Snapshot]:
 
 # Command lines hold bytes that are no UTF-8 as halves of surrogate pairs.
 TEXTS = st.text(st.characters(), max_size=5)
-NUMBERS = st.integers(-(2**63), 2**64 - 1)
+NUMBERS = st.integers(0, 10**18)
 WHOLE = st.one_of(st.none(), st.integers(0, 200), NUMBERS)
 FRACTIONS = st.one_of(
     st.none(),
-    st.floats(allow_nan=False),
+    st.floats(-1e18, 1e18),
     st.integers(0, 10**9).map(lambda number: number / 1000),
-    st.floats(NOON, NOON + 100),
 )
+TIMES = st.one_of(st.none(), st.floats(-6e10, 2e11), st.floats(NOON, NOON + 100))
 IDS = st.builds(ProcessId, st.integers(1, 5), WHOLE)
 GPUS = st.builds(
     Gpu,
     index=st.integers(0, 3),
     uuid=st.sampled_from(["GPU-a", "GPU-b"]),
     status=st.sampled_from(GpuStatus),
-    sampled_at=FRACTIONS,
+    sampled_at=TIMES,
     unknown=st.dictionaries(st.sampled_from(["xid", "energy"]), st.sampled_from(Unknown)),
     mig=st.lists(st.builds(MigInstance, TEXTS, NUMBERS, memory_used=WHOLE), max_size=2).map(tuple),
     name=st.one_of(st.none(), TEXTS),
@@ -90,7 +90,7 @@ SNAPSHOTS = st.builds(
     host=st.builds(Host, TEXTS, cpu_percent=FRACTIONS),
     gpus=st.lists(GPUS, max_size=3).map(tuple),
     processes=st.lists(PROCESSES, max_size=3).map(tuple),
-    processes_at=FRACTIONS,
+    processes_at=TIMES,
     source=TEXTS,
     trouble=st.one_of(st.none(), st.builds(Trouble, TEXTS, TEXTS)),
     cost=st.one_of(st.none(), st.builds(OwnCost, FRACTIONS)),
@@ -102,13 +102,6 @@ SNAPSHOTS = st.builds(
 @given(st.lists(SNAPSHOTS, min_size=1, max_size=6))
 def test_what_goes_into_a_block_comes_out_of_it(snapshots: list[Snapshot]) -> None:
     assert opened(snapshots) == snapshots
-
-
-@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
-def test_a_value_that_is_no_number_comes_back(odd: float) -> None:
-    given = [snapshot(NOON + n, gpu(power_draw=odd if n % 2 else 1.5)) for n in range(6)]
-
-    assert [str(one.gpus[0].power_draw) for one in opened(given)] == ["1.5", str(odd)] * 3
 
 
 def test_a_list_that_was_read_once_is_one_list_afterwards() -> None:
@@ -127,9 +120,11 @@ def test_a_list_that_was_read_once_is_encoded_once() -> None:
     )
     third = encoder.encode(snapshot(NOON + 2, processes=(process(1),), processes_at=NOON + 2))
 
-    assert second.lists is first.lists
-    assert third.lists is not second.lists
-    assert second.bytes_after(first) == first.bytes_after(None) - len(first.lists)
+    assert second.processes is first.processes
+    assert third.processes is not second.processes
+    assert third.holders is first.holders
+    shared = len(first.processes) + len(first.holders)
+    assert second.bytes_after(first) == first.bytes_after(None) - shared
 
 
 def test_equal_values_of_a_process_take_memory_once_afterwards() -> None:
@@ -145,10 +140,13 @@ def test_equal_values_of_a_process_take_memory_once_afterwards() -> None:
 
 def test_every_time_in_a_snapshot_moves_with_its_block() -> None:
     card = gpu(sampled_at=NOON, status_since=NOON - 1, xid=79, xid_at=NOON - 2)
+    suspect = UnlistedHolder(ProcessId(8, 9), ("GPU-a",), HoldReason.ORPHAN, "why")
+    reserved = Reserved("GPU-a", since=NOON - 8)
     whole = replace(
         snapshot(NOON, card, processes=(process(1, started_at=NOON - 3),), processes_at=NOON - 4),
         host=Host("ada", driver_since=NOON - 5),
-        holders=HolderScan(NOON - 6),
+        holders=HolderScan(NOON - 6, (replace(suspect, started_at=NOON - 7),)),
+        reserved=(reserved,),
     )
     bare = snapshot(NOON + 1, gpu(), processes_at=None)
 
@@ -160,19 +158,17 @@ def test_every_time_in_a_snapshot_moves_with_its_block() -> None:
         processes=(process(1, started_at=NOON - 103),),
         processes_at=NOON - 104,
         host=Host("ada", driver_since=NOON - 105),
-        holders=HolderScan(NOON - 106),
+        holders=HolderScan(NOON - 106, (replace(suspect, started_at=NOON - 107),)),
+        reserved=(replace(reserved, since=NOON - 108),),
     )
     assert moved[1] == replace(bare, time=NOON - 99)
 
 
-def test_no_field_that_holds_a_time_is_forgotten_when_a_block_moves() -> None:
-    named = {
-        field
-        for kind in (Snapshot, Host, Gpu, GpuProcess, GpuUse, HolderScan)
-        for field in kind.__struct_fields__
-        if field in {"time", "at"} or field.endswith(("_at", "_since"))
-    }
-    assert named == {
-        "time", "at", "processes_at", "sampled_at", "status_since", "xid_at", "started_at",
-        "driver_since",
-    }  # fmt: skip
+def test_every_field_that_is_named_as_a_time_is_declared_as_one() -> None:
+    for kind in (Snapshot, Host, Gpu, GpuProcess, HolderScan, UnlistedHolder, Reserved, GpuState):
+        named = tuple(
+            field
+            for field in kind.__struct_fields__
+            if field in {"time", "at", "since"} or field.endswith(("_at", "_since"))
+        )
+        assert time_fields(kind) == named

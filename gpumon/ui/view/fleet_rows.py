@@ -152,13 +152,17 @@ def _beside(drawn: Sequence[Row], layout: FleetLayout) -> list[Row]:
     if layout.beside == 1:
         return list(drawn)
     room, blank = layout.room, fill((), layout.line_width)
+    # Lines are exactly as wide as they must be; measuring their fields again would be half of the
+    # cost of a frame.
+    columns = layout.beside * (layout.line_width + GUTTER) - GUTTER
+    rest = fill((), layout.width - columns)
     rows = []
     for y in range(min(room, len(drawn))):
         fields: list[Field] = []
         for column in range(layout.beside):
             at = column * room + y
             fields += [*(drawn[at] if at < len(drawn) else blank), (" " * GUTTER, "")]
-        rows.append(fill(fields[:-1], layout.width))
+        rows.append((*fields[:-1], *rest))
     return rows
 
 

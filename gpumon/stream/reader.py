@@ -146,6 +146,12 @@ def _header(line: bytes, version: int) -> Header:
         ) from None
 
 
+def _decompressor() -> zstd.ZstdDecompressor:
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW_LOG}
+    decompressor: zstd.ZstdDecompressor = zstd.ZstdDecompressor(options=options)
+    return decompressor
+
+
 class _Frames:
     """What follows the header.
 
@@ -156,9 +162,7 @@ class _Frames:
     def __init__(self, header: Header) -> None:
         self.content_bytes = 0
         self._header = header
-        self._zstd = zstd.ZstdDecompressor(
-            options={zstd.DecompressionParameter.window_log_max: MOST_WINDOW_LOG}
-        )
+        self._zstd = _decompressor()
         self._content = bytearray()
         self._frame: Codec[Frame] = Codec(Frame, header.fields)
         self._snapshots = SnapshotDecoder(header.fields)
@@ -180,9 +184,12 @@ class _Frames:
             self.content_bytes += len(piece)
             self._content += piece
             yield from self._complete()
-            if self._zstd.needs_input or not piece:
-                return
             data = b""
+            if self._zstd.eof:
+                # Samples have grown, and go on with a larger window.
+                data, self._zstd = self._zstd.unused_data, _decompressor()
+            if not data and (self._zstd.needs_input or not piece):
+                return
 
     def _expand(self, data: bytes) -> bytes:
         try:

@@ -59,7 +59,7 @@ class StreamWriter:
         self._encoder = SnapshotEncoder(encode_for_others)
         self._with_commands = True
         self._before: tuple[Snapshot, EncodedSnapshot] | None = None
-        self._zstd: zstd.ZstdCompressor | None = None
+        self._zstd = _Compressor()
 
     def write(
         self,
@@ -96,11 +96,8 @@ class StreamWriter:
             self._with_commands, self._before = False, None
             self._add(snapshot, frame)
             data = encode_for_others(frame)
-        begin = b""
-        if self._zstd is None:
-            begin, self._zstd = self._header(), _compressor(len(data))
-        content = len(data).to_bytes(SIZE_BYTES, "big") + data
-        return begin + self._zstd.compress(content, zstd.ZstdCompressor.FLUSH_BLOCK)
+        packed = self._zstd.pack(len(data).to_bytes(SIZE_BYTES, "big") + data)
+        return packed if self._sequence > 1 else self._header() + packed
 
     def _add(self, snapshot: Snapshot, frame: Frame) -> None:
         """Add to a frame what is not the same as in the one before."""
@@ -117,18 +114,33 @@ class StreamWriter:
         return msgspec.json.encode(header) + b"\n"
 
 
-def _compressor(size: int) -> zstd.ZstdCompressor:
-    """One whose window holds the sample before: what did not change costs next to nothing.
+class _Compressor:
+    """Compresses samples, with a window that holds the sample before.
 
-    A window is memory at both ends: for 8 GPUs and 18 processes 64 KiB.
+    So what did not change costs next to nothing. A window is memory at both ends, 64 KiB for 8 GPUs
+    with 18 processes; where samples have grown, a larger one begins.
     """
-    window = min(max(_LEAST_WINDOW_LOG, (_SAMPLES * size).bit_length()), MOST_WINDOW_LOG)
-    options: dict[int, int] = {
-        zstd.CompressionParameter.compression_level: _LEVEL,
-        zstd.CompressionParameter.window_log: window,
-    }
-    compressor: zstd.ZstdCompressor = zstd.ZstdCompressor(options=options)
-    return compressor
+
+    def __init__(self) -> None:
+        self._zstd: zstd.ZstdCompressor | None = None
+        self._window = 0
+
+    def pack(self, content: bytes) -> bytes:
+        """The bytes of a sample, flushed."""
+        wanted = (_SAMPLES * len(content)).bit_length()
+        window = min(max(wanted, _LEAST_WINDOW_LOG), MOST_WINDOW_LOG)
+        end = b""
+        if self._zstd is None or window > self._window:
+            if self._zstd is not None:
+                end = self._zstd.flush()
+            self._window = window
+            options: dict[int, int] = {
+                zstd.CompressionParameter.compression_level: _LEVEL,
+                zstd.CompressionParameter.window_log: window,
+            }
+            self._zstd = zstd.ZstdCompressor(options=options)
+        packed: bytes = end + self._zstd.compress(content, zstd.ZstdCompressor.FLUSH_BLOCK)
+        return packed
 
 
 def _without_commands(snapshot: Snapshot) -> Snapshot:

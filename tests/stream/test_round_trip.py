@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -67,6 +68,20 @@ def test_what_did_not_change_costs_next_to_nothing() -> None:
     first, *others = parts_of(replace(state, time=NOON + number) for number in range(20))
     assert len(first) > 4000
     assert max(map(len, others)) < 250
+
+
+def test_samples_that_grow_stay_short_where_nothing_changes() -> None:
+    many = [replace(process(n), command=(str(Random(n).random()),)) for n in range(2000)]
+    states = [
+        snapshot(NOON, gpu()),
+        # Another list each time, with the same processes.
+        *(snapshot(NOON + number, gpu(), processes=(*many,)) for number in range(1, 4)),
+    ]
+    parts = parts_of(states)
+    assert [sample.snapshot for sample in read(b"".join(parts))] == states
+    assert len(parts[1]) > 20_000
+    assert len(parts[3]) < 1000
+    assert [sample.snapshot for sample in read(b"".join(parts), [len(parts[0]), 9000])] == states
 
 
 def test_a_sample_says_whence_it_is() -> None:

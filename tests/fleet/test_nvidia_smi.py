@@ -149,6 +149,14 @@ def test_a_block_may_arrive_in_any_pieces() -> None:
     assert process.started_at == pytest.approx(found[0].time - 60)
 
 
+def test_a_process_that_began_before_all_clocks_began_at_an_unknown_time() -> None:
+    old = "7 1000 ann 999999999999999 R py -c x"
+    (snapshot,) = SmiReader("x").feed(block(f"{HEADER}\n{ROW}", "GPU-a, 7, 1, /opt/py", old))
+    assert [(one.command, one.started_at) for one in snapshot.processes] == [
+        (("py", "-c", "x"), None)
+    ]
+
+
 def test_a_process_that_ps_does_not_show_is_not_visible() -> None:
     (snapshot,) = SmiReader("x").feed(block(f"{HEADER}\n{ROW}", "GPU-a, 7, 1, [Not Found]"))
     assert [(one.visible, one.name) for one in snapshot.processes] == [(False, None)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import resource
 import signal
@@ -93,7 +94,9 @@ def test_the_holder_is_known_and_kill_9_frees_its_gpu(folder: Path) -> None:
 def test_a_false_claim_names_no_holder(folder: Path) -> None:
     mine = locks(folder)
     held = mine.take([A], "")
-    for claim in ('{"pid":1,"start_time":12345,"since":0}', "\x1b[2J", "[" * 10000, ""):
+    true = json.loads((folder / f"{A}.lock").read_text())
+    never = json.dumps({**true, "since": 1e300})
+    for claim in ('{"pid":1,"start_time":12345,"since":0}', never, "\x1b[2J", "[" * 10000, ""):
         (folder / f"{A}.lock").write_text(claim)
         assert (
             holder_sentence(mine.holders([A])[A], 0)

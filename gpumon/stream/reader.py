@@ -19,11 +19,11 @@ from gpumon.stream.sample import (
     MOST_WINDOW_LOG,
     SIZE_BYTES,
     VERSION,
-    Frame,
-    Header,
     OtherVersionError,
     StreamedSample,
     StreamError,
+    StreamFrame,
+    StreamHeader,
 )
 from gpumon.text.formatting import printable
 
@@ -136,10 +136,10 @@ def _check_version(version: int) -> None:
         )
 
 
-def _header(line: bytes, version: int) -> Header:
+def _header(line: bytes, version: int) -> StreamHeader:
     _check_version(version)
     try:
-        return msgspec.json.decode(line, type=Header)
+        return msgspec.json.decode(line, type=StreamHeader)
     except _DAMAGED as error:
         raise StreamError(
             f"the first line of the stream is damaged: {printable(str(error))}; connect again"
@@ -159,12 +159,12 @@ class _Frames:
         content_bytes: To how many bytes all parts so far have expanded.
     """
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: StreamHeader) -> None:
         self.content_bytes = 0
         self._header = header
         self._zstd = _decompressor()
         self._content = bytearray()
-        self._frame: Codec[Frame] = Codec(Frame, header.fields)
+        self._frame: Codec[StreamFrame] = Codec(StreamFrame, header.fields)
         self._snapshots = SnapshotDecoder(header.fields)
         self._encoded: EncodedSnapshot | None = None
         self._sequence = 0
@@ -221,7 +221,7 @@ class _Frames:
             f"sample {self._sequence + 1} of the stream is damaged: {what}; connect again"
         )
 
-    def _sample(self, frame: Frame) -> StreamedSample:
+    def _sample(self, frame: StreamFrame) -> StreamedSample:
         if frame.sequence != self._sequence + 1:
             raise ValueError(f"it is sample {frame.sequence}")
         encoded = self._encoded

@@ -48,7 +48,7 @@ class OtherVersionError(StreamError):
     """The other end writes another version of the stream."""
 
 
-class Header(Struct):
+class StreamHeader(Struct):
     """The first line, as JSON."""
 
     schema: str
@@ -87,7 +87,7 @@ class GpuState(Struct, frozen=True, gc=False, array_like=True):
     since: Time | None = None
 
 
-class Frame(Struct, gc=False, array_like=True):
+class StreamFrame(Struct, gc=False, array_like=True):
     """A sample as bytes."""
 
     sequence: Count
@@ -133,4 +133,4 @@ class StreamedSample(Struct, frozen=True):
 
 def own_layout() -> Layout:
     """The layout of all that this program writes into a stream."""
-    return layout_of(tuple[Frame, Snapshot, Processes, Holders])
+    return layout_of(tuple[StreamFrame, Snapshot, Processes, Holders])

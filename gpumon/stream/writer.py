@@ -18,9 +18,9 @@ from gpumon.stream.sample import (
     MOST_WINDOW_LOG,
     SCHEMA,
     SIZE_BYTES,
-    Frame,
-    Header,
     Heartbeat,
+    StreamFrame,
+    StreamHeader,
     own_layout,
 )
 
@@ -82,7 +82,7 @@ class StreamWriter:
             dropped: Number of samples left out since the sample before.
         """
         self._sequence += 1
-        frame = Frame(
+        frame = StreamFrame(
             self._sequence,
             written_at,
             dropped,
@@ -99,7 +99,7 @@ class StreamWriter:
         packed = self._zstd.pack(len(data).to_bytes(SIZE_BYTES, "big") + data)
         return packed if self._sequence > 1 else self._header() + packed
 
-    def _add(self, snapshot: Snapshot, frame: Frame) -> None:
+    def _add(self, snapshot: Snapshot, frame: StreamFrame) -> None:
         """Add to a frame what is not the same as in the one before."""
         before = self._before
         if before is not None and before[0] is snapshot:
@@ -110,7 +110,7 @@ class StreamWriter:
         frame.head, frame.processes, frame.holders = encoded.after(before and before[1])
 
     def _header(self) -> bytes:
-        header = Header(SCHEMA, gpumon.__version__, self._interval, own_layout())
+        header = StreamHeader(SCHEMA, gpumon.__version__, self._interval, own_layout())
         return msgspec.json.encode(header) + b"\n"
 
 

@@ -212,7 +212,7 @@ def test_what_is_no_value_is_refused(content: bytes) -> None:
         ({"Gpu": ["uuid", "uuid"]}, "Gpu has a field twice"),
         ({"Gpu": ["x"] * 5000}, "damaged"),
         ({"Gpu": []}, "damaged"),
-        ({"Frame": ["sequence"]}, "missing required field `written_at`"),
+        ({"StreamFrame": ["sequence"]}, "missing required field `written_at`"),
         ([1], "the first line of the stream is damaged"),
         ({"Gpu": [1]}, "the first line of the stream is damaged"),
     ],

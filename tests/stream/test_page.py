@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 from gpumon.stream import SCHEMA
-from gpumon.stream.sample import Frame
+from gpumon.stream.sample import StreamFrame
 from tests.stream.wire import SEQUENCE, demo_samples, opened, parts_of, sealed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "stream.md").read_text(encoding="utf-8")
 
 
 def test_every_field_of_a_sample_is_on_the_page() -> None:
-    table = PAGE.partition("<!-- fields: Frame -->\n")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(Frame.__struct_fields__)
+    table = PAGE.partition("<!-- fields: StreamFrame -->\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(StreamFrame.__struct_fields__)
     assert f"`{SCHEMA}`" in PAGE
 
 

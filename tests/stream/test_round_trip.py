@@ -165,7 +165,7 @@ def test_another_version_may_have_other_fields_in_another_order() -> None:
     of_process = [at for at, name in enumerate(process_fields) if name != "rss"]
     header["fields"]["Gpu"] = ["flux", *(gpu_fields[at] for at in of_gpu)]
     header["fields"]["GpuProcess"] = ["mood", *(process_fields[at] for at in of_process)]
-    header["fields"]["Frame"].append("weather")
+    header["fields"]["StreamFrame"].append("weather")
     gpus = header["fields"]["Snapshot"].index("gpus")
     for sample in samples:
         cards = sample[HEAD][gpus]
@@ -210,7 +210,7 @@ def test_the_header_names_the_fields_of_all_that_follows() -> None:
     header, (sample,) = opened(b"".join(parts_of([snapshot(NOON, gpu())])))
     assert header["schema"] == "gpumon.stream/2"
     assert header["fields"]["Gpu"] == list(Gpu.__struct_fields__)
-    assert len(header["fields"]["Frame"]) == len(sample)
+    assert len(header["fields"]["StreamFrame"]) == len(sample)
     assert msgpack.decode(msgpack.encode(sample)) == sample
 
 

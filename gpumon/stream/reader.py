@@ -130,9 +130,8 @@ class StreamReader:
 def _check_version(version: int) -> None:
     if version != VERSION:
         raise OtherVersionError(
-            f"the other end writes version {version} of the stream, and gpumon "
-            f"{gpumon.__version__} here reads version {VERSION}: install the same gpumon at both "
-            "ends"
+            f"another version of gpumon: it writes version {version} of the stream, and gpumon "
+            f"{gpumon.__version__} here reads version {VERSION}: install the same at both ends"
         )
 
 

@@ -250,7 +250,7 @@ def test_another_version_is_refused_with_what_to_do(version: int, ours: int, res
         feed(line + rest)
     assert f"version {version} of the stream" in error.value.sentence
     assert f"reads version {ours}" in error.value.sentence
-    assert "install the same gpumon" in error.value.sentence
+    assert "install the same at both ends" in error.value.sentence
 
 
 def test_a_greeting_of_the_login_shell_is_skipped() -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from gpumon.model.processes import ProcessId  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.bounded import Time  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.processes import ProcessId  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +65,7 @@ class Event(Struct, frozen=True):
         gpus: UUIDs of the GPUs concerned.
     """
 
-    time: float
+    time: Time
     kind: EventKind
     subject: ProcessId | str
     sentence: str

@@ -179,7 +179,7 @@ def test_another_version_may_have_other_fields_in_another_order() -> None:
         assert got.snapshot == replace(expected, processes=without_rss)
 
 
-def test_new_words_are_taken_for_the_nearest_and_unknown_events_are_skipped() -> None:
+def test_new_words_are_taken_for_the_nearest_and_impossible_events_are_skipped() -> None:
     suspect = UnlistedHolder(ProcessId(8, 9), ("GPU-0",), HoldReason.ORPHAN, "why")
     asleep = gpu(unknown={"fan_speed": Unknown.ASLEEP})
     written = replace(snapshot(NOON, asleep), holders=HolderScan(NOON, (suspect,)))
@@ -194,7 +194,8 @@ def test_new_words_are_taken_for_the_nearest_and_unknown_events_are_skipped() ->
     (held,) = sample[HOLDERS][fields["HolderScan"].index("suspects")]
     held[fields["UnlistedHolder"].index("reason")] = "likes it"
     danced = {"time": NOON, "kind": "danced", "subject": "GPU-0", "sentence": "GPU 0 danced"}
-    sample[EVENTS].append(danced)
+    never = {"time": 1e300, "kind": "full", "subject": "GPU-0", "sentence": "GPU 0 memory full"}
+    sample[EVENTS] += [danced, never]
     sample[STATES][0][1:3] = ["odd", 9]
     (found,) = read(sealed(header, [sample]))
     (read_card,) = found.snapshot.gpus

@@ -14,10 +14,12 @@ be reversed for invisible characters.
 from __future__ import annotations
 
 import shlex
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import fields
 
 from gpumon.model.bounds import MOST_ENGINES
 from gpumon.model.metrics import PROCESS_METRIC, Metric, Unit
@@ -220,8 +222,15 @@ _MODEL: dict[str, type[Struct]] = {
 
 def _is_real(unit: Unit, part: str, field: str) -> bool:
     """Whether a number may have a fraction: as in the model, else if it is in seconds."""
-    fields = _MODEL[part].__annotations__ if part in _MODEL else {}
-    return unit is Unit.SECONDS or "float" in str(fields.get(field))
+    return unit is Unit.SECONDS or (
+        part in _MODEL and "float" in _types(_MODEL[part]).get(field, "")
+    )
+
+
+@cache
+def _types(struct: type[Struct]) -> dict[str, str]:
+    """The types of its fields, as text."""
+    return {field.name: str(field.type) for field in fields(struct)}
 
 
 def _column(

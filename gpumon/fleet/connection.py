@@ -17,7 +17,8 @@ from gpumon.fleet.nvidia_smi import LEAST_INTERVAL, SmiReader
 from gpumon.fleet.remote_clock import RemoteClock
 from gpumon.fleet.ssh import NOT_FOUND, SMI_MARK, STREAM_MARK, client_fault, ending
 from gpumon.model.bounds import plausible
-from gpumon.stream import OtherVersionError, StreamError, StreamReader
+from gpumon.recording.encoded import Once
+from gpumon.stream import PART, OtherVersionError, StreamError, StreamReader
 from gpumon.system.piped_program import PipedProgram
 from gpumon.text.formatting import printable
 
@@ -46,12 +47,14 @@ _MOST_NOISE = 2**16
 """Bytes that the login files of a user may write before the command begins."""
 _MOST_SAID = 2**13
 """The end of the messages of ssh that is kept."""
-_BYTES = 2**20, 16 * 2**20
+_BYTES = 2**20, 16 * 2**20, "1 MiB a second"
 """Bytes of a host that are read: a second, and at once. The first sample of 64 GPUs with 4,000
 processes has 0.2 MB, and as much of nvidia-smi's tables 1 MB."""
-_CONTENT_BYTES = 4 * 2**20, 64 * 2**20
+_CONTENT_BYTES = 4 * 2**20, 64 * 2**20, "4 MiB a second before compression"
 """The same after they were expanded: such a sample has 2 MB, and a pipe that nobody read for a
 while holds hundreds of smaller ones."""
+_SECONDS = 0.3, 5.0, "what takes less than a third of a processor core"
+"""Processor time for reading: one host must not hold up the others, whatever it sends."""
 
 
 class _Phase(Enum):
@@ -66,23 +69,22 @@ class _Phase(Enum):
 
 
 class _Allowance:
-    """How many bytes a host may still send.
+    """How much of something a host may still use.
 
     Args:
-        per_second: By how many it grows each second.
-        most: To how many it grows.
+        per_second: By how much it grows each second.
+        most: To how much it grows.
+        words: What it allows, for a person.
         now: The monotonic time.
     """
 
-    def __init__(self, per_second: int, most: int, now: float) -> None:
+    def __init__(self, per_second: float, most: float, words: str, now: float) -> None:
+        self.words = words
         self._per_second, self._most = per_second, most
-        self._left, self._at = float(most), now
+        self._left, self._at = most, now
 
-    def __str__(self) -> str:
-        return f"{self._per_second // 2**20} MiB a second"
-
-    def take(self, size: int, now: float) -> bool:
-        """Take some bytes from it; whether there were as many."""
+    def take(self, size: float, now: float) -> bool:
+        """Take some of it; whether there was as much."""
         refilled = self._left + (now - self._at) * self._per_second
         self._left, self._at = min(refilled, self._most) - size, now
         return self._left >= 0
@@ -114,7 +116,8 @@ class HostConnection:
         self._failures = 0
         self._due = 0.0
         # Why the next client, or this one, uses nvidia-smi although gpumon is there.
-        self._other_version = ""
+        self._other_version, self._asks_gpumon = "", True
+        self._plausible = Once(plausible)
         self._begin_reading(0.0)
 
     def _begin_reading(self, now: float) -> None:
@@ -130,6 +133,7 @@ class HostConnection:
         self._fault = ""
         self._bytes = _Allowance(*_BYTES, now)
         self._content_bytes = _Allowance(*_CONTENT_BYTES, now)
+        self._seconds = _Allowance(*_SECONDS, now)
         self._stream: StreamReader | None = None
         self._smi: SmiReader | None = None
         self._clock = RemoteClock()
@@ -152,9 +156,8 @@ class HostConnection:
     def open(self, now: float) -> None:
         """Start a client."""
         self._begin_reading(now)
-        arguments = self._client.stream(
-            self.name, self._asked_interval, gpumon=not self._other_version
-        )
+        self._asks_gpumon = not self._other_version
+        arguments = self._client.stream(self.name, self._asked_interval, gpumon=self._asks_gpumon)
         try:
             self._process = process = PipedProgram(arguments)
         except OSError as error:
@@ -184,10 +187,12 @@ class HostConnection:
         if self._process is None or (data := self._process.read(self._process.output)) is None:
             return
         if not data:
-            self._end("", now)
+            self._end(self._held_back(), now)
         elif self._is_allowed(self._bytes, len(data), now):
+            began = time.thread_time()
             try:
                 self._take(data, now)
+                self._is_allowed(self._seconds, time.thread_time() - began, now)
             except OtherVersionError as error:
                 self._other_version = error.sentence
                 self._end(error.sentence, now)
@@ -212,12 +217,21 @@ class HostConnection:
                 with suppress(KeyError):
                     self._selector.unregister(descriptor)
 
-    def _is_allowed(self, allowance: _Allowance, size: int, now: float) -> bool:
+    def _is_allowed(self, allowance: _Allowance, size: float, now: float) -> bool:
         """Whether the host sends no more than it may; ends the connection if it does."""
         if allowance.take(size, now):
             return True
-        self._end(f"it sends more than gpumon reads: {allowance}", now)
+        self._end(f"it sends more than gpumon reads: {allowance.words}", now)
         return False
+
+    def _held_back(self) -> str:
+        """What was wrong with the end of the stream; empty if nothing was."""
+        try:
+            if self._stream is not None:
+                self._stream.feed(b"")
+        except StreamError as error:
+            return error.sentence
+        return ""
 
     def _take(self, data: bytes, now: float) -> None:
         if self._phase is _Phase.OPENING:
@@ -225,27 +239,35 @@ class HostConnection:
         if not data:
             return
         if self._stream is not None:
-            before = self._stream.content_bytes
-            samples = self._stream.feed(data)
-            size = self._stream.content_bytes - before
-            if not self._is_allowed(self._content_bytes, size, now):
-                return
-            for sample in samples:
-                self._heard_at = now
-                self._clock.learn(sample.written_at, time.time())
-                heartbeat = sample.heartbeat
-                self._live(
-                    self._clock.snapshot(sample.snapshot),
-                    HostOrigin.GPUMON,
-                    "" if heartbeat is None else printable(heartbeat.reason),
-                    printable(sample.version),
-                    self._clock.states(sample.states),
-                )
+            for at in range(0, len(data), PART):
+                if not self._take_part(self._stream, data[at : at + PART], now):
+                    return
         elif self._smi is not None:
             for snapshot in self._smi.feed(data):
                 self._heard_at = now
                 sentence = self._other_version or _ONLY_NVIDIA_SMI
                 self._live(snapshot, HostOrigin.NVIDIA_SMI, sentence)
+
+    def _take_part(self, stream: StreamReader, data: bytes, now: float) -> bool:
+        """Take the newest sample of a part of the stream; whether it may go on."""
+        before = stream.content_bytes
+        samples = stream.feed(data)
+        if not self._is_allowed(self._content_bytes, stream.content_bytes - before, now):
+            return False
+        for sample in samples:
+            self._clock.learn(sample.written_at, time.time())
+        if samples:
+            self._heard_at = now
+            newest = samples[-1]
+            heartbeat = newest.heartbeat
+            self._live(
+                self._clock.snapshot(newest.snapshot),
+                HostOrigin.GPUMON,
+                "" if heartbeat is None else printable(heartbeat.reason),
+                printable(newest.version),
+                self._clock.states(newest.states),
+            )
+        return True
 
     def _after_mark(self, data: bytes, now: float) -> bytes:
         """What follows the line that says which program writes; empty before it has arrived."""
@@ -279,7 +301,7 @@ class HostConnection:
     ) -> None:
         self._sampled = True
         before, wall = self.state, time.time()
-        snapshot = plausible(snapshot)
+        snapshot = self._plausible(snapshot)
         trouble = snapshot.trouble
         self._trouble = "" if trouble is None else printable(trouble.sentence).rstrip(".")
         sentence = self._trouble or sentence
@@ -339,7 +361,7 @@ class HostConnection:
             return
         if self._steady_seconds >= _STEADY_SECONDS:
             self._failures = 0
-        if self._fault and self._fault == self._other_version:
+        if self._asks_gpumon and self._fault and self._fault == self._other_version:
             # Without a pause: its nvidia-smi may answer.
             self._process, self._phase, self._due = None, _Phase.WAITING, now
             return
@@ -347,7 +369,7 @@ class HostConnection:
         said = self._noise + b"\n" + self._said
         # Without a driver gpumon ends after it has said so in a sample.
         fault = self._fault or self._trouble
-        if not fault and status == NOT_FOUND:
+        if not (fault or self._sampled) and (status == NOT_FOUND or self._had_begun):
             fault = self._other_version
         # It may have been updated since.
         self._other_version = ""

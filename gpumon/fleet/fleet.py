@@ -60,7 +60,7 @@ class HostOrigin(str, Enum):
     GPUMON = "gpumon"
     """``gpumon stream`` on the host: all values."""
     NVIDIA_SMI = "nvidia-smi"
-    """nvidia-smi on the host, which has no gpumon: fewer values, and nothing can be ended there."""
+    """nvidia-smi on the host, without this gpumon: fewer values, and nothing can be ended there."""
     PROMETHEUS = "prometheus"
     """Metrics of an exporter: no processes, and nothing can be ended there."""
 

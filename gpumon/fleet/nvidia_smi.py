@@ -1,4 +1,4 @@
-"""Samples of a host that has no gpumon, by its nvidia-smi and ``ps``.
+"""Samples of a host without gpumon of the same version, by its nvidia-smi and ``ps``.
 
 A small shell loop there writes one block of lines for each sample::
 

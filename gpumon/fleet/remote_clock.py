@@ -1,6 +1,6 @@
 """Translates the times of another machine's clock to this machine's.
 
-The difference is learned from the time that each line carries and its arrival, and then kept: the
+The difference is learned from the time that each sample carries and its arrival, and then kept: the
 intervals between samples stay those of the other machine, whatever the network delays. It changes
 only when one of the clocks was set.
 """
@@ -20,9 +20,9 @@ _NEAR = 0.2
 """Seconds of difference that count as none: a network takes as long, and nothing needs to be
 translated then."""
 _STEP = 0.5
-"""Seconds by which a line must disagree if a clock was set."""
-_LINES = 10
-"""After so many late lines in a row a clock was set; fewer were delayed."""
+"""Seconds by which a sample must disagree if a clock was set."""
+_SAMPLES = 10
+"""After so many late samples in a row a clock was set; fewer were delayed."""
 
 
 class RemoteClock:
@@ -30,12 +30,12 @@ class RemoteClock:
 
     def __init__(self) -> None:
         self._difference: float | None = None
-        self._recent: deque[float] = deque(maxlen=_LINES)
+        self._recent: deque[float] = deque(maxlen=_SAMPLES)
         self._last = float("-inf")
         self._shift = TimeShift(0.0)
 
     def learn(self, written_at: float, arrived_at: float) -> None:
-        """Learn from a line: its time by the other machine's clock, its arrival by this one's."""
+        """Learn from a sample: its time by the other machine's clock, its arrival by this one's."""
         difference = arrived_at - written_at
         self._recent.append(difference)
         known = self._difference
@@ -43,14 +43,14 @@ class RemoteClock:
             known is None
             # The other clock runs backwards: it was set back.
             or written_at < self._last
-            # A line cannot arrive before it is written.
+            # A sample cannot arrive before it is written.
             or difference < known - _STEP
         )
         self._last = written_at
         if was_set:
             self._recent.clear()
             self._set(difference)
-        elif len(self._recent) == _LINES and min(self._recent) > (known or 0.0) + _STEP:
+        elif len(self._recent) == _SAMPLES and min(self._recent) > (known or 0.0) + _STEP:
             self._set(min(self._recent))
 
     def _set(self, difference: float) -> None:

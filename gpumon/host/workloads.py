@@ -160,7 +160,7 @@ class WorkloadReader:
             notebook=around.notebook if kernel is None else self._around(kernel).notebook,
             tmux=self._tmux_name(line),
             environment=around.environment,
-            session=process.stat.session or None,
+            session=process.stat.session if process.stat.session > 0 else None,
             launcher=None if outermost is None else outermost.stat.id,
             launcher_name=None if outermost is None else outermost.launcher,
             parent=line[1].stat.id if len(line) > 1 else None,

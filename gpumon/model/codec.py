@@ -7,7 +7,9 @@ may change their order between versions: bytes of another program come with its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from functools import cache, cached_property
+from itertools import repeat
 from operator import methodcaller
 from types import UnionType
 from typing import (
@@ -23,7 +25,7 @@ from typing import (
 )
 
 import msgspec
-from msgspec import Struct, defstruct
+from msgspec import Raw, Struct, defstruct
 from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import fields
 
@@ -51,11 +53,11 @@ def encode(value: Any) -> bytes:
     except UnicodeEncodeError:
         # Command lines that are not UTF-8 have halves of surrogate pairs, which MessagePack cannot
         # express: bytes in place of texts can.
-        return _encode(_encode(_changed(msgspec.to_builtins(value), str, _as_bytes)))
+        return _encode(_encode(_changed(_plain(value), str, _as_bytes)))
 
 
 def encode_for_others(value: Any) -> bytes:
-    """The bytes for another program, ``readable`` if they must.
+    """The bytes for another program, with replacement characters where a text is not UTF-8.
 
     Raises:
         OverflowError: An integer has more than 64 bits.
@@ -63,7 +65,11 @@ def encode_for_others(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return _encode(readable(msgspec.to_builtins(value)))
+        return _encode(readable(_plain(value)))
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, builtin_types=(bytes,))
 
 
 class Codec(Generic[T]):
@@ -73,6 +79,9 @@ class Codec(Generic[T]):
         type_: The type.
         layout: That of the program that wrote the bytes with ``encode_for_others``; ``None`` for
             the bytes of ``encode`` of this program.
+
+    Raises:
+        ValueError: The layout is impossible.
     """
 
     def __init__(self, type_: Any, layout: Layout | None = None) -> None:
@@ -81,6 +90,8 @@ class Codec(Generic[T]):
         self._converts = layout is not None and any(
             layout.get(struct) != names for struct, names in layout_of(type_).items()
         )
+        if layout is not None:
+            _ = self._decoder
 
     @cached_property
     def _decoder(self) -> Decoder[Any]:
@@ -91,19 +102,32 @@ class Codec(Generic[T]):
     def decode(self, data: bytes) -> T:
         """The value that these bytes were made of.
 
+        Bytes of this program are always restored, also with numbers out of their bounds.
+
         Raises:
             msgspec.MsgspecError: They are not of such a value, or a number or a list is out of its
                 bounds.
+            ValueError: A text is not UTF-8.
             RecursionError: They are nested too deeply.
         """
-        value: Any = self._decoder.decode(data)
-        if self._converts:
-            value = msgspec.convert(value, self._type, from_attributes=True)
-        elif isinstance(value, bytes):
-            plain = _changed(msgspec.msgpack.decode(value), bytes, _as_text)
-            value = msgspec.convert(plain, self._type)
+        value: Any
+        if self._layout is None:
+            value = self._own(data)
+        else:
+            value = self._decoder.decode(data)
+            if self._converts:
+                value = msgspec.convert(value, self._type, from_attributes=True)
         restored: T = value
         return restored
+
+    def _own(self, data: bytes) -> Any:
+        try:
+            value = self._decoder.decode(data)
+        except msgspec.ValidationError:
+            return _built(self._type, msgspec.msgpack.decode(data))
+        if not isinstance(value, bytes):
+            return value
+        return _built(self._type, _changed(msgspec.msgpack.decode(value), bytes, _as_text))
 
 
 @cache
@@ -139,7 +163,7 @@ def _laid_out(type_: Any, layout: Layout) -> Any:
         return defstruct(
             struct.__name__,
             [
-                (name, _with_structs(known[name], other)) if name in known else (f"_{number}", Any)
+                (name, _with_structs(known[name], other)) if name in known else (f"_{number}", Raw)
                 for number, name in enumerate(names)
             ],
             array_like=True,
@@ -159,6 +183,29 @@ def _with_structs(type_: Any, change: Callable[[type[Struct]], Any]) -> Any:
     if changed == parts:
         return type_
     return Union[changed] if origin in (Union, UnionType) else origin[changed]  # noqa: UP007 - types known at run time only
+
+
+def _built(type_: Any, plain: Any) -> Any:
+    """A value of plain data that this program encoded, without checking it."""
+    if plain is None:
+        return None
+    origin, parts = get_origin(type_), get_args(type_)
+    if origin is Annotated:
+        return _built(parts[0], plain)
+    if origin in (Union, UnionType):
+        (known,) = [part for part in parts if part is not type(None)]
+        return _built(known, plain)
+    if origin is tuple:
+        kinds = repeat(parts[0]) if parts[-1] is ... else parts
+        return tuple([_built(kind, item) for kind, item in zip(kinds, plain, strict=False)])
+    if parts:
+        return {_built(parts[0], key): _built(parts[1], item) for key, item in plain.items()}
+    if issubclass(type_, Struct):
+        if isinstance(plain, list):
+            plain = dict(zip(type_.__struct_fields__, plain, strict=True))
+        types = {field.name: field.type for field in fields(type_)}
+        return type_(**{name: _built(types[name], item) for name, item in plain.items()})
+    return type_(plain) if issubclass(type_, Enum) else plain
 
 
 def readable(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.bounded import TIMES
+from gpumon.model.number_types import TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.bounded import Count, Real, Time  # noqa: TC001 - msgspec resolves annotations
+from gpumon.model.number_types import Count, Real, Time  # noqa: TC001 - msgspec resolves annotations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -21,8 +21,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gpumon.model.bounded import Count, Few, Integer, Real, Time
 from gpumon.model.metrics import NVIDIA, Annotated, Metric, Tier, Unit
+from gpumon.model.number_types import Count, Few, Integer, Real, Time
 from gpumon.model.processes import GpuProcess, HolderScan
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from gpumon.model.bounded import Time
+from gpumon.model.number_types import TIMES, Time
 from gpumon.model.processes import HolderScan
 
 if TYPE_CHECKING:
@@ -55,7 +55,12 @@ class TimeShift:
         times = {field: getattr(row, field) for field in time_fields(type(row))}
         return replace(
             row,
-            **{field: time + self.seconds for field, time in times.items() if time is not None},
+            **{
+                # A clock that lies does not lead out of the calendar.
+                field: min(max(time + self.seconds, TIMES[0]), TIMES[1])
+                for field, time in times.items()
+                if time is not None
+            },
         )
 
     def _same(self, given: T) -> T:

@@ -78,8 +78,8 @@ class SnapshotEncoder:
 
     def __init__(self, encode: Callable[[Any], bytes] = encode) -> None:
         self._encode = encode
-        self._processes = _Once(encode)
-        self._holders = _Once(encode)
+        self._processes = Once(encode)
+        self._holders = Once(encode)
 
     def encode(self, snapshot: Snapshot) -> EncodedSnapshot:
         """The snapshot as bytes."""
@@ -105,11 +105,11 @@ class SnapshotDecoder:
         head: Codec[Snapshot] = Codec(Snapshot, layout)
         processes: Codec[Processes] = Codec(Processes, layout)
         self._head = head.decode
-        self._processes: _Once[Processes] = _Once(
+        self._processes: Once[Processes] = Once(
             processes.decode if shared is None else lambda data: shared(processes.decode(data))
         )
-        self._holders: _Once[Holders] = _Once(Codec(Holders, layout).decode)
-        self._snapshot: _Once[Snapshot] = _Once(self._decode)
+        self._holders: Once[Holders] = Once(Codec(Holders, layout).decode)
+        self._last: tuple[EncodedSnapshot, Snapshot] | None = None
 
     def decode(self, encoded: EncodedSnapshot) -> Snapshot:
         """The snapshot of these bytes; of the same object as before the same snapshot.
@@ -117,24 +117,26 @@ class SnapshotDecoder:
         Raises:
             msgspec.MsgspecError, RecursionError: As ``Codec.decode``, of bytes of another program.
         """
-        return self._snapshot(encoded)
+        # No ``Once`` of a method: objects that refer to each other stay until they are collected.
+        if self._last is None or self._last[0] is not encoded:
+            snapshot = replace(
+                self._head(encoded.head),
+                processes=self._processes(encoded.processes),
+                holders=self._holders(encoded.holders),
+            )
+            self._last = encoded, snapshot
+        return self._last[1]
 
-    def _decode(self, encoded: EncodedSnapshot) -> Snapshot:
-        return replace(
-            self._head(encoded.head),
-            processes=self._processes(encoded.processes),
-            holders=self._holders(encoded.holders),
-        )
 
-
-class _Once(Generic[T]):
-    """A function that gives what it gave last if it is called with the same object again."""
+class Once(Generic[T]):
+    """Caches the last result of a function, for the same object."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         self._function = function
         self._last: tuple[Any, T] | None = None
 
     def __call__(self, value: Any) -> T:
+        """The result of the function."""
         if self._last is None or self._last[0] is not value:
             self._last = value, self._function(value)
         return self._last[1]

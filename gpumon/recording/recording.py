@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from gpumon.model.bounded import Time  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.number_types import Time  # noqa: TC001 - msgspec resolves annotations at run time
 from gpumon.model.processes import ProcessId  # noqa: TC001 - as above
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpumon.makers.visible_devices import names_gpu
-from gpumon.model.bounded import Count, Time  # noqa: TC001 - msgspec resolves annotations
+from gpumon.model.number_types import Count, Time  # noqa: TC001 - msgspec resolves annotations
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.lock_folder import FolderError, own_folder, shared_folder, user_named
 from gpumon.system.system import THIS_SYSTEM

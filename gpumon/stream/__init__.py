@@ -12,7 +12,7 @@ A ``StreamedSample`` has the ``Snapshot`` of the other machine, equal to the one
 Texts in it are as hostile as those of this machine: see ``gpumon.text.formatting.printable``.
 """
 
-from gpumon.stream.reader import StreamReader
+from gpumon.stream.reader import PART, StreamReader
 from gpumon.stream.sample import (
     SCHEMA,
     GpuState,
@@ -24,6 +24,7 @@ from gpumon.stream.sample import (
 from gpumon.stream.writer import StreamWriter
 
 __all__ = [
+    "PART",
     "SCHEMA",
     "GpuState",
     "Heartbeat",

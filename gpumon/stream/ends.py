@@ -22,7 +22,7 @@ _BYTES = 2**12
 def watch_ends(news: SimpleQueue[BaseException | None]) -> None:
     """Put ``None`` on the queue when the reader has closed the output, or the parent has ended.
 
-    A closed output is noticed at once, not only by the next line. Of the parent's end the closed
+    A closed output is noticed at once, not only by the next sample. Of the parent's end the closed
     standard input tells, if it is a pipe or a socket: another process may still have the output
     open. What arrives on standard input is ignored.
     """

@@ -37,15 +37,20 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from gpumon.model.snapshot import Snapshot
     from gpumon.recording.encoded import EncodedSnapshot
 
 MOST_BEFORE = 2**16
 """Bytes before the samples: the header, and greetings of a login shell."""
-MOST_CONTENT = 2**24
-"""Bytes to which a part of the stream may expand: those of a pipe that nobody read for a while."""
-_MOST_SAMPLES = 2**12
-"""Samples in a part of the stream."""
+PART = 2**12
+"""Bytes to feed at a time, so that time and memory stay small."""
+MOST_CONTENT = 2**22
+"""Bytes to which such a part of the stream may expand."""
+_MOST_SAMPLES = 2**10
+"""Samples in such a part."""
 _PIECE = 2**18
+_MOST_ROWS = 2**14
+"""Processes, MIG devices and other holders of a machine; processes have four times as many uses."""
 _QUOTED = 40
 _BEGIN = b'{"schema":"gpumon.stream/'
 _START = re.compile(rb'\{"schema":"gpumon\.stream/([0-9]{1,9})"')
@@ -54,9 +59,14 @@ _event = Decoder(Event)
 
 
 class StreamReader:
-    """Makes samples of the bytes of a stream."""
+    """Makes samples of the bytes of a stream.
+
+    Attributes:
+        content_bytes: To how many bytes all parts so far have expanded.
+    """
 
     def __init__(self) -> None:
+        self.content_bytes = 0
         # Not the exception: its traceback would keep what was read.
         self._error: tuple[type[StreamError], str] | None = None
         self._greeting = b""
@@ -64,17 +74,12 @@ class StreamReader:
         self._rest = b""
         self._frames: _Frames | None = None
 
-    @property
-    def content_bytes(self) -> int:
-        """To how many bytes all parts so far have expanded."""
-        return 0 if self._frames is None else self._frames.content_bytes
-
     def feed(self, data: bytes) -> list[StreamedSample]:
         """The samples that these bytes complete, oldest first; often none.
 
         Args:
-            data: The next bytes, cut anywhere; 64 KiB at a time keep time and memory small. Nothing
-                after the last ones, to raise what was held back.
+            data: The next bytes, cut anywhere, at most ``PART``. Nothing after the last ones, to
+                raise what was held back.
 
         Raises:
             StreamError: The bytes are not a stream, or are damaged. Samples before a damaged one
@@ -102,13 +107,15 @@ class StreamReader:
                 if len(samples) == _MOST_SAMPLES:
                     raise StreamError("the other end sends samples without end; connect again")
                 samples.append(sample)
+            self.content_bytes += self._frames.part_bytes
 
     def _after_header(self, data: bytes) -> bytes:
         """What follows the header; nothing while that has not arrived."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for number, line in enumerate(lines):
             if found := _START.match(line):
-                self._frames = _Frames(_header(line, int(found[1])))
+                _check_version(int(found[1]))
+                self._frames = _frames_after(line)
                 rest, self._rest = b"\n".join((*lines[number + 1 :], self._rest)), b""
                 return rest
             self._greeting = self._greeting or line[:_QUOTED]
@@ -135,10 +142,10 @@ def _check_version(version: int) -> None:
         )
 
 
-def _header(line: bytes, version: int) -> StreamHeader:
-    _check_version(version)
+def _frames_after(line: bytes) -> _Frames:
+    """What makes samples of the bytes after a header."""
     try:
-        return msgspec.json.decode(line, type=StreamHeader)
+        return _Frames(msgspec.json.decode(line, type=StreamHeader))
     except _DAMAGED as error:
         raise StreamError(
             f"the first line of the stream is damaged: {printable(str(error))}; connect again"
@@ -155,11 +162,14 @@ class _Frames:
     """What follows the header.
 
     Attributes:
-        content_bytes: To how many bytes all parts so far have expanded.
+        part_bytes: To how many bytes the last part has expanded.
+
+    Raises:
+        ValueError: The header names impossible fields.
     """
 
     def __init__(self, header: StreamHeader) -> None:
-        self.content_bytes = 0
+        self.part_bytes = 0
         self._header = header
         self._zstd = _decompressor()
         self._content = bytearray()
@@ -174,13 +184,12 @@ class _Frames:
         Raises:
             StreamError: The bytes are damaged.
         """
-        left = MOST_CONTENT
+        self.part_bytes = 0
         while True:
             piece = self._expand(data)
-            left -= len(piece)
-            if left < 0:
+            self.part_bytes += len(piece)
+            if self.part_bytes > MOST_CONTENT:
                 raise self._damaged(f"it expands to more than {MOST_CONTENT // 2**20} MiB")
-            self.content_bytes += len(piece)
             self._content += piece
             yield from self._complete()
             data = b""
@@ -230,6 +239,8 @@ class _Frames:
         if encoded is None:
             raise ValueError("it has no snapshot")
         snapshot = self._snapshots.decode(encoded)
+        if encoded is not self._encoded:
+            _check_size(snapshot)
         self._encoded = encoded
         self._sequence = frame.sequence
         return StreamedSample(
@@ -243,6 +254,21 @@ class _Frames:
             events=tuple(_known(frame.events)),
             states=frame.states,
         )
+
+
+def _check_size(snapshot: Snapshot) -> None:
+    """Refuse more rows than any machine has: a few bytes of each become hundreds in memory.
+
+    Raises:
+        ValueError: There are more.
+    """
+    suspects = () if snapshot.holders is None else snapshot.holders.suspects
+    if (
+        max(len(snapshot.processes), len(suspects)) > _MOST_ROWS
+        or sum([len(gpu.mig) for gpu in snapshot.gpus]) > _MOST_ROWS
+        or sum([len(process.uses) for process in snapshot.processes]) > 4 * _MOST_ROWS
+    ):
+        raise ValueError("it has more rows than any machine")
 
 
 def _known(events: Sequence[Raw]) -> Iterator[Event]:

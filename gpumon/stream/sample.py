@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from gpumon.findings.finding import FindingKind, Severity  # noqa: TC001 - msgspec resolves annotations
-from gpumon.model.bounded import Count, Few, Real, Time  # noqa: TC001 - at run time
 from gpumon.model.codec import Layout, layout_of
+from gpumon.model.number_types import Count, Few, Real, Time  # noqa: TC001 - at run time
 from gpumon.model.snapshot import Snapshot
 from gpumon.recording.encoded import Holders, Processes
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpumon.recording.recording import Event
 
 VERSION = 2
-"""The version of the format. It rises when a field goes, or changes its type or meaning."""
+"""The version of the format. It rises when a field changes its type, unit or meaning."""
 SCHEMA = f"gpumon.stream/{VERSION}"
 """The value of the key ``schema``, which begins the first line."""
 MOST_FRAME = 2 * 2**20
@@ -53,7 +53,7 @@ class StreamHeader(Struct):
 
     schema: str
     gpumon: str
-    interval_seconds: Real
+    interval_seconds: Annotated[float, Meta(gt=0, le=1e9)]
     fields: Layout
 
 

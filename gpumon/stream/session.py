@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SILENCE = 5.0
 """Seconds without a sample after which a heartbeat is written."""
-_LAST_LINE_SECONDS = 1.0
+_LAST_SECONDS = 1.0
 """How long a full pipe may delay the end."""
 
 
@@ -138,7 +138,7 @@ class _Session:
         with self._changed:
             self._put(_Sample(snapshot), ())
             self._is_over = True
-        self._thread.join(_LAST_LINE_SECONDS)
+        self._thread.join(_LAST_SECONDS)
 
     def _take(self, snapshot: Snapshot) -> None:
         """Pass on a sample. Runs on the sampling thread, or on its watchdog."""

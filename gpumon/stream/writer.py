@@ -6,12 +6,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Raw
 from msgspec.structs import replace
 
 import gpumon
 from gpumon.model.codec import encode_for_others
-from gpumon.recording.encoded import EncodedSnapshot, SnapshotEncoder
+from gpumon.recording.encoded import Once, SnapshotEncoder
 from gpumon.stream.sample import (
     MOST_EVENTS,
     MOST_FRAME,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.encoded import EncodedSnapshot, Holders, Processes
     from gpumon.recording.recording import Event
     from gpumon.stream.sample import GpuState
 
@@ -46,8 +46,8 @@ _SAMPLES = 2
 class StreamWriter:
     """Makes the bytes of each sample.
 
-    A sample that would be longer than ``MOST_FRAME`` loses the command lines, as all samples after
-    it.
+    A sample that would be longer than ``MOST_FRAME`` loses command lines and places, as all samples
+    after it.
 
     Args:
         interval: Seconds between samples, for the reader.
@@ -57,7 +57,9 @@ class StreamWriter:
         self._interval = interval
         self._sequence = 0
         self._encoder = SnapshotEncoder(encode_for_others)
-        self._with_commands = True
+        self._is_short = False
+        self._processes = Once(_without_commands)
+        self._holders = Once(_without_their_commands)
         self._before: tuple[Snapshot, EncodedSnapshot] | None = None
         self._zstd = _Compressor()
 
@@ -87,13 +89,13 @@ class StreamWriter:
             written_at,
             dropped,
             heartbeat,
-            tuple([Raw(encode_for_others(event)) for event in events[-MOST_EVENTS:]]),
+            tuple(events[-MOST_EVENTS:]),  # type: ignore[arg-type]  # a reader takes them apart
             tuple(states),
         )
         self._add(snapshot, frame)
         data = encode_for_others(frame)
-        if len(data) > MOST_FRAME and self._with_commands:
-            self._with_commands, self._before = False, None
+        if len(data) > MOST_FRAME and not self._is_short:
+            self._is_short, self._before = True, None
             self._add(snapshot, frame)
             data = encode_for_others(frame)
         packed = self._zstd.pack(len(data).to_bytes(SIZE_BYTES, "big") + data)
@@ -104,7 +106,13 @@ class StreamWriter:
         before = self._before
         if before is not None and before[0] is snapshot:
             return
-        sent = snapshot if self._with_commands else _without_commands(snapshot)
+        sent = snapshot
+        if self._is_short:
+            processes, holders = (
+                self._processes(snapshot.processes),
+                self._holders(snapshot.holders),
+            )
+            sent = replace(snapshot, processes=processes, holders=holders)
         encoded = self._encoder.encode(sent)
         self._before = snapshot, encoded
         frame.head, frame.processes, frame.holders = encoded.after(before and before[1])
@@ -143,14 +151,12 @@ class _Compressor:
         return packed
 
 
-def _without_commands(snapshot: Snapshot) -> Snapshot:
-    holders = snapshot.holders
-    return replace(
-        snapshot,
-        processes=tuple([replace(process, command=()) for process in snapshot.processes]),
-        holders=holders
-        and replace(
-            holders,
-            suspects=tuple([replace(suspect, command=()) for suspect in holders.suspects]),
-        ),
-    )
+def _without_commands(processes: Processes) -> Processes:
+    return tuple([replace(process, command=(), place=None) for process in processes])
+
+
+def _without_their_commands(holders: Holders) -> Holders:
+    if holders is None:
+        return None
+    bare = [replace(suspect, command=(), place=None) for suspect in holders.suspects]
+    return replace(holders, suspects=tuple(bare))

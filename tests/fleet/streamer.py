@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.model.snapshot import MigInstance
 from gpumon.stream import StreamWriter
 from tests.build import gpu, process, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.model.snapshot import Snapshot
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 GPUS, PROCESSES = 8, 40
 
@@ -82,6 +83,12 @@ def main() -> None:
         time.sleep(max(0.0, begin + (number + 1) * interval - time.time() - ahead))
 
 
+def large_gpu(index: int) -> Gpu:
+    """A GPU that takes long to read."""
+    instances = [MigInstance(f"MIG-{index}-{number}", number) for number in range(30)]
+    return gpu(index=index, uuid=f"GPU-{index}", mig=tuple(instances))
+
+
 def misbehave(fault: str, line: bytes, writer: StreamWriter, sample: Snapshot) -> None:
     """Do what a broken host does."""
     if fault == "garbage":
@@ -96,6 +103,12 @@ def misbehave(fault: str, line: bytes, writer: StreamWriter, sample: Snapshot) -
             command = ("x" * 300_000, os.urandom(1500).hex())
             owner = replace(sample.processes[0], command=command)
             os.write(1, writer.write(replace(sample, processes=(owner,)), sample.time))
+    elif fault == "repeats":
+        os.write(1, line)
+        large = replace(sample, gpus=tuple([large_gpu(index) for index in range(500)]))
+        data = [writer.write(large, large.time) for _ in range(20_000)]
+        os.write(1, b"".join(data))
+        time.sleep(3600)
     elif fault == "errors":
         for _ in range(2**10):
             os.write(2, b"\x1b[31mx" * 2**17)

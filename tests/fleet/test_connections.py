@@ -135,7 +135,7 @@ FAULTS = {
     "garbage": "",
     "gigabyte": "",
     "errors": "more than gpumon reads: 1 MiB a second",
-    "expands": "more than gpumon reads: 4 MiB a second",
+    "expands": "more than gpumon reads: 4 MiB a second before compression",
     "end": "gpumon ended there: the driver �[31mis gone",
 }
 """What a host may do wrong, and a part of what is said then."""
@@ -160,6 +160,15 @@ def test_a_host_that_misbehaves_is_told_in_a_sentence_and_nobody_waits(lab: Lab)
             assert len(sentence) < 300, fault
         received = state(fleet, "good").received_at or 0
         wait_for(fleet, lambda now: (now.hosts[0].received_at or 0) > received)
+
+
+def test_a_host_that_says_the_same_thousands_of_times_holds_up_nobody(lab: Lab) -> None:
+    lab.host("good", environment(), also="bad")
+    commands = {"good": STREAMER, "bad": faulty("repeats")}
+    with reading(lab.client, "good", "bad", commands=commands) as fleet:
+        wait_for(fleet, lambda now: len(_gpus(now.hosts[1].snapshot)) == 500)
+        received = state(fleet, "good").received_at or 0
+        wait_for(fleet, lambda now: (now.hosts[0].received_at or 0) > received + 1)
 
 
 def test_half_a_line_is_silence_and_holds_up_nobody(lab: Lab) -> None:

@@ -124,6 +124,20 @@ def test_a_host_with_another_version_is_read_by_its_nvidia_smi_until_it_is_updat
         assert updated.sentence == ""
 
 
+def test_a_host_that_answers_with_another_version_whatever_is_asked_is_not_asked_on_and_on(
+    lab: Lab,
+) -> None:
+    answer = lab.folder / "answer"
+    program(
+        answer, f"#!/bin/sh\necho x >> {lab.folder}/asked\necho '#gpumon stream'\n{OTHER_VERSION}"
+    )
+    lab.host("gpu-01", {}, [f"ForceCommand {answer}"])
+    with reading(lab.client, "gpu-01") as fleet:
+        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
+        assert "version 1 of the stream" in state(fleet, "gpu-01").sentence
+    assert (lab.folder / "asked").read_text().count("x") == 2
+
+
 def test_a_host_with_another_version_and_nothing_else_is_down_with_the_reason(lab: Lab) -> None:
     folder = lab.folder / "bin"
     folder.mkdir()

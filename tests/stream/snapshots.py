@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from gpumon.model.bounded import TIMES
+from gpumon.model.number_types import TIMES
 from gpumon.model.processes import GpuProcess, HolderScan, UnlistedHolder
 from gpumon.model.snapshot import (
     Gpu,

@@ -13,12 +13,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import msgpack
+from msgspec.structs import replace
 
 from gpumon.export.as_json import to_json
 from gpumon.findings import conditions, gpu_state
+from gpumon.model.processes import (
+    GpuProcess,
+    GpuUse,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    UnlistedHolder,
+)
+from gpumon.model.snapshot import MigInstance
 from gpumon.recording.history import History
-from gpumon.stream import OtherVersionError, StreamedSample, StreamError, StreamReader
-from gpumon.stream.reader import MOST_BEFORE, MOST_CONTENT
+from gpumon.stream import (
+    PART,
+    OtherVersionError,
+    StreamedSample,
+    StreamError,
+    StreamReader,
+    StreamWriter,
+)
+from gpumon.stream.reader import MOST_BEFORE
 from gpumon.stream.sample import MOST_FRAME
 from tests.build import NOON, gpu, process, snapshot
 from tests.stream.wire import (
@@ -38,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MEGABYTE = 2**20
-PIECE = 65536
 GOOD = b"".join(parts_of(demo_samples(4)))
 FIRST = parts_of([snapshot(NOON, gpu(), gpu(index=1), processes=(process(1), process(2)))])[0]
 HEADER, (SAMPLE,) = opened(FIRST)
@@ -47,7 +63,9 @@ HEADER, (SAMPLE,) = opened(FIRST)
 def feed(data: bytes) -> list[StreamedSample]:
     """What a reader makes of bytes; it raises nothing but a sentence."""
     reader = StreamReader()
-    samples = reader.feed(data)
+    samples: list[StreamedSample] = []
+    for at in range(0, len(data), PART):
+        samples += reader.feed(data[at : at + PART])
     reader.feed(b"")
     return samples
 
@@ -209,7 +227,7 @@ def test_what_is_no_value_is_refused(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"Gpu": ["uuid", "uuid"]}, "Gpu has a field twice"),
+        ({"Gpu": ["uuid", "uuid"]}, "first line of the stream is damaged: Gpu has a field twice"),
         ({"Gpu": ["x"] * 5000}, "damaged"),
         ({"Gpu": []}, "damaged"),
         ({"StreamFrame": ["sequence"]}, "missing required field `written_at`"),
@@ -267,7 +285,7 @@ def test_what_is_no_stream_at_all_is_named_by_its_beginning() -> None:
 def _bomb(content: bytes, times: int) -> Callable[[], Iterator[bytes]]:
     """A stream of the same content many times, in pieces as they arrive."""
     data = packed(HEADER, content * times)
-    return lambda: (data[at : at + PIECE] for at in range(0, len(data), PIECE))
+    return lambda: (data[at : at + PART] for at in range(0, len(data), PART))
 
 
 NOTHING = snapshot(NOON)
@@ -279,13 +297,13 @@ HUGE = (MOST_FRAME).to_bytes(4, "big") + b"\x90" * MOST_FRAME
     ("pieces", "most"),
     [
         # A line without end before the stream, and one that begins as a header does.
-        (lambda: iter([b"x" * PIECE] * 1000), 4 * MOST_BEFORE),
-        (lambda: iter([b'{"schema":"gpumon.stream/2"' + b"x" * PIECE] * 1000), 4 * MOST_BEFORE),
+        (lambda: iter([b"x" * PART] * 1000), 4 * MOST_BEFORE),
+        (lambda: iter([b'{"schema":"gpumon.stream/2"' + b"x" * PART] * 1000), 4 * MOST_BEFORE),
         # Little that expands to much.
-        (_bomb(b"\0", 200 * MEGABYTE), 2 * MOST_CONTENT),
-        (_bomb(b"\xff" * 4, 50 * MEGABYTE), MOST_CONTENT),
-        (_bomb(HUGE, 20), MOST_CONTENT),
-        (lambda: iter([EMPTY_GPUS]), MOST_CONTENT),
+        (_bomb(b"\0", 200 * MEGABYTE), 8 * MEGABYTE),
+        (_bomb(b"\xff" * 4, 50 * MEGABYTE), 8 * MEGABYTE),
+        (_bomb(HUGE, 20), 8 * MEGABYTE),
+        (lambda: iter([EMPTY_GPUS]), 8 * MEGABYTE),
     ],
     ids=["line", "header", "zeros", "long", "frames", "gpus"],
 )
@@ -315,10 +333,51 @@ def _followed(times: int, padding: bytes) -> bytes:
 
 def test_what_expands_to_more_than_any_host_sends_is_refused() -> None:
     padding = b"\0" * MEGABYTE
-    assert len(feed(_followed(10, padding))) == 9
-    assert len(_followed(40, padding)) < PIECE
-    assert "it expands to more than 16 MiB" in held_back(_followed(40, padding))
+    assert len(feed(_followed(4, padding))) == 3
+    assert "it expands to more than 4 MiB" in held_back(_followed(10, padding))
     assert "the other end sends samples without end" in held_back(_followed(5000, b""))
+
+
+def feed_all(reader: StreamReader, parts: list[bytes]) -> None:
+    for part in parts:
+        reader.feed(part)
+
+
+def _snapshot_of(**parts: Any) -> bytes:
+    return StreamWriter(1.0).write(replace(snapshot(NOON), **parts), NOON)
+
+
+USE, INSTANCE = GpuUse("", 0), MigInstance("", 0)
+SUSPECT = UnlistedHolder(ProcessId(1, 1), (), HoldReason.HOLDS, "")
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        _snapshot_of(gpus=tuple(gpu(index=at, mig=(INSTANCE,) * 1000) for at in range(20))),
+        _snapshot_of(processes=(replace(process(1), uses=(USE,) * 70_000),)),
+        _snapshot_of(processes=(GpuProcess(ProcessId(1, 1), "", ()),) * 20_000),
+        _snapshot_of(holders=HolderScan(NOON, (SUSPECT,) * 20_000)),
+    ],
+    ids=["mig", "uses", "processes", "suspects"],
+)
+def test_a_few_bytes_do_not_become_more_rows_than_any_machine_has(stream: bytes) -> None:
+    assert len(stream) < 20_000
+    reader = StreamReader()
+    tracemalloc.start()
+    try:
+        parts = [stream[at : at + PART] for at in range(0, len(stream), PART)]
+        with pytest.raises(StreamError, match="more rows than any machine"):
+            feed_all(reader, parts)
+        assert tracemalloc.get_traced_memory()[0] < MEGABYTE, "what was read is released"
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("interval", [0, -5, 1e300])
+def test_an_interval_that_cannot_be_is_refused(interval: float) -> None:
+    header = {**HEADER, "interval_seconds": interval}
+    assert "the first line of the stream is damaged" in refused(sealed(header, [SAMPLE]))
 
 
 def held_back(data: bytes) -> str:

@@ -137,6 +137,19 @@ def test_any_text_comes_through(text: str) -> None:
     assert sample.snapshot == snapshot_of(whole)
 
 
+def test_any_text_comes_through_beside_the_snapshot() -> None:
+    beat, event = Heartbeat("\ud800", 1.0), Event(NOON, EventKind.FULL, "\udfff", "\ud801")
+    state = GpuState("\udc00", FindingKind.FREE, Severity.GOOD)
+    sent = StreamWriter(1.0).write(
+        snapshot(NOON), NOON, heartbeat=beat, events=[event], states=[state]
+    )
+    (sample,) = read(sent)
+    assert sample.snapshot == snapshot(NOON)
+    assert sample.heartbeat == replace(beat, reason="\ufffd")
+    assert sample.events == (replace(event, subject="\ufffd", sentence="\ufffd"),)
+    assert sample.states == (replace(state, gpu_uuid="\ufffd"),)
+
+
 def test_command_lines_are_left_out_where_a_sample_would_be_too_long() -> None:
     command = ("java", "x" * 4000)
     many = tuple(replace(process(pid), command=command, name="java") for pid in range(1200))
@@ -144,12 +157,17 @@ def test_command_lines_are_left_out_where_a_sample_would_be_too_long() -> None:
     holders = HolderScan(NOON, (suspect,))
     first = replace(snapshot(NOON, processes=many), holders=holders)
     second = replace(first, processes=many[1:], time=NOON + 1)
-    bare = tuple(replace(one, command=()) for one in many)
-    unnamed = replace(holders, suspects=(replace(suspect, command=()),))
-    samples = read(b"".join(parts_of([first, second, second])))
+    bare = tuple(replace(one, command=(), place=None) for one in many)
+    unnamed = replace(holders, suspects=(replace(suspect, command=(), place=None),))
+    third = replace(second, time=NOON + 2)
+    parts = parts_of([first, second, second, third])
+    samples = read(b"".join(parts))
+    # A list that was not read again is not sent again.
+    assert len(parts[3]) < 250
     assert [sample.snapshot for sample in samples] == [
         replace(first, processes=bare, holders=unnamed),
         *[replace(second, processes=bare[1:], holders=unnamed)] * 2,
+        replace(third, processes=bare[1:], holders=unnamed),
     ]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -41,21 +45,21 @@ def opened(snapshots: list[Snapshot], shift: float = 0.0) -> list[Snapshot]:
 
 # Command lines hold bytes that are no UTF-8 as halves of surrogate pairs.
 TEXTS = st.text(st.characters(), max_size=5)
-NUMBERS = st.integers(0, 10**18)
+NUMBERS = st.integers(-(2**63), 2**64 - 1)
 WHOLE = st.one_of(st.none(), st.integers(0, 200), NUMBERS)
 FRACTIONS = st.one_of(
     st.none(),
-    st.floats(-1e18, 1e18),
+    st.floats(allow_nan=False),
     st.integers(0, 10**9).map(lambda number: number / 1000),
+    st.floats(NOON, NOON + 100),
 )
-TIMES = st.one_of(st.none(), st.floats(-6e10, 2e11), st.floats(NOON, NOON + 100))
 IDS = st.builds(ProcessId, st.integers(1, 5), WHOLE)
 GPUS = st.builds(
     Gpu,
     index=st.integers(0, 3),
     uuid=st.sampled_from(["GPU-a", "GPU-b"]),
     status=st.sampled_from(GpuStatus),
-    sampled_at=TIMES,
+    sampled_at=FRACTIONS,
     unknown=st.dictionaries(st.sampled_from(["xid", "energy"]), st.sampled_from(Unknown)),
     mig=st.lists(st.builds(MigInstance, TEXTS, NUMBERS, memory_used=WHOLE), max_size=2).map(tuple),
     name=st.one_of(st.none(), TEXTS),
@@ -90,7 +94,7 @@ SNAPSHOTS = st.builds(
     host=st.builds(Host, TEXTS, cpu_percent=FRACTIONS),
     gpus=st.lists(GPUS, max_size=3).map(tuple),
     processes=st.lists(PROCESSES, max_size=3).map(tuple),
-    processes_at=TIMES,
+    processes_at=FRACTIONS,
     source=TEXTS,
     trouble=st.one_of(st.none(), st.builds(Trouble, TEXTS, TEXTS)),
     cost=st.one_of(st.none(), st.builds(OwnCost, FRACTIONS)),
@@ -102,6 +106,24 @@ SNAPSHOTS = st.builds(
 @given(st.lists(SNAPSHOTS, min_size=1, max_size=6))
 def test_what_goes_into_a_block_comes_out_of_it(snapshots: list[Snapshot]) -> None:
     assert opened(snapshots) == snapshots
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, -1e300])
+def test_a_value_that_is_out_of_bounds_comes_back(odd: float) -> None:
+    given = [snapshot(NOON + n, gpu(power_draw=odd if n % 2 else 1.5)) for n in range(6)]
+
+    assert [str(one.gpus[0].power_draw) for one in opened(given)] == ["1.5", str(odd)] * 3
+
+
+def test_a_fraction_where_the_model_has_none_comes_back() -> None:
+    odd: Any = 1.5
+    many = tuple(gpu(index=number) for number in range(2000))
+    given = [
+        snapshot(NOON, gpu(memory_used=odd), processes=(process(1, sm=odd),)),
+        snapshot(NOON + 1, *many),
+    ]
+
+    assert opened(given) == given
 
 
 def test_a_list_that_was_read_once_is_one_list_afterwards() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.report.reading import MergedSample
+    from gpumon.report.samples import MergedSample
     from gpumon.report.window import TimeWindow
 
 POINTS = 512

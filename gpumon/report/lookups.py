@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.processes import Container
     from gpumon.report.owners import Identity
-    from gpumon.report.reading import ListedUse
+    from gpumon.report.samples import ListedUse
 
     _Workload = tuple[Container | None, str | None, int | None, ProcessId | None, str | None]
 

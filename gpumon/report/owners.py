@@ -13,30 +13,20 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gpumon.report.reading import ListedUse
+    from gpumon.report.samples import ListedUse
 
 
 class Subject(Struct):
-    """A user, a process or a job of one host, as far as observed.
+    """A user, a process or a job of one host, as far as observed."""
 
-    Attributes:
-        key: Identifies it on its host.
-        label: A short printable label.
-        users: The owners of its processes; ``None`` is an unknown owner.
-        gpus: Indices of the GPUs it was on.
-        processes: Number of its processes that were observed.
-        pid: PID, if it is a process.
-        started_at: Start time of that process.
-        command: Command line of the first of its processes, or its name; not safe to print.
-    """
-
-    key: str
-    label: str
-    users: set[str | None]
-    gpus: set[int]
-    processes: set[Identity]
-    pid: int | None = None
-    started_at: float | None = None
+    key: str  # identifies it on its host
+    label: str  # a short printable label
+    users: set[str | None]  # the owners of its processes; ``None`` is an unknown owner
+    gpus: set[int]  # indices of the GPUs it was on
+    processes: set[Identity]  # number of its processes that were observed
+    pid: int | None = None  # PID, if it is a process
+    started_at: float | None = None  # start time of that process
+    # command line of the first of its processes, or its name; not safe to print
     command: str | None = None
 
     def see(self, rows: Iterable[ListedUse]) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
 
-    from gpumon.report.reading import MergedSample
+    from gpumon.report.samples import MergedSample
 
 PART_BYTES = 32 * 2**20
 """A part is at least this long, so that a process is worth its start."""

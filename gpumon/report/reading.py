@@ -17,13 +17,11 @@ from collections import deque
 from contextlib import ExitStack, closing, suppress
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from gpumon.model.makers import is_same_name
-from gpumon.model.processes import Container, ProcessId  # noqa: TC001 - as above
 from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.files import exists, log_to_read, parts
@@ -34,9 +32,10 @@ from gpumon.recording.csv.tables import Damage, open_sheet, rows_of, samples
 from gpumon.recording.csv.timeline import Timeline
 from gpumon.recording.recording import RecordingError
 from gpumon.report.lookups import Lookups
+from gpumon.report.overlaps import OverlapCheck
 from gpumon.report.pacing import INTERVALS_AROUND, paced
+from gpumon.report.samples import GpuSample, ListedUse, MergedSample
 from gpumon.report.window import TimeWindow
-from gpumon.text.formatting import memory_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,144 +43,21 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.csv.index import CsvFile
 
-PATIENCE = 2.5
-"""Number of usual intervals for which a sample counts at most; a longer interval has a gap."""
-
-_LIKE_MEMORY = 0.9
-"""Share of the size of a GPU's memory from which on another size may be of the same GPU."""
 WARM_UP, _SAMPLES_BEFORE = 300.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read before the start time."""
 _READ_ON, _SAMPLES_AFTER = 60.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read after the end time."""
 
 
-class GpuSample(Struct, frozen=True, gc=False):
-    """A row of the GPU file; ``None`` is unknown.
-
-    All fields but the time are those of columns, see ``gpumon.recording.csv.columns``. In a log of
-    several machines ``host_name`` is the name by which the user knows the machine.
-    """
-
-    time: float
-    index: int | None
-    uuid: str | None
-    pci_bus_id: str | None
-    name: str | None
-    utilization_gpu: float | None
-    sm_active: float | None
-    memory_used: float | None
-    memory_total: float | None
-    power_draw: float | None
-    power_limit_max: float | None
-    energy: float | None
-    clock_event_reasons: int | None
-    clock_events_known: int | None
-    ecc_uncorrected_volatile: int | None
-    ecc_uncorrected_aggregate: int | None
-    xid: int | None
-    xid_at: float | None
-    status: str | None
-    processes: int | None
-    age: float | None
-    host_name: str | None
-    elapsed: float | None
-    serial: str | None
-
-    @property
-    def gpu(self) -> str:
-        """The key of the GPU on its host."""
-        known = self.uuid or self.pci_bus_id
-        if known is None and self.index is None and self.serial is not None:
-            return f"serial {self.serial}"
-        return known or f"index {self.index}"
-
-
-class ListedUse(Struct, frozen=True, gc=False):
-    """A row of the process file: the use that one process makes of one GPU or a part of it.
-
-    Its time is that of its sample. The fields from ``user`` on are set only if the owners were
-    requested; ``hostname`` only in a log of several machines.
-    """
-
-    time: float
-    gpu_index: int | None
-    gpu_uuid: str | None
-    gpu_instance: int | None
-    compute_instance: int | None
-    pid: int
-    type: str | None
-    memory_used: float | None
-    sm: float | None
-    cpu_percent: float | None
-    state: str | None
-    hostname: str | None
-    user: str | None = None
-    started_at: float | None = None
-    start_ticks: int | None = None
-    name: str | None = None
-    command: str | None = None
-    container: Container | None = None
-    slurm_job: str | None = None
-    session: int | None = None
-    launcher: ProcessId | None = None
-    launcher_name: str | None = None
-
-    @property
-    def gpu(self) -> str:
-        """The same key as that of the GPU's sample."""
-        return self.gpu_uuid or f"index {self.gpu_index}"
-
-    @property
-    def use(self) -> tuple[object, ...]:
-        """Distinguishes it from the other rows of its list."""
-        process = self.pid, self.started_at, self.start_ticks
-        return *process, self.gpu, self.gpu_instance, self.compute_instance
-
-
 _LIST_FIELDS = ListedUse.__struct_fields__[1:]
 _OWNERS_FROM = _LIST_FIELDS.index("user")
 
 
-class MergedSample(Struct):
-    """The GPUs of one host at one time, from one log.
-
-    Attributes:
-        log: Number of the log among those read; its ``elapsed`` is comparable with its own only.
-        host: Name of the machine; ``None`` if the log does not say.
-        time: Seconds since the epoch, which within a file never run backwards.
-        elapsed: Seconds of the monotonic clock; ``None`` if the log has none.
-        gpus: One sample per GPU.
-        listed: The processes, if a list was written then.
-        began: Time of the first sample of the log.
-        usual: The usual sampling interval of the log at that time; 0 for a single sample.
-        is_last: Whether the log ends with it.
-    """
-
-    log: int
-    host: str | None
-    time: float
-    elapsed: float | None
-    gpus: dict[str, GpuSample]
-    began: float
-    listed: list[ListedUse] = []
-    usual: float = 0.0
-    is_last: bool = False
-
-    @property
-    def reach(self) -> float:
-        """Maximum number of seconds for which its samples count."""
-        return PATIENCE * self.usual
-
-
 class HostChoice(Struct):
-    """Which hosts are read.
+    """Which hosts are read."""
 
-    Attributes:
-        wanted: Their names; ``None`` means all.
-        seen: The hosts of all samples that were read; ``None`` is an unknown one.
-    """
-
-    wanted: frozenset[str] | None = None
+    wanted: frozenset[str] | None = None  # their names; ``None`` means all
+    # the hosts of all samples that were read; ``None`` is an unknown one
     seen: set[str | None] = msgspec.field(default_factory=set)
 
     def takes(self, host: str | None) -> bool:
@@ -191,17 +67,11 @@ class HostChoice(Struct):
 
 
 class Log(Struct, frozen=True):
-    """A log to read.
+    """A log to read."""
 
-    Attributes:
-        path: Its newest GPU file.
-        parts: Its files, oldest first.
-        damage: The unreadable lines of each file, as far as it was read.
-    """
-
-    path: str
-    parts: tuple[LogFiles, ...]
-    damage: dict[Path, Damage] = {}
+    path: str  # its newest GPU file
+    parts: tuple[LogFiles, ...]  # its files, oldest first
+    damage: dict[Path, Damage] = {}  # the unreadable lines of each file, as far as it was read
 
     def damage_of(self, path: Path) -> Damage:
         """The damage counter of a file."""
@@ -243,16 +113,12 @@ def span_of(logs: Iterable[Log]) -> tuple[float, float] | None:
 
 
 class ReadDepth(Struct, frozen=True):
-    """How much of the logs is read beside the time range.
+    """How much of the logs is read beside the time range."""
 
-    Attributes:
-        owners: Whether the owners of processes are read.
-        jobs: Whether processes are completed by what all lists of the log say of where they run.
-        from_start: Whether all samples before the time range are read; else the last ones.
-    """
-
-    owners: bool = False
+    owners: bool = False  # whether the owners of processes are read
+    # whether processes are completed by what all lists of the log say of where they run
     jobs: bool = False
+    # whether all samples before the time range are read; else the last ones
     from_start: bool = False
 
 
@@ -279,93 +145,12 @@ def merged_samples(
         window = TimeWindow(-math.inf, window.last)
     each = [paced(_of_log(number, log, window, depth)) for number, log in enumerate(logs)]
     ordered = [_never_back(log) for log in _with_hosts(each)]
-    identities = _Identities(logs)
+    overlaps = OverlapCheck(logs)
     for _, _, sample in heapq.merge(*ordered, key=lambda one: one[:2]):
         if sample.host is None and len(logs) > 1:
-            identities.see(sample)
+            overlaps.see(sample)
         if hosts.takes(sample.host):
             yield sample
-
-
-class _Model(NamedTuple):
-    """What a row says of the model of its GPU."""
-
-    name: str | None
-    memory_total: float | None
-
-
-class _Identities:
-    """Notices where logs that name neither host nor UUID overlap in time.
-
-    Args:
-        logs: The logs.
-    """
-
-    def __init__(self, logs: Sequence[Log]) -> None:
-        self._logs = logs
-        self._log_of: dict[str, list[int]] = {}
-        # That of the newest row; and the last one that two rows in a row have, as one row may be
-        # damaged.
-        self._newest: dict[tuple[str, int], _Model] = {}
-        self._certain: dict[tuple[str, int], _Model] = {}
-
-    def see(self, sample: MergedSample) -> None:
-        """Look at the GPUs of a sample.
-
-        Raises:
-            RecordingError: One of them is certainly not the GPU that another log has.
-        """
-        here = sample.log
-        for key, row in sample.gpus.items():
-            if row.uuid:
-                continue
-            model = _Model(row.name, row.memory_total)
-            if self._newest.get((key, here)) == model:
-                self._certain[key, here] = model
-            self._newest[key, here] = model
-            order = self._log_of.setdefault(key, [here])
-            other = order[-1]
-            if other == here:
-                continue
-            # The other log has rows between two of this one.
-            if here in order:
-                self._note_overlap(key, row, other, here)
-            order[:] = [*(log for log in order if log != here), here]
-
-    def _note_overlap(self, key: str, row: GpuSample, other: int, here: int) -> None:
-        """Note that two logs have a GPU at one time.
-
-        Raises:
-            RecordingError: See ``see``.
-        """
-        numbers = sorted((other, here))
-        first, second = (self._logs[log] for log in numbers)
-        models = [self._certain[key, log] for log in numbers if (key, log) in self._certain]
-        if len(models) == len(numbers) and _are_different(*models):
-            raise RecordingError(
-                f"{first.path} and {second.path} have different GPUs"
-                f" ({', '.join(map(_model_name, models))}) under one {_key_name(row)} at the same"
-                " time: report them one by one, or add uuid to the query."
-            )
-        second.damage_of(second.parts[-1].gpus).overlapping = first.parts[-1].gpus
-
-
-def _are_different(one: _Model, other: _Model) -> bool:
-    """Whether two rows cannot be of one GPU, whatever driver wrote them."""
-    if one.name and other.name and not is_same_name(one.name, other.name):
-        return True
-    sizes = [model.memory_total for model in (one, other) if model.memory_total]
-    # Newer drivers count the memory that they reserve.
-    return len(sizes) > 1 and min(sizes) < _LIKE_MEMORY * max(sizes)
-
-
-def _model_name(model: _Model) -> str:
-    size = "" if model.memory_total is None else memory_size(round(model.memory_total))
-    return f"{model.name or 'a GPU'} {size and f'with {size}'}".strip()
-
-
-def _key_name(row: GpuSample) -> str:
-    return "bus id" if row.pci_bus_id else "index"
 
 
 def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iterator[MergedSample]:

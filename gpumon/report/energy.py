@@ -56,42 +56,17 @@ class EnergyMeter(Struct):
         listed: GpuProcessList | None,
         energy: Energy,
     ) -> float:
-        """Count the energy that the GPU used in the counted part of the time between two samples.
+        """The joules of the ``seconds`` that count between two samples, ``passed`` seconds apart.
 
-        Args:
-            sample: The first one.
-            after: The second one.
-            now: The time of the second one.
-            passed: Seconds between them.
-            seconds: Those that count.
-            listed: The process list at that time.
-            energy: What it is added to.
-
-        Returns:
-            The joules.
+        Of ``energy`` only the seconds are added, by their source.
         """
         if passed <= 0:
             return 0.0
-        joules = self._used(sample, after, now, passed, seconds, listed, energy)
-        energy.joules += joules
-        return joules
-
-    def _used(
-        self,
-        sample: GpuSample,
-        after: GpuSample,
-        now: float,
-        passed: float,
-        seconds: float,
-        listed: GpuProcessList | None,
-        energy: Energy,
-    ) -> float:
-        """Count the seconds by the source of their energy; returns the joules."""
         if sample.energy is None or after.energy is None:
             self._restart()
             return _by_power(sample, seconds, energy)
         used = after.energy - sample.energy
-        limit = sample.power_limit_max
+        limit = sample.state.power_limit_max
         most = _MOST_WATTS if limit is None else _LIMITS * limit
         is_possible = 0 <= used <= most * (passed + self.still + _READ_SECONDS)
         if self.trusted is not None:

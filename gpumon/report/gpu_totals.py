@@ -17,8 +17,8 @@ from gpumon.report.sums import SharedSums, Sums, TimeSum
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.report.lists import GpuProcessList, SubjectShare, WrittenList
-    from gpumon.report.samples import GpuSample
+    from gpumon.report.lists import GpuProcessList, ListLayout, SubjectShare, WrittenList
+    from gpumon.report.samples import GpuSample, GpuState
     from gpumon.report.window import TimeWindow
 
 EARLIER_NAMES = 4
@@ -53,6 +53,7 @@ class GpuTotals(Struct):
     reach: float = 0.0  # maximum seconds for which it counts
     meter: EnergyMeter = field(default_factory=EnergyMeter)  # follows its energy counter
     listed: GpuProcessList | None = None  # its current process list; ``None`` if unknown
+    layout: ListLayout | None = None  # whose processes the newest list has
     # The lists that it is made of, by the number of their log, oldest first. There are several only
     # if none is complete, as in logs of one user's processes.
     written: dict[int, WrittenList] = field(default_factory=dict)
@@ -62,6 +63,10 @@ class GpuTotals(Struct):
     waited: deque[tuple[GpuProcessList, TimeSum]] = field(default_factory=deque)
     # what it used under that list, and no subject has yet
     use: ListUse = field(default_factory=ListUse)
+    # what its samples have in common since they were last counted: its state, whether the values
+    # are current, and whether the log has a monotonic clock
+    steady: tuple[GpuState | None, bool, bool] = (None, False, False)
+    counted: tuple[float, float] = 0.0, 0.0  # seconds and joules of ``use`` that were counted so
     # what was counted with the subjects of that list, and is not in any sums yet
     period: SharedSums = field(default_factory=SharedSums)
     # when each XID was last reported; ``None`` if unknown
@@ -96,10 +101,14 @@ class GpuTotals(Struct):
 
     def begin(self, sample: GpuSample, now: float, reach: float) -> None:
         """Make a sample the newest one."""
-        self.index, self.uuid = sample.index, sample.uuid
-        self.pci_bus_id, self.serial = sample.pci_bus_id, sample.serial
-        self._see_name(sample.name)
-        self.memory_total = sample.memory_total or self.memory_total
+        state = sample.state
+        if self.sample is None or state is not self.sample.state or state.name != self.name:
+            self.index, self.uuid = state.index, state.uuid
+            self.pci_bus_id, self.serial = state.pci_bus_id, state.serial
+            self._see_name(state.name)
+            self.memory_total = state.memory_total or self.memory_total
+        elif self.new_name is not None:
+            self._see_name(state.name)
         self.sample, self.since, self.reach = sample, now, reach
 
     def _see_name(self, name: str | None) -> None:
@@ -125,119 +134,124 @@ class GpuTotals(Struct):
     def finish(
         self, sample: GpuSample, after: GpuSample, now: float, seconds: float, window: TimeWindow
     ) -> None:
-        """Count the newest sample, now that the next one is known.
-
-        Args:
-            sample: The sample.
-            after: The next one.
-            now: The time of the next one.
-            seconds: How many seconds of it count.
-            window: The time range that counts.
-        """
-        passed, period, use = now - self.since, self.period, self.use
+        """Count so many seconds of the newest sample, now that there is a next one."""
+        passed, period, state = now - self.since, self.period, sample.state
         if passed > self.reach:
             gap = sample.time + self.reach
             self.sums.missing += window.part(gap, passed - self.reach)
             self.sums.gaps += window.counts(gap)
-        errors = sample.ecc_errors(after) if window.counts(after.time) else None
-        if errors is not None:
-            period.ecc = errors + (period.ecc or 0)
+        # Without a change there are no more errors, once it is known that they are counted.
+        if (after.state is not state or period.ecc is None) and window.counts(after.time):
+            errors = state.ecc_errors(after.state)
+            if errors is not None:
+                period.ecc = errors + (period.ecc or 0)
         used = self.meter.used(sample, after, now, passed, seconds, self.listed, period.energy)
         if self.meter.released:
             self._correct_energy()
-        is_fresh, utilization = self.is_fresh(sample), sample.utilization_gpu
+        age = sample.age
+        is_fresh = age is None or age <= _FRESH or age <= self.reach
         if not seconds and not window.holds(sample.time):
-            if is_fresh and utilization is not None:
+            if is_fresh and sample.utilization_gpu is not None:
                 # It may have waited in the window, or begin to wait there.
-                self._count_waiting(utilization, now, 0.0, 0.0)
+                self._count_waiting(sample.utilization_gpu, now, 0.0, 0.0)
             return
-        self._count(sample, seconds, used, is_fresh=is_fresh)
-        use.seconds += seconds
-        use.joules += used
+        steady = state, is_fresh, sample.elapsed is not None
+        if steady != self.steady:
+            self._count_state()
+            self.steady = steady
+        self.use.seconds += seconds
+        self.use.joules += used
         if is_fresh:
-            reasons = sample.clock_event_reasons
-            if reasons is not None:
-                period.slowed.add(reasons, seconds, sample.clock_events_known)
-                if reasons & HARMFUL_CLOCK_EVENTS:
-                    use.slowed += used
-            if utilization is not None:
-                if sample.sm_active is not None:
-                    period.empty.known += seconds
-                    if utilization >= BusyEmpty.busy and sample.sm_active <= BusyEmpty.most_sm:
-                        period.empty.seconds += seconds
-                        use.empty += used
-                self._count_waiting(utilization, now, seconds, used)
-        if sample.status is not None:
+            self._count_values(sample, now, seconds, used)
+
+    def _count_state(self) -> None:
+        """Count the time in which the GPU's state and list stayed the same."""
+        state, is_fresh, is_timed = self.steady
+        use, period, sums, listed = self.use, self.period, self.sums, self.listed
+        seconds, joules = use.seconds - self.counted[0], use.joules - self.counted[1]
+        self.counted = use.seconds, use.joules
+        if state is None or not seconds:
+            return
+        reasons = state.clock_event_reasons
+        if is_fresh and reasons is not None:
+            period.slowed.add(reasons, seconds, state.clock_events_known)
+            if reasons & HARMFUL_CLOCK_EVENTS:
+                use.slowed += joules
+        if state.status is not None:
             period.lost.known += seconds
-            if sample.elapsed is not None:
+            if is_timed:
                 # Only gpumon's own logs, which have this clock, have XIDs.
                 period.watched += seconds
-            if sample.status in _LOST:
+            if state.status in _LOST:
                 period.lost.seconds += seconds
+        if state.processes and (listed is None or not listed.is_complete):
+            sums.unlisted += seconds
+        computing = self._computing(state)
+        if computing is not None:
+            sums.computing.known += seconds
+            if computing:
+                sums.computing.seconds += seconds
+
+    def _computing(self, state: GpuState) -> bool | None:
+        """Whether a process computes on it; ``None`` if that is unknown."""
+        if self.listed is None or state.status in _LOST:
+            # The list of a lost GPU is empty, whatever runs on it.
+            return None
+        return self.listed.computing
+
+    def _count_values(self, sample: GpuSample, now: float, seconds: float, joules: float) -> None:
+        """Count what a sample measured."""
+        sums, empty = self.sums, self.period.empty
+        utilization, size = sample.utilization_gpu, sample.memory_used
+        if size is not None:
+            sums.memory.add(size, seconds)
+        if utilization is None:
+            return
+        sums.utilization.add(utilization, seconds)
+        if sample.sm_active is not None:
+            empty.known += seconds
+            if utilization >= BusyEmpty.busy and sample.sm_active <= BusyEmpty.most_sm:
+                empty.seconds += seconds
+                self.use.empty += joules
+        if utilization > 0:
+            sums.busy += seconds
+            sums.idle.known += seconds
+        else:
+            computing = self._computing(sample.state)
+            held = sample.holds_memory if computing is None else computing
+            if held is not None:
+                sums.idle.known += seconds
+                if held:
+                    sums.idle.seconds += seconds
+                    sums.idle.joules += joules
+        self._count_waiting(utilization, now, seconds, joules)
 
     def _count_waiting(self, utilization: float, now: float, seconds: float, joules: float) -> None:
         """Count the time between two spells of load in which a process may prepare the data.
 
         It is counted once the load has returned, within the time of ``findings.starved``.
         """
-        preparing = None if self.listed is None else self.listed.preparing
-        if preparing is not None:
+        listed, waited = self.listed, self.waited
+        if listed is not None and listed.preparing is not None:
             self.period.starved.known += seconds
         if utilization >= Starved.high:
-            if self.loaded_until is not None and self.since - self.loaded_until <= Starved.turn:
-                for listed, waited in self.waited:
-                    self.sums.starved.join(waited)
-                    for share in listed.shares:
-                        share.sums.starved.join(waited, share.part)
+            if waited:
+                if self.loaded_until is not None and self.since - self.loaded_until <= Starved.turn:
+                    for before, time in waited:
+                        self.sums.starved.join(time)
+                        for share in before.shares:
+                            share.on_gpu.sums.starved.join(time, share.part)
+                waited.clear()
             self.loaded_until = now
-            self.waited.clear()
-        elif preparing and self.listed is not None and utilization <= Starved.low:
-            if not self.waited or self.waited[-1][0] is not self.listed:
-                self.waited.append((self.listed, TimeSum()))
-            waited = self.waited[-1][1]
-            waited.seconds += seconds
-            waited.joules += joules
-
-    def _count(self, sample: GpuSample, seconds: float, joules: float, *, is_fresh: bool) -> None:
-        """Count what of the GPU differs from what the subjects on it did."""
-        sums = self.sums
-        computing = None if self.listed is None else self.listed.computing
-        if sample.status in _LOST:
-            # The list of such a GPU is empty, whatever runs on it.
-            computing = None
-        if sample.processes and (self.listed is None or not self.listed.is_complete):
-            sums.unlisted += seconds
-        if computing is not None:
-            sums.computing.known += seconds
-            if computing:
-                sums.computing.seconds += seconds
-        if not is_fresh:
-            return
-        if sample.memory_used is not None:
-            sums.memory.add(sample.memory_used, seconds)
-        if sample.utilization_gpu is None:
-            return
-        sums.utilization.add(sample.utilization_gpu, seconds)
-        if sample.utilization_gpu > 0:
-            sums.busy += seconds
-            sums.idle.known += seconds
-            return
-        held = sample.holds_memory if computing is None else computing
-        if held is not None:
-            sums.idle.known += seconds
-            if held:
-                sums.idle.seconds += seconds
-                sums.idle.joules += joules
+        elif utilization <= Starved.low and listed is not None and listed.preparing:
+            if not waited or waited[-1][0] is not listed:
+                waited.append((listed, TimeSum()))
+            waited[-1][1].seconds += seconds
+            waited[-1][1].joules += joules
 
     def see_xid(self, sample: GpuSample, began: float, window: TimeWindow) -> None:
-        """Count the XID of the next sample, if it is a new one.
-
-        Args:
-            sample: The sample.
-            began: When the log began.
-            window: The time range that counts.
-        """
-        number, at = sample.xid, sample.xid_at
+        """Count the XID of the next sample of a log that began then, if it is a new one."""
+        number, at = sample.state.xid, sample.state.xid_at
         if number is None:
             return
         seen, before = number in self.xids, self.xids.get(number)
@@ -253,10 +267,12 @@ class GpuTotals(Struct):
 
     def replace_list(self, listed: GpuProcessList | None) -> None:
         """Make a list the current one, and share out what was counted under the one before."""
+        self._count_state()
         before, self.listed = self.listed, listed
-        use, self.use = self.use, ListUse()
+        use, self.use, self.counted = self.use, ListUse(), (0.0, 0.0)
         period = self.period
         period.seconds += use.seconds
+        period.energy.joules += use.joules
         period.slowed.joules += use.slowed
         period.empty.joules += use.empty
         shares = [] if before is None else before.shares
@@ -264,7 +280,9 @@ class GpuTotals(Struct):
             self.alone += use.joules
         for share in shares:
             share.count(use)
-        if [id(share.sums) for share in shares] != [id(share.sums) for share in self.shares]:
+        if [id(share.on_gpu.sums) for share in shares] != [
+            id(share.on_gpu.sums) for share in self.shares
+        ]:
             self._end_period(shares)
 
     def _end_period(self, shares: Sequence[SubjectShare]) -> None:
@@ -274,13 +292,14 @@ class GpuTotals(Struct):
         self.sums.present += period.seconds
         for share in shares:
             # Its share of the energy was added at each list.
-            share.sums.join(period, 0.0)
+            share.on_gpu.sums.join(period, 0.0)
 
     def close(self, window: TimeWindow) -> None:
         """Finish: the last sample counts for no time, but its memory may be a peak."""
         if self.sample is not None and window.holds(self.sample.time):
-            self._count(self.sample, 0.0, 0.0, is_fresh=self.is_fresh(self.sample))
-            self.sums.ended_lost = self.sample.status in _LOST
+            if self.sample.memory_used is not None and self.is_fresh(self.sample):
+                self.sums.memory.add(self.sample.memory_used, 0.0)
+            self.sums.ended_lost = self.sample.state.status in _LOST
         self.meter.end()
         self._correct_energy()
         self.replace_list(None)
@@ -295,5 +314,5 @@ class GpuTotals(Struct):
             if not listed.processes:
                 self.alone += energy.joules
             for share in listed.shares:
-                share.sums.energy.join(energy, share.part)
+                share.on_gpu.sums.energy.join(energy, share.part)
         self.meter.released = []

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings.speed import Starved
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.process_states import UNINTERRUPTIBLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from gpumon.report.owners import Subject
-    from gpumon.report.samples import ListedUse
+    from gpumon.report.samples import ListedProcess, ListedUse
     from gpumon.report.sums import Sums
 
 
@@ -26,15 +27,24 @@ class ListUse(Struct):
     empty: float = 0.0  # joules while it was busy but empty
 
 
+class SubjectOnGpu(Struct):
+    """A subject's processes on a GPU."""
+
+    subject: Subject
+    sums: Sums  # of the subject
+    places: list[int]  # where the list has its rows
+    processes: list[ListedProcess]  # the processes of these rows
+    count: int  # number of these processes: each may use several parts of a GPU
+    computing: bool  # whether any of them computes
+    is_seen: bool = False  # whether the subject knows that they were there
+
+
 class SubjectShare(Struct):
     """A subject's share of a GPU, from one list."""
 
-    subject: Subject
-    rows: list[ListedUse]  # its rows of the list
-    sums: Sums
+    on_gpu: SubjectOnGpu
     memory: float | None  # bytes of its processes there; ``None`` if any is unknown
     sm: float | None  # percent of its processes there; ``None`` where that of any is unknown
-    computing: bool  # whether any of them computes
     part: float  # its share of the GPU's energy, 0 to 1
     # whether it does nothing there, but works on most of its other GPUs; ``None`` if that is
     # unknown, and for a subject on a single GPU
@@ -42,17 +52,19 @@ class SubjectShare(Struct):
 
     def count(self, use: ListUse) -> None:
         """Add to the sums of the subject what depends on its share."""
-        sums, seconds, joules = self.sums, use.seconds, use.joules * self.part
+        on_gpu, seconds, joules = self.on_gpu, use.seconds, use.joules * self.part
+        sums = on_gpu.sums
         sums.energy.joules += joules
         if use.slowed:
             sums.slowed.joules += use.slowed * self.part
         if use.empty:
             sums.empty.joules += use.empty * self.part
         sums.computing.known += seconds
-        if self.computing:
+        if on_gpu.computing:
             sums.computing.seconds += seconds
-        if seconds:
-            self.subject.see(self.rows)
+        if seconds and not on_gpu.is_seen:
+            on_gpu.is_seen = True
+            on_gpu.subject.see(on_gpu.processes)
         if self.sm is None:
             return
         sums.utilization.add(self.sm, seconds)
@@ -64,7 +76,7 @@ class SubjectShare(Struct):
         sums.idle.known += seconds
         if self.sm > 0:
             sums.busy += seconds
-        elif self.computing:
+        elif on_gpu.computing:
             sums.idle.seconds += seconds
             sums.idle.joules += joules
 
@@ -73,7 +85,39 @@ class WrittenList(Struct, frozen=True):
     """A list of one log for one GPU."""
 
     at: float  # when it was written, in the host's time
-    rows: list[ListedUse]  # its rows
+    rows: list[ListedUse]
+
+
+class ListLayout(Struct):
+    """What lists of one GPU with the same processes have in common."""
+
+    processes: list[ListedProcess]  # the process of each row
+    groupings: int  # see ``Subjects``
+    subjects: list[SubjectOnGpu]  # the subjects of the processes; none if subjects are not counted
+    count: int  # number of processes
+    computing: bool  # whether any of them computes
+
+    def shares(self, listed: Sequence[ListedUse], count: int) -> list[SubjectShare]:
+        """The share of each subject in a GPU with so many processes, listed or not."""
+        loads = [use.sm for use in listed]
+        total = sum([load or 0 for load in loads])
+        is_known = self.count >= count and total > 0 and None not in loads
+        most = max(count, self.count)
+        shares = []
+        for on_gpu in self.subjects:
+            sm = known_sum([loads[place] for place in on_gpu.places])
+            memory = known_sum([listed[place].memory_used for place in on_gpu.places])
+            part = (sm or 0.0) / total if is_known else on_gpu.count / most
+            shares.append(
+                SubjectShare(on_gpu, memory, None if sm is None else min(100.0, sm), part)
+            )
+        return shares
+
+
+def counted(processes: Iterable[ListedProcess]) -> tuple[int, bool]:
+    """How many they are, and whether any of them computes."""
+    computing = any(process.type != "G" for process in processes)
+    return len({process.identity for process in processes}), computing
 
 
 class GpuProcessList(Struct):
@@ -93,13 +137,13 @@ def by_gpu(listed: Iterable[ListedUse]) -> dict[str, list[ListedUse]]:
     """The rows of each GPU, by its key."""
     found: dict[str, list[ListedUse]] = {}
     for one in listed:
-        found.setdefault(one.gpu, []).append(one)
+        found.setdefault(one.process.gpu, []).append(one)
     return found
 
 
 def prepares(listed: Iterable[ListedUse]) -> bool | None:
     """Whether a computing process may be preparing its data, see ``GpuProcessList.preparing``."""
-    computing = [one for one in listed if one.type != "G"]
+    computing = [one for one in listed if one.process.type != "G"]
     if any(one.state == UNINTERRUPTIBLE for one in computing):
         return True
     used = [one.cpu_percent for one in computing if one.cpu_percent is not None]

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.model.processes import ProcessId
-from gpumon.report.owners import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpumon.model.processes import Container
-    from gpumon.report.owners import Identity
-    from gpumon.report.samples import ListedUse
+    from gpumon.report.samples import Identity, ListedProcess
 
     _Workload = tuple[Container | None, str | None, int | None, ProcessId | None, str | None]
 
 
-def _workload(row: ListedUse) -> _Workload:
+def _workload(row: ListedProcess) -> _Workload:
     return row.container, row.slurm_job, row.session, row.launcher, row.launcher_name
 
 
@@ -33,10 +31,10 @@ class Lookups:
         self._known: dict[tuple[str | None, Identity], _Workload] = {}
         self._launchers: dict[tuple[str | None, ProcessId], str | None] = {}
 
-    def learn(self, rows: Iterable[ListedUse]) -> None:
-        """Learn from rows, in any order."""
-        for row in rows:
-            key, found = (row.hostname, identity(row)), _workload(row)
+    def learn(self, processes: Iterable[ListedProcess]) -> None:
+        """Learn from the processes of lists, in any order."""
+        for row in processes:
+            key, found = (row.hostname, row.identity), _workload(row)
             known = self._known.get(key)
             if known == found:
                 continue
@@ -52,10 +50,10 @@ class Lookups:
             if row.launcher is not None:
                 self._launchers[row.hostname, row.launcher] = row.launcher_name
 
-    def complete(self, row: ListedUse) -> ListedUse:
-        """The row with what other lists say of its process."""
+    def complete(self, row: ListedProcess) -> ListedProcess:
+        """The process with what other lists say of it."""
         container, slurm_job, session, launcher, name = self._known.get(
-            (row.hostname, identity(row)), _workload(row)
+            (row.hostname, row.identity), _workload(row)
         )
         own = row.hostname, ProcessId(row.pid, row.start_ticks)
         if launcher is None and own in self._launchers:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.report.reading import Log
-    from gpumon.report.samples import GpuSample, MergedSample
+    from gpumon.report.samples import GpuState, MergedSample
 
 _LIKE_MEMORY = 0.9
 """Share of the size of a GPU's memory from which on another size may be of the same GPU."""
@@ -26,11 +26,7 @@ class _Model(NamedTuple):
 
 
 class OverlapCheck:
-    """Notices where logs that name neither host nor UUID overlap in time.
-
-    Args:
-        logs: The logs.
-    """
+    """Notices where logs that name neither host nor UUID overlap in time."""
 
     def __init__(self, logs: Sequence[Log]) -> None:
         self._logs = logs
@@ -48,9 +44,10 @@ class OverlapCheck:
         """
         here = sample.log
         for key, row in sample.gpus.items():
-            if row.uuid:
+            state = row.state
+            if state.uuid:
                 continue
-            model = _Model(row.name, row.memory_total)
+            model = _Model(state.name, state.memory_total)
             if self._newest.get((key, here)) == model:
                 self._certain[key, here] = model
             self._newest[key, here] = model
@@ -60,10 +57,10 @@ class OverlapCheck:
                 continue
             # The other log has rows between two of this one.
             if here in order:
-                self._note_overlap(key, row, other, here)
+                self._note_overlap(key, state, other, here)
             order[:] = [*(log for log in order if log != here), here]
 
-    def _note_overlap(self, key: str, row: GpuSample, other: int, here: int) -> None:
+    def _note_overlap(self, key: str, state: GpuState, other: int, here: int) -> None:
         """Note that two logs have a GPU at one time.
 
         Raises:
@@ -75,7 +72,7 @@ class OverlapCheck:
         if len(models) == len(numbers) and _are_different(*models):
             raise RecordingError(
                 f"{first.path} and {second.path} have different GPUs"
-                f" ({', '.join(map(_model_name, models))}) under one {_key_name(row)} at the same"
+                f" ({', '.join(map(_model_name, models))}) under one {_key_name(state)} at the same"
                 " time: report them one by one, or add uuid to the query."
             )
         second.damage_of(second.parts[-1].gpus).overlapping = first.parts[-1].gpus
@@ -95,5 +92,5 @@ def _model_name(model: _Model) -> str:
     return f"{model.name or 'a GPU'} {size and f'with {size}'}".strip()
 
 
-def _key_name(row: GpuSample) -> str:
-    return "bus id" if row.pci_bus_id else "index"
+def _key_name(state: GpuState) -> str:
+    return "bus id" if state.pci_bus_id else "index"

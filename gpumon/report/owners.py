@@ -8,12 +8,13 @@ from msgspec import Struct
 
 from gpumon.findings.groups import jobs
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.report.samples import Identity
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gpumon.report.samples import ListedUse
+    from gpumon.report.samples import ListedProcess
 
 
 class Subject(Struct):
@@ -29,11 +30,11 @@ class Subject(Struct):
     # command line of the first of its processes, or its name; not safe to print
     command: str | None = None
 
-    def see(self, rows: Iterable[ListedUse]) -> None:
+    def see(self, rows: Iterable[ListedProcess]) -> None:
         """Record its processes and GPUs in a list that counts."""
         for row in rows:
             self.users.add(row.user)
-            self.processes.add(identity(row))
+            self.processes.add(row.identity)
             if row.gpu_index is not None:
                 self.gpus.add(row.gpu_index)
 
@@ -44,46 +45,37 @@ class Subject(Struct):
         self.processes |= other.processes
 
 
-Identity = tuple[int, float | None]
-"""PID and start, in clock ticks since boot or, where those are not known, in seconds."""
-
-
-def identity(one: ListedUse) -> Identity:
-    """A key that distinguishes a process from a later one with the same PID."""
-    return one.pid, one.started_at if one.start_ticks is None else one.start_ticks
-
-
 Grouping = dict[Identity, tuple[str, str]]
 """Key and label of the subject of each process of a list."""
 
 
-def group_by_user(listed: Sequence[ListedUse]) -> Grouping:
+def group_by_user(listed: Sequence[ListedProcess]) -> Grouping:
     """One subject per user; all processes with an unknown owner are one."""
     return {
-        identity(one): ("", "unknown") if one.user is None else (f"user {one.user}", one.user)
+        one.identity: ("", "unknown") if one.user is None else (f"user {one.user}", one.user)
         for one in listed
     }
 
 
-def group_by_process(listed: Sequence[ListedUse]) -> Grouping:
+def group_by_process(listed: Sequence[ListedProcess]) -> Grouping:
     """One subject per process."""
-    return {identity(one): (_process_key(identity(one)), str(one.pid)) for one in listed}
+    return {one.identity: (_process_key(one.identity), str(one.pid)) for one in listed}
 
 
-def group_by_job(listed: Sequence[ListedUse]) -> Grouping:
+def group_by_job(listed: Sequence[ListedProcess]) -> Grouping:
     """One subject per job, as grouped by ``gpumon.findings.groups``."""
     by_id = {ProcessId(one.pid, one.start_ticks): one for one in listed}
     found: Grouping = {}
     for job in jobs([_process(one) for one in by_id.values()]):
         for member in job.processes:
-            process = identity(by_id[member.id])
+            process = by_id[member.id].identity
             # A process without a known job yet has its own key: see ``Subjects.merged``.
             key = _process_key(process) if job.kind == "process" else job.key
             found[process] = key, job.label
     return found
 
 
-GROUPINGS: dict[str, Callable[[Sequence[ListedUse]], Grouping]] = {
+GROUPINGS: dict[str, Callable[[Sequence[ListedProcess]], Grouping]] = {
     "user": group_by_user,
     "process": group_by_process,
     "job": group_by_job,
@@ -98,7 +90,7 @@ def _process_key(process: Identity) -> str:
     return f"process {process[0]}/{process[1]}"
 
 
-def _process(one: ListedUse) -> GpuProcess:
+def _process(one: ListedProcess) -> GpuProcess:
     return GpuProcess(
         id=ProcessId(one.pid, one.start_ticks),
         type=one.type or "C",
@@ -120,21 +112,25 @@ class Subjects:
 
     The lookup of where a process runs finishes after it is first listed: a process that was a job
     of its own may turn out to be part of another. ``merged`` has these cases.
-
-    Attributes:
-        known: The subjects by key.
     """
 
     def __init__(self, by: str) -> None:
         self._grouping = GROUPINGS[by]
         self.known: dict[str, Subject] = {}
+        # How often processes were grouped: until it grows, each has the same subject.
+        self.groupings = 0
         self._last: dict[Identity, str] = {}
+        self._listed: Sequence[ListedProcess] = ()
 
-    def find(self, listed: Sequence[ListedUse]) -> None:
+    def find(self, listed: Sequence[ListedProcess]) -> None:
         """Find the subjects of the processes of a list."""
+        if listed == self._listed:
+            return
+        self._listed = listed
+        self.groupings += 1
         groups = self._grouping(listed)
         for row in listed:
-            process = identity(row)
+            process = row.identity
             key, label = groups[process]
             subject = self.known.get(key)
             if subject is None:
@@ -145,9 +141,9 @@ class Subjects:
             subject.command = subject.command or row.command or row.name
             self._last[process] = key
 
-    def of(self, row: ListedUse) -> Subject:
+    def of(self, row: ListedProcess) -> Subject:
         """The subject of a process of the last list that has it."""
-        return self.known[self._last[identity(row)]]
+        return self.known[self._last[row.identity]]
 
     def merged(self) -> dict[str, str]:
         """Keys of processes that counted as a job of their own -> the job they belong to."""

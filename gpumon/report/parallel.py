@@ -51,17 +51,9 @@ _LEAST_BEFORE = 150.0
 def tally_parts(
     logs: Sequence[Log], by: str, window: TimeWindow, hosts: HostChoice, part_bytes: int
 ) -> UsageTotals | None:
-    """The sums of a log, added up in parts at the same time.
+    """The sums of a log, added up in parts of at least so many bytes at the same time.
 
-    Args:
-        logs: The logs.
-        by: One of ``report.figures.BY``.
-        window: The time that counts.
-        hosts: The hosts to read.
-        part_bytes: The least size of a part.
-
-    Returns:
-        The sums; ``None`` if the log is too short, or must be read in one piece.
+    ``None`` if the log is too short, or must be read in one piece.
     """
     if by not in ("gpu", "host") or len(logs) != 1:
         # What a process or a job is may depend on what was seen of it long before.
@@ -251,6 +243,7 @@ def _is_regular(before: MergedSample, after: MergedSample) -> bool:
     if not 0 < passed <= min(_LONGEST_INTERVAL, before.reach) or before.host != after.host:
         return False
     return before.gpus.keys() == after.gpus.keys() and all(
-        (one.xid, one.xid_at) == (after.gpus[key].xid, after.gpus[key].xid_at)
-        for key, one in before.gpus.items()
+        (known := after.gpus[key].state) is sample.state
+        or (sample.state.xid, sample.state.xid_at) == (known.xid, known.xid_at)
+        for key, sample in before.gpus.items()
     )

@@ -17,7 +17,7 @@ from collections import deque
 from contextlib import ExitStack, closing, suppress
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -28,17 +28,25 @@ from gpumon.recording.csv.files import exists, log_to_read, parts
 from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.csv.part import GRAIN, LIST_FRESH
 from gpumon.recording.csv.rotated_log import RotatedLog
-from gpumon.recording.csv.tables import Damage, open_sheet, rows_of, samples
+from gpumon.recording.csv.tables import Damage, open_sheet, rows_of
 from gpumon.recording.csv.timeline import Timeline
 from gpumon.recording.recording import RecordingError
 from gpumon.report.lookups import Lookups
 from gpumon.report.overlaps import OverlapCheck
 from gpumon.report.pacing import INTERVALS_AROUND, paced
-from gpumon.report.samples import GpuSample, ListedUse, MergedSample
+from gpumon.report.samples import (
+    PROCESS_COLUMNS,
+    USE_COLUMNS,
+    GpuSample,
+    GpuState,
+    ListedProcess,
+    ListedUse,
+    MergedSample,
+)
 from gpumon.report.window import TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.csv.index import CsvFile
@@ -49,8 +57,57 @@ _READ_ON, _SAMPLES_AFTER = 60.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read after the end time."""
 
 
-_LIST_FIELDS = ListedUse.__struct_fields__[1:]
-_OWNERS_FROM = _LIST_FIELDS.index("user")
+_MOST_SHARED = 1024
+"""Objects that rows share."""
+RowT = TypeVar("RowT")
+
+
+class _Shared(dict[tuple[object, ...], object]):
+    """The objects that rows share, by the values that they are made of. Bounded."""
+
+    def __init__(self, make: Callable[..., object]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, values: tuple[object, ...]) -> object:
+        if len(self) >= _MOST_SHARED:
+            self.clear()
+        made = self[values] = self._make(*values)
+        return made
+
+
+def _sharing(
+    row: Callable[..., RowT], own: int, make: Callable[..., object]
+) -> Callable[..., RowT]:
+    """Makes rows of a time, some values of their own, and an object that equal rows share."""
+    shared = _Shared(make)
+    return lambda time, *values: row(time, *values[:own], shared[values[own:]])
+
+
+def _gpu_samples(sheet: CsvFile, first: float, damage: Damage) -> Iterator[list[GpuSample]]:
+    """The rows of a GPU file from some samples before a time on, by sample."""
+    own = GpuSample.__struct_fields__[1:-1]
+    columns = columns_of((*own, *GpuState.__struct_fields__[:-1]), processes=False)
+    make = _sharing(GpuSample, len(own), GpuState)
+    return rows_of(sheet, columns, make, first=first, before=_SAMPLES_BEFORE, damage=damage)
+
+
+def _listed_uses(
+    sheet: CsvFile, first: float, damage: Damage, fields: Iterable[str], lookups: Lookups | None
+) -> Iterator[list[ListedUse]]:
+    """The process lists of a file from a time on, with these fields of each process."""
+
+    def make(*values: Any) -> ListedProcess:
+        process = ListedProcess(*values)
+        return process if lookups is None else lookups.complete(process)
+
+    own = ListedUse.__struct_fields__[1:-1]
+    columns = columns_of((*own, *fields), processes=True)
+    row = _sharing(ListedUse, len(own), make)
+    found = rows_of(sheet, columns, row, first=first, damage=damage)
+    # A damaged row may have no process.
+    known = ([use for use in uses if use.process.pid is not None] for uses in found)
+    return (uses for uses in known if uses)
 
 
 class HostChoice(Struct):
@@ -131,11 +188,7 @@ def merged_samples(
 ) -> Iterator[MergedSample]:
     """The samples of the logs in time order; each log in its own order, even if its clock was set.
 
-    Args:
-        logs: The logs.
-        window: The time range; some samples before and after it are included.
-        hosts: The hosts to read.
-        depth: What is read beside it.
+    Some samples before and after the time range are included.
 
     Raises:
         PastNeededError: The logs must be read from their start.
@@ -172,11 +225,7 @@ def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iter
 
 
 class _Bounds:
-    """Selects those samples of a log that are read for a time range.
-
-    Args:
-        window: The time range.
-    """
+    """Selects those samples of a log that are read for a time range."""
 
     def __init__(self, window: TimeWindow) -> None:
         self._window = window
@@ -237,7 +286,6 @@ def _of_part(
     depth: ReadDepth,
     lookups: Lookups | None,
 ) -> Iterator[MergedSample]:
-    columns = columns_of(GpuSample.__struct_fields__[1:], processes=False)
     damage = log.damage_of(part.gpus)
     with ExitStack() as ending:
         try:
@@ -254,21 +302,13 @@ def _of_part(
         )
         began = math.inf if gpus.first is None else gpus.first.wall - gpus.set_back
         sample: MergedSample | None = None
-        for rows in rows_of(
-            gpus,
-            columns,
-            GpuSample,
-            first=window.first - WARM_UP,
-            before=_SAMPLES_BEFORE,
-            damage=damage,
-        ):
+        for rows in _gpu_samples(gpus, window.first - WARM_UP, damage):
             for row in rows:
-                host = row.host_name
+                host, gpu = row.state.host_name, row.state.key
                 if several and host is None:
                     # A damaged row: nobody can tell which machine it is of.
                     continue
-                gpu = row.uuid or row.gpu
-                if sample is None or not _belongs(row, gpu, sample):
+                if sample is None or not _belongs(row, sample):
                     if sample is not None:
                         yield sample
                     sample = MergedSample(number, host, row.time, row.elapsed, {}, began)
@@ -294,48 +334,39 @@ def _lists_of(log: Log, part: LogFiles, gpus: CsvFile, ending: ExitStack) -> Csv
         return None
 
 
-def _belongs(row: GpuSample, gpu: str, sample: MergedSample) -> bool:
+def _belongs(row: GpuSample, sample: MergedSample) -> bool:
     """Whether a row belongs to the same sample as the rows before it.
 
     gpumon gives all rows of a sample one time; nvidia-smi reads one GPU after the other.
     """
-    if row.host_name != sample.host:
+    if row.state.host_name != sample.host:
         return False
     if row.elapsed is None:
-        return gpu not in sample.gpus
+        return row.state.key not in sample.gpus
     return row.time == sample.time and row.elapsed == sample.elapsed
 
 
 def _lookups(log: Log) -> Lookups:
     """Where processes run, from all lists of a log: each time range has the jobs of the whole."""
     lookups = Lookups()
-    columns = columns_of(_LIST_FIELDS, processes=True)
     for part in log.parts:
         if exists(part.processes):
-            with suppress(RecordingError):
-                for rows in samples(part.processes, columns, ListedUse, processes=True):
-                    lookups.learn(row for row in rows if row.pid is not None)
+            with suppress(RecordingError), ExitStack() as ending:
+                sheet = open_sheet(part.processes, ending, processes=True, damage=Damage())
+                for uses in _listed_uses(sheet, -math.inf, Damage(), PROCESS_COLUMNS, None):
+                    lookups.learn(use.process for use in uses)
     return lookups
 
 
 class _Lists:
-    """The process lists of a part, each returned with the first sample that is not older.
-
-    Args:
-        sheet: The process file; ``None`` if there is none.
-        damage: Counts its damaged lines.
-        depth: What is read.
-        lookups: Completes the rows; ``None`` leaves them.
-    """
+    """The process lists of a part, each returned with the first sample that is not older."""
 
     def __init__(
         self, sheet: CsvFile | None, damage: Damage, depth: ReadDepth, lookups: Lookups | None
     ) -> None:
         self._sheet = sheet
         self._damage = damage
-        self._columns = columns_of(
-            _LIST_FIELDS[: None if depth.owners else _OWNERS_FROM], processes=True
-        )
+        self._fields = PROCESS_COLUMNS if depth.owners else USE_COLUMNS
         self._lookups = lookups
         self._lists: Iterator[list[ListedUse]] | None = None
         self._next: list[ListedUse] | None = None
@@ -352,29 +383,22 @@ class _Lists:
         if self._sheet is None:
             return []
         if self._lists is None:
-            self._lists = self._read(self._sheet, time - LIST_FRESH)
+            self._lists = _listed_uses(
+                self._sheet, time - LIST_FRESH, self._damage, self._fields, self._lookups
+            )
             self._next = next(self._lists, None)
         if time != self._at:
             self._at = time
             while (rows := self._next) is not None and rows[0].time <= time + GRAIN:
                 found: dict[str | None, dict[object, ListedUse]] = {}
                 for row in rows:
-                    found.setdefault(row.hostname, {})[row.use] = row
+                    process = row.process
+                    found.setdefault(process.hostname, {})[process.use] = row
                 self._damage.repeated += len(rows) - sum(map(len, found.values()))
                 self._by_host |= {name: [*uses.values()] for name, uses in found.items()}
                 self._next = next(self._lists, None)
         listed = self._by_host.pop(host, [])
         return listed if listed and time - listed[0].time <= LIST_FRESH else []
-
-    def _read(self, sheet: CsvFile, first: float) -> Iterator[list[ListedUse]]:
-        found = rows_of(sheet, self._columns, ListedUse, first=first, damage=self._damage)
-        # A damaged row may have no process.
-        known = ([row for row in rows if row.pid is not None] for rows in found)
-        lists = (rows for rows in known if rows)
-        lookups = self._lookups
-        if lookups is None:
-            return lists
-        return ([*map(lookups.complete, rows)] for rows in lists)
 
 
 def _with_hosts(logs: Iterable[Iterator[MergedSample]]) -> Iterator[Iterator[MergedSample]]:

@@ -13,43 +13,58 @@ from gpumon.model.arithmetic import known_sum
 from gpumon.recording.csv.part import LIST_FRESH
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.gpu_totals import GpuTotals
-from gpumon.report.lists import GpuProcessList, SubjectShare, WrittenList, by_gpu, prepares
-from gpumon.report.owners import BY_PROCESSES, Subjects, identity
+from gpumon.report.lists import (
+    GpuProcessList,
+    ListLayout,
+    SubjectOnGpu,
+    SubjectShare,
+    WrittenList,
+    by_gpu,
+    counted,
+    prepares,
+)
+from gpumon.report.owners import BY_PROCESSES, Subjects
 from gpumon.report.pacing import seconds_between
 from gpumon.report.sums import Sums
 
 if TYPE_CHECKING:
-    from gpumon.report.samples import ListedUse, MergedSample
+    from gpumon.report.samples import ListedProcess, ListedUse, MergedSample
     from gpumon.report.window import TimeWindow
 
 
+_Held = list[tuple[GpuTotals, float | None]]
+"""GPUs, and the bytes that are held on each."""
+
+
+class _Holder:
+    """What a subject holds now: ``memory`` on all ``gpus``, unknown if it is unknown on any."""
+
+    __slots__ = ("gpus", "memory", "sums")
+
+    def __init__(self, sums: Sums, gpus: _Held) -> None:
+        self.sums, self.gpus = sums, gpus
+        self.memory = known_sum([size for _, size in gpus])
+
+
 class HostTotals:
-    """The sums of one host.
-
-    Args:
-        by: One of ``report.figures.BY``.
-        window: The time range that counts.
-
-    Attributes:
-        gpus: The GPUs.
-        sums: The sums of each subject.
-        subjects: The users, processes or jobs; ``None`` if these are not what is counted.
-        whole: Presence and memory of the host as a whole, if hosts are counted.
-    """
+    """The sums of one host in a time range, by one of ``report.figures.BY``."""
 
     def __init__(self, by: str, window: TimeWindow) -> None:
         self.gpus: dict[str, GpuTotals] = {}
+        # Those of each user, process or job, if that is what is counted.
         self.sums: dict[str, Sums] = {}
         self.subjects = Subjects(by) if by in BY_PROCESSES else None
         # A user may have several jobs, and each uses its own GPUs.
         self._are_groups = by in ("process", "job")
+        # Presence and memory of the host as a whole.
         self.whole = Sums() if by == "host" else None
         self._began = math.inf
         self._window = window
-        self._now = 0.0
+        self._ends = [time for time in (window.first, window.last) if math.isfinite(time)]
+        self._now = self._reach = 0.0
         self._current_until: dict[int, float] = {}
         self._newest: MergedSample | None = None
-        self._holders: list[tuple[Sums, list[tuple[GpuTotals, float | None]]]] | None = None
+        self._holders: list[_Holder] | None = None
 
     def add(self, moment: MergedSample) -> None:
         """Add the next sample of this host."""
@@ -57,43 +72,52 @@ class HostTotals:
             passed = seconds_between(self._newest, moment)
             self._count_presence(passed)
             self._now += passed
+        now, window = self._now, self._window
         self._began = min(self._began, moment.began)
-        self._current_until[moment.log] = self._now + (0.0 if moment.is_last else moment.reach)
+        self._current_until[moment.log] = now + (0.0 if moment.is_last else moment.reach)
         reach = moment.reach
         if moment.is_last:
             # The samples of logs that go on still count.
-            reach = max(reach, max(self._current_until.values()) - self._now)
+            reach = max(reach, max(self._current_until.values()) - now)
+        self._reach = reach
         lists = by_gpu(moment.listed) if moment.listed else None
         if self.subjects is not None and lists is not None:
-            self.subjects.find(moment.listed)
+            self.subjects.find([use.process for use in moment.listed])
         seconds = reached = 0.0
-        counted = None
+        is_seen = False
+        counted = seen = None
         for key, sample in moment.gpus.items():
             gpu = self.gpus.get(key)
             if gpu is None:
                 gpu = self.gpus[key] = GpuTotals()
-            if sample.xid is not None:
-                gpu.see_xid(sample, self._began, self._window)
-            if gpu.sample is not None:
-                interval = gpu.sample.time, gpu.since, gpu.reach
+            before, state, time = gpu.sample, sample.state, sample.time
+            if state.xid is not None:
+                gpu.see_xid(sample, self._began, window)
+            if before is not None:
+                interval = before.time, gpu.since, gpu.reach
                 # It is mostly the same for all GPUs.
                 if interval != counted:
                     counted = interval
-                    reached = min(self._now - gpu.since, gpu.reach)
-                    seconds = self._window.part(gpu.sample.time, reached)
-                if seconds:
-                    self._see_ends(gpu.sums, gpu.sample.time, reached)
-                gpu.finish(gpu.sample, sample, self._now, seconds, self._window)
-            if self._window.holds(sample.time):
-                gpu.sums.see(sample.time)
-            gpu.begin(sample, self._now, reach)
-            stands = sample.processes and not moment.is_last and self._is_recent(gpu.listed)
-            if lists is not None or not stands:
-                written = None if lists is None else lists.get(key, [])
-                listed = self._find_list(gpu, sample.processes, written, moment)
-                if listed is not gpu.listed:
-                    self._holders = None
-                    gpu.replace_list(listed)
+                    reached = min(now - gpu.since, gpu.reach)
+                    seconds = window.part(before.time, reached)
+                if seconds and self._ends:
+                    self._see_ends(gpu.sums, before.time, reached)
+                gpu.finish(before, sample, now, seconds, window)
+            if time != seen:
+                seen, is_seen = time, window.holds(time)
+            if is_seen:
+                gpu.sums.see(time)
+            gpu.begin(sample, now, reach)
+            if lists is None and not moment.is_last and state.processes:
+                listed = gpu.listed
+                if listed is not None and listed.processes and now - listed.at <= LIST_SECONDS:
+                    # A list of some processes stays valid without a new one.
+                    continue
+            written = None if lists is None else lists.get(key, [])
+            listed = self._find_list(gpu, state.processes, written, moment)
+            if listed is not gpu.listed:
+                self._holders = None
+                gpu.replace_list(listed)
         if lists is not None and self._are_groups:
             self._find_left_out()
         self._newest = moment
@@ -104,8 +128,8 @@ class HostTotals:
         several: dict[int, list[SubjectShare]] = {}
         for gpu in self.gpus.values():
             for share in gpu.shares:
-                if share.computing:
-                    key = id(share.sums)
+                if share.on_gpu.computing:
+                    key = id(share.on_gpu.sums)
                     known = first.setdefault(key, share)
                     if known is not share:
                         several.setdefault(key, [known]).append(share)
@@ -117,10 +141,6 @@ class HostTotals:
             is_left_out = 2 * sum([1 for load in loads if load]) > len(loads) - 1
             for share in shares:
                 share.left_out = is_left_out and not share.sm
-
-    def _is_recent(self, listed: GpuProcessList | None) -> bool:
-        """Whether a list of some processes stays valid without a new one."""
-        return listed is not None and listed.processes > 0 and self._now - listed.at <= LIST_SECONDS
 
     def _is_old(self, log: int, written: WrittenList, moment: MergedSample) -> bool:
         """Whether a list no longer stands: its log has a later sample without one, or a gap.
@@ -148,7 +168,7 @@ class HostTotals:
 
     def _see_ends(self, sums: Sums, time: float, seconds: float) -> None:
         """Record the ends of the time range, if they are in the seconds after a sample."""
-        for end in (self._window.first, self._window.last):
+        for end in self._ends:
             if time < end < time + seconds:
                 sums.see(end)
 
@@ -178,9 +198,9 @@ class HostTotals:
                 self._now, 0, is_complete=True, computing=False, preparing=False, shares=[]
             )
         if written is not None:
-            if len({identity(one) for one in written}) >= count:
-                gpu.written.clear()
             gpu.written.pop(moment.log, None)
+            if gpu.written and len({use.process.identity for use in written}) >= count:
+                gpu.written.clear()
             gpu.written[moment.log] = WrittenList(self._now, written)
         old = [log for log, one in gpu.written.items() if self._is_old(log, one, moment)]
         if moment.is_last and len(gpu.written) > 1:
@@ -190,91 +210,104 @@ class HostTotals:
             gpu.written.pop(log, None)
         if written is None and not old and standing is not None and standing.processes:
             return standing
-        return self._read_list(gpu.written, count) if gpu.written else None
+        return self._read_list(gpu, count) if gpu.written else None
 
-    def _read_list(self, written: dict[int, WrittenList], count: int) -> GpuProcessList:
-        oldest = next(iter(written.values()))
+    def _read_list(self, gpu: GpuTotals, count: int) -> GpuProcessList:
+        oldest = next(iter(gpu.written.values()))
         listed = oldest.rows
-        if len(written) > 1:
+        if len(gpu.written) > 1:
             # A process that several logs list is as the newest one has it.
-            uses = {one.use: one for each in written.values() for one in each.rows}
+            uses = {use.process.use: use for each in gpu.written.values() for use in each.rows}
             listed = [*uses.values()]
-        named = len({identity(one) for one in listed})
-        computing: bool | None = any(one.type != "G" for one in listed)
-        if not computing and named < count:
+        layout = self._layout(gpu, [use.process for use in listed])
+        is_complete = layout.count >= count
+        computing: bool | None = layout.computing
+        if not computing and not is_complete:
             computing = None
         preparing = prepares(listed)
-        if not preparing and named < count:
+        if not preparing and not is_complete:
             preparing = None
-        shares = [] if self.subjects is None else self._shares(self.subjects, listed, named, count)
         return GpuProcessList(
-            oldest.at, max(count, named), named >= count, computing, preparing, shares
+            at=oldest.at,
+            processes=max(count, layout.count),
+            is_complete=is_complete,
+            computing=computing,
+            preparing=preparing,
+            shares=layout.shares(listed, count),
         )
 
-    def _shares(
-        self, subjects: Subjects, listed: list[ListedUse], named: int, count: int
-    ) -> list[SubjectShare]:
-        by_subject: dict[str, list[ListedUse]] = {}
-        for one in listed:
-            by_subject.setdefault(subjects.of(one).key, []).append(one)
-        total = sum(one.sm or 0 for one in listed)
-        is_known = named >= count and total > 0 and all(one.sm is not None for one in listed)
-        shares = []
-        for key, members in by_subject.items():
-            if key not in self.sums:
-                self.sums[key] = Sums()
-            sm = known_sum([one.sm for one in members])
-            here = len({identity(one) for one in members})
-            shares.append(
-                SubjectShare(
-                    subject=subjects.known[key],
-                    rows=members,
-                    sums=self.sums[key],
-                    memory=known_sum([one.memory_used for one in members]),
-                    sm=None if sm is None else min(100.0, sm),
-                    computing=any(one.type != "G" for one in members),
-                    part=(sm or 0.0) / total if is_known else here / max(count, named),
-                )
-            )
-        return shares
+    def _layout(self, gpu: GpuTotals, processes: list[ListedProcess]) -> ListLayout:
+        """Whose processes a list has; most lists have those of the list before."""
+        subjects, known = self.subjects, gpu.layout
+        groupings = 0 if subjects is None else subjects.groupings
+        if known is not None and known.groupings == groupings and known.processes == processes:
+            return known
+        found = [] if subjects is None else self._on_gpu(subjects, processes)
+        gpu.layout = ListLayout(processes, groupings, found, *counted(processes))
+        return gpu.layout
+
+    def _on_gpu(self, subjects: Subjects, processes: list[ListedProcess]) -> list[SubjectOnGpu]:
+        by_subject: dict[str, list[int]] = {}
+        for place, process in enumerate(processes):
+            by_subject.setdefault(subjects.of(process).key, []).append(place)
+        found = []
+        for key, places in by_subject.items():
+            own = [processes[place] for place in places]
+            sums = self.sums.setdefault(key, Sums())
+            found.append(SubjectOnGpu(subjects.known[key], sums, places, own, *counted(own)))
+        return found
 
     def _count_presence(self, passed: float) -> None:
         """Add seconds to the subjects that are present, or to the host, on any number of GPUs."""
-        moment = self._newest
+        moment, now, window = self._newest, self._now, self._window
         if moment is None or (self.subjects is None and self.whole is None):
             return
         if self.whole is not None:
-            self._holders = [(self.whole, self._held_by_all())]
+            self._holders = [_Holder(self.whole, self._held_by_all())]
         elif self._holders is None:
             self._holders = self._find_holders()
-        seen = self._window.holds(moment.time)
-        for sums, held in self._holders:
-            left = -1.0
-            memory: float | None = 0.0
-            for gpu, size in held:
-                # A GPU without values for long has no certain processes.
-                if self._now - gpu.since > gpu.reach:
+        time, seen = moment.time, window.holds(moment.time)
+        # In most logs each sample has all GPUs.
+        is_even = len(moment.gpus) == len(self.gpus)
+        left = max(0.0, now + self._reach - now)
+        seconds = window.part(time, min(passed, left))
+        for holder in self._holders:
+            sums, memory = holder.sums, holder.memory
+            if not is_even:
+                left, memory = self._held_until(holder.gpus)
+                if left < 0:
                     continue
-                left = max(left, 0.0, gpu.since + gpu.reach - self._now)
-                memory = None if memory is None or size is None else memory + size
-            if left < 0:
-                continue
-            seconds = self._window.part(moment.time, min(passed, left))
+                seconds = window.part(time, min(passed, left))
             if not (seen or seconds or self.whole):
                 continue
             if seen:
-                sums.see(moment.time)
-            if seconds:
-                self._see_ends(sums, moment.time, min(passed, left))
+                sums.see(time)
+            if seconds and self._ends:
+                self._see_ends(sums, time, min(passed, left))
             sums.present += seconds
             if self.whole is not None and passed > left:
-                gap = moment.time + left
-                sums.missing += self._window.part(gap, passed - left)
-                sums.gaps += self._window.counts(gap)
+                gap = time + left
+                sums.missing += window.part(gap, passed - left)
+                sums.gaps += window.counts(gap)
             if memory is not None and (seen or seconds):
                 sums.memory.add(memory, seconds)
 
-    def _held_by_all(self) -> list[tuple[GpuTotals, float | None]]:
+    def _held_until(self, held: _Held) -> tuple[float, float | None]:
+        """For how many seconds there are values of any of the GPUs, and the memory held on them.
+
+        The seconds are negative if there are none.
+        """
+        left = -1.0
+        memory: float | None = 0.0
+        for gpu, size in held:
+            # A GPU without values for long has no certain processes.
+            if self._now - gpu.since > gpu.reach:
+                continue
+            left = max(left, 0.0, gpu.since + gpu.reach - self._now)
+            memory = None if memory is None or size is None else memory + size
+        return left, memory
+
+    def _held_by_all(self) -> _Held:
         """The memory in use on each GPU."""
         return [
             (gpu, gpu.sample.memory_used if gpu.is_fresh(gpu.sample) else None)
@@ -282,21 +315,18 @@ class HostTotals:
             if gpu.sample is not None
         ]
 
-    def _find_holders(self) -> list[tuple[Sums, list[tuple[GpuTotals, float | None]]]]:
-        found: dict[int, tuple[Sums, list[tuple[GpuTotals, float | None]]]] = {}
+    def _find_holders(self) -> list[_Holder]:
+        found: dict[int, tuple[Sums, _Held]] = {}
         for gpu in self.gpus.values():
             for share in gpu.shares:
-                found.setdefault(id(share.sums), (share.sums, []))[1].append((gpu, share.memory))
-        return list(found.values())
+                found.setdefault(id(share.on_gpu.sums), (share.on_gpu.sums, []))[1].append(
+                    (gpu, share.memory)
+                )
+        return [_Holder(sums, held) for sums, held in found.values()]
 
 
 class UsageTotals:
-    """The sums of all hosts.
-
-    Args:
-        by: One of ``report.figures.BY``.
-        window: The time range that counts.
-    """
+    """The sums of all hosts in a time range."""
 
     def __init__(self, by: str, window: TimeWindow) -> None:
         self.by = by

@@ -304,6 +304,9 @@ class GpuTotals(Struct):
         self._correct_energy()
         self.replace_list(None)
         self._end_period([])
+        self.written.clear()
+        self.waited.clear()
+        self.layout = None
 
     def _correct_energy(self) -> None:
         """Add the energy of a time when the counter had already stopped."""

@@ -145,6 +145,15 @@ class Subjects:
         """The subject of a process of the last list that has it."""
         return self.known[self._last[row.identity]]
 
+    def join(self, later: Subjects) -> None:
+        """Add the subjects that were seen later; not for jobs."""
+        for key, subject in later.known.items():
+            known = self.known.setdefault(key, subject)
+            if known is not subject:
+                known.join(subject)
+                known.command = known.command or subject.command
+                known.started_at = subject.started_at
+
     def merged(self) -> dict[str, str]:
         """Keys of processes that counted as a job of their own -> the job they belong to."""
         return {

@@ -17,6 +17,7 @@ from gpumon.recording.csv.compression import is_packed
 from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.csv.tables import Damage, open_sheet
 from gpumon.recording.recording import RecordingError
+from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.reading import (
     WARM_UP,
     HostChoice,
@@ -55,8 +56,8 @@ def tally_parts(
 
     ``None`` if the log is too short, or must be read in one piece.
     """
-    if by not in ("gpu", "host") or len(logs) != 1:
-        # What a process or a job is may depend on what was seen of it long before.
+    if by == "job" or len(logs) != 1:
+        # What a job is may depend on what was seen of its processes long before.
         return None
     (log,) = logs
     try:
@@ -73,7 +74,7 @@ def tally_parts(
         return None
     times = [window.first, *(time for time, _ in cuts), window.last]
     windows = [TimeWindow(*ends) for ends in pairwise(times)]
-    counted = _count_all([_Work(log, by, part, hosts) for part in windows])
+    counted = _count_all([_Work(log, by, part, window, hosts) for part in windows])
     if counted is None:
         return None
     whole, *later = counted
@@ -113,6 +114,7 @@ class _Work(NamedTuple):
     log: Log
     by: str
     window: TimeWindow
+    whole: TimeWindow  # that of all parts
     hosts: HostChoice
 
 
@@ -189,9 +191,10 @@ _PR_SET_PDEATHSIG = 1
 
 def _tally(work: _Work) -> UsageTotals | None:
     """The sums of a part; ``None`` if it has damaged lines, which others would count again."""
-    tally = UsageTotals(work.by, work.window)
+    tally = UsageTotals(work.by, work.window, work.whole)
+    depth = ReadDepth(owners=work.by in BY_PROCESSES)
     try:
-        for moment in merged_samples([work.log], work.window, work.hosts, ReadDepth()):
+        for moment in merged_samples([work.log], work.window, work.hosts, depth):
             tally.add(moment)
     except PastNeededError:
         return None

@@ -78,16 +78,21 @@ class _Shared(dict[tuple[object, ...], object]):
 
 def _sharing(
     row: Callable[..., RowT], own: int, make: Callable[..., object]
-) -> Callable[..., RowT]:
-    """Makes rows of a time, some values of their own, and an object that equal rows share."""
-    shared = _Shared(make)
-    return lambda time, *values: row(time, *values[:own], shared[values[own:]])
+) -> Callable[..., Iterable[RowT]]:
+    """Makes rows of some columns of their own, and of an object that equal rows share."""
+    known = _Shared(make)
+
+    def rows(*columns: Iterable[object]) -> Iterable[RowT]:
+        shared = map(known.__getitem__, zip(*columns[own:], strict=True))
+        return map(row, *columns[:own], shared)
+
+    return rows
 
 
 def _gpu_samples(sheet: CsvFile, first: float, damage: Damage) -> Iterator[list[GpuSample]]:
     """The rows of a GPU file from some samples before a time on, by sample."""
-    own = GpuSample.__struct_fields__[1:-1]
-    columns = columns_of((*own, *GpuState.__struct_fields__[:-1]), processes=False)
+    own = GpuSample.__struct_fields__[:-1]
+    columns = columns_of((*own[1:], *GpuState.__struct_fields__[:-1]), processes=False)
     make = _sharing(GpuSample, len(own), GpuState)
     return rows_of(sheet, columns, make, first=first, before=_SAMPLES_BEFORE, damage=damage)
 
@@ -101,8 +106,8 @@ def _listed_uses(
         process = ListedProcess(*values)
         return process if lookups is None else lookups.complete(process)
 
-    own = ListedUse.__struct_fields__[1:-1]
-    columns = columns_of((*own, *fields), processes=True)
+    own = ListedUse.__struct_fields__[:-1]
+    columns = columns_of((*own[1:], *fields), processes=True)
     row = _sharing(ListedUse, len(own), make)
     found = rows_of(sheet, columns, row, first=first, damage=damage)
     # A damaged row may have no process.

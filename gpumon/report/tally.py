@@ -49,7 +49,7 @@ class _Holder:
 class HostTotals:
     """The sums of one host in a time range, by one of ``report.figures.BY``."""
 
-    def __init__(self, by: str, window: TimeWindow) -> None:
+    def __init__(self, by: str, window: TimeWindow, whole: TimeWindow) -> None:
         self.gpus: dict[str, GpuTotals] = {}
         # Those of each user, process or job, if that is what is counted.
         self.sums: dict[str, Sums] = {}
@@ -60,7 +60,8 @@ class HostTotals:
         self.whole = Sums() if by == "host" else None
         self._began = math.inf
         self._window = window
-        self._ends = [time for time in (window.first, window.last) if math.isfinite(time)]
+        # What is present at an end of the time range was seen then; a part of it has no such ends.
+        self._ends = [time for time in (whole.first, whole.last) if math.isfinite(time)]
         self._now = self._reach = 0.0
         self._current_until: dict[int, float] = {}
         self._newest: MergedSample | None = None
@@ -159,12 +160,17 @@ class HostTotals:
         self._newest = self._holders = None
 
     def join(self, later: HostTotals) -> None:
-        """Add what was counted later. Not for subjects: their keys may depend on the past."""
+        """Add what was counted later. Not for jobs: their keys may depend on the past."""
         for key, gpu in later.gpus.items():
             if (known := self.gpus.setdefault(key, gpu)) is not gpu:
                 known.join(gpu)
         if self.whole is not None and later.whole is not None:
             self.whole.join(later.whole)
+        if self.subjects is not None and later.subjects is not None:
+            self.subjects.join(later.subjects)
+            for key, sums in later.sums.items():
+                if (before := self.sums.setdefault(key, sums)) is not sums:
+                    before.join(sums)
 
     def _see_ends(self, sums: Sums, time: float, seconds: float) -> None:
         """Record the ends of the time range, if they are in the seconds after a sample."""
@@ -326,10 +332,11 @@ class HostTotals:
 
 
 class UsageTotals:
-    """The sums of all hosts in a time range."""
+    """The sums of all hosts in a time range, or in a part of it that is counted alone."""
 
-    def __init__(self, by: str, window: TimeWindow) -> None:
+    def __init__(self, by: str, window: TimeWindow, whole: TimeWindow | None = None) -> None:
         self.by = by
+        self.whole = whole or window
         self.window = window
         self.hosts: dict[str | None, HostTotals] = {}
 
@@ -337,7 +344,7 @@ class UsageTotals:
         """Add the next sample."""
         host = self.hosts.get(moment.host)
         if host is None:
-            host = self.hosts[moment.host] = HostTotals(self.by, self.window)
+            host = self.hosts[moment.host] = HostTotals(self.by, self.window, self.whole)
         host.add(moment)
 
     def join(self, later: UsageTotals) -> None:

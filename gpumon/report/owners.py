@@ -1,10 +1,12 @@
-"""Groups listed processes by user, process or job, for ``--by``."""
+"""Groups listed processes by user, process or job, for ``--by``, and completes where they run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.findings.groups import jobs
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
@@ -24,7 +26,7 @@ class Subject(Struct):
     label: str  # a short printable label
     users: set[str | None]  # the owners of its processes; ``None`` is an unknown owner
     gpus: set[int]  # indices of the GPUs it was on
-    processes: set[Identity]  # number of its processes that were observed
+    processes: set[Identity]  # its processes that were observed
     pid: int | None = None  # PID, if it is a process
     started_at: float | None = None  # start time of that process
     # command line of the first of its processes, or its name; not safe to print
@@ -97,13 +99,7 @@ def _process(one: ListedProcess) -> GpuProcess:
         uses=(GpuUse(one.gpu_uuid or "", one.gpu_index or 0),),
         user=one.user,
         name=one.name,
-        place=Workload(
-            container=one.container,
-            slurm_job=one.slurm_job,
-            session=one.session,
-            launcher=one.launcher,
-            launcher_name=one.launcher_name,
-        ),
+        place=Workload(**dict(zip(_PLACE, _PLACE_OF(one), strict=True))),
     )
 
 
@@ -161,3 +157,41 @@ class Subjects:
             for process, key in self._last.items()
             if (own := _process_key(process)) != key and own in self.known
         }
+
+
+class Lookups:
+    """What any list of a log says of where its processes run.
+
+    The lookup of where a process runs finishes after the process is first listed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str | None, Identity], tuple[Any, ...]] = {}
+        self._launchers: dict[tuple[str | None, ProcessId], str | None] = {}
+
+    def learn(self, processes: Iterable[ListedProcess]) -> None:
+        """Learn from the processes of lists, in any order."""
+        for row in processes:
+            key, found = (row.hostname, row.identity), _PLACE_OF(row)
+            known = self._known.get(key)
+            if known == found:
+                continue
+            if known is not None:
+                found = tuple(one or other for one, other in zip(known, found, strict=True))
+            self._known[key] = found
+            if row.launcher is not None:
+                self._launchers[row.hostname, row.launcher] = row.launcher_name
+
+    def complete(self, row: ListedProcess) -> ListedProcess:
+        """The process with what other lists say of it."""
+        found = self._known.get((row.hostname, row.identity)) or _PLACE_OF(row)
+        place = dict(zip(_PLACE, found, strict=True))
+        own = row.hostname, ProcessId(row.pid, row.start_ticks)
+        if place["launcher"] is None and own in self._launchers:
+            # A launcher is part of the job that it started, also on a GPU of its own.
+            place |= {"launcher": own[1], "launcher_name": self._launchers[own]}
+        return replace(row, **place)
+
+
+_PLACE = ("container", "slurm_job", "session", "launcher", "launcher_name")
+_PLACE_OF = attrgetter(*_PLACE)

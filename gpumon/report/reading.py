@@ -31,8 +31,8 @@ from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.csv.tables import Damage, open_sheet, rows_of
 from gpumon.recording.csv.timeline import Timeline
 from gpumon.recording.recording import RecordingError
-from gpumon.report.lookups import Lookups
 from gpumon.report.overlaps import OverlapCheck
+from gpumon.report.owners import Lookups
 from gpumon.report.pacing import INTERVALS_AROUND, paced
 from gpumon.report.samples import (
     PROCESS_COLUMNS,

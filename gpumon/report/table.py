@@ -67,46 +67,40 @@ class _Column(Struct, frozen=True):
     each: bool = False
 
 
-def _partly(text: str, part: float | None) -> str:
-    """The text, marked if the value is known for only this part of the time."""
-    return text if text == UNKNOWN or part is None or part >= KNOWN else text + PARTLY
+def _marked(name: str, text: Callable[[Sums], str]) -> Callable[[ReportRow], str]:
+    """Shows a field of the sums, marked if it is known for only part of the time."""
+
+    def show(line: ReportRow) -> str:
+        shown, part = text(line.sums), line.sums.known_share(name)
+        return shown if shown == UNKNOWN or part is None or part >= KNOWN else shown + PARTLY
+
+    return show
 
 
 def _time(name: str) -> Callable[[ReportRow], str]:
-    def show(line: ReportRow) -> str:
-        time = line.sums.time(name)
-        if time.known <= 0:
-            return UNKNOWN
-        return _partly(length(time.seconds), line.sums.known_share(name))
+    def text(sums: Sums) -> str:
+        time = sums.time(name)
+        return length(time.seconds) if time.known > 0 else UNKNOWN
 
-    return show
+    return _marked(name, text)
 
 
 def _utilization(value: Callable[[Distribution], float | None]) -> Callable[[ReportRow], str]:
-    def show(line: ReportRow) -> str:
-        text = number(value(line.sums.utilization))
-        return _partly(text, line.sums.known_share("utilization"))
-
-    return show
+    return _marked("utilization", lambda sums: number(value(sums.utilization)))
 
 
 def _memory(value: Callable[[WeightedMean], float | None]) -> Callable[[ReportRow], str]:
-    def show(line: ReportRow) -> str:
-        size = value(line.sums.memory)
-        text = gibibytes(None if size is None else round(size))
-        return _partly(text, line.sums.known_share("memory"))
+    def text(sums: Sums) -> str:
+        size = value(sums.memory)
+        return gibibytes(None if size is None else round(size))
 
-    return show
+    return _marked("memory", text)
 
 
 def _energy(unit: EnergyUnit) -> Callable[[ReportRow], str]:
-    def show(line: ReportRow) -> str:
-        energy = line.sums.energy
-        if not energy.known:
-            return UNKNOWN
-        return _partly(unit.format(energy.joules), line.sums.known_share("energy"))
-
-    return show
+    return _marked(
+        "energy", lambda sums: unit.format(sums.energy.joules) if sums.energy.known else UNKNOWN
+    )
 
 
 def _gaps(line: ReportRow) -> str:

@@ -158,7 +158,7 @@ class UsageTally:
             seconds = min(sample.time - last.time, reach)
             self._count(last, seconds)
             if last.gpu.power_draw is not None:
-                self._since_counter.add(Energy(last.gpu.power_draw * seconds, integrated=seconds))
+                self._since_counter.join(Energy(last.gpu.power_draw * seconds, integrated=seconds))
         self._count_energy(sample)
         # For the peaks; how long it lasts is not known yet.
         self._count(sample, 0.0)
@@ -174,7 +174,7 @@ class UsageTally:
         if self._counter is not None:
             time, before = self._counter
             # It restarts when the driver is loaded.
-            self._energy.add(
+            self._energy.join(
                 Energy(joules - before, counted=sample.time - time)
                 if joules > before
                 else self._since_counter
@@ -202,8 +202,8 @@ class UsageTally:
         assert self._first is not None  # noqa: S101 - as above
         gpu, means, slowed = self._newest.gpu, self._means, self._slowed
         energy = Energy()
-        energy.add(self._energy)
-        energy.add(self._since_counter)
+        energy.join(self._energy)
+        energy.join(self._since_counter)
         values: dict[str, Any] = {
             **{f"{name}_mean": means[name].mean for name in (*_MEASURED, "own_memory", "own_sm")},
             **{f"{name}_peak": means[name].peak for name in (*_MEASURED, "own_memory")},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.report.reading import MergedSample
+    from gpumon.report.samples import MergedSample
     from gpumon.report.window import TimeWindow
 
 POINTS = 512
@@ -15,16 +15,11 @@ POINTS = 512
 
 
 class Curve:
-    """The mean of a percentage in each of up to ``POINTS`` equal intervals.
-
-    Attributes:
-        began: Start of the first interval, in seconds since the epoch.
-        step: Length of an interval in seconds.
-    """
+    """The mean of a percentage in each of up to ``POINTS`` equal intervals."""
 
     def __init__(self, began: float) -> None:
-        self.began = began
-        self.step = 1.0
+        self.began = began  # start of the first interval, in seconds since the epoch
+        self.step = 1.0  # length of an interval in seconds
         self._sums: list[float] = []
         self._counts: list[int] = []
 
@@ -59,11 +54,7 @@ class Curve:
         return self.began + (place + 0.5) * self.step
 
     def runs(self, patience: float) -> Iterator[list[tuple[float, float]]]:
-        """The stretches without a gap, each as (middle of the interval, mean).
-
-        Args:
-            patience: Seconds without a sample that do not count as a gap.
-        """
+        """The stretches without a gap of more than so many seconds, as (middle, mean)."""
         run: list[tuple[float, float]] = []
         for place, (total, count) in enumerate(zip(self._sums, self._counts, strict=True)):
             if not count:
@@ -78,32 +69,19 @@ class Curve:
 
 
 class GpuCurves:
-    """The curves of one GPU.
-
-    Attributes:
-        host: Its machine.
-        index: Its index, as last seen.
-        name: The product's name.
-        utilization: GPU utilisation, percent.
-        memory: Memory used as percent of the GPU's.
-        patience: Seconds without a sample that do not count as a gap.
-    """
+    """The curves of one GPU: utilisation, and memory used, in percent."""
 
     def __init__(self, host: str | None, began: float) -> None:
         self.host = host
-        self.index: int | None = None
+        self.index: int | None = None  # as last seen
         self.name: str | None = None
         self.utilization = Curve(began)
         self.memory = Curve(began)
-        self.patience = 0.0
+        self.patience = 0.0  # seconds without a sample that do not count as a gap
 
 
 class Curves:
-    """The curves of all GPUs.
-
-    Args:
-        window: The time to draw.
-    """
+    """The curves of all GPUs in a time range."""
 
     def __init__(self, window: TimeWindow) -> None:
         self.gpus: dict[tuple[str | None, str], GpuCurves] = {}
@@ -120,9 +98,10 @@ class Curves:
             gpu = self.gpus.get((merged.host, key))
             if gpu is None:
                 gpu = self.gpus[merged.host, key] = GpuCurves(merged.host, self._began)
-            gpu.index, gpu.name = sample.index, sample.name or gpu.name
+            state = sample.state
+            gpu.index, gpu.name = state.index, state.name or gpu.name
             gpu.patience = max(gpu.patience, merged.reach)
             if sample.utilization_gpu is not None:
                 gpu.utilization.add(sample.time, sample.utilization_gpu)
-            if sample.memory_used is not None and sample.memory_total:
-                gpu.memory.add(sample.time, 100 * sample.memory_used / sample.memory_total)
+            if sample.memory_used is not None and state.memory_total:
+                gpu.memory.add(sample.time, 100 * sample.memory_used / state.memory_total)

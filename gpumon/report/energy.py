@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from gpumon.report.lists import GpuProcessList  # noqa: TC001 - msgspec resolves
 from gpumon.report.sums import Energy
 
 if TYPE_CHECKING:
-    from gpumon.report.reading import GpuSample
+    from gpumon.report.samples import GpuSample
 
 _MOST_WATTS = 3000.0
 """More than any GPU draws; of one with a known power limit, ``_LIMITS`` times that."""
@@ -21,7 +21,7 @@ _STILL_SECONDS = 10.0
 """A counter that does not move for this long while power is drawn has stopped."""
 
 
-class Corrected(Struct):
+class Corrected(NamedTuple):
     """A change of the energy that was counted under a process list."""
 
     listed: GpuProcessList | None
@@ -34,21 +34,16 @@ class EnergyMeter(Struct):
     A counter restarts when the driver is loaded, and may have single impossible values. After a
     step that cannot be, the next sample shows which of the two it was: a single value is passed
     over, a restarted counter is followed.
-
-    Attributes:
-        trusted: The last value before such a step, and its time; ``None`` if the last value is one.
-        has_moved: Whether the counter ever moved.
-        still: Seconds for which it has not moved although power was drawn.
-        still_joules: The energy in that time by power draw.
-        held: The parts of it whose energy counts as 0 so far, by the process list at that time.
-        released: Those that turned out to be of a counter that has stopped, to be added up.
     """
 
+    # the last value before such a step, and its time; ``None`` if the last value is one
     trusted: tuple[float, float] | None = None
-    has_moved: bool = False
-    still: float = 0.0
-    still_joules: float = 0.0
+    has_moved: bool = False  # whether the counter ever moved
+    still: float = 0.0  # seconds for which it has not moved although power was drawn
+    still_joules: float = 0.0  # the energy in that time by power draw
+    # the parts of it whose energy counts as 0 so far, by the process list at that time
     held: list[Corrected] = []
+    # those that turned out to be of a counter that has stopped, to be added up
     released: list[Corrected] = []
 
     def used(
@@ -59,24 +54,19 @@ class EnergyMeter(Struct):
         passed: float,
         seconds: float,
         listed: GpuProcessList | None,
-    ) -> Energy:
-        """The energy that the GPU used in the counted part of the time between two samples.
+        energy: Energy,
+    ) -> float:
+        """The joules of the ``seconds`` that count between two samples, ``passed`` seconds apart.
 
-        Args:
-            sample: The first one.
-            after: The second one.
-            now: The time of the second one.
-            passed: Seconds between them.
-            seconds: Those that count.
-            listed: The process list at that time.
+        Of ``energy`` only the seconds are added, by their source.
         """
         if passed <= 0:
-            return Energy()
+            return 0.0
         if sample.energy is None or after.energy is None:
             self._restart()
-            return _by_power(sample, seconds)
+            return _by_power(sample, seconds, energy)
         used = after.energy - sample.energy
-        limit = sample.power_limit_max
+        limit = sample.state.power_limit_max
         most = _MOST_WATTS if limit is None else _LIMITS * limit
         is_possible = 0 <= used <= most * (passed + self.still + _READ_SECONDS)
         if self.trusted is not None:
@@ -84,23 +74,24 @@ class EnergyMeter(Struct):
             bridged, since = after.energy - value, now - at
             if 0 <= bridged <= most * (since + _READ_SECONDS):
                 self._restart()
-                return Energy(bridged * seconds / since, counted=seconds)
+                energy.counted += seconds
+                return bridged * seconds / since
             if is_possible:
                 self._restart()
         elif not is_possible:
             self._restart()
             self.trusted = sample.energy, now - passed
         if not is_possible:
-            energy = _by_power(sample, seconds)
-            energy.impossible = seconds
-            return energy
+            energy.impossible += seconds
+            return _by_power(sample, seconds, energy)
         if used == 0:
-            return self._stand(sample, passed, seconds, listed)
+            return self._stand(sample, passed, seconds, listed, energy)
         self.has_moved = True
         if self.still:
             used = self._caught_up(used, (sample.power_draw or 0.0) * passed)
             self._restart()
-        return Energy(used * seconds / passed, counted=seconds)
+        energy.counted += seconds
+        return used * seconds / passed
 
     def end(self) -> None:
         """Release the energy of a counter that never moved."""
@@ -113,23 +104,32 @@ class EnergyMeter(Struct):
         self.held = []
 
     def _stand(
-        self, sample: GpuSample, passed: float, seconds: float, listed: GpuProcessList | None
-    ) -> Energy:
-        """The energy of a time in which the counter did not move."""
+        self,
+        sample: GpuSample,
+        passed: float,
+        seconds: float,
+        listed: GpuProcessList | None,
+        energy: Energy,
+    ) -> float:
+        """Count a time in which the counter did not move."""
         watts = sample.power_draw or 0.0
         if watts <= 0:
-            return Energy(counted=seconds)
+            energy.counted += seconds
+            return 0.0
         self.still += passed
         self.still_joules += watts * passed
         if self.still < _STILL_SECONDS:
             change = Energy(watts * seconds, -seconds, integrated=seconds, stopped=seconds)
             if self.held and self.held[-1].listed is listed:
-                self.held[-1].energy.add(change)
+                self.held[-1].energy.join(change)
             else:
                 self.held = [*self.held, Corrected(listed, change)]
-            return Energy(counted=seconds)
+            energy.counted += seconds
+            return 0.0
         self.released, self.held = self.held, []
-        return Energy(watts * seconds, integrated=seconds, stopped=seconds)
+        energy.integrated += seconds
+        energy.stopped += seconds
+        return watts * seconds
 
     def _caught_up(self, used: float, expected: float) -> float:
         """The part of a step that was not counted while the counter stood still."""
@@ -138,7 +138,8 @@ class EnergyMeter(Struct):
         return max(0.0, used - counted) if is_late else used
 
 
-def _by_power(sample: GpuSample, seconds: float) -> Energy:
+def _by_power(sample: GpuSample, seconds: float, energy: Energy) -> float:
     if sample.power_draw is None or seconds <= 0:
-        return Energy()
-    return Energy(sample.power_draw * seconds, integrated=seconds)
+        return 0.0
+    energy.integrated += seconds
+    return sample.power_draw * seconds

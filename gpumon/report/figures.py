@@ -14,8 +14,9 @@ from gpumon.text.formatting import UNKNOWN, duration, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gpumon.report.gpu_totals import GpuTotals
     from gpumon.report.owners import Subject
-    from gpumon.report.tally import GpuTotals, UsageTotals
+    from gpumon.report.tally import UsageTotals
 
 SCHEMA = "gpumon.report/1"
 """The value of the key ``schema``."""
@@ -36,17 +37,11 @@ _SMALL = 0.1 * KWH
 
 
 class EnergyUnit(NamedTuple):
-    """A unit of energy.
+    """A unit of energy."""
 
-    Attributes:
-        name: Its symbol.
-        joules: Its size in joules.
-        digits: Decimal places.
-    """
-
-    name: str
-    joules: float
-    digits: int
+    name: str  # its symbol
+    joules: float  # its size in joules
+    digits: int  # decimal places
 
     def format(self, joules: float) -> str:
         """An amount in this unit, without the symbol."""
@@ -74,23 +69,14 @@ def length(seconds: float) -> str:
 
 
 class ReportRow(Struct, frozen=True):
-    """The results for a GPU, for a host, or for a user, process or job of one host.
+    """The results for a GPU, for a host, or for a user, process or job of one host."""
 
-    Attributes:
-        by: Which of these it is.
-        host: Name of the machine; ``None`` if the log does not say.
-        sums: The sums.
-        gpu: The GPU, if it is one.
-        subject: The user, process or job, if it is one.
-        indices: The indices of the GPUs of a host, ascending.
-    """
-
-    by: str
-    host: str | None
+    by: str  # which of these it is
+    host: str | None  # name of the machine; ``None`` if the log does not say
     sums: Sums
-    gpu: GpuTotals | None = None
-    subject: Subject | None = None
-    indices: tuple[int, ...] = ()
+    gpu: GpuTotals | None = None  # the GPU, if it is one
+    subject: Subject | None = None  # the user, process or job, if it is one
+    indices: tuple[int, ...] = ()  # the indices of the GPUs of a host, ascending
 
     @property
     def gpu_name(self) -> str:
@@ -102,25 +88,16 @@ class ReportRow(Struct, frozen=True):
 
 
 class UsageReport(Struct, frozen=True):
-    """The results for all logs.
+    """The results for all logs."""
 
-    Attributes:
-        by: The grouping: one of ``BY``.
-        lines: The rows, sorted by host; then GPUs by index, subjects by GPU-hours.
-        total: Of all lines together.
-        gpus: The sums of all GPUs, for any grouping.
-        alone: Joules used by GPUs without processes.
-        gaps: Number of gaps of the GPU with the most missing time.
-        missing: Missing seconds of that GPU.
-    """
-
-    by: str
+    by: str  # the grouping: one of ``BY``
+    # the rows, sorted by host; then GPUs by index, subjects by GPU-hours
     lines: tuple[ReportRow, ...]
-    total: Sums
-    gpus: Sums
-    alone: float
-    gaps: int
-    missing: float
+    total: Sums  # of all lines together
+    gpus: Sums  # the sums of all GPUs, for any grouping
+    alone: float  # joules used by GPUs without processes
+    gaps: int  # number of gaps of the GPU with the most missing time
+    missing: float  # missing seconds of that GPU
 
     @property
     def energy_unit(self) -> EnergyUnit:
@@ -142,7 +119,7 @@ def make_report(tally: UsageTotals) -> UsageReport:
         seen.sort(key=lambda gpu: (gpu.index is None, gpu.index, gpu.hardware_id or ""))
         for gpu in seen:
             gpus.join(gpu.sums)
-            alone += gpu.alone.joules
+            alone += gpu.alone
             holed = max(holed, gpu.sums, key=lambda sums: sums.missing)
         if host.whole is not None:
             lines += [_of_host(name, host.whole, seen)] if seen else []
@@ -158,7 +135,7 @@ def make_report(tally: UsageTotals) -> UsageReport:
             for key, subject in host.subjects.known.items()
             if key in host.sums and host.sums[key].has_any
         ]
-        lines += sorted(there, key=lambda line: (-line.sums.computing, -line.sums.seconds))
+        lines += sorted(there, key=lambda line: (-line.sums.computing.seconds, -line.sums.seconds))
     for line in lines:
         total.join(line.sums)
     return UsageReport(tally.by, tuple(lines), total, gpus, alone, holed.gaps, holed.missing)
@@ -177,66 +154,53 @@ def _of_host(name: str | None, whole: Sums, gpus: Sequence[GpuTotals]) -> Report
 
 
 class Figure(Struct, frozen=True):
-    """A row of the table of figures.
+    """A row of the table of figures."""
 
-    Attributes:
-        key: Its JSON key and CSV header, with the unit.
-        by: Groupings that have it.
-        read: Reads it from a row; ``None`` is unknown.
-        about: What it means, in a sentence.
-        heading: Its column header in the table.
-        adds_up: Groupings in which it can be added up over rows: subjects on one GPU share its
-            energy, but each has the full hours.
-    """
-
-    key: str
-    by: tuple[str, ...]
-    read: Callable[[ReportRow], object]
-    about: str
-    heading: str = ""
+    key: str  # its JSON key and CSV header, with the unit
+    by: tuple[str, ...]  # groupings that have it
+    read: Callable[[ReportRow], object]  # reads it from a row; ``None`` is unknown
+    about: str  # what it means, in a sentence
+    heading: str = ""  # its column header in the table
+    # groupings in which it can be added up over rows: subjects on one GPU share its energy, but
+    # each has the full hours
     adds_up: tuple[str, ...] = ()
 
 
-def hours(seconds: float, known: float) -> float | None:
-    """Hours, if any time was known."""
-    return round(seconds / 3600, 6) if known > 0 else None
+def _hours(name: str) -> Callable[[ReportRow], float | None]:
+    """The hours of a ``TimeSum``; ``None`` if no time was known."""
+
+    def read(line: ReportRow) -> float | None:
+        time = line.sums.time(name)
+        return round(time.seconds / 3600, 6) if time.known > 0 else None
+
+    return read
 
 
-def share(known: float, seconds: float) -> float | None:
-    """The share of the known time, 0 to 1."""
-    return round(min(1.0, known / seconds), 4) if seconds > 0 else None
+def _known(name: str) -> Callable[[ReportRow], float | None]:
+    """The share of the time for which a field of the sums was known."""
+    return lambda line: line.sums.known_share(name)
 
 
-def kilowatt_hours(sums: Sums) -> float | None:
-    """The energy used; ``None`` if none of it is known."""
-    energy = sums.energy
-    return round(energy.joules / KWH, 6) if energy.counted or energy.integrated else None
+def _energy(sums: Sums) -> float | None:
+    """The energy used in kilowatt hours; ``None`` if none of it is known."""
+    return round(sums.energy.joules / KWH, 6) if sums.energy.known else None
 
 
-def spent(sums: Sums, joules: float, known: float) -> float | None:
-    """A part of the energy in kilowatt hours; ``None`` if it, or its time, is unknown."""
-    if not known or kilowatt_hours(sums) is None:
-        return None
-    return round(joules / KWH, 6)
+def _spent(name: str) -> Callable[[ReportRow], float | None]:
+    """The energy used in the time of a ``TimeSum``; ``None`` if it, or that time, is unknown."""
+
+    def read(line: ReportRow) -> float | None:
+        time = line.sums.time(name)
+        return round(time.joules / KWH, 6) if time.known and line.sums.energy.known else None
+
+    return read
 
 
-def energy_source(sums: Sums) -> str | None:
-    """The source of the energy value."""
-    energy = sums.energy
-    named = [("counter", energy.counted), ("power", energy.integrated)]
-    return "+".join(name for name, seconds in named if seconds > 0) or None
-
-
-def xids(sums: Sums) -> dict[str, int] | None:
+def _xids(sums: Sums) -> dict[str, int] | None:
     """The count of each XID; ``None`` if the log does not say."""
-    if not sums.faults.watched and not sums.faults.xids:
+    if not sums.watched and not sums.xids:
         return None
-    return {str(number): count for number, count in sorted(sums.faults.xids.items())}
-
-
-def _slowed(line: ReportRow, kind: str) -> float | None:
-    """Hours in which GPUs were slowed down for a kind of reason."""
-    return hours(getattr(line.sums.slowed, kind), line.sums.slowed.known_of(kind))
+    return {str(number): count for number, count in sorted(sums.xids.items())}
 
 
 def _rounded(value: float | None, digits: int | None = None) -> float | None:
@@ -289,39 +253,39 @@ FIGURES: tuple[Figure, ...] = (
     Figure("gaps", _GPUS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals that began in the time range; of a host those without samples of any of its GPUs.", "GAPS", adds_up=_GPUS),
     Figure("gap_hours", _GPUS, lambda line: round(line.sums.missing / 3600, 6), "Total length of the gaps, which are not counted.", "GAPS", adds_up=_GPUS),
     Figure("present_hours", ("host", *_OTHERS), lambda line: round(line.sums.present / 3600, 6), "Hours on any GPU; of a host, hours covered by samples of any of its GPUs.", "COVERED"),
-    Figure("gpu_hours", BY, lambda line: hours(line.sums.computing, line.sums.listed), "Hours times GPUs with a compute process (of a GPU or host: of any user). Processes that only draw do not count; several on one GPU count once.", "GPU-H", adds_up=_GPUS),
-    Figure("gpu_hours_known", _GPUS, lambda line: share(line.sums.listed, line.sums.seconds), "Share of the time for which the processes were known, 0 to 1.", adds_up=_GPUS),
+    Figure("gpu_hours", BY, _hours("computing"), "Hours times GPUs with a compute process (of a GPU or host: of any user). Processes that only draw do not count; several on one GPU count once.", "GPU-H", adds_up=_GPUS),
+    Figure("gpu_hours_known", _GPUS, _known("computing"), "Share of the time for which the processes were known, 0 to 1.", adds_up=_GPUS),
     Figure("utilization_mean_percent", BY, lambda line: _rounded(line.sums.utilization.mean, 3), "GPU utilisation; for a process its SM share, for a user or job the SM share of all its processes on a GPU. Weighted by time and GPU.", "UTIL%, SM%", adds_up=_GPUS),
     Figure("utilization_median_percent", BY, lambda line: line.sums.utilization.quantile(0.5), "Median: not exceeded for half of the time.", "MED", adds_up=_GPUS),
     Figure("utilization_p95_percent", BY, lambda line: line.sums.utilization.quantile(0.95), "95th percentile: not exceeded for 95 % of the time.", "P95", adds_up=_GPUS),
-    Figure("utilization_known", BY, lambda line: share(line.sums.utilization.seconds, line.sums.seconds), "Share of the time for which it was known, 0 to 1.", adds_up=_GPUS),
+    Figure("utilization_known", BY, _known("utilization"), "Share of the time for which it was known, 0 to 1.", adds_up=_GPUS),
     Figure("memory_mean_bytes", BY, lambda line: _rounded(line.sums.memory.mean), "GPU memory in use, mean over time; of a host or subject on all its GPUs together.", "MEAN-GiB"),
     Figure("memory_peak_bytes", BY, lambda line: _rounded(line.sums.memory.peak), "The maximum of it in any sample.", "PEAK-GiB"),
-    Figure("memory_known", BY, lambda line: share(line.sums.memory.seconds, line.sums.present), "Share of the time for which it was known, 0 to 1."),
-    Figure("busy_hours", BY, lambda line: hours(line.sums.busy, line.sums.utilization.seconds), "Hours times GPUs with a utilisation above 0.", "BUSY", adds_up=_GPUS),
-    Figure("idle_hours", BY, lambda line: hours(line.sums.idle, line.sums.idle_known), "Hours times GPUs with a utilisation of 0 and a compute process; if the log lists no processes, with more memory in use than an unused GPU needs.", "IDLE", adds_up=_GPUS),
-    Figure("idle_known", BY, lambda line: share(line.sums.idle_known, line.sums.seconds), "Share of the time for which that was known, 0 to 1.", adds_up=_GPUS),
-    Figure("energy_kwh", BY, lambda line: kilowatt_hours(line.sums), "Energy used; for a subject its share, see `energy_estimated`.", "kWh, Wh", adds_up=BY),
-    Figure("energy_known", BY, lambda line: share(line.sums.energy.counted + line.sums.energy.integrated, line.sums.seconds), "Share of the time for which it was known, 0 to 1.", adds_up=BY),
-    Figure("energy_source", BY, lambda line: energy_source(line.sums), "`counter`: the GPU's energy counter; `power`: power draw integrated over time; `counter+power`: both.", adds_up=BY),
+    Figure("memory_known", BY, _known("memory"), "Share of the time for which it was known, 0 to 1."),
+    Figure("busy_hours", BY, _hours("busy"), "Hours times GPUs with a utilisation above 0.", "BUSY", adds_up=_GPUS),
+    Figure("idle_hours", BY, _hours("idle"), "Hours times GPUs with a utilisation of 0 and a compute process; if the log lists no processes, with more memory in use than an unused GPU needs.", "IDLE", adds_up=_GPUS),
+    Figure("idle_known", BY, _known("idle"), "Share of the time for which that was known, 0 to 1.", adds_up=_GPUS),
+    Figure("energy_kwh", BY, lambda line: _energy(line.sums), "Energy used; for a subject its share, see `energy_estimated`.", "kWh, Wh", adds_up=BY),
+    Figure("energy_known", BY, _known("energy"), "Share of the time for which it was known, 0 to 1.", adds_up=BY),
+    Figure("energy_source", BY, lambda line: line.sums.energy.source, "`counter`: the GPU's energy counter; `power`: power draw integrated over time; `counter+power`: both.", adds_up=BY),
     Figure("energy_estimated", BY, lambda line: line.by in BY_PROCESSES, "true for subjects: a GPU's energy is split among its processes by SM share, or equally if any share is unknown or all are 0.", adds_up=BY),
-    Figure("heat_hours", BY, lambda line: _slowed(line, "heat"), "Hours times GPUs slowed down by heat (SW thermal, HW thermal).", "HEAT", adds_up=_GPUS),
-    Figure("power_brake_hours", BY, lambda line: _slowed(line, "brake"), "The same by HW power brake, which the machine's power supply requests.", "BRAKE", adds_up=_GPUS),
-    Figure("hw_slowdown_hours", BY, lambda line: _slowed(line, "hardware"), "The same by HW slowdown for neither of these reasons.", "HW-SLOW", adds_up=_GPUS),
-    Figure("power_cap_hours", BY, lambda line: _slowed(line, "capped"), "Hours times GPUs at their power limit (SW power cap), which is normal for a busy GPU.", "CAPPED", adds_up=_GPUS),
-    Figure("slowdown_known", BY, lambda line: share(line.sums.slowed.known, line.sums.seconds), "Share of the time for which any of these four was known, 0 to 1.", adds_up=_GPUS),
-    Figure("empty_hours", BY, lambda line: hours(line.sums.wasted.empty.seconds, line.sums.wasted.empty.known), "Hours times GPUs that were busy but empty: a utilisation of at least 90 %, and at most 20 % of the multiprocessors active. Unknown if the log has no `sm_active`.", "EMPTY", adds_up=_GPUS),
-    Figure("empty_known", BY, lambda line: share(line.sums.wasted.empty.known, line.sums.seconds), "Share of the time for which that was known, 0 to 1.", adds_up=_GPUS),
-    Figure("empty_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.empty.joules, line.sums.wasted.empty.known), "Energy used in these hours; for a subject its share.", adds_up=BY),
-    Figure("starved_hours", BY, lambda line: hours(line.sums.wasted.starved.seconds, line.sums.wasted.starved.known), "Hours times GPUs that waited for up to 30 s between two spells of load while a computing process on them was at one full CPU core or waited inside the kernel: perhaps for data, perhaps for a checkpoint. Unknown if the log has no CPU use of processes.", "STARVED", adds_up=_GPUS),
-    Figure("starved_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.starved.joules, line.sums.wasted.starved.known), "Energy used in these hours; for a subject its share.", adds_up=BY),
-    Figure("left_out_hours", _GROUPS, lambda line: hours(line.sums.wasted.left_out.seconds, line.sums.wasted.left_out.known), "Hours times GPUs on which it ran no kernel while it did on most of its other GPUs; part of `idle_hours`. Unknown on a single GPU.", "LEFT-OUT"),
-    Figure("left_out_kwh", _GROUPS, lambda line: spent(line.sums, line.sums.wasted.left_out.joules, line.sums.wasted.left_out.known), "Its share of the energy used in these hours.", adds_up=_GROUPS),
-    Figure("idle_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.idle_joules, line.sums.idle_known), "Energy used in the hours of `idle_hours`; for a subject its share.", adds_up=BY),
-    Figure("slowed_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.slowed_joules, line.sums.slowed.known_harmful), "Energy used while slowed down by heat, power brake or HW slowdown; for a subject its share.", adds_up=BY),
-    Figure("xids", BY, lambda line: xids(line.sums), "XID errors of the GPU, or of a subject's GPUs while it used them: number and count; in CSV `79:1 31:2`.", "ERRORS"),
-    Figure("ecc_uncorrected", BY, lambda line: line.sums.faults.ecc, "New uncorrected memory errors, of the same GPUs as `xids`.", "ERRORS", adds_up=_GPUS),
-    Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.answered), "Hours times GPUs that were lost or required a reset.", "ERRORS", adds_up=_GPUS),
+    Figure("heat_hours", BY, _hours("heat"), "Hours times GPUs slowed down by heat (SW thermal, HW thermal).", "HEAT", adds_up=_GPUS),
+    Figure("power_brake_hours", BY, _hours("brake"), "The same by HW power brake, which the machine's power supply requests.", "BRAKE", adds_up=_GPUS),
+    Figure("hw_slowdown_hours", BY, _hours("hardware"), "The same by HW slowdown for neither of these reasons.", "HW-SLOW", adds_up=_GPUS),
+    Figure("power_cap_hours", BY, _hours("capped"), "Hours times GPUs at their power limit (SW power cap), which is normal for a busy GPU.", "CAPPED", adds_up=_GPUS),
+    Figure("slowdown_known", BY, _known("slowed"), "Share of the time for which any of these four was known, 0 to 1.", adds_up=_GPUS),
+    Figure("empty_hours", BY, _hours("empty"), "Hours times GPUs that were busy but empty: a utilisation of at least 90 %, and at most 20 % of the multiprocessors active. Unknown if the log has no `sm_active`.", "EMPTY", adds_up=_GPUS),
+    Figure("empty_known", BY, _known("empty"), "Share of the time for which that was known, 0 to 1.", adds_up=_GPUS),
+    Figure("empty_kwh", BY, _spent("empty"), "Energy used in these hours; for a subject its share.", adds_up=BY),
+    Figure("starved_hours", BY, _hours("starved"), "Hours times GPUs that waited for up to 30 s between two spells of load while a computing process on them was at one full CPU core or waited inside the kernel: perhaps for data, perhaps for a checkpoint. Unknown if the log has no CPU use of processes.", "STARVED", adds_up=_GPUS),
+    Figure("starved_kwh", BY, _spent("starved"), "Energy used in these hours; for a subject its share.", adds_up=BY),
+    Figure("left_out_hours", _GROUPS, _hours("left_out"), "Hours times GPUs on which it ran no kernel while it did on most of its other GPUs; part of `idle_hours`. Unknown on a single GPU.", "LEFT-OUT"),
+    Figure("left_out_kwh", _GROUPS, _spent("left_out"), "Its share of the energy used in these hours.", adds_up=_GROUPS),
+    Figure("idle_kwh", BY, _spent("idle"), "Energy used in the hours of `idle_hours`; for a subject its share.", adds_up=BY),
+    Figure("slowed_kwh", BY, _spent("slowed"), "Energy used while slowed down by heat, power brake or HW slowdown; for a subject its share.", adds_up=BY),
+    Figure("xids", BY, lambda line: _xids(line.sums), "XID errors of the GPU, or of a subject's GPUs while it used them: number and count; in CSV `79:1 31:2`.", "ERRORS"),
+    Figure("ecc_uncorrected", BY, lambda line: line.sums.ecc, "New uncorrected memory errors, of the same GPUs as `xids`.", "ERRORS", adds_up=_GPUS),
+    Figure("lost_hours", BY, _hours("lost"), "Hours times GPUs that were lost or required a reset.", "ERRORS", adds_up=_GPUS),
     Figure("pci_bus_id", _GPU, _gpu(lambda gpu: gpu.pci_bus_id), "Bus id of the GPU, if the log has it.", "GPU"),
     Figure("serial", _GPU, _gpu(lambda gpu: gpu.serial), "Serial number of the GPU, which only logs of nvidia-smi may have.", "GPU"),
 )

@@ -12,19 +12,18 @@ from gpumon.report.figures import (
     PARTLY,
     ReportRow,
     UsageReport,
-    energy_source,
     length,
-    share,
 )
+from gpumon.report.gpu_totals import EARLIER_NAMES
 from gpumon.report.owners import BY_PROCESSES
-from gpumon.report.tally import EARLIER_NAMES
+from gpumon.report.sums import HARMFUL
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from gpumon.report.gpu_totals import GpuTotals
     from gpumon.report.sums import Sums
-    from gpumon.report.tally import GpuTotals
 
 
 def notes(
@@ -82,15 +81,9 @@ def _names(gpu: GpuTotals) -> list[str]:
 
 
 def _is_partly_known(sums: Sums) -> bool:
-    energy = sums.energy
-    parts = (
-        share(sums.utilization.seconds, sums.seconds),
-        share(sums.memory.seconds, sums.present),
-        share(sums.listed, sums.seconds),
-        share(sums.idle_known, sums.seconds),
-        share(energy.counted + energy.integrated, sums.seconds),
-        share(sums.slowed.known, sums.seconds),
-    )
+    # Not what is known of no GPU that lacks a sensor.
+    names = ("utilization", "memory", "computing", "idle", "energy", "slowed")
+    parts = map(sums.known_share, names)
     return any(part is not None and 0 < part < KNOWN for part in parts)
 
 
@@ -108,7 +101,7 @@ def _sources(report: UsageReport) -> list[str]:
                 "GPUs had processes that no list has, together for"
                 f" {_short(report.gpus.unlisted)}: no row counts them."
             )
-    elif not report.gpus.listed and report.lines:
+    elif not report.gpus.computing.known and report.lines:
         found.append(
             "No processes were logged: GPU-hours are unknown, and IDLE is the time at 0 % "
             "utilisation with more memory in use than an unused GPU needs."
@@ -123,7 +116,7 @@ def _sources(report: UsageReport) -> list[str]:
                 f"The energy counter {what} for {_short(seconds)}: there {unit.name} is power draw"
                 " times time, and unknown without power draw."
             )
-    if energy_source(report.gpus) == "power" and not (energy.impossible or energy.stopped):
+    if energy.source == "power" and not (energy.impossible or energy.stopped):
         found.append(
             f"The log has no energy counter: {unit.name} is the power draw integrated over time."
         )
@@ -135,28 +128,27 @@ def _short(seconds: float) -> str:
 
 
 def _health(report: UsageReport, *, has_lost_message: bool) -> list[str]:
-    faults, slowed = report.gpus.faults, report.gpus.slowed
-    was_lost = faults.lost > 0 or faults.ended_lost or has_lost_message
+    sums, slowed = report.gpus, report.gpus.slowed
+    was_lost = sums.lost.seconds > 0 or sums.ended_lost or has_lost_message
     found = []
-    harmful = [slowed.known_of(kind) for kind in ("heat", "brake", "hardware")]
-    if not any(harmful):
+    if not slowed.harmful.known:
         why = " by heat, power brake or the hardware" if slowed.known else ""
         found.append(f"The log does not say whether GPUs were slowed down{why}.")
-    elif all(harmful) and not (slowed.heat or slowed.brake or slowed.hardware):
+    elif not slowed.harmful.seconds and all(slowed.of(kind).known for kind in HARMFUL):
         found.append("No GPU was slowed down by heat or power brake.")
-    if not faults.answered:
+    if not sums.lost.known:
         found.append("The log has no XIDs and no lost GPUs.")
-    elif not faults.watched:
+    elif not sums.watched:
         found.append(
             "The log has no XIDs." if was_lost else "The log has no XIDs; no GPU was lost."
         )
-    elif not (faults.xids or faults.ecc or was_lost):
+    elif not (sums.xids or sums.ecc or was_lost):
         found.append("No GPU reported an error.")
     if report.by not in BY_PROCESSES:
         found += _troubles(report)
     found += [
         f"{error.label}: {error.meaning}."
-        for error in map(error_code, sorted(faults.xids))
+        for error in map(error_code, sorted(sums.xids))
         if error.meaning
     ]
     return found
@@ -166,18 +158,18 @@ def _troubles(report: UsageReport) -> list[str]:
     """The problems of each GPU, including those whose column did not fit."""
     several = len({line.host for line in report.lines}) > 1
     found: list[str] = []
-    for what, value in _TROUBLES:
+    for what, name in _TROUBLES:
         where = [
             f"{_named(line, several=several)} for {length(seconds)}"
             for line in report.lines
-            if (seconds := value(line.sums))
+            if (seconds := line.sums.time(name).seconds)
         ]
         if where:
             found.append(f"{what}: {', '.join(where)}.")
     ended = [
         _named(line, several=several)
         for line in report.lines
-        if line.sums.faults.ended_lost and not line.sums.faults.lost
+        if line.sums.ended_lost and not line.sums.lost.seconds
     ]
     if ended:
         found.append(f"Lost, or reset required, at the last sample: {', '.join(ended)}.")
@@ -190,11 +182,11 @@ def _named(line: ReportRow, *, several: bool) -> str:
     return f"GPU {line.gpu_name}{f' of {line.host}' if several else ''}"
 
 
-_TROUBLES: tuple[tuple[str, Callable[[Sums], float]], ...] = (
-    ("Slowed down by heat", lambda sums: sums.slowed.heat),
-    ("Slowed down by power brake", lambda sums: sums.slowed.brake),
-    ("Slowed down by the hardware for an unknown reason", lambda sums: sums.slowed.hardware),
-    ("Lost, or reset required", lambda sums: sums.faults.lost),
+_TROUBLES = (
+    ("Slowed down by heat", "heat"),
+    ("Slowed down by power brake", "brake"),
+    ("Slowed down by the hardware for an unknown reason", "hardware"),
+    ("Lost, or reset required", "lost"),
 )
 
 

@@ -1,4 +1,7 @@
-"""``gpumon report``: prints totals over logs to standard output."""
+"""``gpumon report``: prints totals over logs to standard output.
+
+``docs/report.md`` documents each key of JSON and CSV.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,16 @@ import os
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+import msgspec
 from msgspec.structs import replace
 
 from gpumon.recording.csv.damage import damage_notes
 from gpumon.recording.csv.hosts import in_words
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.report.curves import Curves
-from gpumon.report.exports import to_csv, to_json
-from gpumon.report.figures import UsageReport, make_report
+from gpumon.report.figures import KWH, SCHEMA, ReportRow, UsageReport, figures_of, make_report
 from gpumon.report.notes import notes, wrapped
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.parallel import PART_BYTES, tally_parts
@@ -28,11 +31,11 @@ from gpumon.report.reading import (
     merged_samples,
     span_of,
 )
-from gpumon.report.span import parse_span
 from gpumon.report.table import heading, left_out, to_table
 from gpumon.report.tally import UsageTotals
-from gpumon.report.window import TimeWindow
-from gpumon.text.formatting import printable
+from gpumon.report.window import TimeWindow, parse_span
+from gpumon.text.csv_cells import csv_text
+from gpumon.text.formatting import printable, spreadsheet_safe
 from gpumon.text.status_line import tell
 from gpumon.text.time_parsing import MomentError, day_and_time
 
@@ -111,9 +114,9 @@ def print_report(
     )
     said = [*damaged, *notes(report, without_processes, has_lost_message=has_lost_message)]
     if form == "json":
-        stream.write(to_json(report, said))
+        stream.write(_to_json(report, said))
     elif form == "csv":
-        stream.write(to_csv(report))
+        stream.write(_to_csv(report))
         for sentence in damaged:
             tell(printable(sentence))
     else:
@@ -165,6 +168,43 @@ def _write_table(
 
         gpus = sorted(curves.gpus.values(), key=lambda gpu: (gpu.host or "", gpu.index or 0))
         stream.write("\n" + draw(gpus, columns, lines, colour=colour))
+
+
+def _to_json(report: UsageReport, notes: Sequence[str]) -> str:
+    """A report as one object, with a line break at its end."""
+    figures = figures_of(report.by)
+    total = ReportRow(report.by, None, report.total)
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "by": report.by,
+        "lines": [{one.key: _harmless(one.read(line)) for one in figures} for line in report.lines],
+        "total": {one.key: one.read(total) for one in figures if report.by in one.adds_up},
+        "energy_without_process_kwh": round(report.alone / KWH, 6),
+        "notes": list(notes),
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _to_csv(report: UsageReport) -> str:
+    """One row per line under a header; an unknown value is an empty cell."""
+    figures = figures_of(report.by)
+    rows = [[_cell(one.read(line)) for one in figures] for line in report.lines]
+    return csv_text([[one.key for one in figures], *rows])
+
+
+def _harmless(value: object) -> object:
+    """Untrusted names and commands without terminal control sequences."""
+    return printable(value) if isinstance(value, str) else value
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str):
+        return spreadsheet_safe(value)
+    if isinstance(value, dict):
+        return " ".join(f"{name}:{count}" for name, count in value.items())
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value
 
 
 def _no_processes(logs: Sequence[str], by: str) -> str:

@@ -1,49 +1,42 @@
-"""Groups listed processes by user, process or job, for ``--by``."""
+"""Groups listed processes by user, process or job, for ``--by``, and completes where they run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.findings.groups import jobs
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.report.samples import Identity
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gpumon.report.reading import ListedUse
+    from gpumon.report.samples import ListedProcess
 
 
 class Subject(Struct):
-    """A user, a process or a job of one host, as far as observed.
+    """A user, a process or a job of one host, as far as observed."""
 
-    Attributes:
-        key: Identifies it on its host.
-        label: A short printable label.
-        users: The owners of its processes; ``None`` is an unknown owner.
-        gpus: Indices of the GPUs it was on.
-        processes: Number of its processes that were observed.
-        pid: PID, if it is a process.
-        started_at: Start time of that process.
-        command: Command line of the first of its processes, or its name; not safe to print.
-    """
-
-    key: str
-    label: str
-    users: set[str | None]
-    gpus: set[int]
-    processes: set[Identity]
-    pid: int | None = None
-    started_at: float | None = None
+    key: str  # identifies it on its host
+    label: str  # a short printable label
+    users: set[str | None]  # the owners of its processes; ``None`` is an unknown owner
+    gpus: set[int]  # indices of the GPUs it was on
+    processes: set[Identity]  # its processes that were observed
+    pid: int | None = None  # PID, if it is a process
+    started_at: float | None = None  # start time of that process
+    # command line of the first of its processes, or its name; not safe to print
     command: str | None = None
 
-    def see(self, rows: Iterable[ListedUse]) -> None:
+    def see(self, rows: Iterable[ListedProcess]) -> None:
         """Record its processes and GPUs in a list that counts."""
         for row in rows:
             self.users.add(row.user)
-            self.processes.add(identity(row))
+            self.processes.add(row.identity)
             if row.gpu_index is not None:
                 self.gpus.add(row.gpu_index)
 
@@ -54,46 +47,37 @@ class Subject(Struct):
         self.processes |= other.processes
 
 
-Identity = tuple[int, float | None]
-"""PID and start, in clock ticks since boot or, where those are not known, in seconds."""
-
-
-def identity(one: ListedUse) -> Identity:
-    """A key that distinguishes a process from a later one with the same PID."""
-    return one.pid, one.started_at if one.start_ticks is None else one.start_ticks
-
-
 Grouping = dict[Identity, tuple[str, str]]
 """Key and label of the subject of each process of a list."""
 
 
-def group_by_user(listed: Sequence[ListedUse]) -> Grouping:
+def group_by_user(listed: Sequence[ListedProcess]) -> Grouping:
     """One subject per user; all processes with an unknown owner are one."""
     return {
-        identity(one): ("", "unknown") if one.user is None else (f"user {one.user}", one.user)
+        one.identity: ("", "unknown") if one.user is None else (f"user {one.user}", one.user)
         for one in listed
     }
 
 
-def group_by_process(listed: Sequence[ListedUse]) -> Grouping:
+def group_by_process(listed: Sequence[ListedProcess]) -> Grouping:
     """One subject per process."""
-    return {identity(one): (_process_key(identity(one)), str(one.pid)) for one in listed}
+    return {one.identity: (_process_key(one.identity), str(one.pid)) for one in listed}
 
 
-def group_by_job(listed: Sequence[ListedUse]) -> Grouping:
+def group_by_job(listed: Sequence[ListedProcess]) -> Grouping:
     """One subject per job, as grouped by ``gpumon.findings.groups``."""
     by_id = {ProcessId(one.pid, one.start_ticks): one for one in listed}
     found: Grouping = {}
     for job in jobs([_process(one) for one in by_id.values()]):
         for member in job.processes:
-            process = identity(by_id[member.id])
+            process = by_id[member.id].identity
             # A process without a known job yet has its own key: see ``Subjects.merged``.
             key = _process_key(process) if job.kind == "process" else job.key
             found[process] = key, job.label
     return found
 
 
-GROUPINGS: dict[str, Callable[[Sequence[ListedUse]], Grouping]] = {
+GROUPINGS: dict[str, Callable[[Sequence[ListedProcess]], Grouping]] = {
     "user": group_by_user,
     "process": group_by_process,
     "job": group_by_job,
@@ -108,20 +92,14 @@ def _process_key(process: Identity) -> str:
     return f"process {process[0]}/{process[1]}"
 
 
-def _process(one: ListedUse) -> GpuProcess:
+def _process(one: ListedProcess) -> GpuProcess:
     return GpuProcess(
         id=ProcessId(one.pid, one.start_ticks),
         type=one.type or "C",
         uses=(GpuUse(one.gpu_uuid or "", one.gpu_index or 0),),
         user=one.user,
         name=one.name,
-        place=Workload(
-            container=one.container,
-            slurm_job=one.slurm_job,
-            session=one.session,
-            launcher=one.launcher,
-            launcher_name=one.launcher_name,
-        ),
+        place=Workload(**dict(zip(_PLACE, _PLACE_OF(one), strict=True))),
     )
 
 
@@ -130,21 +108,25 @@ class Subjects:
 
     The lookup of where a process runs finishes after it is first listed: a process that was a job
     of its own may turn out to be part of another. ``merged`` has these cases.
-
-    Attributes:
-        known: The subjects by key.
     """
 
     def __init__(self, by: str) -> None:
         self._grouping = GROUPINGS[by]
         self.known: dict[str, Subject] = {}
+        # How often processes were grouped: until it grows, each has the same subject.
+        self.groupings = 0
         self._last: dict[Identity, str] = {}
+        self._listed: Sequence[ListedProcess] = ()
 
-    def find(self, listed: Sequence[ListedUse]) -> None:
+    def find(self, listed: Sequence[ListedProcess]) -> None:
         """Find the subjects of the processes of a list."""
+        if listed == self._listed:
+            return
+        self._listed = listed
+        self.groupings += 1
         groups = self._grouping(listed)
         for row in listed:
-            process = identity(row)
+            process = row.identity
             key, label = groups[process]
             subject = self.known.get(key)
             if subject is None:
@@ -155,9 +137,18 @@ class Subjects:
             subject.command = subject.command or row.command or row.name
             self._last[process] = key
 
-    def of(self, row: ListedUse) -> Subject:
+    def of(self, row: ListedProcess) -> Subject:
         """The subject of a process of the last list that has it."""
-        return self.known[self._last[identity(row)]]
+        return self.known[self._last[row.identity]]
+
+    def join(self, later: Subjects) -> None:
+        """Add the subjects that were seen later; not for jobs."""
+        for key, subject in later.known.items():
+            known = self.known.setdefault(key, subject)
+            if known is not subject:
+                known.join(subject)
+                known.command = known.command or subject.command
+                known.started_at = subject.started_at
 
     def merged(self) -> dict[str, str]:
         """Keys of processes that counted as a job of their own -> the job they belong to."""
@@ -166,3 +157,41 @@ class Subjects:
             for process, key in self._last.items()
             if (own := _process_key(process)) != key and own in self.known
         }
+
+
+class Lookups:
+    """What any list of a log says of where its processes run.
+
+    The lookup of where a process runs finishes after the process is first listed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str | None, Identity], tuple[Any, ...]] = {}
+        self._launchers: dict[tuple[str | None, ProcessId], str | None] = {}
+
+    def learn(self, processes: Iterable[ListedProcess]) -> None:
+        """Learn from the processes of lists, in any order."""
+        for row in processes:
+            key, found = (row.hostname, row.identity), _PLACE_OF(row)
+            known = self._known.get(key)
+            if known == found:
+                continue
+            if known is not None:
+                found = tuple(one or other for one, other in zip(known, found, strict=True))
+            self._known[key] = found
+            if row.launcher is not None:
+                self._launchers[row.hostname, row.launcher] = row.launcher_name
+
+    def complete(self, row: ListedProcess) -> ListedProcess:
+        """The process with what other lists say of it."""
+        found = self._known.get((row.hostname, row.identity)) or _PLACE_OF(row)
+        place = dict(zip(_PLACE, found, strict=True))
+        own = row.hostname, ProcessId(row.pid, row.start_ticks)
+        if place["launcher"] is None and own in self._launchers:
+            # A launcher is part of the job that it started, also on a GPU of its own.
+            place |= {"launcher": own[1], "launcher_name": self._launchers[own]}
+        return replace(row, **place)
+
+
+_PLACE = ("container", "slurm_job", "session", "launcher", "launcher_name")
+_PLACE_OF = attrgetter(*_PLACE)

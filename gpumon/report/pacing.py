@@ -11,7 +11,7 @@ from gpumon.recording.csv.parsers import LATEST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpumon.report.reading import MergedSample
+    from gpumon.report.samples import MergedSample
 
 INTERVALS_AROUND = 5
 """The usual interval is the median of this many intervals before a sample and as many after it."""

@@ -17,6 +17,7 @@ from gpumon.recording.csv.compression import is_packed
 from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.csv.tables import Damage, open_sheet
 from gpumon.recording.recording import RecordingError
+from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.reading import (
     WARM_UP,
     HostChoice,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
 
-    from gpumon.report.reading import MergedSample
+    from gpumon.report.samples import MergedSample
 
 PART_BYTES = 32 * 2**20
 """A part is at least this long, so that a process is worth its start."""
@@ -51,20 +52,12 @@ _LEAST_BEFORE = 150.0
 def tally_parts(
     logs: Sequence[Log], by: str, window: TimeWindow, hosts: HostChoice, part_bytes: int
 ) -> UsageTotals | None:
-    """The sums of a log, added up in parts at the same time.
+    """The sums of a log, added up in parts of at least so many bytes at the same time.
 
-    Args:
-        logs: The logs.
-        by: One of ``report.figures.BY``.
-        window: The time that counts.
-        hosts: The hosts to read.
-        part_bytes: The least size of a part.
-
-    Returns:
-        The sums; ``None`` if the log is too short, or must be read in one piece.
+    ``None`` if the log is too short, or must be read in one piece.
     """
-    if by not in ("gpu", "host") or len(logs) != 1:
-        # What a process or a job is may depend on what was seen of it long before.
+    if by == "job" or len(logs) != 1:
+        # What a job is may depend on what was seen of its processes long before.
         return None
     (log,) = logs
     try:
@@ -81,7 +74,7 @@ def tally_parts(
         return None
     times = [window.first, *(time for time, _ in cuts), window.last]
     windows = [TimeWindow(*ends) for ends in pairwise(times)]
-    counted = _count_all([_Work(log, by, part, hosts) for part in windows])
+    counted = _count_all([_Work(log, by, part, window, hosts) for part in windows])
     if counted is None:
         return None
     whole, *later = counted
@@ -121,6 +114,7 @@ class _Work(NamedTuple):
     log: Log
     by: str
     window: TimeWindow
+    whole: TimeWindow  # that of all parts
     hosts: HostChoice
 
 
@@ -197,9 +191,10 @@ _PR_SET_PDEATHSIG = 1
 
 def _tally(work: _Work) -> UsageTotals | None:
     """The sums of a part; ``None`` if it has damaged lines, which others would count again."""
-    tally = UsageTotals(work.by, work.window)
+    tally = UsageTotals(work.by, work.window, work.whole)
+    depth = ReadDepth(owners=work.by in BY_PROCESSES)
     try:
-        for moment in merged_samples([work.log], work.window, work.hosts, ReadDepth()):
+        for moment in merged_samples([work.log], work.window, work.hosts, depth):
             tally.add(moment)
     except PastNeededError:
         return None
@@ -251,6 +246,7 @@ def _is_regular(before: MergedSample, after: MergedSample) -> bool:
     if not 0 < passed <= min(_LONGEST_INTERVAL, before.reach) or before.host != after.host:
         return False
     return before.gpus.keys() == after.gpus.keys() and all(
-        (one.xid, one.xid_at) == (after.gpus[key].xid, after.gpus[key].xid_at)
-        for key, one in before.gpus.items()
+        (known := after.gpus[key].state) is sample.state
+        or (sample.state.xid, sample.state.xid_at) == (known.xid, known.xid_at)
+        for key, sample in before.gpus.items()
     )

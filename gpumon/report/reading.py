@@ -17,171 +17,109 @@ from collections import deque
 from contextlib import ExitStack, closing, suppress
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from gpumon.model.makers import is_same_name
-from gpumon.model.processes import Container, ProcessId  # noqa: TC001 - as above
 from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.files import exists, log_to_read, parts
 from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.csv.part import GRAIN, LIST_FRESH
 from gpumon.recording.csv.rotated_log import RotatedLog
-from gpumon.recording.csv.tables import Damage, open_sheet, rows_of, samples
+from gpumon.recording.csv.tables import Damage, open_sheet, rows_of
 from gpumon.recording.csv.timeline import Timeline
 from gpumon.recording.recording import RecordingError
-from gpumon.report.lookups import Lookups
+from gpumon.report.overlaps import OverlapCheck
+from gpumon.report.owners import Lookups
 from gpumon.report.pacing import INTERVALS_AROUND, paced
+from gpumon.report.samples import (
+    PROCESS_COLUMNS,
+    USE_COLUMNS,
+    GpuSample,
+    GpuState,
+    ListedProcess,
+    ListedUse,
+    MergedSample,
+)
 from gpumon.report.window import TimeWindow
-from gpumon.text.formatting import memory_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.csv.index import CsvFile
 
-PATIENCE = 2.5
-"""Number of usual intervals for which a sample counts at most; a longer interval has a gap."""
-
-_LIKE_MEMORY = 0.9
-"""Share of the size of a GPU's memory from which on another size may be of the same GPU."""
 WARM_UP, _SAMPLES_BEFORE = 300.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read before the start time."""
 _READ_ON, _SAMPLES_AFTER = 60.0, 2 * INTERVALS_AROUND + 2
 """Seconds and samples read after the end time."""
 
 
-class GpuSample(Struct, frozen=True, gc=False):
-    """A row of the GPU file; ``None`` is unknown.
-
-    All fields but the time are those of columns, see ``gpumon.recording.csv.columns``. In a log of
-    several machines ``host_name`` is the name by which the user knows the machine.
-    """
-
-    time: float
-    index: int | None
-    uuid: str | None
-    pci_bus_id: str | None
-    name: str | None
-    utilization_gpu: float | None
-    sm_active: float | None
-    memory_used: float | None
-    memory_total: float | None
-    power_draw: float | None
-    power_limit_max: float | None
-    energy: float | None
-    clock_event_reasons: int | None
-    clock_events_known: int | None
-    ecc_uncorrected_volatile: int | None
-    ecc_uncorrected_aggregate: int | None
-    xid: int | None
-    xid_at: float | None
-    status: str | None
-    processes: int | None
-    age: float | None
-    host_name: str | None
-    elapsed: float | None
-    serial: str | None
-
-    @property
-    def gpu(self) -> str:
-        """The key of the GPU on its host."""
-        known = self.uuid or self.pci_bus_id
-        if known is None and self.index is None and self.serial is not None:
-            return f"serial {self.serial}"
-        return known or f"index {self.index}"
+_MOST_SHARED = 1024
+"""Objects that rows share."""
+RowT = TypeVar("RowT")
 
 
-class ListedUse(Struct, frozen=True, gc=False):
-    """A row of the process file: the use that one process makes of one GPU or a part of it.
+class _Shared(dict[tuple[object, ...], object]):
+    """The objects that rows share, by the values that they are made of. Bounded."""
 
-    Its time is that of its sample. The fields from ``user`` on are set only if the owners were
-    requested; ``hostname`` only in a log of several machines.
-    """
+    def __init__(self, make: Callable[..., object]) -> None:
+        super().__init__()
+        self._make = make
 
-    time: float
-    gpu_index: int | None
-    gpu_uuid: str | None
-    gpu_instance: int | None
-    compute_instance: int | None
-    pid: int
-    type: str | None
-    memory_used: float | None
-    sm: float | None
-    cpu_percent: float | None
-    state: str | None
-    hostname: str | None
-    user: str | None = None
-    started_at: float | None = None
-    start_ticks: int | None = None
-    name: str | None = None
-    command: str | None = None
-    container: Container | None = None
-    slurm_job: str | None = None
-    session: int | None = None
-    launcher: ProcessId | None = None
-    launcher_name: str | None = None
-
-    @property
-    def gpu(self) -> str:
-        """The same key as that of the GPU's sample."""
-        return self.gpu_uuid or f"index {self.gpu_index}"
-
-    @property
-    def use(self) -> tuple[object, ...]:
-        """Distinguishes it from the other rows of its list."""
-        process = self.pid, self.started_at, self.start_ticks
-        return *process, self.gpu, self.gpu_instance, self.compute_instance
+    def __missing__(self, values: tuple[object, ...]) -> object:
+        if len(self) >= _MOST_SHARED:
+            self.clear()
+        made = self[values] = self._make(*values)
+        return made
 
 
-_LIST_FIELDS = ListedUse.__struct_fields__[1:]
-_OWNERS_FROM = _LIST_FIELDS.index("user")
+def _sharing(
+    row: Callable[..., RowT], own: int, make: Callable[..., object]
+) -> Callable[..., Iterable[RowT]]:
+    """Makes rows of some columns of their own, and of an object that equal rows share."""
+    known = _Shared(make)
+
+    def rows(*columns: Iterable[object]) -> Iterable[RowT]:
+        shared = map(known.__getitem__, zip(*columns[own:], strict=True))
+        return map(row, *columns[:own], shared)
+
+    return rows
 
 
-class MergedSample(Struct):
-    """The GPUs of one host at one time, from one log.
+def _gpu_samples(sheet: CsvFile, first: float, damage: Damage) -> Iterator[list[GpuSample]]:
+    """The rows of a GPU file from some samples before a time on, by sample."""
+    own = GpuSample.__struct_fields__[:-1]
+    columns = columns_of((*own[1:], *GpuState.__struct_fields__[:-1]), processes=False)
+    make = _sharing(GpuSample, len(own), GpuState)
+    return rows_of(sheet, columns, make, first=first, before=_SAMPLES_BEFORE, damage=damage)
 
-    Attributes:
-        log: Number of the log among those read; its ``elapsed`` is comparable with its own only.
-        host: Name of the machine; ``None`` if the log does not say.
-        time: Seconds since the epoch, which within a file never run backwards.
-        elapsed: Seconds of the monotonic clock; ``None`` if the log has none.
-        gpus: One sample per GPU.
-        listed: The processes, if a list was written then.
-        began: Time of the first sample of the log.
-        usual: The usual sampling interval of the log at that time; 0 for a single sample.
-        is_last: Whether the log ends with it.
-    """
 
-    log: int
-    host: str | None
-    time: float
-    elapsed: float | None
-    gpus: dict[str, GpuSample]
-    began: float
-    listed: list[ListedUse] = []
-    usual: float = 0.0
-    is_last: bool = False
+def _listed_uses(
+    sheet: CsvFile, first: float, damage: Damage, fields: Iterable[str], lookups: Lookups | None
+) -> Iterator[list[ListedUse]]:
+    """The process lists of a file from a time on, with these fields of each process."""
 
-    @property
-    def reach(self) -> float:
-        """Maximum number of seconds for which its samples count."""
-        return PATIENCE * self.usual
+    def make(*values: Any) -> ListedProcess:
+        process = ListedProcess(*values)
+        return process if lookups is None else lookups.complete(process)
+
+    own = ListedUse.__struct_fields__[:-1]
+    columns = columns_of((*own[1:], *fields), processes=True)
+    row = _sharing(ListedUse, len(own), make)
+    found = rows_of(sheet, columns, row, first=first, damage=damage)
+    # A damaged row may have no process.
+    known = ([use for use in uses if use.process.pid is not None] for uses in found)
+    return (uses for uses in known if uses)
 
 
 class HostChoice(Struct):
-    """Which hosts are read.
+    """Which hosts are read."""
 
-    Attributes:
-        wanted: Their names; ``None`` means all.
-        seen: The hosts of all samples that were read; ``None`` is an unknown one.
-    """
-
-    wanted: frozenset[str] | None = None
+    wanted: frozenset[str] | None = None  # their names; ``None`` means all
+    # the hosts of all samples that were read; ``None`` is an unknown one
     seen: set[str | None] = msgspec.field(default_factory=set)
 
     def takes(self, host: str | None) -> bool:
@@ -191,17 +129,11 @@ class HostChoice(Struct):
 
 
 class Log(Struct, frozen=True):
-    """A log to read.
+    """A log to read."""
 
-    Attributes:
-        path: Its newest GPU file.
-        parts: Its files, oldest first.
-        damage: The unreadable lines of each file, as far as it was read.
-    """
-
-    path: str
-    parts: tuple[LogFiles, ...]
-    damage: dict[Path, Damage] = {}
+    path: str  # its newest GPU file
+    parts: tuple[LogFiles, ...]  # its files, oldest first
+    damage: dict[Path, Damage] = {}  # the unreadable lines of each file, as far as it was read
 
     def damage_of(self, path: Path) -> Damage:
         """The damage counter of a file."""
@@ -243,16 +175,12 @@ def span_of(logs: Iterable[Log]) -> tuple[float, float] | None:
 
 
 class ReadDepth(Struct, frozen=True):
-    """How much of the logs is read beside the time range.
+    """How much of the logs is read beside the time range."""
 
-    Attributes:
-        owners: Whether the owners of processes are read.
-        jobs: Whether processes are completed by what all lists of the log say of where they run.
-        from_start: Whether all samples before the time range are read; else the last ones.
-    """
-
-    owners: bool = False
+    owners: bool = False  # whether the owners of processes are read
+    # whether processes are completed by what all lists of the log say of where they run
     jobs: bool = False
+    # whether all samples before the time range are read; else the last ones
     from_start: bool = False
 
 
@@ -265,11 +193,7 @@ def merged_samples(
 ) -> Iterator[MergedSample]:
     """The samples of the logs in time order; each log in its own order, even if its clock was set.
 
-    Args:
-        logs: The logs.
-        window: The time range; some samples before and after it are included.
-        hosts: The hosts to read.
-        depth: What is read beside it.
+    Some samples before and after the time range are included.
 
     Raises:
         PastNeededError: The logs must be read from their start.
@@ -279,93 +203,12 @@ def merged_samples(
         window = TimeWindow(-math.inf, window.last)
     each = [paced(_of_log(number, log, window, depth)) for number, log in enumerate(logs)]
     ordered = [_never_back(log) for log in _with_hosts(each)]
-    identities = _Identities(logs)
+    overlaps = OverlapCheck(logs)
     for _, _, sample in heapq.merge(*ordered, key=lambda one: one[:2]):
         if sample.host is None and len(logs) > 1:
-            identities.see(sample)
+            overlaps.see(sample)
         if hosts.takes(sample.host):
             yield sample
-
-
-class _Model(NamedTuple):
-    """What a row says of the model of its GPU."""
-
-    name: str | None
-    memory_total: float | None
-
-
-class _Identities:
-    """Notices where logs that name neither host nor UUID overlap in time.
-
-    Args:
-        logs: The logs.
-    """
-
-    def __init__(self, logs: Sequence[Log]) -> None:
-        self._logs = logs
-        self._log_of: dict[str, list[int]] = {}
-        # That of the newest row; and the last one that two rows in a row have, as one row may be
-        # damaged.
-        self._newest: dict[tuple[str, int], _Model] = {}
-        self._certain: dict[tuple[str, int], _Model] = {}
-
-    def see(self, sample: MergedSample) -> None:
-        """Look at the GPUs of a sample.
-
-        Raises:
-            RecordingError: One of them is certainly not the GPU that another log has.
-        """
-        here = sample.log
-        for key, row in sample.gpus.items():
-            if row.uuid:
-                continue
-            model = _Model(row.name, row.memory_total)
-            if self._newest.get((key, here)) == model:
-                self._certain[key, here] = model
-            self._newest[key, here] = model
-            order = self._log_of.setdefault(key, [here])
-            other = order[-1]
-            if other == here:
-                continue
-            # The other log has rows between two of this one.
-            if here in order:
-                self._note_overlap(key, row, other, here)
-            order[:] = [*(log for log in order if log != here), here]
-
-    def _note_overlap(self, key: str, row: GpuSample, other: int, here: int) -> None:
-        """Note that two logs have a GPU at one time.
-
-        Raises:
-            RecordingError: See ``see``.
-        """
-        numbers = sorted((other, here))
-        first, second = (self._logs[log] for log in numbers)
-        models = [self._certain[key, log] for log in numbers if (key, log) in self._certain]
-        if len(models) == len(numbers) and _are_different(*models):
-            raise RecordingError(
-                f"{first.path} and {second.path} have different GPUs"
-                f" ({', '.join(map(_model_name, models))}) under one {_key_name(row)} at the same"
-                " time: report them one by one, or add uuid to the query."
-            )
-        second.damage_of(second.parts[-1].gpus).overlapping = first.parts[-1].gpus
-
-
-def _are_different(one: _Model, other: _Model) -> bool:
-    """Whether two rows cannot be of one GPU, whatever driver wrote them."""
-    if one.name and other.name and not is_same_name(one.name, other.name):
-        return True
-    sizes = [model.memory_total for model in (one, other) if model.memory_total]
-    # Newer drivers count the memory that they reserve.
-    return len(sizes) > 1 and min(sizes) < _LIKE_MEMORY * max(sizes)
-
-
-def _model_name(model: _Model) -> str:
-    size = "" if model.memory_total is None else memory_size(round(model.memory_total))
-    return f"{model.name or 'a GPU'} {size and f'with {size}'}".strip()
-
-
-def _key_name(row: GpuSample) -> str:
-    return "bus id" if row.pci_bus_id else "index"
 
 
 def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iterator[MergedSample]:
@@ -387,11 +230,7 @@ def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iter
 
 
 class _Bounds:
-    """Selects those samples of a log that are read for a time range.
-
-    Args:
-        window: The time range.
-    """
+    """Selects those samples of a log that are read for a time range."""
 
     def __init__(self, window: TimeWindow) -> None:
         self._window = window
@@ -452,7 +291,6 @@ def _of_part(
     depth: ReadDepth,
     lookups: Lookups | None,
 ) -> Iterator[MergedSample]:
-    columns = columns_of(GpuSample.__struct_fields__[1:], processes=False)
     damage = log.damage_of(part.gpus)
     with ExitStack() as ending:
         try:
@@ -469,21 +307,13 @@ def _of_part(
         )
         began = math.inf if gpus.first is None else gpus.first.wall - gpus.set_back
         sample: MergedSample | None = None
-        for rows in rows_of(
-            gpus,
-            columns,
-            GpuSample,
-            first=window.first - WARM_UP,
-            before=_SAMPLES_BEFORE,
-            damage=damage,
-        ):
+        for rows in _gpu_samples(gpus, window.first - WARM_UP, damage):
             for row in rows:
-                host = row.host_name
+                host, gpu = row.state.host_name, row.state.key
                 if several and host is None:
                     # A damaged row: nobody can tell which machine it is of.
                     continue
-                gpu = row.uuid or row.gpu
-                if sample is None or not _belongs(row, gpu, sample):
+                if sample is None or not _belongs(row, sample):
                     if sample is not None:
                         yield sample
                     sample = MergedSample(number, host, row.time, row.elapsed, {}, began)
@@ -509,48 +339,39 @@ def _lists_of(log: Log, part: LogFiles, gpus: CsvFile, ending: ExitStack) -> Csv
         return None
 
 
-def _belongs(row: GpuSample, gpu: str, sample: MergedSample) -> bool:
+def _belongs(row: GpuSample, sample: MergedSample) -> bool:
     """Whether a row belongs to the same sample as the rows before it.
 
     gpumon gives all rows of a sample one time; nvidia-smi reads one GPU after the other.
     """
-    if row.host_name != sample.host:
+    if row.state.host_name != sample.host:
         return False
     if row.elapsed is None:
-        return gpu not in sample.gpus
+        return row.state.key not in sample.gpus
     return row.time == sample.time and row.elapsed == sample.elapsed
 
 
 def _lookups(log: Log) -> Lookups:
     """Where processes run, from all lists of a log: each time range has the jobs of the whole."""
     lookups = Lookups()
-    columns = columns_of(_LIST_FIELDS, processes=True)
     for part in log.parts:
         if exists(part.processes):
-            with suppress(RecordingError):
-                for rows in samples(part.processes, columns, ListedUse, processes=True):
-                    lookups.learn(row for row in rows if row.pid is not None)
+            with suppress(RecordingError), ExitStack() as ending:
+                sheet = open_sheet(part.processes, ending, processes=True, damage=Damage())
+                for uses in _listed_uses(sheet, -math.inf, Damage(), PROCESS_COLUMNS, None):
+                    lookups.learn(use.process for use in uses)
     return lookups
 
 
 class _Lists:
-    """The process lists of a part, each returned with the first sample that is not older.
-
-    Args:
-        sheet: The process file; ``None`` if there is none.
-        damage: Counts its damaged lines.
-        depth: What is read.
-        lookups: Completes the rows; ``None`` leaves them.
-    """
+    """The process lists of a part, each returned with the first sample that is not older."""
 
     def __init__(
         self, sheet: CsvFile | None, damage: Damage, depth: ReadDepth, lookups: Lookups | None
     ) -> None:
         self._sheet = sheet
         self._damage = damage
-        self._columns = columns_of(
-            _LIST_FIELDS[: None if depth.owners else _OWNERS_FROM], processes=True
-        )
+        self._fields = PROCESS_COLUMNS if depth.owners else USE_COLUMNS
         self._lookups = lookups
         self._lists: Iterator[list[ListedUse]] | None = None
         self._next: list[ListedUse] | None = None
@@ -567,29 +388,22 @@ class _Lists:
         if self._sheet is None:
             return []
         if self._lists is None:
-            self._lists = self._read(self._sheet, time - LIST_FRESH)
+            self._lists = _listed_uses(
+                self._sheet, time - LIST_FRESH, self._damage, self._fields, self._lookups
+            )
             self._next = next(self._lists, None)
         if time != self._at:
             self._at = time
             while (rows := self._next) is not None and rows[0].time <= time + GRAIN:
                 found: dict[str | None, dict[object, ListedUse]] = {}
                 for row in rows:
-                    found.setdefault(row.hostname, {})[row.use] = row
+                    process = row.process
+                    found.setdefault(process.hostname, {})[process.use] = row
                 self._damage.repeated += len(rows) - sum(map(len, found.values()))
                 self._by_host |= {name: [*uses.values()] for name, uses in found.items()}
                 self._next = next(self._lists, None)
         listed = self._by_host.pop(host, [])
         return listed if listed and time - listed[0].time <= LIST_FRESH else []
-
-    def _read(self, sheet: CsvFile, first: float) -> Iterator[list[ListedUse]]:
-        found = rows_of(sheet, self._columns, ListedUse, first=first, damage=self._damage)
-        # A damaged row may have no process.
-        known = ([row for row in rows if row.pid is not None] for rows in found)
-        lists = (rows for rows in known if rows)
-        lookups = self._lookups
-        if lookups is None:
-            return lists
-        return ([*map(lookups.complete, rows)] for rows in lists)
 
 
 def _with_hosts(logs: Iterable[Iterator[MergedSample]]) -> Iterator[Iterator[MergedSample]]:

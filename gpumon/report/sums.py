@@ -2,57 +2,136 @@
 
 Every value is weighted by the seconds for which it held, and every sum keeps the seconds for which
 it was known: an unknown value is left out of a mean and never counts as 0.
+
+The type of a field says how it is added up, see ``Sum``.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
+from functools import cache
+from operator import add
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from msgspec import Struct, field
 
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Rule = Callable[[Any, Any, float], Any]
+    _Floats = array[float]
+else:
+    # Python 3.11 cannot evaluate the other.
+    _Floats = array
+
 _PERCENT = 101
 
 
-class Distribution(Struct):
-    """The distribution of a percentage over time: mean and quantiles.
+class Sum(Struct):
+    """Amounts that add up: numbers and other sums, and fields whose type has a rule of its own."""
 
-    Attributes:
-        seconds: Known time in seconds.
-        total: Percent times seconds.
-        bins: Seconds at each whole percent, from 0 to 100; the driver reports integers.
-    """
+    def join(self, other: Sum, share: float = 1.0) -> None:
+        """Add all of another.
 
-    seconds: float = 0.0
-    total: float = 0.0
-    bins: array[float] = field(default_factory=lambda: array("d", bytes(8 * _PERCENT)))
+        Args:
+            other: A sum of this class or of its base.
+            share: The share that this gets of the fields that are ``Shared``.
+        """
+        for name, rule in _rules(type(other)):
+            setattr(self, name, rule(getattr(self, name), getattr(other, name), share))
 
-    def add(self, percent: float, seconds: float) -> None:
-        """Add a percentage, 0 to 100, that held for that many seconds."""
-        self.seconds += seconds
-        self.total += percent * seconds
-        self.bins[round(percent)] += seconds
 
-    def join(self, other: Distribution) -> None:
-        """Add all of another."""
-        self.seconds += other.seconds
-        self.total += other.total
-        for percent, seconds in enumerate(other.bins):
-            self.bins[percent] += seconds
+@cache
+def _rules(kind: type[Sum]) -> list[tuple[str, _Rule]]:
+    """How each field of a class is added."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [(name, _rule(hints[name])) for name in kind.__struct_fields__]
+
+
+def _rule(hint: Any) -> _Rule:
+    if hint in (float, int):
+        return _plus
+    if isinstance(hint, type) and issubclass(hint, Sum):
+        return _joined
+    (rule,) = hint.__metadata__
+    found: _Rule = rule
+    return found
+
+
+_SumT = TypeVar("_SumT", bound=Sum)
+
+
+def _joined(total: _SumT, other: _SumT, share: float) -> _SumT:
+    total.join(other, share)
+    return total
+
+
+def _plus(total: float, more: float, _: float) -> float:
+    return total + more
+
+
+def _known(rule: Callable[[float, float], float]) -> _Rule:
+    """Joins two values of which each may be unknown."""
+
+    def join(total: float | None, more: float | None, _: float) -> float | None:
+        if total is None or more is None:
+            return more if total is None else total
+        return rule(total, more)
+
+    return join
+
+
+def _each(total: dict[Any, Any], more: dict[Any, Any], _: float) -> dict[Any, Any]:
+    for key, number in more.items():
+        total[key] = total.get(key, 0) + number
+    return total
+
+
+Shared = Annotated[float, lambda total, more, share: total + more * share]
+"""An amount of a GPU of which each subject on it has a share."""
+Lowest = Annotated[float | None, _known(min)]
+Highest = Annotated[float | None, _known(max)]
+Count = Annotated[int | None, _known(add)]
+"""A number; ``None`` while nothing was counted."""
+Whether = Annotated[bool, lambda total, more, _: total or more]
+Counts = Annotated[Counter[int], _each]
+SecondsByKind = Annotated[dict[str, float], _each]
+Bins = Annotated[_Floats, lambda total, more, _: array("d", map(add, total, more))]
+
+
+class Mean(Sum):
+    """A value over time."""
+
+    known: float = 0.0  # known time in seconds
+    total: float = 0.0  # the value times seconds
 
     @property
     def mean(self) -> float | None:
         """The mean over time; ``None`` if nothing was known."""
-        return self.total / self.seconds if self.seconds else None
+        return self.total / self.known if self.known else None
+
+
+class Distribution(Mean):
+    """The distribution of a percentage over time: mean and quantiles."""
+
+    # seconds at each whole percent, from 0 to 100; the driver reports integers
+    bins: Bins = field(default_factory=lambda: array("d", bytes(8 * _PERCENT)))
+
+    def add(self, percent: float, seconds: float) -> None:
+        """Add a percentage, 0 to 100, that held for that many seconds."""
+        self.known += seconds
+        self.total += percent * seconds
+        self.bins[round(percent)] += seconds
 
     def quantile(self, share: float) -> float | None:
         """The lowest whole percentage that was not exceeded for this share of the known time."""
-        if not self.seconds:
+        if not self.known:
             return None
         # The sum of many floats may differ slightly from the total.
-        wanted = share * self.seconds * (1 - 1e-12)
+        wanted = share * self.known * (1 - 1e-12)
         reached = 0.0
         for percent, seconds in enumerate(self.bins):
             reached += seconds
@@ -61,83 +140,60 @@ class Distribution(Struct):
         return 100.0
 
 
-class WeightedMean(Struct):
-    """An amount over time, such as bytes: its mean and peak.
+class WeightedMean(Mean):
+    """An amount over time, such as bytes: its mean and peak."""
 
-    Attributes:
-        seconds: Known time in seconds.
-        total: The amount times seconds.
-        peak: The maximum; ``None`` while none was known.
-    """
-
-    seconds: float = 0.0
-    total: float = 0.0
-    peak: float | None = None
+    peak: Highest = None  # the maximum; ``None`` while none was known
 
     def add(self, size: float, seconds: float) -> None:
         """Add an amount that held for that many seconds."""
-        self.seconds += seconds
+        self.known += seconds
         self.total += size * seconds
         if self.peak is None or size > self.peak:
             self.peak = size
 
-    def join(self, other: WeightedMean) -> None:
-        """Add all of another."""
-        self.seconds += other.seconds
-        self.total += other.total
-        if other.peak is not None and (self.peak is None or other.peak > self.peak):
-            self.peak = other.peak
+
+class Energy(Sum):
+    """Joules, and their source."""
+
+    joules: Shared = 0.0  # the total
+    counted: float = 0.0  # seconds covered by the GPU's energy counter
+    integrated: float = 0.0  # seconds for which power draw was integrated
+    # seconds in which the counter went down, or up by more than a GPU can use
+    impossible: float = 0.0
+    stopped: float = 0.0  # seconds in which the counter stood still although power was drawn
 
     @property
-    def mean(self) -> float | None:
-        """The mean over time; ``None`` if nothing was known."""
-        return self.total / self.seconds if self.seconds else None
+    def known(self) -> float:
+        """Seconds for which it is known."""
+        return self.counted + self.integrated
+
+    @property
+    def source(self) -> str | None:
+        """``counter``, ``power`` or ``counter+power``; ``None`` if nothing is known."""
+        named = [("counter", self.counted), ("power", self.integrated)]
+        return "+".join(name for name, seconds in named if seconds > 0) or None
 
 
-class Energy(Struct):
-    """Joules, and their source.
+class TimeSum(Sum):
+    """Time in which something was so."""
 
-    Attributes:
-        joules: The total.
-        counted: Seconds covered by the GPU's energy counter.
-        integrated: Seconds for which power draw was integrated.
-        impossible: Seconds in which the counter went down, or up by more than a GPU can use.
-        stopped: Seconds in which the counter stood still although power was drawn.
-    """
-
-    joules: float = 0.0
-    counted: float = 0.0
-    integrated: float = 0.0
-    impossible: float = 0.0
-    stopped: float = 0.0
-
-    def add(self, part: Energy, share: float = 1.0) -> None:
-        """Add an amount, or a share of it."""
-        self.joules += part.joules * share
-        self.counted += part.counted
-        self.integrated += part.integrated
-        self.impossible += part.impossible
-        self.stopped += part.stopped
+    seconds: float = 0.0  # its length
+    known: float = 0.0  # seconds for which it is known whether it was so
+    joules: Shared = 0.0  # energy used in it, where that is counted
 
 
-class Slowed(Struct):
-    """Seconds during which a GPU was slowed down, by reason.
+class Slowed(Sum):
+    """Seconds during which a GPU was slowed down, by reason."""
 
-    Attributes:
-        known: Seconds for which the reasons were known.
-        heat: Thermal slowdown, by the hardware or the driver.
-        brake: Power brake: requested by the machine's power supply.
-        hardware: A hardware slowdown without either reason.
-        capped: The power limit, which is normal for a busy GPU.
-        not_logged: Of the known seconds those for which the log lacks a kind of reason.
-    """
-
-    known: float = 0.0
-    heat: float = 0.0
-    brake: float = 0.0
-    hardware: float = 0.0
-    capped: float = 0.0
-    not_logged: dict[str, float] = field(default_factory=dict)
+    known: float = 0.0  # seconds for which the reasons were known
+    heat: float = 0.0  # thermal slowdown, by the hardware or the driver
+    brake: float = 0.0  # power brake: requested by the machine's power supply
+    hardware: float = 0.0  # a hardware slowdown without either reason
+    capped: float = 0.0  # the power limit, which is normal for a busy GPU
+    # of the known seconds those for which the log lacks a kind of reason
+    not_logged: SecondsByKind = field(default_factory=dict)
+    joules: Shared = 0.0  # energy used while slowed down for any reason but the power limit
 
     def add(self, reasons: int, seconds: float, logged: int | None = None) -> None:
         """Add clock event reasons that held for that many seconds.
@@ -163,187 +219,70 @@ class Slowed(Struct):
         if reasons & _POWER_CAP:
             self.capped += seconds
 
-    def known_of(self, kind: str) -> float:
-        """Seconds for which it is known whether the GPU was slowed down for this kind of reason."""
-        return self.known - self.not_logged.get(kind, 0.0)
+    def of(self, kind: str) -> TimeSum:
+        """The seconds for a kind of reason, and those for which that was known."""
+        return TimeSum(getattr(self, kind), self.known - self.not_logged.get(kind, 0.0))
 
     @property
-    def known_harmful(self) -> float:
-        """The same for any kind but the power limit."""
-        return max(map(self.known_of, ("heat", "brake", "hardware")))
-
-    def join(self, other: Slowed) -> None:
-        """Add all of another."""
-        self.known += other.known
-        for kind, seconds in other.not_logged.items():
-            self.not_logged[kind] = self.not_logged.get(kind, 0.0) + seconds
-        self.heat += other.heat
-        self.brake += other.brake
-        self.hardware += other.hardware
-        self.capped += other.capped
+    def harmful(self) -> TimeSum:
+        """The same for any kind but the power limit, with the energy."""
+        kinds = [self.of(kind) for kind in HARMFUL]
+        known = [kind.known for kind in kinds]
+        return TimeSum(sum(kind.seconds for kind in kinds), max(known), self.joules)
 
 
+HARMFUL = ("heat", "brake", "hardware")
+"""The kinds of slowdown but the power limit."""
 _POWER_CAP, _THERMAL, _POWER_BRAKE = 0x04, 0x20 | 0x40, 0x80
 _KINDS = {"heat": _THERMAL, "brake": _POWER_BRAKE, "hardware": 0x08, "capped": _POWER_CAP}
-"""The bits of which any tells of a kind of slowdown."""
+"""The bits of which any indicates a kind of slowdown."""
 
 
-class WastedTime(Struct):
-    """Time with little or no work of one kind.
+class SharedSums(Sum):
+    """What a GPU and the subjects on it have in common."""
 
-    Attributes:
-        seconds: Its length.
-        known: Seconds for which it is known whether they are such time.
-        joules: Energy used in it.
-    """
-
-    seconds: float = 0.0
-    known: float = 0.0
-    joules: float = 0.0
-
-    def join(self, other: WastedTime, share: float) -> None:
-        """Add all of another, with a share of its energy."""
-        self.seconds += other.seconds
-        self.known += other.known
-        self.joules += other.joules * share
+    seconds: float = 0.0  # GPU-seconds covered by samples, or with the subject on the GPU
+    energy: Energy = field(default_factory=Energy)  # energy used; for a subject its share
+    slowed: Slowed = field(default_factory=Slowed)  # GPU-seconds of slowdown
+    empty: TimeSum = field(default_factory=TimeSum)  # the GPU was busy but empty
+    # it waited between two spells of load while one of its processes was at one full CPU core or
+    # waited inside the kernel
+    starved: TimeSum = field(default_factory=TimeSum)
+    # it was lost or needed a reset; known while its status was known
+    lost: TimeSum = field(default_factory=TimeSum)
+    watched: float = 0.0  # seconds for which the GPU's XIDs were known
+    xids: Counts = field(default_factory=Counter)  # number of each XID
+    ecc: Count = None  # new uncorrected memory errors; ``None`` if no counter was read
 
 
-class Wasted(Struct):
-    """What a GPU spent on little or no work.
-
-    Attributes:
-        empty: It was busy but empty.
-        starved: It waited between two spells of load while one of its processes was at one full CPU
-            core or waited inside the kernel.
-        left_out: A subject did not use it while it worked on most of its other GPUs.
-        idle_joules: Energy used while it was idle, see ``Sums.idle``.
-        slowed_joules: Energy used while it was slowed down, other than by its power limit.
-    """
-
-    empty: WastedTime = field(default_factory=WastedTime)
-    starved: WastedTime = field(default_factory=WastedTime)
-    left_out: WastedTime = field(default_factory=WastedTime)
-    idle_joules: float = 0.0
-    slowed_joules: float = 0.0
-
-    def join(self, other: Wasted, share: float = 1.0) -> None:
-        """Add all of another, with a share of its energy."""
-        self.empty.join(other.empty, share)
-        self.starved.join(other.starved, share)
-        self.left_out.join(other.left_out, share)
-        self.idle_joules += other.idle_joules * share
-        self.slowed_joules += other.slowed_joules * share
-
-
-def slows(reasons: int) -> bool:
-    """Whether clock event reasons slow a GPU down, other than its power limit."""
-    return bool(reasons & HARMFUL_CLOCK_EVENTS)
-
-
-class Period(Struct):
-    """What a GPU and the subjects on it have in common while one process list is current.
-
-    Attributes:
-        seconds: Seconds covered by samples.
-        energy: Energy used by the GPU.
-        slowed: Seconds of slowdown.
-        wasted: What was spent on little work; idleness is of each subject.
-        watched: Seconds for which the GPU's XIDs were known.
-        answered: Seconds for which its status was known.
-        lost: Seconds for which it was lost or needed a reset.
-    """
-
-    seconds: float = 0.0
-    energy: Energy = field(default_factory=Energy)
-    slowed: Slowed = field(default_factory=Slowed)
-    wasted: Wasted = field(default_factory=Wasted)
-    watched: float = 0.0
-    answered: float = 0.0
-    lost: float = 0.0
-
-
-class Faults(Struct):
-    """Errors.
-
-    Attributes:
-        xids: Number of each XID.
-        ecc: New uncorrected memory errors; ``None`` if no counter was read.
-        watched: Seconds for which the GPU's XIDs were known.
-        answered: Seconds for which its status was known.
-        lost: Seconds for which a GPU was lost or needed a reset.
-        ended_lost: Whether it was, or did, at its last sample, which counts for no time.
-    """
-
-    xids: Counter[int] = field(default_factory=Counter)
-    ecc: int | None = None
-    watched: float = 0.0
-    answered: float = 0.0
-    lost: float = 0.0
-    ended_lost: bool = False
-
-    def add_ecc(self, errors: int) -> None:
-        """Add a number of errors, which may be 0."""
-        self.ecc = errors + (self.ecc or 0)
-
-    def join(self, other: Faults) -> None:
-        """Add all of another."""
-        self.xids.update(other.xids)
-        if other.ecc is not None:
-            self.add_ecc(other.ecc)
-        self.watched += other.watched
-        self.answered += other.answered
-        self.lost += other.lost
-        self.ended_lost = self.ended_lost or other.ended_lost
-
-
-class Sums(Struct):
+class Sums(SharedSums):
     """The sums of one GPU, or of one subject on all its GPUs.
 
     Seconds are GPU-seconds, except for ``present`` and ``memory``.
-
-    Attributes:
-        first: When it was first observed, in seconds since the epoch.
-        last: When it was last observed.
-        present: Seconds for which it was present, on any number of GPUs.
-        seconds: GPU-seconds covered by samples, or with the subject on the GPU.
-        computing: GPU-seconds with a computing process.
-        listed: GPU-seconds with a known process list.
-        unlisted: GPU-seconds with processes of which not all are in a list.
-        memory: Memory on all its GPUs.
-        utilization: Utilisation of the GPU, or the subject's SM share on each GPU.
-        busy: Seconds with utilisation above 0.
-        idle: Seconds with utilisation 0 while memory was held.
-        idle_known: Seconds for which that was known.
-        energy: Energy used; for a subject its share.
-        slowed: GPU-seconds of slowdown.
-        faults: Errors of its GPUs.
-        gaps: Number of gaps in the samples.
-        missing: Seconds in these gaps.
     """
 
-    first: float | None = None
-    last: float | None = None
-    present: float = 0.0
-    seconds: float = 0.0
-    computing: float = 0.0
-    listed: float = 0.0
-    unlisted: float = 0.0
-    memory: WeightedMean = field(default_factory=WeightedMean)
+    first: Lowest = None  # when it was first observed, in seconds since the epoch
+    last: Highest = None  # when it was last observed
+    present: float = 0.0  # seconds for which it was present, on any number of GPUs
+    # with a computing process; known with a process list
+    computing: TimeSum = field(default_factory=TimeSum)
+    unlisted: float = 0.0  # GPU-seconds with processes of which not all are in a list
+    memory: WeightedMean = field(default_factory=WeightedMean)  # memory on all its GPUs
+    # utilisation of the GPU, or the subject's SM share on each GPU
     utilization: Distribution = field(default_factory=Distribution)
-    busy: float = 0.0
-    idle: float = 0.0
-    idle_known: float = 0.0
-    energy: Energy = field(default_factory=Energy)
-    slowed: Slowed = field(default_factory=Slowed)
-    wasted: Wasted = field(default_factory=Wasted)
-    faults: Faults = field(default_factory=Faults)
-    gaps: int = 0
-    missing: float = 0.0
+    busy: float = 0.0  # with utilisation above 0
+    idle: TimeSum = field(default_factory=TimeSum)  # with utilisation 0 while memory was held
+    # a subject did not use a GPU while it worked on most of its other GPUs
+    left_out: TimeSum = field(default_factory=TimeSum)
+    # whether the GPU was lost, or needed a reset, at its last sample, which counts for no time
+    ended_lost: Whether = False
+    gaps: int = 0  # number of gaps in the samples
+    missing: float = 0.0  # seconds in these gaps
 
     @property
     def has_any(self) -> bool:
         """Whether there is anything to report: also errors found at its end, and gaps."""
-        return self.first is not None or bool(self.missing or self.faults.xids or self.faults.ecc)
+        return self.first is not None or bool(self.missing or self.xids or self.ecc)
 
     def see(self, time: float) -> None:
         """Record that it was present at this time."""
@@ -352,34 +291,21 @@ class Sums(Struct):
         if self.last is None or time > self.last:
             self.last = time
 
-    def add(self, period: Period, share: float = 1.0) -> None:
-        """Add a period of one GPU, of whose energy it gets a share."""
-        self.seconds += period.seconds
-        self.energy.add(period.energy, share)
-        self.slowed.join(period.slowed)
-        self.wasted.join(period.wasted, share)
-        self.faults.watched += period.watched
-        self.faults.answered += period.answered
-        self.faults.lost += period.lost
+    def time(self, name: str) -> TimeSum:
+        """The time of a name: that of a field, or of a kind of slowdown."""
+        if name == "busy":
+            return TimeSum(self.busy, self.utilization.known)
+        if name in _KINDS:
+            return self.slowed.of(name)
+        found: TimeSum = self.slowed.harmful if name == "slowed" else getattr(self, name)
+        return found
 
-    def join(self, other: Sums) -> None:
-        """Add all of another, as for one subject that was present at different times."""
-        for seen in (other.first, other.last):
-            if seen is not None:
-                self.see(seen)
-        self.present += other.present
-        self.seconds += other.seconds
-        self.computing += other.computing
-        self.listed += other.listed
-        self.unlisted += other.unlisted
-        self.memory.join(other.memory)
-        self.utilization.join(other.utilization)
-        self.busy += other.busy
-        self.idle += other.idle
-        self.idle_known += other.idle_known
-        self.energy.add(other.energy)
-        self.slowed.join(other.slowed)
-        self.wasted.join(other.wasted)
-        self.faults.join(other.faults)
-        self.gaps += other.gaps
-        self.missing += other.missing
+    def known_share(self, name: str) -> float | None:
+        """The share of the time for which a field was known, 0 to 1; ``None`` without any time.
+
+        That of a subject's or host's memory is of the time for which it was present.
+        """
+        whole = self.present if name == "memory" else self.seconds
+        found = self.time(name) if name == "busy" or name in _KINDS else getattr(self, name)
+        known: float = found.known
+        return round(min(1.0, known / whole), 4) if whole > 0 else None

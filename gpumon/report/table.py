@@ -21,7 +21,6 @@ from gpumon.report.figures import (
     UsageReport,
     gpu_indices,
     length,
-    share,
     user_names,
 )
 from gpumon.report.owners import BY_PROCESSES
@@ -40,7 +39,7 @@ from gpumon.text.formatting import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.report.sums import Sums, WastedTime
+    from gpumon.report.sums import Distribution, Sums, WeightedMean
 
 _BETWEEN = "  "
 _MOST_TEXT = 60
@@ -51,84 +50,57 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class _Column(Struct, frozen=True):
-    """A column of the table.
+    """A column of the table."""
 
-    Attributes:
-        heading: Its header.
-        by: Groupings that have it.
-        show: Formats the cell of a row.
-        drop: Drop order if room is short: the highest goes first; 0 always stays.
-        total: Whether the row of totals has it.
-        text: Whether it is aligned to the left.
-        least: Minimum width to which it may be cut; 0 if it may not be cut.
-        cut: Pads or cuts a text of it to exactly this many cells.
-        quiet: Values that carry no information: without any others the column is left out.
-        each: Whether the values of users, processes and jobs add up: subjects on one GPU share its
-            energy, but each has the full hours.
-    """
-
-    heading: str
-    by: tuple[str, ...]
-    show: Callable[[ReportRow], str]
-    drop: int = 0
-    total: bool = False
-    text: bool = False
-    least: int = 0
-    cut: Callable[[str, int], str] = fit
+    heading: str  # its header
+    by: tuple[str, ...]  # groupings that have it
+    show: Callable[[ReportRow], str]  # formats the cell of a row
+    drop: int = 0  # drop order if room is short: the highest goes first; 0 always stays
+    total: bool = False  # whether the row of totals has it
+    text: bool = False  # whether it is aligned to the left
+    least: int = 0  # minimum width to which it may be cut; 0 if it may not be cut
+    cut: Callable[[str, int], str] = fit  # pads or cuts a text of it to exactly this many cells
+    # values that carry no information: without any others the column is left out
     quiet: tuple[str, ...] = ()
+    # whether the values of users, processes and jobs add up: subjects on one GPU share its energy,
+    # but each has the full hours
     each: bool = False
 
 
-def _partly(text: str, known: float, seconds: float) -> str:
-    """The text, marked if the value is known for only part of the time."""
-    part = share(known, seconds)
-    return text if text == UNKNOWN or part is None or part >= KNOWN else text + PARTLY
+def _marked(name: str, text: Callable[[Sums], str]) -> Callable[[ReportRow], str]:
+    """Shows a field of the sums, marked if it is known for only part of the time."""
 
-
-def _time(seconds: float, known: float, whole: float) -> str:
-    return _partly(length(seconds), known, whole) if known > 0 else UNKNOWN
-
-
-def _utilization(value: Callable[[Sums], float | None]) -> Callable[[ReportRow], str]:
     def show(line: ReportRow) -> str:
-        known = line.sums.utilization.seconds
-        return _partly(number(value(line.sums)), known, line.sums.seconds)
+        shown, part = text(line.sums), line.sums.known_share(name)
+        return shown if shown == UNKNOWN or part is None or part >= KNOWN else shown + PARTLY
 
     return show
 
 
-def _memory(value: Callable[[Sums], float | None]) -> Callable[[ReportRow], str]:
-    def show(line: ReportRow) -> str:
-        size = value(line.sums)
-        text = gibibytes(None if size is None else round(size))
-        return _partly(text, line.sums.memory.seconds, line.sums.present)
+def _time(name: str) -> Callable[[ReportRow], str]:
+    def text(sums: Sums) -> str:
+        time = sums.time(name)
+        return length(time.seconds) if time.known > 0 else UNKNOWN
 
-    return show
+    return _marked(name, text)
+
+
+def _utilization(value: Callable[[Distribution], float | None]) -> Callable[[ReportRow], str]:
+    return _marked("utilization", lambda sums: number(value(sums.utilization)))
+
+
+def _memory(value: Callable[[WeightedMean], float | None]) -> Callable[[ReportRow], str]:
+    def text(sums: Sums) -> str:
+        size = value(sums.memory)
+        return gibibytes(None if size is None else round(size))
+
+    return _marked("memory", text)
 
 
 def _energy(unit: EnergyUnit) -> Callable[[ReportRow], str]:
-    def show(line: ReportRow) -> str:
-        energy = line.sums.energy
-        known = energy.counted + energy.integrated
-        return _partly(unit.format(energy.joules), known, line.sums.seconds) if known else UNKNOWN
-
-    return show
-
-
-def _slowed(kind: str) -> Callable[[ReportRow], str]:
-    def show(line: ReportRow) -> str:
-        slowed = line.sums.slowed
-        return _time(getattr(slowed, kind), slowed.known_of(kind), line.sums.seconds)
-
-    return show
-
-
-def _wasted(value: Callable[[Sums], WastedTime]) -> Callable[[ReportRow], str]:
-    def show(line: ReportRow) -> str:
-        wasted = value(line.sums)
-        return _time(wasted.seconds, wasted.known, line.sums.seconds)
-
-    return show
+    return _marked(
+        "energy", lambda sums: unit.format(sums.energy.joules) if sums.energy.known else UNKNOWN
+    )
 
 
 def _gaps(line: ReportRow) -> str:
@@ -140,18 +112,18 @@ def _gaps(line: ReportRow) -> str:
 
 
 def _errors(line: ReportRow) -> str:
-    faults = line.sums.faults
+    sums = line.sums
     errors = [
         f"XID {number}" + (f" x{count}" if count > 1 else "")
-        for number, count in sorted(faults.xids.items())
+        for number, count in sorted(sums.xids.items())
     ]
-    if faults.ecc:
-        errors.append(f"ECC {faults.ecc}")
-    if faults.lost:
-        errors.append(f"lost {length(faults.lost)}")
+    if sums.ecc:
+        errors.append(f"ECC {sums.ecc}")
+    if sums.lost.seconds:
+        errors.append(f"lost {length(sums.lost.seconds)}")
     if errors:
         return ", ".join(errors)
-    return "none" if faults.watched else UNKNOWN
+    return "none" if sums.watched else UNKNOWN
 
 
 def _seen(value: Callable[[Sums], float | None], form: str) -> Callable[[ReportRow], str]:
@@ -192,7 +164,6 @@ _GPU, _GPUS = ("gpu",), ("gpu", "host")
 _GROUPS = ("process", "job")
 
 # One line per column is easier to read here than short lines.
-# ruff: noqa: E501
 # fmt: off
 _HOST = _Column("HOST", ("host",), lambda line: printable(line.host or UNKNOWN), text=True, least=8)
 _ENERGY = _Column(KILOWATT_HOURS.name, BY, _energy(KILOWATT_HOURS), total=True, each=True)
@@ -210,24 +181,24 @@ _COLUMNS = (
     _Column("GPU", ("host", *BY_PROCESSES), _gpus, drop=1, text=True),
     _Column("COVERED", _GPU, lambda one: length(one.sums.seconds), drop=23, total=True),
     _Column("COVERED", ("host",), lambda one: length(one.sums.present), drop=23),
-    _Column("UTIL%", _GPUS, _utilization(lambda s: s.utilization.mean), total=True),
-    _Column("SM%", BY_PROCESSES, _utilization(lambda s: s.utilization.mean)),
-    _Column("MED", BY, _utilization(lambda s: s.utilization.quantile(0.5)), drop=22),
-    _Column("P95", BY, _utilization(lambda s: s.utilization.quantile(0.95)), drop=24),
-    _Column("MEAN-GiB", BY, _memory(lambda s: s.memory.mean), drop=8),
-    _Column("PEAK-GiB", BY, _memory(lambda s: s.memory.peak), drop=3),
-    _Column("BUSY", BY, lambda one: _time(one.sums.busy, one.sums.utilization.seconds, one.sums.seconds), drop=7, total=True),
-    _Column("IDLE", BY, lambda one: _time(one.sums.idle, one.sums.idle_known, one.sums.seconds), drop=2, total=True),
-    _Column("GPU-H", BY, lambda one: _time(one.sums.computing, one.sums.listed, one.sums.seconds), total=True),
+    _Column("UTIL%", _GPUS, _utilization(lambda s: s.mean), total=True),
+    _Column("SM%", BY_PROCESSES, _utilization(lambda s: s.mean)),
+    _Column("MED", BY, _utilization(lambda s: s.quantile(0.5)), drop=22),
+    _Column("P95", BY, _utilization(lambda s: s.quantile(0.95)), drop=24),
+    _Column("MEAN-GiB", BY, _memory(lambda s: s.mean), drop=8),
+    _Column("PEAK-GiB", BY, _memory(lambda s: s.peak), drop=3),
+    _Column("BUSY", BY, _time("busy"), drop=7, total=True),
+    _Column("IDLE", BY, _time("idle"), drop=2, total=True),
+    _Column("GPU-H", BY, _time("computing"), total=True),
     _ENERGY,
-    _Column("HEAT", BY, _slowed("heat"), drop=16, total=True, quiet=("0s", UNKNOWN)),
-    _Column("BRAKE", BY, _slowed("brake"), drop=26, total=True, quiet=("0s", UNKNOWN)),
-    _Column("HW-SLOW", BY, _slowed("hardware"), drop=27, total=True, quiet=("0s", UNKNOWN)),
-    _Column("CAPPED", BY, _slowed("capped"), drop=28, total=True, quiet=(UNKNOWN,)),
-    _Column("EMPTY", BY, _wasted(lambda s: s.wasted.empty), drop=9, total=True, quiet=("0s", UNKNOWN)),
-    _Column("STARVED", BY, _wasted(lambda s: s.wasted.starved), drop=11, total=True, quiet=("0s", UNKNOWN)),
+    _Column("HEAT", BY, _time("heat"), drop=16, total=True, quiet=("0s", UNKNOWN)),
+    _Column("BRAKE", BY, _time("brake"), drop=26, total=True, quiet=("0s", UNKNOWN)),
+    _Column("HW-SLOW", BY, _time("hardware"), drop=27, total=True, quiet=("0s", UNKNOWN)),
+    _Column("CAPPED", BY, _time("capped"), drop=28, total=True, quiet=(UNKNOWN,)),
+    _Column("EMPTY", BY, _time("empty"), drop=9, total=True, quiet=("0s", UNKNOWN)),
+    _Column("STARVED", BY, _time("starved"), drop=11, total=True, quiet=("0s", UNKNOWN)),
     _Column("ERRORS", BY, _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
-    _Column("LEFT-OUT", _GROUPS, _wasted(lambda s: s.wasted.left_out), drop=10, quiet=("0s", UNKNOWN)),
+    _Column("LEFT-OUT", _GROUPS, _time("left_out"), drop=10, quiet=("0s", UNKNOWN)),
     _Column("GAPS", _GPUS, _gaps, drop=18, text=True, quiet=("none",)),
     _FIRST,
     _LAST,

@@ -76,7 +76,7 @@ class JobGpuUsage(Struct):
         self.doubtful = self.doubtful or seen.gpu.status is not GpuStatus.OK
         seconds = min(passed, _MOST_SECONDS)
         before = self.candidate.gpu
-        self.energy.add(_energy(before, seen.gpu, passed, seconds))
+        self.energy.join(_energy(before, seen.gpu, passed, seconds))
         self.candidate = seen
         if not self.fills:
             return  # The job's use before its first sample is unknown.

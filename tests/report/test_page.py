@@ -59,7 +59,7 @@ def test_every_heading_of_the_table_is_explained_on_the_page_and_in_the_help(
 
 
 def test_every_time_of_the_page_is_read() -> None:
-    from gpumon.report.span import parse_span
+    from gpumon.report.window import parse_span
 
     table = TEXT.partition("## Times")[2].partition("## How")[0]
     for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE):

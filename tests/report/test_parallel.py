@@ -148,14 +148,14 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_parts_say_what_the_whole_says(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tallied = watch_parts(monkeypatch)
-    for by in ("gpu", "host"):
+    for by in ("gpu", "host", "user", "process"):
         alone = report(day, by, monkeypatch, sys.maxsize)
         in_parts = report(day, by, monkeypatch, 1)
         assert_near(in_parts, alone)
         if by == "gpu":
             lines = in_parts["lines"]
             assert all(line["gaps"] and line["xids"] and line["starved_hours"] for line in lines)
-    assert tallied == [False, True, False, True]
+    assert tallied == 4 * [False, True]
 
 
 def test_an_end_between_samples_counts_as_in_one_piece(
@@ -191,14 +191,55 @@ def test_whatever_a_log_has_it_is_cut_only_where_that_changes_nothing(
     samples: Callable[[float], Iterator[Sample]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = write_log(tmp_path / "day.csv", of_gpus({1, 2, 4, 5, 6}, samples(START)))
-    for by in ("gpu", "host"):
+    for by in ("gpu", "host", "user", "process"):
         alone = report(log, by, monkeypatch, sys.maxsize)
         assert_near(report(log, by, monkeypatch, 1), alone)
 
 
-@pytest.mark.parametrize("by", ["user", "process", "job"])
-def test_what_depends_on_all_that_was_seen_before_is_read_as_a_whole(by: str, day: Path) -> None:
-    assert not in_parts(day, by)
+def test_what_depends_on_all_that_was_seen_before_is_read_as_a_whole(day: Path) -> None:
+    assert not in_parts(day, "job")
+
+
+def test_users_and_processes_that_come_and_go_are_those_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy() -> Iterator[Sample]:
+        random = Random(5)
+        here: list[int] = []
+        for taken, elapsed in long_day(2):
+            if random.random() < 0.2:
+                here = random.sample(range(1, 9), random.randrange(7))
+            there = [
+                process(
+                    pid,
+                    user=random.choice((None, "ann")) if pid == 1 else f"user {pid % 3}",
+                    gpus=((0,), (1,), (0, 1))[pid % 3],
+                    sm=random.choice((0, 10, 80)),
+                    memory_used=random.randrange(10) * GIB,
+                )
+                for pid in here
+            ]
+            yield msgspec.structs.replace(taken, processes=tuple(there)), elapsed
+
+    log = write_log(tmp_path / "day.csv", busy())
+    # One that ends with the last sample before a cut was last seen then.
+    (cut, _), *_ = parallel._cuts(find_logs([str(log)])[0], TimeWindow(), 4)
+    last = process(20, user="bo", gpus=(0,), sm=10)
+    log = write_log(
+        tmp_path / "day.csv",
+        (
+            (msgspec.structs.replace(taken, processes=(*taken.processes, last)), elapsed)
+            if taken.time < cut
+            else (taken, elapsed)
+            for taken, elapsed in busy()
+        ),
+    )
+    tallied = watch_parts(monkeypatch)
+    for by in ("user", "process"):
+        alone = report(log, by, monkeypatch, sys.maxsize)
+        assert_near(report(log, by, monkeypatch, 1), alone)
+        assert any(line["idle_hours"] and line["xids"] for line in alone["lines"])
+    assert tallied == 2 * [False, True]
 
 
 def test_a_damaged_log_is_read_as_a_whole(

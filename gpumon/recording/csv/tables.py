@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,7 @@ from gpumon.recording.csv.repeats import Repeats
 from gpumon.text.time_parsing import day_and_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from gpumon.recording.csv.columns import CsvColumn
@@ -115,7 +116,8 @@ def samples(
     with contextlib.ExitStack() as ending:
         damage = Damage() if damage is None else damage
         sheet = open_sheet(path, ending, processes=processes, damage=damage)
-        yield from rows_of(sheet, wanted, make, first=first, last=last, damage=damage)
+        rows = partial(map, make)
+        yield from rows_of(sheet, wanted, rows, first=first, last=last, damage=damage)
 
 
 def open_sheet(
@@ -153,7 +155,7 @@ def open_sheet(
 def rows_of(
     sheet: CsvFile,
     wanted: Sequence[CsvColumn],
-    make: Callable[..., RowT],
+    make: Callable[..., Iterable[RowT]],
     *,
     first: float = -math.inf,
     last: float = math.inf,
@@ -165,7 +167,7 @@ def rows_of(
     Args:
         sheet: The file.
         wanted: See ``samples``.
-        make: See ``samples``.
+        make: Makes rows from their times and from the values of each wanted column.
         first: Skip samples before this time, except the last ones.
         last: Skip samples after this time.
         before: How many samples before ``first`` are not skipped.
@@ -189,7 +191,7 @@ def rows_of(
         seen.begin(chunk)
         times = [run.onward - set_back for run in chunk.runs]
         table = plan.table(chunk, times)
-        rows = None if table is None else list(map(make, *table))
+        rows = None if table is None else list(make(*table))
         for run, time, step in zip(chunk.runs, times, _steps(times), strict=True):
             if time > last:
                 return
@@ -199,8 +201,8 @@ def rows_of(
                 continue
             if rows is not None:
                 yield rows[run.first : run.stop]
-            elif found := [make(*row) for row in plan.rows(chunk, run, time, step)]:
-                yield found
+            elif found := [*plan.rows(chunk, run, time, step)]:
+                yield list(make(*zip(*found, strict=True)))
         chunk = sheet.after(chunk)
 
 

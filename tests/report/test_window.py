@@ -7,8 +7,7 @@ from datetime import datetime
 import pytest
 
 from gpumon.cli.parser import make_parser
-from gpumon.report.span import parse_span
-from gpumon.report.window import TimeWindow
+from gpumon.report.window import TimeWindow, parse_span
 from gpumon.text.time_parsing import MomentError
 
 

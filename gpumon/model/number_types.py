@@ -22,5 +22,5 @@ Integer = Annotated[int, Meta(ge=-_MOST, le=_MOST)]
 Real = Annotated[float, Meta(ge=-_MOST, le=_MOST)]
 Time = Annotated[float, Meta(ge=TIMES[0], le=TIMES[1])]
 """Seconds since the epoch."""
-Few = Annotated[tuple[T, ...], Meta(max_length=2**10)]
-"""A list whose items take far more memory than their bytes, as those of GPUs do."""
+Few = Annotated[tuple[T, ...], Meta(max_length=2**8)]
+"""A list of things of which no machine has many, and which take more memory than bytes."""

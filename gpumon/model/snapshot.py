@@ -326,7 +326,7 @@ class Snapshot(Struct, frozen=True, gc=False, array_like=True):
     trouble: Trouble | None = None  # While the driver cannot be reached; ``gpus`` is empty then.
     cost: OwnCost | None = None  # What sampling costs, filled in by the collector.
     holders: HolderScan | None = None  # Other processes with open device files, once scanned.
-    reserved: Few[Reserved] = ()  # The known reservations.
+    reserved: tuple[Reserved, ...] = ()  # The known reservations.
 
     @property
     def is_live(self) -> bool:

@@ -50,7 +50,7 @@ _MOST_SAMPLES = 2**10
 """Samples in such a part."""
 _PIECE = 2**18
 _MOST_ROWS = 2**14
-"""Processes, MIG devices and other holders of a machine; processes have four times as many uses."""
+"""Rows of one kind of a machine; its processes use GPUs four times as often."""
 _QUOTED = 40
 _BEGIN = b'{"schema":"gpumon.stream/'
 _START = re.compile(rb'\{"schema":"gpumon\.stream/([0-9]{1,9})"')
@@ -264,7 +264,7 @@ def _check_size(snapshot: Snapshot) -> None:
     """
     suspects = () if snapshot.holders is None else snapshot.holders.suspects
     if (
-        max(len(snapshot.processes), len(suspects)) > _MOST_ROWS
+        max(map(len, (snapshot.processes, snapshot.reserved, suspects))) > _MOST_ROWS
         or sum([len(gpu.mig) for gpu in snapshot.gpus]) > _MOST_ROWS
         or sum([len(process.uses) for process in snapshot.processes]) > 4 * _MOST_ROWS
     ):

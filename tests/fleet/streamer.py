@@ -85,7 +85,7 @@ def main() -> None:
 
 def large_gpu(index: int) -> Gpu:
     """A GPU that takes long to read."""
-    instances = [MigInstance(f"MIG-{index}-{number}", number) for number in range(30)]
+    instances = [MigInstance(f"MIG-{index}-{number}", number) for number in range(60)]
     return gpu(index=index, uuid=f"GPU-{index}", mig=tuple(instances))
 
 
@@ -105,7 +105,7 @@ def misbehave(fault: str, line: bytes, writer: StreamWriter, sample: Snapshot) -
             os.write(1, writer.write(replace(sample, processes=(owner,)), sample.time))
     elif fault == "repeats":
         os.write(1, line)
-        large = replace(sample, gpus=tuple([large_gpu(index) for index in range(500)]))
+        large = replace(sample, gpus=tuple([large_gpu(index) for index in range(250)]))
         data = [writer.write(large, large.time) for _ in range(20_000)]
         os.write(1, b"".join(data))
         time.sleep(3600)

@@ -25,7 +25,7 @@ from gpumon.model.processes import (
     ProcessId,
     UnlistedHolder,
 )
-from gpumon.model.snapshot import MigInstance
+from gpumon.model.snapshot import MigInstance, Reserved
 from gpumon.recording.history import History
 from gpumon.stream import (
     PART,
@@ -194,7 +194,7 @@ _GPU = HEAD, place("Snapshot", "gpus"), 0
         (_set(*_GPU, place("Gpu", "memory_used"), to=2**63), "Expected `int` <= 10000000"),
         (_set(*_GPU, place("Gpu", "xid_at"), to=1e300), "Expected `float` <= 200000000000"),
         (_set(*_GPU, place("Gpu", "index"), to=-3), "Expected `int` >= 0"),
-        (_set(*_GPU, place("Gpu", "mig"), to=[["M", 0]] * 2000), "of length <= 1024"),
+        (_set(*_GPU, place("Gpu", "mig"), to=[["M", 0]] * 300), "of length <= 256"),
         (_set(HEAD, place("Snapshot", "host"), to=None), "Expected `array`, got `None`"),
         (_set(HEAD, to=None), "it has no snapshot"),
         (_set(PROCESSES, to=None), "it lacks a list"),
@@ -289,7 +289,7 @@ def _bomb(content: bytes, times: int) -> Callable[[], Iterator[bytes]]:
 
 
 NOTHING = snapshot(NOON)
-EMPTY_GPUS = edited(_set(HEAD, place("Snapshot", "gpus"), to=[[0, ""]] * 1024))
+EMPTY_GPUS = edited(_set(HEAD, place("Snapshot", "gpus"), to=[[0, ""]] * 256))
 HUGE = (MOST_FRAME).to_bytes(4, "big") + b"\x90" * MOST_FRAME
 
 
@@ -354,12 +354,13 @@ SUSPECT = UnlistedHolder(ProcessId(1, 1), (), HoldReason.HOLDS, "")
 @pytest.mark.parametrize(
     "stream",
     [
-        _snapshot_of(gpus=tuple(gpu(index=at, mig=(INSTANCE,) * 1000) for at in range(20))),
+        _snapshot_of(gpus=tuple(gpu(index=at, mig=(INSTANCE,) * 250) for at in range(100))),
         _snapshot_of(processes=(replace(process(1), uses=(USE,) * 70_000),)),
         _snapshot_of(processes=(GpuProcess(ProcessId(1, 1), "", ()),) * 20_000),
         _snapshot_of(holders=HolderScan(NOON, (SUSPECT,) * 20_000)),
+        _snapshot_of(reserved=(Reserved(""),) * 20_000),
     ],
-    ids=["mig", "uses", "processes", "suspects"],
+    ids=["mig", "uses", "processes", "suspects", "reserved"],
 )
 def test_a_few_bytes_do_not_become_more_rows_than_any_machine_has(stream: bytes) -> None:
     assert len(stream) < 20_000

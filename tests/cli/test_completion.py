@@ -52,6 +52,7 @@ FORMATS = {
     "report": {"table", "json", "csv"},
     "end": {"table", "json"},
     "select": {"uuid", "index", "env", "json"},
+    "stream": {"stream", "json"},
 }
 OPERANDS = {
     "": set(COMMANDS),

@@ -398,8 +398,11 @@ def test_children_forked_after_term_are_found_and_sent_the_same(
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
+        # A signal that comes before it can end the child waits.
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
         "if not os.fork():\n"
         "    signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
+        "    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])\n"
         "signal.pause()\n"
     )
     case = bench.case(lives.target(process.pid))

@@ -186,6 +186,15 @@ class BaseApp(App[int]):
             # The size changed and reverted between frames: repaint.
             self.refresh()
 
+    def stop_reading(self) -> None:
+        """Let the thread that reads keys end.
+
+        Textual forgets to if it lacks memory when it ends; the program would wait for the thread.
+        """
+        driver = terminal_driver(self)
+        if driver is not None:
+            driver.exit_event.set()
+
     def _terminal_size(self) -> Size | None:
         """The terminal's size; ``None`` if the terminal reports changes in-band."""
         driver = self._driver

@@ -403,7 +403,8 @@ def test_when_memory_runs_out_it_lives_on_or_ends_with_a_sentence(driver: Driver
             if screen.process.poll() is not None:
                 break
         if screen.wait_end() != 0:
-            assert any(sentence in said_by(screen) for sentence in (NO_MEMORY, NO_THREAD))
+            said = said_by(screen)
+            assert any(sentence in said for sentence in (NO_MEMORY, NO_THREAD)), said
         assert b"Traceback" not in screen.output
         assert left_clean(screen)
 

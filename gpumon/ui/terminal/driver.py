@@ -61,12 +61,13 @@ class _Waking(Event):
 
     def set(self) -> None:
         if not self.is_set():
-            super().set()
+            # First, because Python may lack memory to set it, and have set it all the same.
             os.write(self._writer, b"\0")
+            super().set()
 
     def clear(self) -> None:
         if self.is_set():
-            os.read(self.reader, 1)
+            os.read(self.reader, _MOST_BYTES)
         super().clear()
 
     def __del__(self) -> None:
@@ -192,26 +193,30 @@ class TerminalDriver(LinuxDriver):
         for descriptor in (self.fileno, over.reader):
             files.register(descriptor, EVENT_READ)
         while not over.is_set():
-            # Only a pause distinguishes the Escape key from the beginning of a longer sequence.
-            undecided = parser._timeout_time is not None  # noqa: SLF001 - see above
-            patience = _BETWEEN_LOOKS if undecided else _PASTE_PAUSE if parser.pasting else None
-            ready = files.select(patience)
-            if any(key.fd == self.fileno for key, _ in ready):
-                with self._reading:
-                    data = os.read(self.fileno, _MOST_BYTES)
-                    text = decode(data) if data else ""
-                    self._replies.read(text)
-                    for event in parser.feed(text) if data else ():
+            try:
+                # Only a pause distinguishes the Escape key from the beginning of a longer sequence.
+                undecided = parser._timeout_time is not None  # noqa: SLF001 - see above
+                patience = _BETWEEN_LOOKS if undecided else _PASTE_PAUSE if parser.pasting else None
+                ready = files.select(patience)
+                if any(key.fd == self.fileno for key, _ in ready):
+                    with self._reading:
+                        data = os.read(self.fileno, _MOST_BYTES)
+                        text = decode(data) if data else ""
+                        self._replies.read(text)
+                        for event in parser.feed(text) if data else ():
+                            self.process_message(event)
+                    if not data:
+                        # EOF repeats; avoid a busy loop.
+                        over.wait(_BETWEEN_LOOKS)
+                        continue
+                elif parser.pasting and not (ready or undecided):
+                    for event in parser.end_paste():
                         self.process_message(event)
-                if not data:
-                    # EOF repeats; avoid a busy loop.
-                    over.wait(_BETWEEN_LOOKS)
-                    continue
-            elif parser.pasting and not (ready or undecided):
-                for event in parser.end_paste():
+                for event in parser.tick():
                     self.process_message(event)
-            for event in parser.tick():
-                self.process_message(event)
+            except MemoryError:
+                # These keys are lost; later ones are not.
+                parser = LenientParser(self._debug)
 
     # -- what stands on the screen, and which keys are older ---------------------------------------
 

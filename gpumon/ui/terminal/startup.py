@@ -180,6 +180,8 @@ def run_app(
             terminal.restore()
             raise resource_error from None
         finally:
+            if app is not None:
+                app.stop_reading()
             finish()
     return Ended(0 if app is None else app.return_code or 0, watchdog.received)
 

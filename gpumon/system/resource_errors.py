@@ -19,6 +19,7 @@ _FILES = (
     "no more files can be opened: your limit of open files (ulimit -n), or this machine's, has no "
     "room for one more."
 )
+_NO_ERROR = "returned NULL without setting an exception"
 _NO_THREAD = "can't start new thread"
 """All that Python says of it, whichever of these it was."""
 _NO_ROOM_FOR_A_LIBRARY = ("failed to map segment", "annot allocate memory")
@@ -90,6 +91,9 @@ def allow_open_files(more: int) -> None:
 
 def _lack(error: BaseException) -> str | None:
     if isinstance(error, MemoryError):
+        return _MEMORY
+    # Python forgets to raise MemoryError where a call does not fit into its stack.
+    if isinstance(error, SystemError) and _NO_ERROR in str(error):
         return _MEMORY
     if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
         return _THREADS

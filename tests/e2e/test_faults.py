@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gpumon
+from gpumon.system.resource_errors import lack_behind
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.test_live_screen import gpu_line, wait_for_line, words_of
@@ -266,6 +267,12 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
         assert screen.wait_end() == 1
         assert left_clean(screen)
         assert said_by(screen) == NO_MEMORY
+
+
+def test_where_python_forgets_to_say_that_memory_ran_out_it_is_said() -> None:
+    forgotten = SystemError("<function f> returned NULL without setting an exception")
+    assert f"gpumon: {lack_behind(forgotten)}" == NO_MEMORY
+    assert lack_behind(SystemError("bad argument to internal function")) is None
 
 
 STARVED = """

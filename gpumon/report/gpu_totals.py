@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.report.lists import GpuProcessList, ListLayout, SubjectShare, WrittenList
-    from gpumon.report.samples import GpuSample, GpuState
+    from gpumon.report.samples import GpuSample, SteadyGpu
     from gpumon.report.window import TimeWindow
 
 EARLIER_NAMES = 4
@@ -65,7 +65,7 @@ class GpuTotals(Struct):
     use: ListUse = field(default_factory=ListUse)
     # what its samples have in common since they were last counted: its state, whether the values
     # are current, and whether the log has a monotonic clock
-    steady: tuple[GpuState | None, bool, bool] = (None, False, False)
+    steady: tuple[SteadyGpu | None, bool, bool] = (None, False, False)
     counted: tuple[float, float] = 0.0, 0.0  # seconds and joules of ``use`` that were counted so
     # what was counted with the subjects of that list, and is not in any sums yet
     period: SharedSums = field(default_factory=SharedSums)
@@ -192,7 +192,7 @@ class GpuTotals(Struct):
             if computing:
                 sums.computing.seconds += seconds
 
-    def _computing(self, state: GpuState) -> bool | None:
+    def _computing(self, state: SteadyGpu) -> bool | None:
         """Whether a process computes on it; ``None`` if that is unknown."""
         if self.listed is None or state.status in _LOST:
             # The list of a lost GPU is empty, whatever runs on it.

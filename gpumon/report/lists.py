@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpumon.report.owners import Subject
-    from gpumon.report.samples import ListedProcess, ListedUse
+    from gpumon.report.samples import ListedUse, SteadyUse
     from gpumon.report.sums import Sums
 
 
@@ -33,7 +33,7 @@ class SubjectOnGpu(Struct):
     subject: Subject
     sums: Sums  # of the subject
     places: list[int]  # where the list has its rows
-    processes: list[ListedProcess]  # the processes of these rows
+    processes: list[SteadyUse]  # the processes of these rows
     count: int  # number of these processes: each may use several parts of a GPU
     computing: bool  # whether any of them computes
     is_seen: bool = False  # whether the subject knows that they were there
@@ -91,7 +91,7 @@ class WrittenList(Struct, frozen=True):
 class ListLayout(Struct):
     """What lists of one GPU with the same processes have in common."""
 
-    processes: list[ListedProcess]  # the process of each row
+    processes: list[SteadyUse]  # the process of each row
     groupings: int  # see ``Subjects``
     subjects: list[SubjectOnGpu]  # the subjects of the processes; none if subjects are not counted
     count: int  # number of processes
@@ -114,7 +114,7 @@ class ListLayout(Struct):
         return shares
 
 
-def counted(processes: Iterable[ListedProcess]) -> tuple[int, bool]:
+def counted(processes: Iterable[SteadyUse]) -> tuple[int, bool]:
     """How many they are, and whether any of them computes."""
     computing = any(process.type != "G" for process in processes)
     return len({process.identity for process in processes}), computing

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.report.reading import Log
-    from gpumon.report.samples import GpuState, MergedSample
+    from gpumon.report.samples import MergedSample, SteadyGpu
 
 _LIKE_MEMORY = 0.9
 """Share of the size of a GPU's memory from which on another size may be of the same GPU."""
@@ -60,7 +60,7 @@ class OverlapCheck:
                 self._note_overlap(key, state, other, here)
             order[:] = [*(log for log in order if log != here), here]
 
-    def _note_overlap(self, key: str, state: GpuState, other: int, here: int) -> None:
+    def _note_overlap(self, key: str, state: SteadyGpu, other: int, here: int) -> None:
         """Note that two logs have a GPU at one time.
 
         Raises:
@@ -92,5 +92,5 @@ def _model_name(model: _Model) -> str:
     return f"{model.name or 'a GPU'} {size and f'with {size}'}".strip()
 
 
-def _key_name(state: GpuState) -> str:
+def _key_name(state: SteadyGpu) -> str:
     return "bus id" if state.pci_bus_id else "index"

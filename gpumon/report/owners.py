@@ -16,7 +16,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gpumon.report.samples import ListedProcess
+    from gpumon.report.samples import SteadyUse
 
 
 class Subject(Struct):
@@ -32,7 +32,7 @@ class Subject(Struct):
     # command line of the first of its processes, or its name; not safe to print
     command: str | None = None
 
-    def see(self, rows: Iterable[ListedProcess]) -> None:
+    def see(self, rows: Iterable[SteadyUse]) -> None:
         """Record its processes and GPUs in a list that counts."""
         for row in rows:
             self.users.add(row.user)
@@ -51,7 +51,7 @@ Grouping = dict[Identity, tuple[str, str]]
 """Key and label of the subject of each process of a list."""
 
 
-def group_by_user(listed: Sequence[ListedProcess]) -> Grouping:
+def group_by_user(listed: Sequence[SteadyUse]) -> Grouping:
     """One subject per user; all processes with an unknown owner are one."""
     return {
         one.identity: ("", "unknown") if one.user is None else (f"user {one.user}", one.user)
@@ -59,12 +59,12 @@ def group_by_user(listed: Sequence[ListedProcess]) -> Grouping:
     }
 
 
-def group_by_process(listed: Sequence[ListedProcess]) -> Grouping:
+def group_by_process(listed: Sequence[SteadyUse]) -> Grouping:
     """One subject per process."""
     return {one.identity: (_process_key(one.identity), str(one.pid)) for one in listed}
 
 
-def group_by_job(listed: Sequence[ListedProcess]) -> Grouping:
+def group_by_job(listed: Sequence[SteadyUse]) -> Grouping:
     """One subject per job, as grouped by ``gpumon.findings.groups``."""
     by_id = {ProcessId(one.pid, one.start_ticks): one for one in listed}
     found: Grouping = {}
@@ -77,7 +77,7 @@ def group_by_job(listed: Sequence[ListedProcess]) -> Grouping:
     return found
 
 
-GROUPINGS: dict[str, Callable[[Sequence[ListedProcess]], Grouping]] = {
+GROUPINGS: dict[str, Callable[[Sequence[SteadyUse]], Grouping]] = {
     "user": group_by_user,
     "process": group_by_process,
     "job": group_by_job,
@@ -92,7 +92,7 @@ def _process_key(process: Identity) -> str:
     return f"process {process[0]}/{process[1]}"
 
 
-def _process(one: ListedProcess) -> GpuProcess:
+def _process(one: SteadyUse) -> GpuProcess:
     return GpuProcess(
         id=ProcessId(one.pid, one.start_ticks),
         type=one.type or "C",
@@ -116,9 +116,9 @@ class Subjects:
         # How often processes were grouped: until it grows, each has the same subject.
         self.groupings = 0
         self._last: dict[Identity, str] = {}
-        self._listed: Sequence[ListedProcess] = ()
+        self._listed: Sequence[SteadyUse] = ()
 
-    def find(self, listed: Sequence[ListedProcess]) -> None:
+    def find(self, listed: Sequence[SteadyUse]) -> None:
         """Find the subjects of the processes of a list."""
         if listed == self._listed:
             return
@@ -137,7 +137,7 @@ class Subjects:
             subject.command = subject.command or row.command or row.name
             self._last[process] = key
 
-    def of(self, row: ListedProcess) -> Subject:
+    def of(self, row: SteadyUse) -> Subject:
         """The subject of a process of the last list that has it."""
         return self.known[self._last[row.identity]]
 
@@ -169,7 +169,7 @@ class Lookups:
         self._known: dict[tuple[str | None, Identity], tuple[Any, ...]] = {}
         self._launchers: dict[tuple[str | None, ProcessId], str | None] = {}
 
-    def learn(self, processes: Iterable[ListedProcess]) -> None:
+    def learn(self, processes: Iterable[SteadyUse]) -> None:
         """Learn from the processes of lists, in any order."""
         for row in processes:
             key, found = (row.hostname, row.identity), _PLACE_OF(row)
@@ -182,7 +182,7 @@ class Lookups:
             if row.launcher is not None:
                 self._launchers[row.hostname, row.launcher] = row.launcher_name
 
-    def complete(self, row: ListedProcess) -> ListedProcess:
+    def complete(self, row: SteadyUse) -> SteadyUse:
         """The process with what other lists say of it."""
         found = self._known.get((row.hostname, row.identity)) or _PLACE_OF(row)
         place = dict(zip(_PLACE, found, strict=True))

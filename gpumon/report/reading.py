@@ -38,10 +38,10 @@ from gpumon.report.samples import (
     PROCESS_COLUMNS,
     USE_COLUMNS,
     GpuSample,
-    GpuState,
-    ListedProcess,
     ListedUse,
     MergedSample,
+    SteadyGpu,
+    SteadyUse,
 )
 from gpumon.report.window import TimeWindow
 
@@ -92,8 +92,8 @@ def _sharing(
 def _gpu_samples(sheet: CsvFile, first: float, damage: Damage) -> Iterator[list[GpuSample]]:
     """The rows of a GPU file from some samples before a time on, by sample."""
     own = GpuSample.__struct_fields__[:-1]
-    columns = columns_of((*own[1:], *GpuState.__struct_fields__[:-1]), processes=False)
-    make = _sharing(GpuSample, len(own), GpuState)
+    columns = columns_of((*own[1:], *SteadyGpu.__struct_fields__[:-1]), processes=False)
+    make = _sharing(GpuSample, len(own), SteadyGpu)
     return rows_of(sheet, columns, make, first=first, before=_SAMPLES_BEFORE, damage=damage)
 
 
@@ -102,8 +102,8 @@ def _listed_uses(
 ) -> Iterator[list[ListedUse]]:
     """The process lists of a file from a time on, with these fields of each process."""
 
-    def make(*values: Any) -> ListedProcess:
-        process = ListedProcess(*values)
+    def make(*values: Any) -> SteadyUse:
+        process = SteadyUse(*values)
         return process if lookups is None else lookups.complete(process)
 
     own = ListedUse.__struct_fields__[:-1]

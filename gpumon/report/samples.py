@@ -17,7 +17,7 @@ Identity = tuple[int, float | None]
 """PID and start, in clock ticks since boot or, where those are not known, in seconds."""
 
 
-class GpuState(Struct, gc=False):
+class SteadyGpu(Struct, gc=False):
     """What seldom changes from sample to sample of a GPU; ``None`` is unknown.
 
     All fields but ``key`` are those of columns, see ``gpumon.recording.csv.columns``.
@@ -50,7 +50,7 @@ class GpuState(Struct, gc=False):
             known = f"serial {self.serial}"
         self.key = known or f"index {self.index}"
 
-    def ecc_errors(self, after: GpuState) -> int | None:
+    def ecc_errors(self, after: SteadyGpu) -> int | None:
         """New uncorrected errors; the volatile counter restarts when the driver is loaded."""
         old, new = self.ecc_uncorrected_volatile, after.ecc_uncorrected_volatile
         old_ever, new_ever = self.ecc_uncorrected_aggregate, after.ecc_uncorrected_aggregate
@@ -75,7 +75,7 @@ class GpuSample(Struct, frozen=True, gc=False):
     energy: float | None
     age: float | None
     elapsed: float | None
-    state: GpuState
+    state: SteadyGpu
 
     @property
     def holds_memory(self) -> bool | None:
@@ -86,7 +86,7 @@ class GpuSample(Struct, frozen=True, gc=False):
         return self.memory_used > normal_with_reserve(self.state.memory_total)
 
 
-class ListedProcess(Struct, gc=False):
+class SteadyUse(Struct, gc=False):
     """What seldom changes from list to list of a process on a GPU, or on a part of it.
 
     The fields from ``user`` on are set only if the owners were requested.
@@ -126,7 +126,7 @@ class ListedProcess(Struct, gc=False):
         self.use = *process, self.gpu, self.gpu_instance, self.compute_instance
 
 
-PROCESS_COLUMNS = ListedProcess.__struct_fields__[:-3]
+PROCESS_COLUMNS = SteadyUse.__struct_fields__[:-3]
 USE_COLUMNS = PROCESS_COLUMNS[: PROCESS_COLUMNS.index("user")]
 """The columns of a process; with its owner and place, and without."""
 
@@ -139,7 +139,7 @@ class ListedUse(Struct, frozen=True, gc=False):
     sm: float | None
     cpu_percent: float | None
     state: str | None
-    process: ListedProcess
+    process: SteadyUse
 
 
 class MergedSample(Struct):

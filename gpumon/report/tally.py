@@ -28,7 +28,7 @@ from gpumon.report.pacing import seconds_between
 from gpumon.report.sums import Sums
 
 if TYPE_CHECKING:
-    from gpumon.report.samples import ListedProcess, ListedUse, MergedSample
+    from gpumon.report.samples import ListedUse, MergedSample, SteadyUse
     from gpumon.report.window import TimeWindow
 
 
@@ -242,7 +242,7 @@ class HostTotals:
             shares=layout.shares(listed, count),
         )
 
-    def _layout(self, gpu: GpuTotals, processes: list[ListedProcess]) -> ListLayout:
+    def _layout(self, gpu: GpuTotals, processes: list[SteadyUse]) -> ListLayout:
         """Whose processes a list has; most lists have those of the list before."""
         subjects, known = self.subjects, gpu.layout
         groupings = 0 if subjects is None else subjects.groupings
@@ -252,7 +252,7 @@ class HostTotals:
         gpu.layout = ListLayout(processes, groupings, found, *counted(processes))
         return gpu.layout
 
-    def _on_gpu(self, subjects: Subjects, processes: list[ListedProcess]) -> list[SubjectOnGpu]:
+    def _on_gpu(self, subjects: Subjects, processes: list[SteadyUse]) -> list[SubjectOnGpu]:
         by_subject: dict[str, list[int]] = {}
         for place, process in enumerate(processes):
             by_subject.setdefault(subjects.of(process).key, []).append(place)

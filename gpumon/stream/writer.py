@@ -108,11 +108,11 @@ class StreamWriter:
             return
         sent = snapshot
         if self._is_short:
-            processes, holders = (
-                self._processes(snapshot.processes),
-                self._holders(snapshot.holders),
+            sent = replace(
+                snapshot,
+                processes=self._processes(snapshot.processes),
+                holders=self._holders(snapshot.holders),
             )
-            sent = replace(snapshot, processes=processes, holders=holders)
         encoded = self._encoder.encode(sent)
         self._before = snapshot, encoded
         frame.head, frame.processes, frame.holders = encoded.after(before and before[1])

@@ -189,7 +189,7 @@ class BaseApp(App[int]):
     def stop_reading(self) -> None:
         """Let the thread that reads keys end.
 
-        Textual forgets to if it lacks memory when it ends; the program would wait for the thread.
+        If memory is short at the end, Textual does not end it, and the program would wait for it.
         """
         driver = terminal_driver(self)
         if driver is not None:

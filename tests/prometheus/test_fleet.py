@@ -97,6 +97,10 @@ def is_live(host: HostState) -> bool:
     return host.status is HostStatus.LIVE and host.snapshot is not None
 
 
+def _has_free_memory(host: HostState) -> bool:
+    return host.snapshot is not None and host.snapshot.gpus[1].memory_free is not None
+
+
 def test_hosts_of_both_spellings_and_their_values(site: Site) -> None:
     """Also one without any label for the host; a blank of DCGM is unknown."""
     blank = {**DEFAULT_COUNTERS, "DCGM_FI_DEV_GPU_TEMP": 9223372036854775794}
@@ -109,6 +113,8 @@ def test_hosts_of_both_spellings_and_their_values(site: Site) -> None:
     site.scrape(gpu2="dcgm", gpu10="dcgm", smi="nvidia", db="other")
     fleet = site.open()
     wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 3, "three hosts")
+    # What changes seldom is asked apart, and may arrive later.
+    wait_for(fleet, lambda now: all(map(_has_free_memory, now.hosts[:1])), "all values")
     latest = fleet.latest()
     assert [host.name for host in latest.hosts] == ["gpu2", "gpu10", "smi"]
     assert {host.origin for host in latest.hosts} == {HostOrigin.PROMETHEUS}

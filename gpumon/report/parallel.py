@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.csv.compression import is_packed
 from gpumon.recording.csv.hosts import has_several
-from gpumon.recording.csv.tables import Damage, open_sheet
+from gpumon.recording.csv.index import open_sheet
 from gpumon.recording.recording import RecordingError
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.reading import (
@@ -96,12 +96,12 @@ def tally_parts(
 def _may_repeat(log: Log) -> bool:
     """Whether a file of the log may have samples twice in different parts of the time."""
     for part in log.parts:
-        with ExitStack() as ending:
-            try:
-                file = open_sheet(part.gpus, ending, processes=False, damage=Damage())
-            except RecordingError:
-                # The serial reader reports the error.
-                return True
+        try:
+            file = open_sheet(part.gpus, processes=False)
+        except RecordingError:
+            # The serial reader reports the error.
+            return True
+        with closing(file):
             # What is read before a part shows repeats that are nearer.
             if file.set_back > WARM_UP:
                 return True

@@ -24,11 +24,13 @@ from msgspec import Struct
 
 from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head
+from gpumon.recording.csv.damage import Damage
 from gpumon.recording.csv.files import exists, log_to_read, parts
 from gpumon.recording.csv.hosts import has_several
+from gpumon.recording.csv.index import open_sheet
 from gpumon.recording.csv.part import GRAIN, LIST_FRESH
 from gpumon.recording.csv.rotated_log import RotatedLog
-from gpumon.recording.csv.tables import Damage, open_sheet, rows_of
+from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.csv.timeline import Timeline
 from gpumon.recording.recording import RecordingError
 from gpumon.report.overlaps import OverlapCheck
@@ -294,13 +296,14 @@ def _of_part(
     damage = log.damage_of(part.gpus)
     with ExitStack() as ending:
         try:
-            gpus = open_sheet(part.gpus, ending, processes=False, damage=damage)
+            gpus = ending.enter_context(closing(open_sheet(part.gpus, processes=False)))
         except RecordingError as error:
             if part is log.parts[-1]:
                 raise
             # A broken rotated part does not affect the others.
             damage.refusal = error.sentence
             return
+        damage.flaw = gpus.flaw
         several = has_several(part.gpus)
         lists = _Lists(
             _lists_of(log, part, gpus, ending), log.damage_of(part.processes), depth, lookups
@@ -330,13 +333,13 @@ def _lists_of(log: Log, part: LogFiles, gpus: CsvFile, ending: ExitStack) -> Csv
     if not exists(part.processes):
         return None
     try:
-        return open_sheet(
-            part.processes, ending, processes=True, damage=damage, timeline=Timeline(gpus)
-        )
+        sheet = open_sheet(part.processes, processes=True, timeline=Timeline(gpus))
     except RecordingError as error:
         # GPUs without their processes are still a log.
         damage.refusal = error.sentence
         return None
+    damage.flaw = sheet.flaw
+    return ending.enter_context(closing(sheet))
 
 
 def _belongs(row: GpuSample, sample: MergedSample) -> bool:
@@ -356,8 +359,10 @@ def _lookups(log: Log) -> Lookups:
     lookups = Lookups()
     for part in log.parts:
         if exists(part.processes):
-            with suppress(RecordingError), ExitStack() as ending:
-                sheet = open_sheet(part.processes, ending, processes=True, damage=Damage())
+            with (
+                suppress(RecordingError),
+                closing(open_sheet(part.processes, processes=True)) as sheet,
+            ):
                 for uses in _listed_uses(sheet, -math.inf, Damage(), PROCESS_COLUMNS, None):
                     lookups.learn(use.process for use in uses)
     return lookups

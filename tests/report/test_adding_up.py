@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 
 from gpumon.findings import conditions
 from gpumon.recording.csv import index, log_reader
-from gpumon.recording.csv.damage import find_damage
-from gpumon.recording.csv.files import log_files, parts
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.history import LOG_GPU_DEPTH, History
 from gpumon.report.figures import BY
@@ -400,7 +398,7 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], list[Row], list[float]]:
                 "clocks_event_reasons.active": draw(st.sampled_from((0, 4, 0x40))),
                 "ecc.errors.uncorrected.volatile.total": ecc,
                 "xid": None if xid is None else xid[0],
-                "xid.time": None if xid is None else iso(xid[1]),
+                "xid.at": None if xid is None else iso(xid[1]),
             }
             own["clocks_event_reasons.active"] = hex(int(str(own["clocks_event_reasons.active"])))
             rows.append(sample(START + elapsed, elapsed) | own)
@@ -472,7 +470,7 @@ def test_a_gpu_that_was_away_for_long_has_its_gap_in_every_time_range(tmp_path: 
 def test_an_xid_between_the_samples_around_a_split_counts_once(tmp_path: Path) -> None:
     rows = [
         sample(START + at, at, status="ok")
-        | ({} if at < 120 else {"xid": 79, "xid.time": iso(START + 100)})
+        | ({} if at < 120 else {"xid": 79, "xid.at": iso(START + 100)})
         for at in range(0, 300, 60)
     ]
     path = write(tmp_path / "run.csv", rows)
@@ -616,7 +614,7 @@ def replay_note(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(log_reader, "_HEAD_START", 0.0)
     with closing(open_log(path)) as log:
         log.read_into(History(conditions(), gpu_depth=LOG_GPU_DEPTH))
-        wait_until(lambda: log.damage != "")
+        wait_until(lambda: log.events_complete)
         return log.damage
 
 
@@ -663,7 +661,7 @@ def test_a_packed_file_that_is_damaged_is_reported(
 
 
 def test_members_one_after_the_other_are_one_file_and_zeros_after_it_are_none(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = long_log(tmp_path / "run.csv", 60)
     for name in ("run.csv", "run.processes.csv"):
@@ -675,7 +673,7 @@ def test_members_one_after_the_other_are_one_file_and_zeros_after_it_are_none(
     (tmp_path / "run.csv").unlink()
     (tmp_path / "run.processes.csv").unlink()
     assert report(tmp_path / "run.csv.gz") == whole
-    assert find_damage(parts(log_files(tmp_path / "run.csv.gz")), lambda: True) == {}
+    assert replay_note(tmp_path / "run.csv.gz", monkeypatch) == ""
 
 
 @pytest.mark.parametrize("torn", ["run.csv", "run.processes.csv"])

@@ -1,73 +1,208 @@
-"""What of a log is damaged, missing or repeated: finds it, and says so."""
+"""What of a log is damaged, missing or repeated: counts it, and says so."""
 
 from __future__ import annotations
 
-from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from gpumon.recording.csv.columns import GPU_COLUMNS, HOSTNAME, PROCESS_COLUMNS
-from gpumon.recording.csv.files import exists
-from gpumon.recording.csv.tables import Damage, samples
-from gpumon.recording.recording import RecordingError
+from msgspec import Struct
+
+from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE
+from gpumon.recording.csv.clocks import STEADY
+from gpumon.recording.csv.headings import as_header
+from gpumon.recording.csv.nvidia_smi import is_lost_gpu, is_message
+from gpumon.recording.csv.repeats import Repeats
 from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping
     from pathlib import Path
 
-    from gpumon.recording.csv.files import LogFiles
+    from gpumon.recording.csv.headings import Header
+    from gpumon.recording.csv.index import Chunk, CsvFile, SampleSpan
+    from gpumon.recording.csv.sample_rows import SampleRow
 
 _MOST_FILES = 8
 """Number of files whose damage is listed."""
 _MESSAGE_CHARACTERS = 120
-_SAMPLES = 100
-"""Samples that are read between two pauses."""
-_GPU = ("uuid", "pci_bus_id", "index", "hostname")
-_USE = (
-    *("pid", "started_at", "start_ticks"),
-    *("gpu_uuid", "gpu_index", "gpu_instance", "compute_instance", "hostname"),
-)
-"""Fields that identify what a row of each file is about."""
 
 
-def find_damage(parts: Iterable[LogFiles], pause: Callable[[], bool]) -> dict[Path, Damage] | None:
-    """Find what is wrong with each file of a log. Reads all files.
+class Damage(Struct):
+    """What of a file could not be read, is left out, or is to be mentioned.
+
+    Attributes:
+        lines: Number of damaged lines.
+        first: 1-based number of the first one; ``None`` if there is none.
+        repeated: Number of rows that repeat another row of their sample.
+        flaw: What is wrong with the whole file, such as a wrong checksum; ``None`` if nothing is.
+        refusal: Why the file was not read at all, in a sentence; ``None`` if it was.
+        impossible: Number of whole lines with a value that no hardware can have.
+        first_impossible: 1-based number of the first one.
+        messages: Number of messages of nvidia-smi between the rows.
+        first_message: The first one, with its 1-based line number.
+        has_lost_message: Whether any of them is on a GPU that nvidia-smi cannot open.
+        unassigned: Number of rows whose GPU is not known.
+        first_unassigned: 1-based line number of the first one.
+        unread: Headings of columns that have no meaning for gpumon although it lacks values.
+        again: Number of samples that repeat earlier ones.
+        first_again: 1-based line number of the first one.
+        overlapping: Another file that may be of the same GPUs at the same time, or of others.
+        before: Number of lines before the headings.
+    """
+
+    lines: int = 0
+    first: int | None = None
+    repeated: int = 0
+    flaw: str | None = None
+    refusal: str | None = None
+    impossible: int = 0
+    first_impossible: int | None = None
+    messages: int = 0
+    first_message: tuple[int, str] | None = None
+    has_lost_message: bool = False
+    unassigned: int = 0
+    first_unassigned: int | None = None
+    unread: tuple[str, ...] = ()
+    again: int = 0
+    first_again: int | None = None
+    overlapping: Path | None = None
+    before: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to report."""
+        return self.is_in_lines or self.flaw is not None
+
+    @property
+    def is_in_lines(self) -> bool:
+        """Whether there is more than a flaw: who reads a part of the file finds a part of it."""
+        counts = (self.lines, self.repeated, self.impossible, self.messages, self.unassigned)
+        return any((*counts, self.before, self.again, self.unread, self.refusal, self.overlapping))
+
+
+def flaw_in(values: Container[object]) -> object:
+    """``DAMAGED`` if any of these values is, else ``IMPOSSIBLE`` if any is, else ``None``."""
+    return DAMAGED if DAMAGED in values else IMPOSSIBLE if IMPOSSIBLE in values else None
+
+
+class DamageCounter:
+    """Counts the damage of a file while its samples are read in order. Not thread-safe.
+
+    What was read before is not counted again, as where the last sample has got more lines since.
+    Lines are given by their number in the sample, or in a chunk without samples.
 
     Args:
-        parts: The parts of the log.
-        pause: Called now and then; whether to go on.
-
-    Returns:
-        The files with anything to report; ``None`` if it was not to go on.
+        damage: Receives what is counted.
     """
-    found = {}
-    for part in parts:
-        for path, columns, subject, processes in (
-            (part.gpus, (*GPU_COLUMNS, HOSTNAME), _GPU, False),
-            (part.processes, (*PROCESS_COLUMNS, HOSTNAME), _USE, True),
-        ):
-            places = [1 + place for place, column in enumerate(columns) if column.field in subject]
-            damage = Damage()
-            try:
-                if not exists(path):
-                    continue
-                key = partial(_cells, itemgetter(*places))
-                read = samples(path, columns, key, processes=processes, damage=damage)
-                for number, rows in enumerate(read):
-                    damage.repeated += len(rows) - len(set(rows))
-                    if not number % _SAMPLES and not pause():
-                        return None
-            except RecordingError as error:
-                damage.refusal = error.sentence
-            if damage:
-                found[path] = damage
-    return found
+
+    def __init__(self, damage: Damage) -> None:
+        self._damage = damage
+        self._sheet: CsvFile | None = None
+        self._chunk: Chunk | None = None
+        self._repeats: Repeats | None = None
+        # In the lines of the chunk: where the sample begins, and where those begin that are new.
+        self._first = self._new = self._stop = 0
+        # The lines before the first sample that were read.
+        self._before = 0
+
+    def begin(self, sheet: CsvFile, chunk: Chunk) -> None:
+        """Move to a chunk, or to the lines before the first sample."""
+        known = self._chunk
+        if known is None or not known.runs or known.start != chunk.start:
+            self._stop = 0
+        self._sheet, self._chunk, self._first, self._new = sheet, chunk, 0, 0
+        if self._repeats is None and sheet.set_back > STEADY and not sheet.processes:
+            self._repeats = Repeats(sheet.set_back)
+        self._damage.flaw = sheet.flaw
+        if chunk.header.other is not None:
+            self._damage.unread = chunk.header.other.unread
+        if not chunk.runs:
+            self._new, self._before = self._before, len(chunk.lines)
+            before = sheet.lines_before
+            for number, line in enumerate(chunk.lines):
+                self.skip(line, number, is_before=number < before)
+
+    def has_more(self, run: SampleSpan) -> bool:
+        """Whether the last sample that was read of the chunk has got more lines since."""
+        return 0 < self._stop < run.stop
+
+    def see(self, run: SampleSpan) -> None:
+        """Move to a sample. One may repeat an earlier one, as in a file appended to itself."""
+        self._first, self._new, self._stop = run.first, self._stop, run.stop
+        if self._repeats is None or self._chunk is None or self._new > run.first:
+            return
+        count = self._repeats.see(self._chunk, run)
+        self._damage.again += count
+        if count and self._damage.first_again is None and self._repeats.start is not None:
+            self._damage.first_again = self._line_number(*self._repeats.start)
+
+    def skip(self, line: bytes, number: int, *, is_before: bool = False) -> None:
+        """Note a line without a row: it is damage unless it is empty or a header."""
+        chunk, sheet = self._chunk, self._sheet
+        if not line.strip() or chunk is None or sheet is None or not self._is_new(number):
+            return
+        if _is_header(line, chunk.header, processes=sheet.processes):
+            return
+        text = line.decode("utf-8", "replace")
+        if not sheet.processes and is_message(text):
+            damage = self._damage
+            damage.messages += 1
+            damage.has_lost_message = damage.has_lost_message or is_lost_gpu(text)
+            if damage.first_message is None:
+                damage.first_message = self._line_number(chunk, self._first + number), text.strip()
+            return
+        if is_before:
+            self._damage.before += 1
+        else:
+            self.add(line, number)
+
+    def add(self, line: bytes, number: int) -> None:
+        """Note a damaged row, which may consist of several joined lines."""
+        if self._chunk is None or not self._is_new(number):
+            return
+        place = self._first + number
+        self._damage.lines += 1 + line.count(b"\n") + self._chunk.passed.get(place, 0)
+        if self._damage.first is None:
+            self._damage.first = self._line_number(self._chunk, place)
+
+    def judge(self, row: SampleRow, flaw: object) -> None:
+        """Note a row that is not whole, or has a value that is damaged or impossible.
+
+        Args:
+            row: The row.
+            flaw: See ``flaw_in``.
+        """
+        if flaw is DAMAGED or not row.is_whole:
+            self.add(row.line, row.number)
+        elif flaw is not None and self._chunk is not None and self._is_new(row.number):
+            self._damage.impossible += 1
+            if self._damage.first_impossible is None:
+                place = self._first + row.number
+                self._damage.first_impossible = self._line_number(self._chunk, place)
+
+    def add_unassigned(self, number: int) -> None:
+        """Note a row of which nobody can tell the GPU."""
+        if self._chunk is None or not self._is_new(number):
+            return
+        self._damage.unassigned += 1
+        if self._damage.first_unassigned is None:
+            place = self._first + number
+            self._damage.first_unassigned = self._line_number(self._chunk, place)
+
+    def add_repeated(self, rows: int) -> None:
+        """Note rows that repeat others of the sample."""
+        if self._is_new(0):
+            self._damage.repeated += rows
+
+    def _is_new(self, number: int) -> bool:
+        return self._first + number >= self._new
+
+    def _line_number(self, chunk: Chunk, place: int) -> int:
+        return 0 if self._sheet is None else self._sheet.line_number(chunk, place)
 
 
-def _cells(get: Callable[[Sequence[object]], object], *row: object) -> object:
-    """Those cells of a row that identify what it is about."""
-    return get(row)
+def _is_header(line: bytes, header: Header, *, processes: bool) -> bool:
+    if header.other is not None and header.is_same(header.split(line)):
+        return True
+    return b"timestamp" in line and as_header(line, processes=processes) is not None
 
 
 def damage_notes(damages: Mapping[Path, Damage], most: int = _MOST_FILES) -> list[str]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 PIECE = 2**18
 """Bytes that are read at a time at most where there may be any number of them."""
 _PROBE = 2**13
+_WHOLE = 2**21
+"""Bytes that are split into lines at once, unless most of the lines are too short for rows."""
+_SHORT = 24
 _NO_ROW = b"\0"
 
 
@@ -126,7 +129,14 @@ class FileLines:
                 held, is_row = b"", False
 
     def all_lines(self, start: int, stop: int, limit: int) -> tuple[list[bytes], dict[int, int]]:
-        """The lines that begin in a part of the file, and how many lines each one represents."""
+        """The lines of a part of the file, and how many lines each one represents.
+
+        The part begins and ends between two lines.
+        """
+        if stop - start <= _WHOLE:
+            text = self.read(start, stop)
+            if text.count(b"\n") * _SHORT < len(text):
+                return text.split(b"\n")[:-1], {}
         lines: list[bytes] = []
         passed: dict[int, int] = {}
         for _, line, more in self.lines(start, stop, limit):

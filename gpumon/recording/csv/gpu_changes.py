@@ -12,13 +12,16 @@ from msgspec.structs import replace
 from gpumon.model.bounds import PARTS
 from gpumon.model.metrics import Unit
 from gpumon.model.snapshot import GPU_METRICS, Unknown
+from gpumon.recording.csv.cells import DAMAGED
 from gpumon.recording.csv.gpus import GpuReader, ParsedGpu, once_each
+from gpumon.recording.csv.sample_rows import SampleRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.model.snapshot import Gpu, Host
     from gpumon.recording.csv.cells import Cells
+    from gpumon.recording.csv.damage import DamageCounter
     from gpumon.recording.csv.headings import Header
 
 _INDEPENDENT = {
@@ -28,11 +31,12 @@ _INDEPENDENT = {
     and metric.field not in ("index", *(whole for _, whole in PARTS))
 }
 """Fields whose cell alone gives their value, apart from ``PARTS``."""
+_NO_VALUES = (Unknown, type(DAMAGED))
 _STEADY = 1e-6
 """Seconds by which a difference of times may vary because times are floats."""
 
 
-class _ReadRow(ParsedGpu, frozen=True):
+class _ReadRow(ParsedGpu, frozen=True, kw_only=True):
     """A row, and how it differs from the one that was read in the same place before.
 
     Attributes:
@@ -69,26 +73,41 @@ class SequentialGpuReader(GpuReader):
     def __init__(self, header: Header) -> None:
         super().__init__(header)
         self._last: dict[int, _Last] = {}
+        self._first: list[str] = []
         self._cells_of: dict[int, tuple[str, Cells]] = {
             column.place: (column.field, column.cells)
             for column in self._columns
             if column.field in _INDEPENDENT
         }
-        # The columns of the sample are read apart from those of the GPU, and the age of its values
-        # in every row.
-        apart = (*self._host_columns, self._age)
-        self._apart = {column[0] for column in apart if column is not None}
-        self._apart |= {header.time, header.elapsed or header.time}
+        # The columns of the sample are read in its first row.
+        self._common = {column.place for column in (*self._host_columns, *self._log_columns)}
+        self._common.add(header.time)
+        self._age = next((it for it in self._others if it.field == "age"), None)
 
     def read(
-        self, lines: Sequence[bytes], time: float, wall: float
+        self,
+        lines: Sequence[bytes],
+        time: float,
+        wall: float,
+        damage: DamageCounter | None = None,
     ) -> tuple[list[ParsedGpu], Host]:
         """See ``GpuReader.read``."""
         rows = self._whole_rows(lines)
         if not rows:
-            return super().read(lines, time, wall)
+            return super().read(lines, time, wall, damage)
+        host = self._begin(rows[0])
         gpus = [self._gpu(cells, at, time, wall) for at, cells in enumerate(rows)]
-        return once_each(gpus), self._host(rows[0])
+        if damage is not None:
+            for at, gpu in enumerate(gpus):
+                if gpu.flaw is not None:
+                    damage.judge(SampleRow(rows[at], lines[at], at), gpu.flaw)
+        return once_each(gpus, damage), host
+
+    def _begin(self, cells: list[str]) -> Host:
+        host, flaw = self._host_of(cells)
+        # What is damaged there is counted in each row.
+        self._first = cells if flaw is None and len(cells) >= self._header.width else []
+        return host
 
     def _whole_rows(self, lines: Sequence[bytes]) -> list[list[str]]:
         """The cells of the rows; none if any line needs a closer look."""
@@ -118,12 +137,16 @@ class SequentialGpuReader(GpuReader):
         changes = None if last is None else self._changes(last, cells, time, time - wall)
         if last is None or changes is None:
             read = super()._gpu(cells, number, time, wall)
-            row = _ReadRow(read.values, read.missing, read.listed, number)
+            if read.flaw is not None:
+                # The same cells are damaged again in the next sample.
+                self._last.pop(number, None)
+                return read
+            row = _ReadRow(read.values, read.missing, read.listed, place=number)
             self._last[number] = _Last(cells, time - wall, row)
         else:
             before = last.row
             values = {**before.values, **changes}
-            row = _ReadRow(values, before.missing, before.listed, number, changes)
+            row = _ReadRow(values, before.missing, before.listed, place=number, changes=changes)
             self._last[number] = _Last(cells, last.late, row, last.gpu)
         return row
 
@@ -132,23 +155,25 @@ class SequentialGpuReader(GpuReader):
     ) -> dict[str, Any] | None:
         """The fields that differ; ``None`` if the row must be read as a whole."""
         values, width = last.row.values, self._header.width
-        if self._age is None or len(cells) < width or len(last.cells) < width:
+        if self._age is None or not self._first or min(len(cells), len(last.cells)) < width:
             return None
         if abs(late - last.late) > _STEADY:
             return None
-        age = self._age[1][cells[self._age[0]]]
+        age = self._age.cells[cells[self._age.place]]
         if not isinstance(age, float):
             return None
         changes: dict[str, Any] = {"sampled_at": time - age}
         for place in compress(count(), map(ne, cells, last.cells)):
-            if place in self._apart:
+            if place in self._common and cells[place] == self._first[place]:
+                continue
+            if place == self._age.place:
                 continue
             if place not in self._cells_of:
                 return None
             field, read = self._cells_of[place]
             value = read[cells[place]]
-            # What is unknown has a reason, which is kept elsewhere.
-            if value is None or value.__class__ is Unknown or values[field] is None:
+            # What is unknown has a reason, which is kept elsewhere, and what is damaged is counted.
+            if value is None or value.__class__ in _NO_VALUES or values[field] is None:
                 return None
             changes[field] = value
         for field, whole in PARTS:

@@ -9,24 +9,33 @@ from msgspec import Struct
 from gpumon.model.bounds import PARTS
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Unknown
-from gpumon.recording.csv.cells import Cells
+from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE, Cells
 from gpumon.recording.csv.columns import (
     CLOCK_EVENTS_KNOWN,
     GPU_COLUMNS,
-    readable_column,
+    HOSTNAME,
     readable_columns,
 )
-from gpumon.recording.csv.headings import row_of, whole_lines
+from gpumon.recording.csv.damage import flaw_in
+from gpumon.recording.csv.sample_rows import sample_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from gpumon.recording.csv.columns import CsvColumn
+    from gpumon.recording.csv.damage import DamageCounter
     from gpumon.recording.csv.headings import Header
 
 _HOST_COLUMNS = tuple(column for column in GPU_COLUMNS if column.part == "host")
+_LOADS = sum(column.field == "load" for column in _HOST_COLUMNS)
 _METRIC_COLUMNS = tuple(
     column for column in readable_columns(processes=False) if column.metric is not None
 )
+_OTHER_COLUMNS = (
+    *(column for column in GPU_COLUMNS if column.part == "gpu" and column.metric is None),
+    CLOCK_EVENTS_KNOWN,
+)
+_LOG_COLUMNS = (*(column for column in GPU_COLUMNS if column.part == "log"), HOSTNAME)
 _STATUSES = {status.value: status for status in GpuStatus}
 _EVENTS = frozenset(("xid", "xid_at"))
 """Fields that are empty as long as nothing has happened: gpumon writes them whenever it has."""
@@ -40,11 +49,13 @@ class ParsedGpu(Struct, frozen=True):
         values: Its fields by name.
         missing: The fields that are unknown, and those whose row says why.
         listed: How many processes its list held; ``None`` where there was no list.
+        flaw: See ``damage.flaw_in``.
     """
 
     values: dict[str, Any]
     missing: tuple[tuple[str, ...], tuple[tuple[str, Unknown], ...]]
     listed: int | None
+    flaw: object = None
 
     @property
     def uuid(self) -> str:
@@ -71,31 +82,36 @@ class GpuReader:
         self._header = header
         self._reason = reason
         self._is_ours = "gpumon_log" in header.places
-        self._columns = [
-            _FieldCells(
-                column.field,
-                header.places[column.name],
-                Cells(column.parse, reasons=not self._is_ours),
-            )
-            for column in _METRIC_COLUMNS
-            if column.name in header.places
-        ]
+        self._columns = self._readers(_METRIC_COLUMNS, reasons=not self._is_ours)
         self._fields = [column.field for column in self._columns]
         absent = [one.field for one in _METRIC_COLUMNS if one.field not in self._fields]
         self._never = (*absent, "fan_speeds")
         self._events = _EVENTS if self._is_ours else frozenset()
-        self._status = self._column("status")
-        self._since = self._column("status.since")
-        self._age = self._column("age [s]")
-        self._listed = self._column("processes")
-        self._mig = self._column("mig.devices")
-        self._events_known = self._column(CLOCK_EVENTS_KNOWN.name)
-        self._host_columns = [self._column(column.name) for column in _HOST_COLUMNS]
+        self._others = self._readers(_OTHER_COLUMNS)
+        self._host_columns = self._readers(_HOST_COLUMNS)
+        self._log_columns = self._readers(_LOG_COLUMNS)
         self._hosts: dict[tuple[object, ...], Host] = {}
         self._unknown: dict[tuple[object, ...], Mapping[str, Unknown]] = {}
 
+    def _readers(self, columns: Iterable[CsvColumn], *, reasons: bool = False) -> list[_FieldCells]:
+        """Those of the columns that the rows have."""
+        places = self._header.places
+        return [
+            _FieldCells(
+                column.field,
+                places[column.name],
+                Cells(column.parse, reasons=reasons, damaged=DAMAGED),
+            )
+            for column in columns
+            if column.name in places
+        ]
+
     def read(
-        self, lines: Sequence[bytes], time: float, wall: float
+        self,
+        lines: Sequence[bytes],
+        time: float,
+        wall: float,
+        damage: DamageCounter | None = None,
     ) -> tuple[list[ParsedGpu], Host]:
         """The GPUs of a sample, and their host.
 
@@ -103,26 +119,21 @@ class GpuReader:
             lines: Its rows, possibly with other lines among them.
             time: The time of the sample in the recording.
             wall: The wall-clock time of the sample, which the times in its cells refer to.
+            damage: Counts what is damaged.
         """
         found: list[ParsedGpu] = []
         host = None
-        for cells in self._rows(lines):
-            found.append(self._gpu(cells, len(found), time, wall))
-            host = host or self._host(cells)
-        return once_each(found), host or Host("")
+        for row in sample_rows(lines, self._header, wall, damage):
+            host = host or self._begin(row.cells)
+            gpu = self._gpu(row.cells, len(found), time, wall)
+            if damage is not None:
+                damage.judge(row, gpu.flaw)
+            found.append(gpu)
+        return once_each(found, damage), host or Host("")
 
-    def _rows(self, lines: Sequence[bytes]) -> Iterator[list[str]]:
-        """The cells of the rows of a sample."""
-        header = self._header
-        if header.other is not None:
-            yield from (row.cells for row in header.other.rows(lines) if row.cells is not None)
-            return
-        stamp = header.stamp(lines[0])[0]
-        for line in whole_lines(lines, header):
-            if header.stamp(line)[0] == stamp:
-                cells = row_of(line, header)
-                if len(cells) > header.time:
-                    yield cells
+    def _begin(self, cells: list[str]) -> Host:
+        """Begin with the first row of a sample; returns the host."""
+        return self._host_of(cells)[0]
 
     def gpu(self, parsed: ParsedGpu, *, listed: bool) -> Gpu:
         """The GPU, with its processes marked as known or unknown."""
@@ -139,19 +150,14 @@ class GpuReader:
             unknown = self._unknown[key] = reasons
         return Gpu(**parsed.values, unknown=unknown)
 
-    def _column(self, name: str) -> tuple[int, Cells] | None:
-        place = self._header.places.get(name)
-        if place is None:
-            return None
-        return place, Cells(readable_column(name, processes=False).parse)
-
     def _gpu(self, cells: list[str], number: int, time: float, wall: float) -> ParsedGpu:
-        width = len(cells)
-        read = [
-            column.cells[cells[column.place]] if column.place < width else None
-            for column in self._columns
-        ]
+        read, flaw = self._read(self._columns, cells)
         values: dict[str, Any] = dict(zip(self._fields, read, strict=True))
+        read, other_flaw = self._read(self._others, cells)
+        others: dict[str, Any] = {
+            column.field: value for column, value in zip(self._others, read, strict=True)
+        }
+        flaw = flaw_in((flaw, other_flaw, self._host_of(cells)[1]))
         told: tuple[tuple[str, Unknown], ...] = ()
         if not self._is_ours:
             told = tuple(
@@ -164,7 +170,8 @@ class GpuReader:
             if value is not None and most is not None and value > most:
                 values[field] = None
                 told = (*told, (field, Unknown.IMPOSSIBLE))
-        known = _value(self._events_known, cells)
+                flaw = flaw or IMPOSSIBLE
+        known = others.get("clock_events_known")
         if known is not None and not (
             values["clock_event_reasons"] or known & HARMFUL_CLOCK_EVENTS
         ):
@@ -184,43 +191,55 @@ class GpuReader:
         late = time - wall
         if values.get("xid_at") is not None:
             values["xid_at"] += late
-        since = _value(self._since, cells)
-        age = _value(self._age, cells)
-        values["status"] = self._status_of(cells)
+        since, age = others.get("status_since"), others.get("age")
+        values["status"] = _STATUSES.get(others.get("status") or "", GpuStatus.OK)
         values["status_since"] = None if since is None else since + late
         values["sampled_at"] = _sampled_at(time, age, is_ours=self._is_ours)
-        mig = _value(self._mig, cells)
-        if mig:
-            values["mig"] = mig
-        return ParsedGpu(values, (missing, told), _value(self._listed, cells))
+        if others.get("mig"):
+            values["mig"] = others["mig"]
+        return ParsedGpu(values, (missing, told), others.get("processes"), flaw)
 
-    def _status_of(self, cells: list[str]) -> GpuStatus:
-        return _STATUSES.get(_value(self._status, cells) or "", GpuStatus.OK)
+    def _read(self, columns: Sequence[_FieldCells], cells: list[str]) -> tuple[list[Any], object]:
+        """The values of some columns in a row, and see ``damage.flaw_in``."""
+        width = len(cells)
+        values = [
+            column.cells[cells[column.place]] if column.place < width else None
+            for column in columns
+        ]
+        flaw = flaw_in(values)
+        if flaw is not None:
+            impossible = None if self._is_ours else Unknown.IMPOSSIBLE
+            values = [
+                None if value is DAMAGED else impossible if value is IMPOSSIBLE else value
+                for value in values
+            ]
+        return values, flaw
 
-    def _host(self, cells: list[str]) -> Host:
-        found = tuple([_value(column, cells) for column in self._host_columns])
+    def _host_of(self, cells: list[str]) -> tuple[Host, object]:
+        """The host of a sample, from a row, and see ``damage.flaw_in`` of what is of the sample."""
+        read, flaw = self._read(self._host_columns, cells)
+        found = tuple(read)
         host = self._hosts.get(found)
         if host is None:
             if len(self._hosts) >= _PATTERNS_KEPT:
                 self._hosts.clear()
-            facts = [(one.field, value) for one, value in zip(_HOST_COLUMNS, found, strict=True)]
+            facts = [
+                (column.field, value)
+                for column, value in zip(self._host_columns, found, strict=True)
+            ]
             load = tuple(value for field, value in facts if field == "load")
-            known = {field: value for field, value in facts if value is not None}
-            known["load"] = None if None in load else load
+            known: dict[str, Any] = {field: value for field, value in facts if value is not None}
+            known["load"] = load if len(load) == _LOADS and None not in load else None
             host = self._hosts[found] = Host(**{"name": "", **known})
-        return host
+        return host, flaw_in((flaw, self._read(self._log_columns, cells)[1]))
 
 
-def once_each(rows: list[ParsedGpu]) -> list[ParsedGpu]:
+def once_each(rows: list[ParsedGpu], damage: DamageCounter | None = None) -> list[ParsedGpu]:
     """The rows of a sample; of a GPU that has several only the last one, as in a report."""
     by_gpu = {row.uuid: row for row in rows}
+    if damage is not None:
+        damage.add_repeated(len(rows) - len(by_gpu))
     return rows if len(by_gpu) == len(rows) else [*by_gpu.values()]
-
-
-def _value(column: tuple[int, Cells] | None, cells: list[str]) -> Any:
-    if column is None or column[0] >= len(cells):
-        return None
-    return column[1][cells[column[0]]]
 
 
 def _sampled_at(time: float, age: float | None, *, is_ours: bool) -> float | None:

@@ -11,7 +11,7 @@ from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from gpumon.recording.csv.other_logs import OtherLog
     from gpumon.recording.csv.other_names import Heading
@@ -282,40 +282,3 @@ def cells_of(line: bytes, delimiter: str = ",") -> list[str]:
         return next(csv.reader(lines, delimiter=delimiter, skipinitialspace=spaced), [])
     except csv.Error:
         return []
-
-
-def row_of(line: bytes, header: Header) -> list[str]:
-    """The trustworthy cells of a row.
-
-    If there are too few cells, the last one was cut off; if there are too many, two rows were
-    merged and no cell is reliable.
-    """
-    cells = cells_of(line)
-    if len(cells) < header.width:
-        return cells[:-1]
-    if len(cells) > header.width and any(cells[header.width :]):
-        return []
-    return cells
-
-
-def whole_lines(lines: Sequence[bytes], header: Header) -> Iterator[bytes]:
-    """The lines, with those joined that a line break in a quoted cell separated."""
-    held: list[bytes] = []
-    size = 0
-    for line in lines:
-        if held and header.moment(header.stamp(line)[0]) is None:
-            held.append(line)
-            size += 1 + len(line)
-            if line.count(b'"') % 2 or size >= LONGEST_LINE:
-                yield b"\n".join(held)
-                held = []
-            continue
-        if held:
-            yield b"\n".join(held)
-            held = []
-        if line.count(b'"') % 2 and len(line) < LONGEST_LINE:
-            held, size = [line], len(line)
-        else:
-            yield line
-    if held:
-        yield b"\n".join(held)

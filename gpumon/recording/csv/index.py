@@ -18,7 +18,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.csv.clocks import (
@@ -34,14 +34,17 @@ from gpumon.recording.csv.clocks import (
     usual_step,
     without_wrong,
 )
-from gpumon.recording.csv.file_lines import PIECE, FileLines
+from gpumon.recording.csv.compression import open_file
+from gpumon.recording.csv.file_lines import FileLines
 from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, first_header
 from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues, leads
 from gpumon.recording.csv.time_formats import in_hour, second_reading
 from gpumon.recording.recording import RecordingError
+from gpumon.text.time_parsing import day_and_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
     from typing import BinaryIO
 
     from gpumon.recording.csv.hosts import HostFilter
@@ -49,8 +52,9 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.timeline import Timeline
 
 CHUNK = 2**16
-STRIDE = 2**22
-"""Bytes between two probes of a long file, until the data in between is requested."""
+"""Bytes between two probes."""
+STRIDE = 2**20
+"""The same in a long file: what can be read and searched while a person waits for a moment."""
 HEADINGS_SOUGHT = 2**26
 """Bytes up to which a file is searched for further headings. In a longer one they are looked for
 where the number of columns changes, as it does between versions of gpumon."""
@@ -59,7 +63,8 @@ _MOST_SET_BACK = 100 * 365.25 * 86400
 _DIGIT = re.compile(rb"\d")
 _FEW, _MOST_FEW = LONGEST_WRONG + 2, 3 * (LONGEST_WRONG + 2)
 """Samples at the start of a part that show whether its clock jumps, and if it does."""
-_CHUNKS_KEPT = 16
+_CHUNKS_KEPT = 2
+"""That of the moment that is shown, and that of the reader in the background."""
 _HEADINGS_KEPT = 1000
 
 
@@ -90,11 +95,49 @@ class Chunk(NamedTuple):
     passed: dict[int, int]
 
 
+def pieces(chunk: Chunk) -> Iterator[list[SampleSpan]]:
+    """The samples of a chunk in groups of about ``CHUNK`` bytes, to read one after the other."""
+    size = sum(map(len, chunk.lines))
+    each = max(1, len(chunk.runs) * CHUNK // max(size, 1))
+    for place in range(0, len(chunk.runs), each):
+        yield chunk.runs[place : place + each]
+
+
 class _Entry(NamedTuple):
     """The start of a chunk, and the clock readings at its first sample."""
 
     start: int
     clocks: Clocks
+
+
+def open_sheet(
+    path: Path,
+    *,
+    processes: bool,
+    host: HostFilter | None = None,
+    timeline: Timeline | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> CsvFile:
+    """Open a file of a log: CSV, or compressed CSV by its suffix ``.gz`` or ``.zst``.
+
+    Args:
+        path: The file.
+        processes: See ``CsvFile``.
+        host: See ``CsvFile``.
+        timeline: See ``CsvFile``.
+        stop: See ``compression.open_file``.
+
+    Raises:
+        RecordingError: It is not a log file, or cannot be opened.
+    """
+    file, flaw = open_file(path, stop)
+    try:
+        return CsvFile(
+            file, str(path), processes=processes, host=host, timeline=timeline, flaw=flaw
+        )
+    except BaseException:
+        file.close()
+        raise
 
 
 class CsvFile:
@@ -106,6 +149,7 @@ class CsvFile:
         processes: Whether it is the process file.
         host: Read only the rows of this host; ``None`` reads all.
         timeline: That of the GPU file, if this is its process file.
+        flaw: What is wrong with its compressed data; ``None`` if nothing is.
 
     Attributes:
         processes: Whether it is the process file.
@@ -122,8 +166,9 @@ class CsvFile:
         processes: bool,
         host: HostFilter | None = None,
         timeline: Timeline | None = None,
+        flaw: str | None = None,
     ) -> None:
-        self._file, self._name = FileLines(file), name
+        self._file, self._name, self._flaw = FileLines(file), name, flaw
         self._host = host
         self.processes = processes
         self._timeline = timeline
@@ -148,7 +193,6 @@ class CsvFile:
         self._starts = array("q")
         self._onward = array("d")
         self._clocks: list[Clocks] = []
-        self._is_fine: list[bool] = []
         self._chunks: OrderedDict[int, Chunk] = OrderedDict()
         self._last: Chunk | None = None
         self._kept: tuple[int, int, list[bytes]] = (-1, -1, [])
@@ -201,9 +245,14 @@ class CsvFile:
         return self._set_back if self._timeline is None else self._timeline.set_back
 
     @property
-    def is_torn(self) -> bool:
-        """Whether it ends in the middle of a line."""
-        return self._file.size > self._end
+    def flaw(self) -> str | None:
+        """What is wrong with it as a whole, to continue a sentence; ``None`` if nothing is."""
+        flaw = self._flaw
+        if flaw is None and self._file.size > self._end:
+            flaw = "ends in the middle of a line, which is left out"
+        if flaw is None or self.last is None:
+            return flaw
+        return f"{flaw}; its last sample is of {day_and_time(self.last.wall)}"
 
     @property
     def end(self) -> int:
@@ -233,23 +282,15 @@ class CsvFile:
 
         ``None`` while there is none.
         """
-        number = max(0, bisect_right(self._onward, onward) - 1)
-        if self._refine(number):
-            number = max(0, bisect_right(self._onward, onward) - 1)
-        return self.chunk(number)
+        return self.chunk(max(0, bisect_right(self._onward, onward) - 1))
 
     def after(self, chunk: Chunk) -> Chunk | None:
         """The chunk after one; ``None`` at the end."""
-        number = bisect_right(self._starts, chunk.start)
-        self._refine(number)
-        return self.chunk(number)
+        return self.chunk(bisect_right(self._starts, chunk.start))
 
     def before(self, chunk: Chunk) -> Chunk | None:
         """The chunk before one; ``None`` at the beginning."""
-        number = bisect_left(self._starts, chunk.start) - 1
-        if self._refine(number):
-            number = bisect_left(self._starts, chunk.start) - 1
-        return self.chunk(number)
+        return self.chunk(bisect_left(self._starts, chunk.start) - 1)
 
     def before_first(self) -> Chunk:
         """The lines before the first sample, or all lines while there is no sample."""
@@ -259,6 +300,9 @@ class CsvFile:
             header + self._file.read(header, min(self._end, header + LONGEST_LINE)).find(b"\n") + 1
         )
         stop = self._starts[0] if self._starts else self._end
+        if self._host is not None and self._host.of(self._headers[0]) is not None:
+            # Those of other hosts.
+            stop = place
         lines, passed = self._file.all_lines(place, stop, self._end)
         # An empty line in place of the header.
         shift = len(before) + 1
@@ -270,9 +314,16 @@ class CsvFile:
         """The number of lines before the first header."""
         return self._file.read(0, self._header_places[0]).count(b"\n")
 
-    def line_number(self, place: int) -> int:
-        """The 1-based line number of the line at an offset."""
-        return self._file.line_number(place)
+    def line_number(self, chunk: Chunk, place: int) -> int:
+        """The 1-based number in the file of one of the lines of a chunk."""
+        keep = None if self._host is None or not chunk.runs else self._host.of(chunk.header)
+        if keep is not None:
+            # Lines of other hosts are between those of the chunk.
+            kept = self._file.kept_lines(chunk.start, self._end, self._end, keep)
+            at, _ = next(islice(kept, place, None), (chunk.start, b""))
+            return self._file.line_number(at)
+        passed = sum(count for at, count in chunk.passed.items() if at < place)
+        return self._file.line_number(chunk.start) + place + passed
 
     def chunk(self, number: int) -> Chunk | None:
         """The chunk with a number; ``None`` if there is none."""
@@ -358,32 +409,6 @@ class CsvFile:
         self._starts.append(entry.start)
         self._onward.append(onward)
         self._clocks.append(entry.clocks)
-        self._is_fine.append(stop - place <= CHUNK)
-
-    def _refine(self, number: int) -> bool:
-        """Probe a coarsely probed part more finely; returns whether it was coarse."""
-        if not 0 <= number < len(self._starts) - 1 or self._is_fine[number]:
-            return False
-        self._is_fine[number] = True
-        start, stop = self._starts[number], self._starts[number + 1]
-        before, onward = _Entry(start, self._clocks[number]), self._onward[number]
-        entries, times = [], []
-        for place in range(start + CHUNK, stop - CHUNK // 2, CHUNK):
-            found = self._first_sample(place, min(stop, place + CHUNK))
-            if found is not None and found[0].start < stop:
-                entry = self._with_hour(before, onward, found[0])
-                onward = self._following(before, onward, entry)
-                entries.append(entry)
-                times.append(onward)
-                before = entry
-        after = number + 1
-        clocks = [self._clocks[number], *(entry.clocks for entry in entries)]
-        times = held_below([self._onward[number], *times], clocks, self._onward[after])[1:]
-        self._starts[after:after] = array("q", [entry.start for entry in entries])
-        self._onward[after:after] = array("d", times)
-        self._clocks[after:after] = [entry.clocks for entry in entries]
-        self._is_fine[after:after] = [True] * len(entries)
-        return True
 
     def _first_sample(self, place: int, stop: int) -> tuple[_Entry, int] | None:
         """The first sample that begins in a part of the file, and the width of its first row.
@@ -519,9 +544,6 @@ class CsvFile:
         keep = None if self._host is None else self._host.of(header)
         if keep is not None:
             lines = self._kept_lines(entry.start, stop, keep)
-        elif stop - entry.start <= PIECE:
-            lines = self._file.read(entry.start, stop).split(b"\n")
-            lines.pop()
         else:
             lines, passed = self._file.all_lines(entry.start, stop, self._end)
         # No data is readable if the disk fails, or if the file was truncated just now.

@@ -1,26 +1,30 @@
 """Reads a log once, from its beginning, in the background.
 
 Every sample goes to a history, which then answers for any moment of the log (``History.as_of``),
-and to the finder of events.
+and to the finder of events. What is damaged is counted meanwhile.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.recording.csv.damage import damage_notes, find_damage
-from gpumon.recording.csv.files import parts
+from gpumon.recording.csv.damage import Damage, DamageCounter, damage_notes
+from gpumon.recording.csv.files import exists, parts
+from gpumon.recording.csv.index import open_sheet
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.files import LogFiles
+    from gpumon.recording.csv.index import Chunk, SampleSpan
     from gpumon.recording.csv.part import Part
     from gpumon.recording.csv.rotated_log import RotatedLog
     from gpumon.recording.history import History
@@ -32,6 +36,8 @@ _REST = 0.5
 """Seconds of rest for each second of work: the screen is drawn meanwhile."""
 _AGAIN = 1.0
 """Seconds until the log is checked for growth."""
+_AT_ONCE = 16
+"""Samples that are read while those who ask for a moment of the log wait."""
 _STOPPING = 0.3
 """Seconds to wait for the thread to end: it may be in a read that hangs."""
 
@@ -60,9 +66,8 @@ class LogReader:
         self._lock = lock
         self._history = history
         self._finder = EventFinder(history.thresholds.full_share)
-        self._part: Part | None = None
-        self._onward = float("-inf")
-        self._shift = 0.0
+        self._parts: list[_PartReader] = []
+        self._without_samples: dict[Path, Damage] = {}
         self._stopping = threading.Event()
         self._complete = threading.Event()
         self._thread = threading.Thread(target=self._read_on, name="gpumon-log", daemon=True)
@@ -83,6 +88,7 @@ class LogReader:
     def _read_on(self) -> None:
         if self._stopping.wait(_HEAD_START):
             return
+        has_more = True
         while not self._stopping.is_set():
             began = time.thread_time()
             try:
@@ -94,47 +100,111 @@ class LogReader:
                 self._history.add(snapshot)
                 self.events += self._finder.see(snapshot)
             if samples:
+                has_more = True
                 self._stopping.wait(_REST * (time.thread_time() - began))
             else:
-                if not self._complete.is_set():
-                    self._complete.set()
-                    self._count_damage()
+                if has_more:
+                    self._note_damage()
+                has_more = False
+                self._complete.set()
                 self._stopping.wait(_AGAIN)
 
-    def _count_damage(self) -> None:
-        """Read the files once more, completely: samples are read past what is damaged."""
-        began = time.thread_time()
-
-        def pause() -> bool:
-            nonlocal began
-            stopping = self._stopping.wait(_REST * (time.thread_time() - began))
-            began = time.thread_time()
-            return not stopping
-
-        damages = find_damage(parts(self._files) or [self._files], pause)
-        if damages:
-            # On the screen there is room for one file, whose folder is known.
-            named = {Path(path.name): damage for path, damage in damages.items()}
-            self.damage = " ".join(damage_notes(named, most=1))
-
     def _next_samples(self) -> list[Snapshot]:
-        """The samples of the next chunk; none at the end of the log.
+        """The next samples; none at the end of the log.
 
         Raises:
             RecordingError: The log cannot be read any more.
         """
         with self._lock:
-            found = self._log.after(self._part, self._onward)
-            if self._part is not None:
-                self._follow(self._part.shift - self._shift)
+            reader = self._parts[-1] if self._parts else None
+            if reader is None:
+                found = self._log.after(None, -math.inf)
+            else:
+                found = self._log.after(reader.part, reader.onward)
+                self._follow(reader.part.shift - reader.shift)
+            if reader is not None and (found is None or found.part is not reader.part):
+                reader.count_lists(math.inf)
             if found is None:
                 return []
-            part, chunk = found.part, found.chunk
-            self._part, self._onward, self._shift = part, chunk.runs[-1].onward, part.shift
-            return [part.snapshot(chunk, run) for run in chunk.runs[found.number :]]
+            if reader is None or found.part is not reader.part:
+                reader = _PartReader(found.part)
+                self._parts.append(reader)
+            return reader.read(found.chunk, found.number)
+
+    def _note_damage(self) -> None:
+        """Say what is damaged in all files, also in those of which no sample was read."""
+        damages: dict[Path, Damage] = {}
+        for files in parts(self._files) or [self._files]:
+            reader = next((it for it in self._parts if it.part.is_at(files.gpus)), None)
+            if reader is not None:
+                damages[files.gpus] = reader.gpu_damage
+                if reader.part.has_lists:
+                    damages[files.processes] = reader.list_damage
+            for path, processes in ((files.gpus, False), (files.processes, True)):
+                if path not in damages and exists(path):
+                    if path not in self._without_samples:
+                        self._without_samples[path] = _before_samples(path, processes=processes)
+                    damages[path] = self._without_samples[path]
+        # On the screen there is room for one file, whose folder is known.
+        named = {Path(path.name): damage for path, damage in damages.items()}
+        self.damage = " ".join(damage_notes(named, most=1))
 
     def _follow(self, seconds: float) -> None:
         """Move what was read into the past: a later part shows that the clock was set back."""
         if seconds:
             self._history.shift(seconds)
             self.events = [replace(event, time=event.time - seconds) for event in self.events]
+
+
+class _PartReader:
+    """How far a part of a log has been read, and what is damaged up to there.
+
+    Args:
+        part: The part, which is open.
+
+    Attributes:
+        part: The part.
+        onward: The onward time of the last sample that was read.
+        shift: The ``shift`` of the part at that time.
+        gpu_damage: The damage of its GPU file.
+        list_damage: The damage of its process file.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.onward, self.shift = part, -math.inf, part.shift
+        self.gpu_damage, self.list_damage = Damage(), Damage()
+        self._gpus, self._lists = DamageCounter(self.gpu_damage), DamageCounter(self.list_damage)
+        self._listed = -math.inf
+        self._gpus.begin(part.gpus, part.gpus.before_first())
+
+    def read(self, chunk: Chunk, number: int) -> list[Snapshot]:
+        """Some samples, which follow those that were read."""
+        self._gpus.begin(self.part.gpus, chunk)
+        if number and self._gpus.has_more(chunk.runs[number - 1]):
+            self._snapshot(chunk, chunk.runs[number - 1])
+        runs = chunk.runs[number : number + _AT_ONCE]
+        self.onward, self.shift = runs[-1].onward, self.part.shift
+        self.count_lists(self.onward)
+        return [self._snapshot(chunk, run) for run in runs]
+
+    def _snapshot(self, chunk: Chunk, run: SampleSpan) -> Snapshot:
+        self._gpus.see(run)
+        return self.part.snapshot(chunk, run, self._gpus)
+
+    def count_lists(self, until: float) -> None:
+        """Count the damage of the process lists up to an onward time."""
+        if self.part.is_open:
+            self._listed = self.part.count_lists(self._lists, self._listed, until)
+
+
+def _before_samples(path: Path, *, processes: bool) -> Damage:
+    """What is damaged before the first sample of a file, which may have none."""
+    damage = Damage()
+    try:
+        sheet = open_sheet(path, processes=processes)
+    except RecordingError as error:
+        damage.refusal = error.sentence
+    else:
+        with closing(sheet):
+            DamageCounter(damage).begin(sheet, sheet.before_first())
+    return damage

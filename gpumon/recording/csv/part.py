@@ -16,10 +16,10 @@ from msgspec import structs
 
 from gpumon.model.snapshot import Snapshot
 from gpumon.recording.csv.clocks import Clocks, clocks_at, clocks_of
-from gpumon.recording.csv.compression import head, is_packed, open_file
+from gpumon.recording.csv.compression import head, is_packed
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
 from gpumon.recording.csv.headings import LONGEST_LINE, first_header
-from gpumon.recording.csv.index import CsvFile
+from gpumon.recording.csv.index import open_sheet
 from gpumon.recording.csv.process_lists import ListReader, ProcessList
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.recording.csv.timeline import Timeline
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.processes import GpuProcess
+    from gpumon.recording.csv.damage import DamageCounter
     from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.csv.gpus import ParsedGpu
     from gpumon.recording.csv.headings import Header
     from gpumon.recording.csv.hosts import HostFilter
-    from gpumon.recording.csv.index import Chunk, SampleSpan
+    from gpumon.recording.csv.index import Chunk, CsvFile, SampleSpan
 
 GRAIN = 1e-5
 """Seconds by which a time may differ from itself for having been added to and subtracted from."""
@@ -74,6 +75,7 @@ class Part:
         self._last: Clocks | None = None
         self._gpus: CsvFile | None = None
         self._lists: CsvFile | None = None
+        self._had_lists = False
         self._read: OrderedDict[tuple[float, float], ProcessList] = OrderedDict()
         self._filtered: tuple[ProcessList, frozenset[str], tuple[GpuProcess, ...]] | None = None
         self._gpu_readers: dict[Header, SequentialGpuReader] = {}
@@ -83,6 +85,11 @@ class Part:
     def is_open(self) -> bool:
         """Whether its files are open and indexed."""
         return self._gpus is not None
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether it has a process file, as far as it was open."""
+        return self._had_lists
 
     @property
     def is_packed(self) -> bool:
@@ -107,7 +114,7 @@ class Part:
         Raises:
             RecordingError: They cannot be read any more.
         """
-        self._gpus = self._sheet(self.files.gpus, processes=False)
+        self._gpus = self._sheet(self.files.gpus)
         self._open_lists()
         self._measure()
 
@@ -140,13 +147,21 @@ class Part:
         """Whether a path leads to a file other than its GPU file."""
         return _identity(path) not in (None, self._identity)
 
-    def snapshot(self, chunk: Chunk, run: SampleSpan) -> Snapshot:
-        """The snapshot of a sample, with the recording's times."""
+    def snapshot(
+        self, chunk: Chunk, run: SampleSpan, damage: DamageCounter | None = None
+    ) -> Snapshot:
+        """The snapshot of a sample, with the recording's times.
+
+        Args:
+            chunk: Where it is.
+            run: The sample.
+            damage: Counts what is damaged in its rows of GPUs.
+        """
         time = run.onward - self.shift
         reader = self._gpu_readers.get(chunk.header)
         if reader is None:
             reader = self._gpu_readers[chunk.header] = SequentialGpuReader(chunk.header)
-        rows, host = reader.read(chunk.lines[run.first : run.stop], time, run.wall)
+        rows, host = reader.read(chunk.lines[run.first : run.stop], time, run.wall, damage)
         listing = self._list(chunk, run) if any(one.listed for one in rows) else None
         counts = {} if listing is None else listing.counts
         gpus = [
@@ -188,17 +203,50 @@ class Part:
         if found is None:
             return None
         chunk, listed = found
-        key = (listed.onward, self.shift)
-        listing = self._read.get(key)
-        if listing is None:
-            reader = self._list_readers.get(chunk.header)
-            if reader is None:
-                reader = self._list_readers[chunk.header] = ListReader(chunk.header)
-            late = listed.onward - self.shift - listed.wall
-            lines = chunk.lines[listed.first : listed.stop]
-            listing = self._read[key] = reader.read(lines, listed.onward, late)
-            if len(self._read) > _LISTS_KEPT:
-                self._read.popitem(last=False)
+        return self._read.get((listed.onward, self.shift)) or self._read_list(chunk, listed)
+
+    def count_lists(self, damage: DamageCounter, after: float, until: float) -> float:
+        """Count the damage of the lists that are newer than one, up to a time.
+
+        Args:
+            damage: Counts it.
+            after: The onward time of the last list that was counted.
+            until: An onward time.
+
+        Returns:
+            The onward time of the last one that is counted now.
+        """
+        sheet = self._lists
+        if sheet is None or (sheet.first is None and math.isfinite(until)):
+            return after
+        if math.isinf(after):
+            damage.begin(sheet, sheet.before_first())
+        chunk = sheet.at(after)
+        while chunk is not None:
+            damage.begin(sheet, chunk)
+            for run in chunk.runs:
+                if run.onward > until + GRAIN:
+                    return after
+                is_new = run.onward > after + GRAIN
+                if is_new or (run.onward > after - GRAIN and damage.has_more(run)):
+                    damage.see(run)
+                    self._read_list(chunk, run, damage)
+                    after = run.onward
+            chunk = sheet.after(chunk)
+        return after
+
+    def _read_list(
+        self, chunk: Chunk, listed: SampleSpan, damage: DamageCounter | None = None
+    ) -> ProcessList:
+        reader = self._list_readers.get(chunk.header)
+        if reader is None:
+            reader = self._list_readers[chunk.header] = ListReader(chunk.header)
+        late = listed.onward - self.shift - listed.wall
+        lines = chunk.lines[listed.first : listed.stop]
+        listing = reader.read(lines, listed.onward, late, damage)
+        self._read[listed.onward, self.shift] = listing
+        if len(self._read) > _LISTS_KEPT:
+            self._read.popitem(last=False)
         return listing
 
     def _list_run(self, samples: Chunk, run: SampleSpan) -> tuple[Chunk, SampleSpan] | None:
@@ -224,16 +272,14 @@ class Part:
     def _open_lists(self) -> None:
         # GPUs without their processes are still a log.
         with suppress(RecordingError):
-            self._lists = self._sheet(self.files.processes, processes=True)
+            self._lists = self._sheet(self.files.processes, Timeline(self.gpus))
+            self._had_lists = True
 
-    def _sheet(self, path: Path, *, processes: bool) -> CsvFile:
-        file = open_file(path, self._stop).file
-        timeline = Timeline(self.gpus) if processes else None
-        try:
-            return CsvFile(file, str(path), processes=processes, host=self._host, timeline=timeline)
-        except BaseException:
-            file.close()
-            raise
+    def _sheet(self, path: Path, timeline: Timeline | None = None) -> CsvFile:
+        is_lists = timeline is not None
+        return open_sheet(
+            path, processes=is_lists, host=self._host, timeline=timeline, stop=self._stop
+        )
 
     def _forget(self) -> None:
         self._read.clear()

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
-from gpumon.recording.csv.cells import Cells
-from gpumon.recording.csv.columns import PROCESS_COLUMNS
-from gpumon.recording.csv.headings import row_of, whole_lines
+from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE, Cells
+from gpumon.recording.csv.columns import HOSTNAME, PROCESS_COLUMNS
+from gpumon.recording.csv.damage import flaw_in
 from gpumon.recording.csv.parsers import arguments
+from gpumon.recording.csv.sample_rows import sample_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.recording.csv.damage import DamageCounter
     from gpumon.recording.csv.headings import Header
+    from gpumon.recording.csv.sample_rows import SampleRow
 
 _PLACE = tuple(column.field for column in PROCESS_COLUMNS if column.part == "place")
 _PLACES_KEPT = 512
@@ -42,36 +45,43 @@ class ListReader:
     def __init__(self, header: Header) -> None:
         self._header = header
         self._columns = [
-            (column.field, header.places[column.name], Cells(column.parse))
-            for column in PROCESS_COLUMNS
+            (column.field, header.places[column.name], Cells(column.parse, damaged=DAMAGED))
+            for column in (*PROCESS_COLUMNS, HOSTNAME)
             if column.name in header.places
         ]
         self._commands = Cells(arguments)
         self._places: dict[tuple[object, ...], Workload | None] = {}
 
-    def read(self, lines: Sequence[bytes], onward: float, late: float) -> ProcessList:
+    def read(
+        self,
+        lines: Sequence[bytes],
+        onward: float,
+        late: float,
+        damage: DamageCounter | None = None,
+    ) -> ProcessList:
         """The processes of a list.
 
         Args:
             lines: Its rows, possibly with other lines among them.
             onward: Its onward time.
             late: Seconds by which the recording's times are ahead of the times in its cells.
+            damage: Counts what is damaged.
         """
-        header = self._header
-        stamp = header.stamp(lines[0])[0]
+        rows = 0
         first: dict[ProcessId, dict[str, Any]] = {}
         uses: dict[ProcessId, dict[tuple[object, ...], GpuUse]] = {}
-        for line in whole_lines(lines, header):
-            if header.stamp(line)[0] != stamp:
-                continue
-            row = self._row(row_of(line, header))
+        for found in sample_rows(lines, self._header, onward, damage):
+            row = self._row(found, damage)
             if row.get("pid") is None:
                 continue
+            rows += 1
             id_ = ProcessId(row["pid"], row.get("start_ticks"))
             first.setdefault(id_, row)
             use = _use(row)
             # A row that was written twice counts once, as in a report.
             uses.setdefault(id_, {})[use.gpu_uuid, use.instance] = use
+        if damage is not None:
+            damage.add_repeated(rows - sum(map(len, uses.values())))
         processes = tuple(
             [self._process(id_, row, tuple(uses[id_].values()), late) for id_, row in first.items()]
         )
@@ -80,11 +90,19 @@ class ListReader:
         )
         return ProcessList(onward, processes, counts)
 
-    def _row(self, cells: list[str]) -> dict[str, Any]:
-        width = len(cells)
-        return {
+    def _row(self, row: SampleRow, damage: DamageCounter | None) -> dict[str, Any]:
+        """The values of a row by field."""
+        cells, width = row.cells, len(row.cells)
+        found = {
             field: values[cells[place]] for field, place, values in self._columns if place < width
         }
+        flaw = flaw_in(found.values())
+        if damage is not None:
+            damage.judge(row, flaw)
+        if flaw is None:
+            return found
+        unread = (DAMAGED, IMPOSSIBLE)
+        return {field: None if value in unread else value for field, value in found.items()}
 
     def _process(
         self, id_: ProcessId, row: dict[str, Any], uses: tuple[GpuUse, ...], late: float

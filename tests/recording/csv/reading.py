@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
@@ -13,9 +14,10 @@ from gpumon.findings import conditions
 from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.snapshot import Gpu, Host, Snapshot, Unknown
 from gpumon.recording.csv.columns import readable_column
+from gpumon.recording.csv.index import open_sheet
 from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.csv.rows import GpuRows, ProcessRows
-from gpumon.recording.csv.tables import Damage, samples
+from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.history import LOG_GPU_DEPTH, History
 from gpumon.text.formatting import printable
 from tests.build import NOON, gpu, process, snapshot
@@ -25,6 +27,8 @@ from tests.screen import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
+
+    from gpumon.recording.csv.damage import Damage
 
 MILLISECOND = 0.001
 _NOT_LOGGED = ("serial", "vbios_version", "architecture", "fan_speeds")
@@ -62,16 +66,11 @@ def rows(
     damage: Damage | None = None,
 ) -> Iterator[tuple[object, ...]]:
     """The rows of a file as a report reads them: the time, then the values of the columns."""
-    for sample in samples(
-        path,
-        [readable_column(name, processes=processes) for name in wanted],
-        lambda *row: row,
-        processes=processes,
-        first=first,
-        last=last,
-        damage=damage,
-    ):
-        yield from sample
+    columns = [readable_column(name, processes=processes) for name in wanted]
+    with closing(open_sheet(path, processes=processes)) as sheet:
+        yield from chain.from_iterable(
+            rows_of(sheet, columns, zip, first=first, last=last, damage=damage)
+        )
 
 
 def cuts(data: bytes, first: int) -> list[int]:

@@ -10,6 +10,7 @@ from gpumon.findings import conditions
 from gpumon.makers.demo.source import DemoSource
 from gpumon.model.snapshot import Unknown
 from gpumon.recording.csv import log_reader
+from gpumon.recording.csv.files import log_files
 from gpumon.recording.history import History
 from gpumon.recording.recording import EventKind
 from tests.build import NOON, gpu, process, snapshot
@@ -150,6 +151,24 @@ def test_what_is_written_later_is_read_too(tmp_path: Path) -> None:
         idle = then.interval("GPU-0", "idle")
         assert idle is not None
         assert (idle.since, idle.last) == (NOON, NOON + 29)
+
+
+def test_damage_that_is_written_later_is_told_too(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", resting(range(10)))
+    with opened(path) as log:
+        read_whole(log)
+        assert log.damage == ""
+        with path.open("ab") as end:
+            # Behind the newest sample, which was read before.
+            end.write(b"garbage\n")
+        append(path, resting(range(10, 20)), NOON)
+        wait_until(lambda: log.damage != "")
+        lines = len(path.read_bytes().splitlines())
+        assert f"run.csv has 1 damaged line, line {lines - 10};" in log.damage
+        with log_files(path).processes.open("ab") as end:
+            end.write(b"garbage\n" * 2)
+        append(path, resting(range(20, 30)), NOON)
+        wait_until(lambda: "1 more file" in log.damage)
 
 
 def test_a_moment_that_is_not_read_yet_is_shown_at_once_and_told_as_far_as_it_is_known(

@@ -14,9 +14,9 @@ from gpumon.export.as_csv import gpus_csv
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.csv import index
 from gpumon.recording.csv.columns import GPU_COLUMNS, column_name
+from gpumon.recording.csv.damage import Damage
 from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 from gpumon.recording.csv.recording import open_log
-from gpumon.recording.csv.tables import Damage
 from gpumon.recording.recording import RecordingError
 from tests.build import GIB, NOON, gpu, snapshot
 from tests.recording.csv.reading import cuts, opened, rows, times_of

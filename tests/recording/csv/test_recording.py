@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import sys
 import threading
 import tracemalloc
 from collections import Counter
 from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +23,8 @@ from gpumon.makers.demo.source import DemoSource
 from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.csv import file_lines, index, log_reader
+from gpumon.recording.csv.columns import GPU_COLUMNS, HOSTNAME, PROCESS_COLUMNS
+from gpumon.recording.csv.damage import Damage, damage_notes
 from gpumon.recording.csv.file_lines import FileLines
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import open_log
@@ -47,9 +51,10 @@ from tests.recording.csv.reading import (
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.csv.columns import CsvColumn
 
 
 @pytest.fixture(autouse=True)
@@ -827,6 +832,51 @@ def test_replay_and_report_are_told_the_same_of_a_mangled_log(
                 values = (card.utilization_gpu, card.memory_used, card.memory_total)
                 shown.append((*values, card.power_draw))
     assert [*told.values()] == shown
+
+
+def read_damage(path: Path, columns: Sequence[CsvColumn], *, processes: bool) -> Damage:
+    """The damage of a file that a report finds which reads all columns."""
+    damage = Damage()
+    names = [column.name for column in (*columns, HOSTNAME)]
+    try:
+        for _ in rows(path, names, processes=processes, damage=damage):
+            pass
+    except RecordingError as error:
+        damage.refusal = error.sentence
+    return damage
+
+
+@pytest.mark.usefixtures("small_chunks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edits=edits, seconds=st.integers(0, 30))
+@example(edits=[(1, 0.0, 359, b""), (1, 0.0, 111, b"timestamp,index\n")], seconds=30)
+def test_replay_counts_the_damage_of_a_mangled_log_as_a_report_does(
+    tmp_path: Path, edits: list[tuple[int, float, int, bytes]], seconds: int
+) -> None:
+    path = tmp_path / "run.csv"
+    for file, whole in ((path, GOOD), (log_files(path).processes, LISTS)):
+        mangled = whole[: len(whole) * seconds // 30]
+        for which, share, length, put in edits:
+            if (which == 0) is (file is path):
+                place = int(share * len(mangled))
+                mangled = mangled[:place] + put + mangled[place + length :]
+        file.write_bytes(mangled)
+    expected = {
+        Path(file.name): read_damage(file, columns, processes=file is not path)
+        for file, columns in ((path, GPU_COLUMNS), (log_files(path).processes, PROCESS_COLUMNS))
+    }
+    try:
+        tape = open_log(path)
+    except RecordingError:
+        assert expected[Path("run.csv")].refusal
+        return
+    with closing(tape):
+        read_whole(tape)
+        told = tape.damage
+    # Rows of one subject are counted by who joins them.
+    assert re.sub(r"run\S* has \d+ rows? twice in a sample, which count once\. ?", "", told) == (
+        " ".join(damage_notes(expected, most=1))
+    )
 
 
 def test_it_is_known_whether_all_of_a_log_was_looked_through(

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.findings import conditions
+from gpumon.recording.csv import log_reader
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recorder import Recorder
 from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.csv.rows import ONE_MACHINE, SEVERAL_MACHINES
-from gpumon.recording.history import LOG_GPU_DEPTH, History
 from gpumon.recording.recording import RecordingError
 from tests.build import NOON
 from tests.clock import HandClock
-from tests.recording.csv.reading import assert_read_back, times_of, wait_until, write_log
+from tests.recording.csv.reading import assert_read_back, read_whole, times_of, write_log
 from tests.recording.csv.several import of_host, ticks, write_several
 
 if TYPE_CHECKING:
@@ -45,13 +44,6 @@ def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
         found = tape.at(NOON + second)
         assert found is not None
         assert_read_back(found, as_host(host, of_host(host, second)))
-
-
-def read_to_end(tape: CsvRecording) -> History:
-    history = History(conditions(), gpu_depth=LOG_GPU_DEPTH)
-    tape.read_into(history)
-    wait_until(lambda: tape.events_complete)
-    return history
 
 
 @pytest.mark.parametrize("host", ["gpu-01", "gpu-02", "gpu-1"])
@@ -81,7 +73,7 @@ def test_a_host_that_goes_and_comes_back_has_a_gap(tmp_path: Path) -> None:
         assert found is not None
         assert found.time == pytest.approx(NOON + 499)
         # The events of the whole log are those of the host.
-        read_to_end(tape)
+        read_whole(tape)
 
 
 def test_a_host_that_comes_late_begins_there(tmp_path: Path) -> None:
@@ -140,7 +132,7 @@ def test_a_host_that_is_only_in_later_parts_or_only_in_older_ones_is_found(tmp_p
     for host, seconds in (("gpu-01", LONG), ("gpu-02", thirds[1]), ("gpu-03", thirds[0])):
         with closing(open_log(tmp_path / "run.csv", host)) as tape:
             assert_is(tape, host, [*seconds])
-            read_to_end(tape)
+            read_whole(tape)
 
 
 def test_without_a_name_the_only_host_is_shown_and_several_are_named(tmp_path: Path) -> None:
@@ -178,7 +170,29 @@ def test_damage_to_one_host_leaves_the_others_whole(tmp_path: Path) -> None:
             assert_is(tape, host, [*range(60)])
     with closing(open_log(path, "gpu-02")) as tape:
         assert times_of(tape)
-        read_to_end(tape)
+        read_whole(tape)
+
+
+def test_the_damage_of_a_host_is_told_with_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "_HEAD_START", 0.0)
+    path = write_several(tmp_path / "run.csv", ticks(ALWAYS, range(60)))
+    lines = path.read_bytes().split(b"\n")
+    memory = lines[0].split(b",").index(b"memory.used [MiB]")
+    of_second = [place for place, line in enumerate(lines) if line.endswith(b",gpu-02")]
+    for place, cell in ((of_second[20], b"x"), (of_second[30], b"x"), (of_second[40], b"-5")):
+        cells = lines[place].split(b",")
+        cells[memory] = cell
+        lines[place] = b",".join(cells)
+    path.write_bytes(b"\n".join(lines))
+    with closing(open_log(path, "gpu-01")) as tape:
+        read_whole(tape)
+        assert tape.damage == ""
+    with closing(open_log(path, "gpu-02")) as tape:
+        read_whole(tape)
+        assert f"run.csv has 2 damaged lines, the first is line {of_second[20] + 1};" in tape.damage
+        assert "run.csv has 1 line with values that no GPU can have" in tape.damage
 
 
 # Writing

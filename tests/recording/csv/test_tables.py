@@ -29,10 +29,10 @@ from gpumon.recording.csv.columns import (
     mig_cell,
     readable_column,
 )
+from gpumon.recording.csv.damage import Damage
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.parsers import arguments, container, mig_devices
 from gpumon.recording.csv.rotated_log import RotatedLog
-from gpumon.recording.csv.tables import Damage
 from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 from tests.build import GIB, NOON, process
@@ -355,7 +355,7 @@ def test_damaged_lines_are_counted_wherever_they_stand(
             with monkeypatch.context() as patched:
                 patched.setattr(index, "CHUNK", chunk)
                 patched.setattr(file_lines, "PIECE", 4 * chunk)
-                patched.setattr(index, "PIECE", 4 * chunk)
+                patched.setattr(file_lines, "_WHOLE", 4 * chunk)
                 damage = Damage()
                 list(rows(path, WANTED, processes=False, damage=damage))
             assert damage == expected, (name, chunk)

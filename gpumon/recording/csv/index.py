@@ -17,7 +17,6 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from contextlib import suppress
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,8 +34,9 @@ from gpumon.recording.csv.clocks import (
     without_wrong,
 )
 from gpumon.recording.csv.compression import open_file
+from gpumon.recording.csv.file_headers import FileHeaders
 from gpumon.recording.csv.file_lines import FileLines
-from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, first_header
+from gpumon.recording.csv.headings import LONGEST_LINE, Header
 from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues, leads
 from gpumon.recording.csv.time_formats import in_hour, second_reading
 from gpumon.recording.recording import RecordingError
@@ -65,7 +65,6 @@ _FEW, _MOST_FEW = LONGEST_WRONG + 2, 3 * (LONGEST_WRONG + 2)
 """Samples at the start of a part that show whether its clock jumps, and if it does."""
 _CHUNKS_KEPT = 2
 """That of the moment that is shown, and that of the reader in the background."""
-_HEADINGS_KEPT = 1000
 
 
 class SampleSpan(NamedTuple):
@@ -173,22 +172,20 @@ class CsvFile:
         self.processes = processes
         self._timeline = timeline
         self._finder = SampleFinder()
-        self._read_header()
+        self._headers = FileHeaders(self._file, name, processes=processes)
+        self._read_rows()
         self._forget()
         self.grow()
 
-    def _read_header(self) -> None:
-        """Read the first header, and what the first rows say of those of another program."""
-        block = self._file.read(0, LONGEST_LINE)
-        place, header = first_header(block, self._name, processes=self.processes)
-        self._header_places, self._headers = [place], [header]
-        self._heading = header.texts[header.time].encode()
-        if header.other is not None and not header.other.times.is_usual:
+    def _read_rows(self) -> None:
+        """Find out what is particular to the rows of another program."""
+        other = self._headers.first.other
+        if other is not None and not other.times.is_usual:
             self._file.date = _DIGIT
 
     def _forget(self) -> None:
-        del self._header_places[1:], self._headers[1:]
-        self._end = self._header_places[0]
+        self._headers.forget()
+        self._end = self._headers.place
         self._next = self._end
         self._starts = array("q")
         self._onward = array("d")
@@ -217,16 +214,17 @@ class CsvFile:
         end = self._file.end_of_lines(self._end, size)
         if end == self._end:
             return False
-        if not self._starts and self._headers[0].other is not None:
+        if not self._starts and self._headers.first.other is not None:
             # There may have been no rows yet when it was read.
-            self._read_header()
+            self._headers.read_first()
+            self._read_rows()
         seen, self._end = self._end, end
         if end <= HEADINGS_SOUGHT:
-            self._seek_headers(seen, end)
+            self._headers.seek(seen, end)
         if not self._starts:
-            place = self._header_places[0]
+            place = self._headers.place
             first = self._file.read(place, min(self._end, place + LONGEST_LINE)).split(b"\n")
-            self._finder.learn_ranks(first, self._headers[0])
+            self._finder.learn_ranks(first, self._headers.first)
         self._look_on()
         if self._starts:
             self._last = self._read_chunk(len(self._starts) - 1)
@@ -294,25 +292,25 @@ class CsvFile:
 
     def before_first(self) -> Chunk:
         """The lines before the first sample, or all lines while there is no sample."""
-        header = self._header_places[0]
+        header = self._headers.place
         before = self._file.read(0, header).split(b"\n")[:-1]
         place = (
             header + self._file.read(header, min(self._end, header + LONGEST_LINE)).find(b"\n") + 1
         )
         stop = self._starts[0] if self._starts else self._end
-        if self._host is not None and self._host.of(self._headers[0]) is not None:
+        if self._host is not None and self._host.of(self._headers.first) is not None:
             # Those of other hosts.
             stop = place
         lines, passed = self._file.all_lines(place, stop, self._end)
         # An empty line in place of the header.
         shift = len(before) + 1
         passed = {number + shift: more for number, more in passed.items()}
-        return Chunk(0, self._headers[0], [*before, b"", *lines], [], passed)
+        return Chunk(0, self._headers.first, [*before, b"", *lines], [], passed)
 
     @property
     def lines_before(self) -> int:
         """The number of lines before the first header."""
-        return self._file.read(0, self._header_places[0]).count(b"\n")
+        return self._file.read(0, self._headers.place).count(b"\n")
 
     def line_number(self, chunk: Chunk, place: int) -> int:
         """The 1-based number in the file of one of the lines of a chunk."""
@@ -341,38 +339,12 @@ class CsvFile:
             self._chunks.move_to_end(start)
         return chunk
 
-    # Headings further down
-
-    def _header_number(self, place: int) -> int:
-        return bisect_right(self._header_places, place) - 1
-
-    def _seek_headers(self, start: int, stop: int) -> list[int]:
-        """Search for headers in a part of the file that starts at a line."""
-        found: list[int] = []
-        for place in range(start, stop, CHUNK):
-            block = self._file.read(place, min(stop, place + CHUNK + LONGEST_LINE))
-            at = block.find(self._heading, 0, CHUNK)
-            while at >= 0:
-                begin = block.rfind(b"\n", 0, at) + 1
-                end = block.find(b"\n", at)
-                known = place + begin <= self._header_places[-1]
-                if not known and (begin or place == start) and len(self._headers) < _HEADINGS_KEPT:
-                    header = as_header(block[begin:end], processes=self.processes)
-                    # A repeated header with the same columns changes nothing.
-                    if header is not None and header.names != self._headers[-1].names:
-                        _learn(header, block[end + 1 :])
-                        found.append(place + begin)
-                        self._header_places.append(place + begin)
-                        self._headers.append(header)
-                at = block.find(self._heading, end, CHUNK) if end >= 0 else -1
-        return found
-
     # Looking at every so many bytes
 
     def _look_on(self) -> None:
         """Probe the part that was not probed yet: at fixed intervals, and below headers."""
-        begin, headings = self._next, self._header_places
-        behind = headings[bisect_right(headings, begin) :]
+        begin = self._next
+        behind = self._headers.after(begin)
         wide: Sequence[int] = ()
         if not self._starts and self._end > HEADINGS_SOUGHT:
             wide = range(begin, self._end - STRIDE, STRIDE)
@@ -394,9 +366,9 @@ class CsvFile:
         if found is None:
             return
         entry, width = found
-        header = self._headers[self._header_number(place)]
+        header, _ = self._headers.at(place)
         if width != header.width and self._end > HEADINGS_SOUGHT and self._starts:
-            headings = self._seek_headers(self._starts[-1], entry.start)
+            headings = self._headers.seek(self._starts[-1], entry.start)
             if headings:
                 for begin, end in pairwise([*headings, stop]):
                     self._look(begin, end)
@@ -418,8 +390,7 @@ class CsvFile:
         If the part begins with a header, that is the first row. Otherwise it begins within a line,
         and the first row only shows whether the next one begins a sample.
         """
-        number = self._header_number(place)
-        header, fresh = self._headers[number], self._header_places[number] == place
+        header, fresh = self._headers.at(place)
         keep = None if self._host is None else self._host.of(header)
         before: Row | None = None
         lines: Iterable[tuple[int, bytes]]
@@ -493,10 +464,7 @@ class CsvFile:
         Only the samples since the chunk before show that.
         """
         wall = after.clocks.wall
-        if (
-            not _are_local(self._headers[self._header_number(after.start)])
-            or second_reading(wall) == wall
-        ):
+        if not _are_local(self._headers.at(after.start)[0]) or second_reading(wall) == wall:
             return after
         walls = [run.wall for run in self._make_chunk(before, onward, after.start).runs]
         wall = in_hour(wall, walls[-1], usual_step(walls))
@@ -539,7 +507,7 @@ class CsvFile:
             limit: The onward time of that sample.
             is_quiet: Whether the clock was not set between its first sample and the one after it.
         """
-        header = self._headers[self._header_number(entry.start)]
+        header, _ = self._headers.at(entry.start)
         passed: dict[int, int] = {}
         keep = None if self._host is None else self._host.of(header)
         if keep is not None:
@@ -611,11 +579,3 @@ def _longest_steady(samples: Sequence[tuple[_Entry, int]]) -> tuple[int, int]:
 def _are_local(header: Header) -> bool:
     """Whether an hour of its times comes twice when summer time ends."""
     return header.other is not None and header.other.times.are_local
-
-
-def _learn(header: Header, block: bytes) -> None:
-    """Find out what is particular to the rows below a further header."""
-    if header.other is not None:
-        # Rows that cannot be read are damaged; those below the first header can be.
-        with suppress(ValueError):
-            header.other.learn(block[:LONGEST_LINE].split(b"\n")[:-1])

@@ -18,6 +18,8 @@ from gpumon.text.formatting import (
     printable,
     temperature,
 )
+from gpumon.text.process_columns import RowContext, devices
+from gpumon.text.table import Sort
 from gpumon.ui.view.gpu_text import (
     holders,
     memory_share,
@@ -27,7 +29,7 @@ from gpumon.ui.view.gpu_text import (
     state_glyph,
     unlisted_holder,
 )
-from gpumon.ui.view.process_table import RowContext, Sort, devices, sort_processes
+from gpumon.ui.view.process_table import sort_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

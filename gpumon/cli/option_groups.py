@@ -193,9 +193,9 @@ class ScreenOptions(OptionGroup):
         """
         from gpumon.config.columns import DEFAULT_COLUMNS
         from gpumon.config.key_changes import keys_in_force
+        from gpumon.text.table import Sort
         from gpumon.text.units import use_units
         from gpumon.ui.startup_options import StartupOptions
-        from gpumon.ui.view.process_table import Sort
 
         settings = loaded.settings
         use_units(settings.units)

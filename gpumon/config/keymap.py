@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.config.columns import COLUMNS
+from gpumon.text.process_columns import PROCESS_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -389,7 +389,7 @@ KEYMAP: tuple[KeyAction, ...] = (
                     f"Sort by {column.name} (again: reverse)",
                     vim=_SORT_IN_VIM.get(column.key, ""),
                 )
-                for column in COLUMNS
+                for column in PROCESS_COLUMNS
             ),
         ),
         *(

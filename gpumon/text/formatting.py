@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gpumon.text.units import degrees, memory_units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 ELLIPSIS = "…"
 _SHORT_ELLIPSIS, _LEAST_FOR_DOTS = "~", 8
@@ -230,6 +230,24 @@ def memory_size(size: int | None) -> str:
     if value < 999.95:
         return f"{value:.1f}G"
     return f"{value / kilo:.1f}T"
+
+
+def names_within(names: Sequence[str], width: int) -> str:
+    """The names that fit, but at least one, and how many others there are."""
+    text = ""
+    for shown in range(len(names), 0, -1):
+        rest = len(names) - shown
+        text = ", ".join(names[:shown]) + (f" +{rest}" if rest else "")
+        if cell_width(text) <= width:
+            break
+    return text
+
+
+def gpu_list(indices: Sequence[int]) -> str:
+    """Ascending GPU indices in a few cells: ``0,1``, ``0-7``."""
+    if len(indices) > 2 and indices[-1] - indices[0] == len(indices) - 1:
+        return f"{indices[0]}-{indices[-1]}"
+    return ",".join(map(str, indices))
 
 
 def mig_name(gpu: int, device: int | None) -> str:

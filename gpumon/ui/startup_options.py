@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.config.columns import DEFAULT_COLUMNS
+from gpumon.text.table import Sort
 from gpumon.ui.view.graph_choices import UTIL
-from gpumon.ui.view.process_table import Sort
 from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:

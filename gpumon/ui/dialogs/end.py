@@ -15,14 +15,13 @@ from textual.widgets import Button, Checkbox, RadioButton, RadioSet, Static
 
 from gpumon.host.refusals import signal_name
 from gpumon.text.command_lines import shorten_command
-from gpumon.text.formatting import cell_width, duration, gib, gibibytes, printable
+from gpumon.text.formatting import cell_width, duration, gib, gibibytes, gpu_list, printable
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.dialogs.confirm import ConfirmDialog
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.palette import colour_of
 from gpumon.ui.view.dashboard_layout import is_tiny
 from gpumon.ui.view.page_layout import wrap
-from gpumon.ui.view.process_table import gpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -15,6 +15,7 @@ from gpumon.findings.groups import job_with_key
 from gpumon.host.process_host import target_of, target_of_relative
 from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
+from gpumon.text.table import column_at
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.job_targets import targets_of_job
@@ -31,7 +32,6 @@ from gpumon.ui.view.gpu_graphs import tile_at
 from gpumon.ui.view.gpu_table_layout import gpu_at
 from gpumon.ui.view.header_footer import interval_text, key_at
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.process_table import column_at
 from gpumon.ui.view.state_help import process_sections, state_sections
 from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.timeline import time_at

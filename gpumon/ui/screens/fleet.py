@@ -9,6 +9,7 @@ from textual.message import Message
 
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.text.formatting import printable
+from gpumon.text.table import column_at
 from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.list_screen import ListScreen, updating
 from gpumon.ui.view import fleet_update
@@ -18,7 +19,6 @@ from gpumon.ui.view.fleet_view import FleetListing, FleetView
 from gpumon.ui.view.header_footer import key_at
 from gpumon.ui.view.help_page import HelpSection
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.process_table import column_at
 from gpumon.ui.view.state_help import state_sections
 
 if TYPE_CHECKING:

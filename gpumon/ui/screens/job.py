@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.findings.groups import job_with_key
+from gpumon.text.process_columns import RowContext
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
@@ -13,7 +14,6 @@ from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text
-from gpumon.ui.view.process_table import RowContext
 from gpumon.ui.view.state_help import process_sections
 
 if TYPE_CHECKING:

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.config.columns import DEFAULT_COLUMNS, gpu_columns, process_columns
 from gpumon.findings.groups import users
+from gpumon.text.process_columns import RowContext
+from gpumon.text.table import by_column
 from gpumon.ui.view.gpu_graphs import tile_height, tiles_rows
-from gpumon.ui.view.gpu_table_layout import (
-    GpusShape,
-    gpu_line,
-    gpu_lines,
-    gpus_shape,
-    list_columns,
-)
+from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_line, gpu_lines, gpus_shape, list_columns
 from gpumon.ui.view.gpu_text import mig_indices
-from gpumon.ui.view.group_rows import sort_users, user_columns
-from gpumon.ui.view.process_table import (
-    ColumnHeader,
-    RowContext,
-    default_columns,
-    visible_columns,
-)
+from gpumon.ui.view.process_table import default_columns, visible_columns
 from gpumon.ui.view.table_entries import (
     Key,
     Listing,
@@ -35,15 +25,17 @@ from gpumon.ui.view.table_entries import (
     tree_entries,
     user_entries,
 )
+from gpumon.ui.view.user_table import USER_COLUMNS, user_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.config.columns import Column
     from gpumon.filters.terms import FilterContext
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
+    from gpumon.text.process_columns import ProcessItem
+    from gpumon.text.table import Column
     from gpumon.ui.view.gpu_table_layout import LineColumns
     from gpumon.ui.view.memo import Memo
     from gpumon.ui.view.view import View
@@ -177,8 +169,8 @@ class Layout(Struct, frozen=True):
     lines: int = 0
     line_columns: LineColumns | None = None
     room: int = 0
-    columns: tuple[Column, ...] = ()
-    headers: Sequence[ColumnHeader] = ()
+    columns: tuple[Column[ProcessItem], ...] = ()
+    headers: Sequence[Column[Any]] = ()
     shown: Sequence[GpuProcess] = ()
     entries: Sequence[TableEntry] = ()
 
@@ -276,7 +268,7 @@ def _listed(
         return shown, job_entries(shown, view.sort, context.row, view.toggled, first_gpu)
     if view.listing is Listing.USERS:
         narrowed = replace(snapshot, time=context.row.now, processes=tuple(shown))
-        uses = sort_users(users(narrowed, context.history), view.user_sort)
+        uses = by_column(users(narrowed, context.history), USER_COLUMNS, view.user_sort)
         return shown, user_entries(uses, first_gpu)
     return shown, process_entries(shown, view.sort, context.row, first_gpu)
 

@@ -11,6 +11,7 @@ from gpumon.findings import Finding, Severity, gpu_state, mig_state
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, printable
+from gpumon.text.table import Marks, heading_row
 from gpumon.ui.view.dashboard_layout import (
     LEAST_TABLE,
     Layout,
@@ -26,11 +27,7 @@ from gpumon.ui.view.gpu_graphs import graph_rows
 from gpumon.ui.view.gpu_panels import panel_rows
 from gpumon.ui.view.gpu_table import gpu_rows
 from gpumon.ui.view.gpu_table_layout import gpu_lines
-from gpumon.ui.view.gpu_text import (
-    STATE_STYLES,
-    load_word,
-)
-from gpumon.ui.view.group_rows import job_row, user_columns, user_row
+from gpumon.ui.view.gpu_text import STATE_STYLES, load_word
 from gpumon.ui.view.header_footer import (
     Moment,
     Scrolled,
@@ -45,15 +42,16 @@ from gpumon.ui.view.header_footer import (
 from gpumon.ui.view.host_strip import host_rows, strip_rows
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.memo import Memo
-from gpumon.ui.view.process_table import RowMarks, heading_row, process_row
+from gpumon.ui.view.process_table import job_row, process_row
 from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.user_table import user_columns, user_row
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
+    from gpumon.text.process_columns import RowContext
     from gpumon.ui.view.dashboard_layout import TableContext
     from gpumon.ui.view.gpu_table_layout import GpusShape
-    from gpumon.ui.view.process_table import RowContext
     from gpumon.ui.view.table_entries import Key
     from gpumon.ui.view.view import View
 
@@ -317,7 +315,7 @@ def _table(
         tagged = bool(members) and all(process.id in tags for process in members)
         dimmed = first_gpu is not None and first_gpu not in entry.gpus
         awaited = bool(watched) and any(process.id in watched for process in members)
-        marks = RowMarks(entry.key == cursor, tagged, entry.branch, view.shift, dimmed, awaited)
+        marks = Marks(entry.key == cursor, tagged, entry.branch, view.shift, dimmed, awaited)
         if entry.user is not None:
             rows.append(user_row(entry.user, user_columns(width), width, marks))
         elif entry.job is not None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpumon.findings import RULES, Severity
 from gpumon.fleet.fleet import HostOrigin, HostStatus
-from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle
+from gpumon.text.cells import Field, Row, bar, bar_style
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
@@ -19,12 +19,14 @@ from gpumon.text.formatting import (
     fit_right,
     gibibytes,
     memory_size,
+    names_within,
     printable,
 )
+from gpumon.text.table import PLAIN, Column, Marks, line
 from gpumon.ui.view.gpu_text import GLYPHS, STATE_STYLES, state_glyph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.fleet.summary import GpuSummary, HostSummary
 
@@ -44,95 +46,248 @@ _SHARES = (
     ("user", 48),
 )
 """What the two texts get of the remaining cells, in turn."""
-_BAR = 10
+_BAR, _MEMORY_WIDTH = 10, 11
 _FRESH = 2.5
 """Intervals after which the newest data are old."""
 
 
-class HostColumn(Struct, frozen=True):
-    """A column of the table of hosts.
+class HostItem(Struct, gc=False):
+    """A host as the columns see it, with ``age_text`` and ``status_text``."""
 
-    Attributes:
-        key: Identifies it; the key of the process column with the same meaning, if there is one.
-        label: The heading.
-        about: One sentence on what it means.
-        value: The value that hosts are sorted by; ``None`` is unknown.
-        width: Cells.
-        left: Whether its text is left-aligned.
-        descends: Whether the first press sorts in descending order.
-    """
-
-    key: str
-    label: str
-    about: str
-    value: Callable[[HostSummary], object]
-    width: int = 0
-    left: bool = False
-    descends: bool = True
+    host: HostSummary
+    age: str = ""
+    status: str = ""
 
 
-def _received(host: HostSummary) -> float | None:
-    at = host.state.received_at
+def _received(item: HostItem) -> float | None:
+    at = item.host.state.received_at
     return None if at is None else -at
 
 
-HOST_COLUMNS: tuple[HostColumn, ...] = (
-    HostColumn(
-        "host",
-        "HOST",
+def age_text(host: HostSummary, now: float, interval: float) -> str:
+    """The age of a host's newest data; empty if they are current."""
+    received = host.state.received_at
+    if received is None:
+        return ""
+    age = now - received
+    return "" if host.is_live and age < max(2.0, _FRESH * interval) else duration(age)
+
+
+def status_text(host: HostSummary, now: float) -> str:
+    """Why a host has no current values, and since when; empty for a live one."""
+    state = host.state
+    if state.status is HostStatus.LIVE:
+        return ""
+    length = duration(now - state.since)
+    if state.status is HostStatus.CONNECTING:
+        return printable(state.sentence) or f"connecting {length}"
+    return f"{state.status.value} {length}" + (
+        f": {printable(state.sentence)}" if state.sentence else ""
+    )
+
+
+def host_row(
+    host: HostSummary,
+    columns: Sequence[Column[HostItem]],
+    age: str,
+    status: str,
+    width: int,
+    marks: Marks = PLAIN,
+) -> Row:
+    """One host.
+
+    Args:
+        host: The host.
+        columns: From ``host_columns``.
+        age: From ``age_text``.
+        status: From ``status_text``.
+        width: Cells.
+        marks: How its line is marked.
+    """
+    item = HostItem(host, age, status)
+    cells = [column.fields(item, column.width) for column in columns]
+    return line(cells, width, marks, "" if host.is_live else "stale")
+
+
+def _free(item: HostItem, width: int) -> Sequence[Field]:
+    free = item.host.free
+    text = UNKNOWN if free is None else str(free)
+    return ((fit_right(text, width), "state.good" if free else "dim"),)
+
+
+def _age(item: HostItem, width: int) -> Sequence[Field]:
+    return ((fit_right(item.age, width), "state.warning" if item.host.is_live else "stale"),)
+
+
+def _cells(item: HostItem, width: int) -> Sequence[Field]:
+    """A cell for each GPU; the last one stands for those that do not fit."""
+    fields = [_cell(gpu) for gpu in item.host.gpus]
+    if len(fields) > width:
+        fields = [*fields[: width - 1], (fit("……", 1), "dim")]
+    merged: list[Field] = []
+    for text, style in fields:
+        if merged and merged[-1][1] == style:
+            merged[-1] = (merged[-1][0] + text, style)
+        else:
+            merged.append((text, style))
+    return [*merged, (" " * (width - len(fields)), "")]
+
+
+def _cell(gpu: GpuSummary) -> Field:
+    """One GPU in one cell: a sign if something is wrong, else its memory and its load."""
+    severity = gpu.state.severity
+    if severity >= Severity.WARNING or RULES[gpu.state.kind].hides_memory:
+        return state_glyph(gpu.state), STATE_STYLES[severity]
+    if gpu.free:
+        return GLYPHS[Severity.GOOD], STATE_STYLES[Severity.GOOD]
+    if gpu.memory is None:
+        return "?", "dim"
+    level = _LEVELS[min(len(_LEVELS) - 1, int(gpu.memory * len(_LEVELS)))]
+    if not gpu.load:
+        return level, "bar.stale" if gpu.load is None else "state.note"
+    # In the hue of memory: that of utilisation is the one of free GPUs in most themes.
+    return level, bar_style("bar.memory", gpu.load)
+
+
+def _state(item: HostItem, width: int) -> Sequence[Field]:
+    text, style = _state_text(item, width)
+    return ((fit(text, width), style),)
+
+
+def _state_text(item: HostItem, width: int) -> Field:
+    host = item.host
+    if item.status:
+        sign = "◔" if host.state.status is HostStatus.SILENT else "◌"
+        return f"{sign} {item.status}", "stale"
+    worst = host.worst
+    if worst is not None:
+        more = sum(gpu.state.severity >= Severity.WARNING for gpu in host.gpus) - 1
+        text = f"{state_glyph(worst.state)} {worst.index}: {printable(worst.state.short)}"
+        if more > 0 and cell_width(text) + 4 <= width:
+            text += f" +{more}"
+        return text, STATE_STYLES[worst.state.severity]
+    if host.state.origin is not HostOrigin.GPUMON and host.state.origin is not None:
+        return f"{host.state.origin.value} only", "dim"
+    return "", ""
+
+
+def _memory(item: HostItem, width: int) -> Sequence[Field]:
+    """The memory in use and in all, with a bar if there is room."""
+    host = item.host
+    used, total = host.memory_used, host.memory_total
+    snapshot = host.state.snapshot
+    sign = ""
+    if host.is_live and snapshot is not None and used is None:
+        known = [gpu.memory_used for gpu in snapshot.gpus if gpu.memory_used is not None]
+        used, sign = (sum(known), "≥") if known else (None, "")
+        total = sum(gpu.memory_total or 0 for gpu in snapshot.gpus) or None
+    whole = "" if total is None else f"/{gibibytes(total, 0)}G"
+    figure = f"{sign}{gibibytes(used, 0)}"
+    room = width
+    fields: list[Field] = []
+    if width > _MEMORY_WIDTH:
+        share = used / total if used is not None and total else None
+        fields = [(bar(share, _BAR), bar_style("bar.memory", share)), (" ", "")]
+        room -= _BAR + 1
+    if len(figure) + len(whole) > room:
+        whole = ""
+    return [
+        *fields,
+        (fit_right(figure, room - len(whole)), "strong" if host.is_live else ""),
+        (whole, "dim"),
+    ]
+
+
+def _users(item: HostItem, width: int) -> Sequence[Field]:
+    return ((fit(_user_texts(item.host, width), width), "user"),)
+
+
+def _user_texts(host: HostSummary, width: int) -> str:
+    """The users that fit, and how many others there are."""
+    texts = [
+        f"{_user_name(use.user)} {_size(use.memory)}" if use.memory else _user_name(use.user)
+        for use in host.users
+    ]
+    if not texts or not host.is_live:
+        return ""
+    text = names_within(texts, width)
+    if cell_width(text) <= width:
+        return text
+    name = _user_name(host.users[0].user)
+    rest_text = f" +{len(texts) - 1}" if len(texts) > 1 else ""
+    return fit(name, min(cell_width(name), width - len(rest_text))) + rest_text
+
+
+def _size(size: int | None) -> str:
+    """An amount in at most four cells, as far as whole gibibytes fit."""
+    text = memory_size(size)
+    return f"{gibibytes(size, 0)}G" if text.endswith("G") else text
+
+
+def _user_name(user: str | None) -> str:
+    return "not visible" if user is None else printable(user)
+
+
+HOST_COLUMNS: tuple[Column[HostItem], ...] = (
+    Column(
+        *("host", "HOST", 0),
         "Its name, as it was given; sorted by it, hosts stand in the order in which they were "
         "named.",
-        lambda host: host.index,
+        lambda item: item.host.index,
+        lambda item: printable(item.host.name),
+        style="strong",
         left=True,
         descends=False,
     ),
-    HostColumn(
-        "gpu",
-        "GPUS",
+    Column(
+        *("gpu", "GPUS", 0),
         "A cell a GPU: ○ is free, a level is the memory in use and its colour the load, ▲ and ✖ "
         "need attention.",
-        lambda host: len(host.gpus) or None,
+        lambda item: len(item.host.gpus) or None,
         left=True,
+        draw=_cells,
     ),
-    HostColumn("free", "FREE", "How many of its GPUs are free.", lambda host: host.free, 5),
-    HostColumn(
-        "most_free",
-        "ROOM",
-        "Free memory of the GPU that has most of it.",
-        lambda host: host.most_free,
-        5,
+    Column(
+        *("free", "FREE", 5, "How many of its GPUs are free."),
+        lambda item: item.host.free,
+        draw=_free,
     ),
-    HostColumn(
-        "state",
-        "STATE",
+    Column(
+        *("most_free", "ROOM", 5, "Free memory of the GPU that has most of it."),
+        lambda item: item.host.most_free,
+        lambda item: _size(item.host.most_free),
+    ),
+    Column(
+        *("state", "STATE", 0),
         "The worst state of its GPUs, or why there are no current values, and since when.",
-        lambda host: host.severity,
+        lambda item: item.host.severity,
         left=True,
+        draw=_state,
     ),
-    HostColumn(
-        "memory_used",
-        "MEMORY",
-        "GPU memory in use, of all there is.",
-        lambda host: host.memory_used,
-        11,
+    Column(
+        *("memory_used", "MEMORY", _MEMORY_WIDTH, "GPU memory in use, of all there is."),
+        lambda item: item.host.memory_used,
+        draw=_memory,
     ),
-    HostColumn(
-        "user",
-        "USERS",
-        "Who holds GPU memory, most first.",
-        lambda host: host.users[0].memory if host.users else None,
+    Column(
+        *("user", "USERS", 0, "Who holds GPU memory, most first."),
+        lambda item: item.host.users[0].memory if item.host.users else None,
         left=True,
+        draw=_users,
     ),
-    HostColumn("age", "AGE", "How old its newest data are, if they are not current.", _received, 5),
+    Column(
+        *("age", "AGE", 5, "How old its newest data are, if they are not current."),
+        _received,
+        draw=_age,
+    ),
 )
 """The columns of the table of hosts, in order."""
 
-_COLUMN = {one.key: one for one in HOST_COLUMNS}
 # The last ones are left out first.
 _PRIORITY = ("host", "free", "gpu", "state", "most_free", "age", "user", "memory_used")
 
 
-def host_columns(hosts: Sequence[HostSummary], width: int) -> tuple[HostColumn, ...]:
+def host_columns(hosts: Sequence[HostSummary], width: int) -> tuple[Column[HostItem], ...]:
     """The columns that fit, with their widths.
 
     Args:
@@ -162,186 +317,6 @@ def host_columns(hosts: Sequence[HostSummary], width: int) -> tuple[HostColumn, 
     if "memory_used" in kept and left > _BAR:
         kept["memory_used"] += _BAR + 1
     return tuple(replace(one, width=kept[one.key]) for one in HOST_COLUMNS if one.key in kept)
-
-
-def age_text(host: HostSummary, now: float, interval: float) -> str:
-    """The age of a host's newest data; empty if they are current."""
-    received = host.state.received_at
-    if received is None:
-        return ""
-    age = now - received
-    return "" if host.is_live and age < max(2.0, _FRESH * interval) else duration(age)
-
-
-def status_text(host: HostSummary, now: float) -> str:
-    """Why a host has no current values, and since when; empty for a live one."""
-    state = host.state
-    if state.status is HostStatus.LIVE:
-        return ""
-    length = duration(now - state.since)
-    if state.status is HostStatus.CONNECTING:
-        return printable(state.sentence) or f"connecting {length}"
-    return f"{state.status.value} {length}" + (
-        f": {printable(state.sentence)}" if state.sentence else ""
-    )
-
-
-def host_row(
-    host: HostSummary,
-    columns: Sequence[HostColumn],
-    age: str,
-    status: str,
-    width: int,
-    cursor: bool,
-) -> Row:
-    """One host.
-
-    Args:
-        host: The host.
-        columns: From ``host_columns``.
-        age: From ``age_text``.
-        status: From ``status_text``.
-        width: Cells.
-        cursor: Whether it is under the cursor.
-    """
-    fields: list[Field] = [("▸" if cursor else " ", "")]
-    for column in columns:
-        fields += _fields(host, column, age, status)
-        fields.append((" ", ""))
-    row = fill(fields, width)
-    if cursor:
-        return restyle(row, "cursor")
-    return row if host.is_live else restyle(row, "stale")
-
-
-def _fields(host: HostSummary, column: HostColumn, age: str, status: str) -> list[Field]:
-    """The fields of one column, in exactly its width."""
-    width = column.width
-    if column.key == "host":
-        return [(fit(printable(host.name), width), "strong")]
-    if column.key == "gpu":
-        return _cells(host, width)
-    if column.key == "free":
-        text = UNKNOWN if host.free is None else str(host.free)
-        return [(fit_right(text, width), "state.good" if host.free else "dim")]
-    if column.key == "most_free":
-        return [(fit_right(_size(host.most_free), width), "")]
-    if column.key == "state":
-        return [_state_field(host, status, width)]
-    if column.key == "memory_used":
-        return _memory(host, width)
-    if column.key == "user":
-        return [(_users(host, width), "user")]
-    return [(fit_right(age, width), "state.warning" if host.is_live else "stale")]
-
-
-def _cells(host: HostSummary, width: int) -> list[Field]:
-    """A cell for each GPU; the last one stands for those that do not fit."""
-    fields = [_cell(gpu) for gpu in host.gpus]
-    if len(fields) > width:
-        fields = [*fields[: width - 1], (fit("……", 1), "dim")]
-    merged: list[Field] = []
-    for text, style in fields:
-        if merged and merged[-1][1] == style:
-            merged[-1] = (merged[-1][0] + text, style)
-        else:
-            merged.append((text, style))
-    return [*merged, (" " * (width - len(fields)), "")]
-
-
-def _cell(gpu: GpuSummary) -> Field:
-    """One GPU in one cell: a sign if something is wrong, else its memory and its load."""
-    severity = gpu.state.severity
-    if severity >= Severity.WARNING or RULES[gpu.state.kind].hides_memory:
-        return state_glyph(gpu.state), STATE_STYLES[severity]
-    if gpu.free:
-        return GLYPHS[Severity.GOOD], STATE_STYLES[Severity.GOOD]
-    if gpu.memory is None:
-        return "?", "dim"
-    level = _LEVELS[min(len(_LEVELS) - 1, int(gpu.memory * len(_LEVELS)))]
-    if not gpu.load:
-        return level, "bar.stale" if gpu.load is None else "state.note"
-    # In the hue of memory: that of utilisation is the one of free GPUs in most themes.
-    return level, bar_style("bar.memory", gpu.load)
-
-
-def _state_field(host: HostSummary, status: str, width: int) -> Field:
-    if status:
-        sign = "◔" if host.state.status is HostStatus.SILENT else "◌"
-        return fit(f"{sign} {status}", width), "stale"
-    worst = host.worst
-    if worst is not None:
-        more = sum(gpu.state.severity >= Severity.WARNING for gpu in host.gpus) - 1
-        text = f"{state_glyph(worst.state)} {worst.index}: {printable(worst.state.short)}"
-        if more > 0 and cell_width(text) + 4 <= width:
-            text += f" +{more}"
-        return fit(text, width), STATE_STYLES[worst.state.severity]
-    if host.state.origin is not HostOrigin.GPUMON and host.state.origin is not None:
-        return fit(f"{host.state.origin.value} only", width), "dim"
-    return " " * width, ""
-
-
-def _memory(host: HostSummary, width: int) -> list[Field]:
-    """The memory in use and in all, with a bar if there is room."""
-    used, total = host.memory_used, host.memory_total
-    snapshot = host.state.snapshot
-    sign = ""
-    if host.is_live and snapshot is not None and used is None:
-        known = [gpu.memory_used for gpu in snapshot.gpus if gpu.memory_used is not None]
-        used, sign = (sum(known), "≥") if known else (None, "")
-        total = sum(gpu.memory_total or 0 for gpu in snapshot.gpus) or None
-    whole = "" if total is None else f"/{gibibytes(total, 0)}G"
-    figure = f"{sign}{gibibytes(used, 0)}"
-    room = width
-    fields: list[Field] = []
-    if width > _COLUMN["memory_used"].width:
-        share = used / total if used is not None and total else None
-        fields = [(bar(share, _BAR), bar_style("bar.memory", share)), (" ", "")]
-        room -= _BAR + 1
-    if len(figure) + len(whole) > room:
-        whole = ""
-    return [
-        *fields,
-        (fit_right(figure, room - len(whole)), "strong" if host.is_live else ""),
-        (whole, "dim"),
-    ]
-
-
-def _users(host: HostSummary, width: int) -> str:
-    """The users that fit, and how many others there are."""
-    texts = [
-        f"{_user_name(use.user)} {_size(use.memory)}" if use.memory else _user_name(use.user)
-        for use in host.users
-    ]
-    if not texts or not host.is_live:
-        return " " * width
-    text = names_within(texts, width)
-    if cell_width(text) <= width:
-        return fit(text, width)
-    name = _user_name(host.users[0].user)
-    rest_text = f" +{len(texts) - 1}" if len(texts) > 1 else ""
-    return fit(fit(name, min(cell_width(name), width - len(rest_text))) + rest_text, width)
-
-
-def names_within(names: Sequence[str], width: int) -> str:
-    """The names that fit, but at least one, and how many others there are."""
-    text = ""
-    for shown in range(len(names), 0, -1):
-        rest = len(names) - shown
-        text = ", ".join(names[:shown]) + (f" +{rest}" if rest else "")
-        if cell_width(text) <= width:
-            break
-    return text
-
-
-def _size(size: int | None) -> str:
-    """An amount in at most four cells, as far as whole gibibytes fit."""
-    text = memory_size(size)
-    return f"{gibibytes(size, 0)}G" if text.endswith("G") else text
-
-
-def _user_name(user: str | None) -> str:
-    return "not visible" if user is None else printable(user)
 
 
 def host_sentence(host: HostSummary, now: float) -> str:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.text.table import GUTTER, line_width
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, host_columns
-from gpumon.ui.view.fleet_lists import entries_of, user_columns
+from gpumon.ui.view.fleet_lists import entries_of
 from gpumon.ui.view.fleet_view import FleetListing, with_list
 from gpumon.ui.view.process_table import visible_columns
+from gpumon.ui.view.user_table import fleet_user_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.config.columns import Column
     from gpumon.fleet.summary import HostSummary
-    from gpumon.ui.view.fleet_hosts import HostColumn
+    from gpumon.text.process_columns import ProcessItem
+    from gpumon.text.table import Column
+    from gpumon.ui.view.fleet_hosts import HostItem
     from gpumon.ui.view.fleet_lists import FleetEntry
     from gpumon.ui.view.fleet_view import FleetKey, FleetView
     from gpumon.ui.view.memo import Memo
-    from gpumon.ui.view.process_table import ColumnHeader
 
-GUTTER = 2
-"""Cells between two columns of hosts."""
 _LEAST_HOST = 64
 """Cells of a column of hosts, where there are several: enough for the state and the main user."""
 _CHROME = 4
@@ -55,9 +55,9 @@ class FleetLayout(Struct, frozen=True):
     view: FleetView
     hosts: Sequence[HostSummary] = ()
     entries: Sequence[FleetEntry] = ()
-    headers: Sequence[ColumnHeader] = ()
-    host_columns: tuple[HostColumn, ...] = ()
-    columns: tuple[Column, ...] = ()
+    headers: Sequence[Column[Any]] = ()
+    host_columns: tuple[Column[HostItem], ...] = ()
+    columns: tuple[Column[ProcessItem], ...] = ()
     beside: int = 1
     room: int = 0
     width: int = 0
@@ -65,7 +65,7 @@ class FleetLayout(Struct, frozen=True):
     @property
     def line_width(self) -> int:
         """Cells of one line."""
-        return (self.width - GUTTER * (self.beside - 1)) // self.beside
+        return line_width(self.width, self.beside)
 
     def index_of(self, key: FleetKey | None) -> int | None:
         """The index of a line."""
@@ -117,13 +117,12 @@ def lay_out(
         most = max(1, (width + GUTTER) // (_LEAST_HOST + GUTTER))
         beside = min(most, -(-len(entries) // room))
     columns = visible_columns(max(1, width - HOST_WIDTH - 1), view.columns)
-    headers: Sequence[ColumnHeader] = (HOST_HEADER, *columns)
-    of_hosts: tuple[HostColumn, ...] = ()
+    headers: Sequence[Column[Any]] = (HOST_HEADER, *columns)
+    of_hosts: tuple[Column[HostItem], ...] = ()
     if by_host:
-        line_width = (width - GUTTER * (beside - 1)) // beside
-        headers = of_hosts = memo(host_columns, hosts, line_width)
+        headers = of_hosts = memo(host_columns, hosts, line_width(width, beside))
     elif view.listing is FleetListing.USERS:
-        headers = user_columns(width)
+        headers = fleet_user_columns(width)
     layout = FleetLayout(view, hosts, entries, headers, of_hosts, columns, beside, room, width)
     return replace(layout, view=_within_bounds(layout))
 

@@ -12,21 +12,12 @@ from gpumon.filters.terms import FilterContext
 from gpumon.fleet.fleet import Owner
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.model.arithmetic import known_sum
-from gpumon.text.cells import Field, Row, fill, restyle
-from gpumon.text.formatting import (
-    UNKNOWN,
-    cell_width,
-    duration,
-    fit,
-    fit_right,
-    memory_size,
-    number,
-    printable,
-)
-from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, names_within
+from gpumon.text.process_columns import RowContext
+from gpumon.text.table import by_column, in_order
+from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, HostItem
 from gpumon.ui.view.fleet_view import FleetListing
-from gpumon.ui.view.group_rows import USER_COLUMNS, UserColumn, fitting_columns
-from gpumon.ui.view.process_table import RowContext, by_pid, in_order, sort_value
+from gpumon.ui.view.process_table import by_pid, sort_value
+from gpumon.ui.view.user_table import FLEET_USER_COLUMNS, FleetUser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,30 +25,8 @@ if TYPE_CHECKING:
     from gpumon.findings.groups import UserUse
     from gpumon.fleet.summary import HostSummary
     from gpumon.model.processes import GpuProcess
+    from gpumon.text.table import Sort
     from gpumon.ui.view.fleet_view import FleetKey, FleetView
-    from gpumon.ui.view.process_table import Sort
-
-
-class FleetUser(Struct, frozen=True):
-    """One user over all hosts with current values.
-
-    Attributes:
-        user: The name; ``None`` for all whose owner is unknown.
-        gpus: Number of GPUs; ``None`` if unknown.
-        processes: Number of processes; ``None`` if unknown.
-        memory: Bytes of GPU memory; ``None`` if that of any process is unknown.
-        idle_memory: Bytes held by processes seen idle; ``None`` if unknown.
-        hosts: Names of the hosts, most memory first.
-        longest: Age in seconds of the oldest process.
-    """
-
-    user: str | None
-    gpus: int | None
-    processes: int | None
-    memory: int | None
-    idle_memory: int | None
-    hosts: tuple[str, ...]
-    longest: float | None
 
 
 class FleetEntry(Struct, frozen=True):
@@ -76,91 +45,17 @@ class FleetEntry(Struct, frozen=True):
     process: GpuProcess | None = None
 
 
-_ABOUT = {column.key: column.about for column in USER_COLUMNS}
-FLEET_USER_COLUMNS: tuple[UserColumn[FleetUser], ...] = (
-    UserColumn(
-        "user",
-        "USER",
-        14,
-        _ABOUT["user"],
-        lambda use: printable(use.user or UNKNOWN),
-        lambda use: use.user,
-        "user",
-        left=True,
-        descends=False,
-    ),
-    UserColumn(
-        "gpu",
-        "GPUS",
-        5,
-        "On how many GPUs they are.",
-        lambda use: number(use.gpus),
-        lambda use: use.gpus,
-    ),
-    UserColumn(
-        "memory_used",
-        "GPU-MEM",
-        8,
-        _ABOUT["memory_used"],
-        lambda use: memory_size(use.memory),
-        lambda use: use.memory,
-        "strong",
-    ),
-    UserColumn(
-        "idle",
-        "IDLE-MEM",
-        9,
-        _ABOUT["idle"],
-        lambda use: "" if use.idle_memory == 0 else memory_size(use.idle_memory),
-        lambda use: use.idle_memory,
-        "state.note",
-    ),
-    UserColumn(
-        "processes",
-        "PROCS",
-        6,
-        _ABOUT["processes"],
-        lambda use: number(use.processes),
-        lambda use: use.processes,
-        "dim",
-    ),
-    UserColumn(
-        "age",
-        "LONGEST",
-        8,
-        _ABOUT["age"],
-        lambda use: duration(use.longest),
-        lambda use: use.longest,
-        "dim",
-    ),
-    UserColumn(
-        "host",
-        "HOSTS",
-        0,
-        "On which hosts, most memory first.",
-        lambda use: ", ".join(map(printable, use.hosts)),
-        lambda use: len(use.hosts),
-        left=True,
-    ),
-)
-"""The columns of the list of users, in order; the last one takes the remaining width."""
-
-
 def entries_of(hosts: Sequence[HostSummary], view: FleetView, now: float) -> list[FleetEntry]:
     """The lines of the current list that pass its filter, sorted."""
     listed = view.current
     if view.listing is FleetListing.HOSTS:
         selection = parse(listed.filter, HOSTS)
         shown = [host for host in hosts if selection.matches(host, now)]
-        return [FleetEntry(host.name, host) for host in _sorted_hosts(shown, listed.sort)]
+        ordered = by_column(map(HostItem, shown), HOST_COLUMNS, listed.sort)
+        return [FleetEntry(item.host.name, item.host) for item in ordered]
     if view.listing is FleetListing.USERS:
         return [FleetEntry(use.user or "", user=use) for use in _users(hosts, listed.sort)]
     return _processes(hosts, listed.filter, listed.sort)
-
-
-def _sorted_hosts(hosts: Sequence[HostSummary], sort: Sort) -> list[HostSummary]:
-    column = next(column for column in HOST_COLUMNS if column.key == sort.column)
-    return in_order(hosts, column.value, descending=sort.descending)
 
 
 def _users(hosts: Sequence[HostSummary], sort: Sort) -> list[FleetUser]:
@@ -169,9 +64,8 @@ def _users(hosts: Sequence[HostSummary], sort: Sort) -> list[FleetUser]:
         for use in host.users if host.is_live else ():
             owned.setdefault(use.user, []).append((host.name, use))
     found = [_user(user, uses) for user, uses in owned.items()]
-    column = next(column for column in FLEET_USER_COLUMNS if column.key == sort.column)
     by_name = sorted(found, key=lambda use: use.user or "")
-    return in_order(by_name, column.value, descending=sort.descending)
+    return by_column(by_name, FLEET_USER_COLUMNS, sort)
 
 
 def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> FleetUser:
@@ -227,27 +121,3 @@ def row_context(host: HostSummary) -> RowContext:
         history.thresholds.idle_after,
         snapshot.host.memory_total,
     )
-
-
-def user_columns(width: int) -> tuple[UserColumn[FleetUser], ...]:
-    """The columns that fit; the last one is always there."""
-    return fitting_columns(FLEET_USER_COLUMNS, width - 10)
-
-
-def user_row(use: FleetUser, width: int, cursor: bool) -> Row:
-    """One user."""
-    fields: list[Field] = [("▸" if cursor else " ", "")]
-    left = width - 1
-    for column in user_columns(width):
-        size = column.width or max(0, left)
-        text = _host_names(use.hosts, size) if not column.width else column.text(use)
-        fields += [((fit if column.left else fit_right)(text, size), column.style), (" ", "")]
-        left -= size + 1
-    row = fill(fields, width)
-    return restyle(row, "cursor") if cursor else row
-
-
-def _host_names(hosts: Sequence[str], width: int) -> str:
-    """How many hosts there are, and the names that fit."""
-    text = names_within([printable(host) for host in hosts], width)
-    return f"{len(hosts)}: {text}" if text and cell_width(text) + 5 <= width else text

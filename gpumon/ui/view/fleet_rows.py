@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.fleet.summary import FleetTotals, totals
-from gpumon.text.cells import Field, Row, fill, restyle, row_width
+from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import cell_width, counted, fit, memory_size, printable
+from gpumon.text.table import AT_CURSOR, PLAIN, beside, heading_row, line
 from gpumon.ui.view.fleet_hosts import age_text, host_row, host_sentence, status_text
-from gpumon.ui.view.fleet_layout import GUTTER, HOST_WIDTH, FleetLayout, lay_out
-from gpumon.ui.view.fleet_lists import row_context, user_row
+from gpumon.ui.view.fleet_layout import HOST_WIDTH, FleetLayout, lay_out
+from gpumon.ui.view.fleet_lists import row_context
 from gpumon.ui.view.fleet_view import FleetListing
 from gpumon.ui.view.footer_keys import ALWAYS, COMMANDS, FILTERING, SELECT, SORT
 from gpumon.ui.view.header_footer import first_fitting, footer_row, interval_text
 from gpumon.ui.view.key_names import footer_key, keycap
 from gpumon.ui.view.memo import Memo
-from gpumon.ui.view.process_table import heading_row, process_row
+from gpumon.ui.view.process_table import process_row
+from gpumon.ui.view.user_table import fleet_user_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gpumon.fleet.summary import HostSummary
+    from gpumon.text.table import Marks
     from gpumon.ui.view.fleet_lists import FleetEntry
     from gpumon.ui.view.fleet_view import FleetView
     from gpumon.ui.view.key_names import FooterKey
-    from gpumon.ui.view.process_table import ColumnHeader, Sort
 
 
 class FleetParts(Struct, frozen=True):
@@ -120,10 +120,8 @@ def header_row(sums: FleetTotals, source: str, second: int, interval: float, wid
 def _lines(memo: Memo, layout: FleetLayout, now: float) -> list[Row]:
     """The heading and the visible lines."""
     view, width = layout.view, layout.width
-    heading = memo(
-        _heading, tuple(layout.headers), view.current.sort, layout.line_width, layout.beside, width
-    )
-    rows = [heading]
+    heading = memo(heading_row, tuple(layout.headers), view.current.sort, layout.line_width)
+    rows = beside([heading] * layout.beside, layout.beside, 1, width, "heading")
     if not layout.entries:
         rows.append(fill([(f"  {fit(_empty_text(layout), max(0, width - 2))}", "dim")], width))
     else:
@@ -131,64 +129,34 @@ def _lines(memo: Memo, layout: FleetLayout, now: float) -> list[Row]:
             _line(memo.part(entry.key), layout, entry, now)
             for entry in (layout.entries[at] for at in layout.visible)
         ]
-        rows += _beside(drawn, layout)
+        rows += beside(drawn, layout.beside, layout.room, width)
         memo.keep([layout.entries[at].key for at in layout.visible])
     blank = fill((), width)
     return rows + [blank] * (layout.room + 1 - len(rows))
 
 
-def _heading(
-    headers: Sequence[ColumnHeader], sort: Sort, line_width: int, beside: int, width: int
-) -> Row:
-    one = heading_row(headers, sort, line_width)
-    fields = list(one)
-    for _ in range(beside - 1):
-        fields += [(" " * GUTTER, "heading"), *one]
-    return fill(fields, width, "heading")
-
-
-def _beside(drawn: Sequence[Row], layout: FleetLayout) -> list[Row]:
-    """The lines in columns, the first ones in the first column."""
-    if layout.beside == 1:
-        return list(drawn)
-    room, blank = layout.room, fill((), layout.line_width)
-    # Lines are exactly as wide as they must be; measuring their fields again would be half of the
-    # cost of a frame.
-    columns = layout.beside * (layout.line_width + GUTTER) - GUTTER
-    rest = fill((), layout.width - columns)
-    rows = []
-    for y in range(min(room, len(drawn))):
-        fields: list[Field] = []
-        for column in range(layout.beside):
-            at = column * room + y
-            fields += [*(drawn[at] if at < len(drawn) else blank), (" " * GUTTER, "")]
-        rows.append((*fields[:-1], *rest))
-    return rows
-
-
 def _line(memo: Memo, layout: FleetLayout, entry: FleetEntry, now: float) -> Row:
     view = layout.view
-    cursor = entry.key == view.current.cursor
+    marks = AT_CURSOR if entry.key == view.current.cursor else PLAIN
     if entry.user is not None:
-        return memo(user_row, entry.user, layout.width, cursor)
+        return memo(fleet_user_row, entry.user, layout.width, marks)
     assert entry.host is not None  # noqa: S101 - lines of hosts and processes have one
     if entry.process is not None:
         # The texts of a process change with its host's samples.
-        key = (entry.host, entry.process, layout.columns, layout.width, cursor)
-        return memo.by(key, _process_line, layout, entry, cursor)
+        key = (entry.host, entry.process, layout.columns, layout.width, marks)
+        return memo.by(key, _process_line, layout, entry, marks)
     texts = age_text(entry.host, now, view.interval), status_text(entry.host, now)
-    return memo(host_row, entry.host, layout.host_columns, *texts, layout.line_width, cursor)
+    return memo(host_row, entry.host, layout.host_columns, *texts, layout.line_width, marks)
 
 
-def _process_line(layout: FleetLayout, entry: FleetEntry, cursor: bool) -> Row:
+def _process_line(layout: FleetLayout, entry: FleetEntry, marks: Marks) -> Row:
     """The host, then the process as in the table at home."""
     assert entry.host is not None  # noqa: S101 - a process has a host
     assert entry.process is not None  # noqa: S101 - the caller has checked it
     width = max(0, layout.width - HOST_WIDTH - 1)
-    row = process_row(entry.process, layout.columns, row_context(entry.host), width)
-    name = fit(printable(entry.host.name), HOST_WIDTH)
-    line = fill([("▸" if cursor else " ", ""), (name, "strong"), *row], layout.width)
-    return restyle(line, "cursor") if cursor else line
+    process = process_row(entry.process, layout.columns, row_context(entry.host), width)[1:]
+    name = (fit(printable(entry.host.name), HOST_WIDTH), "strong")
+    return line([[name], process], layout.width, marks)
 
 
 def _empty_text(layout: FleetLayout) -> str:

@@ -6,23 +6,23 @@ message for the footer, shown for a few seconds; the empty message removes the o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN
+from gpumon.text.table import column_beside, next_sort
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS
 from gpumon.ui.view.fleet_layout import HOST_HEADER
-from gpumon.ui.view.fleet_lists import FLEET_USER_COLUMNS
 from gpumon.ui.view.fleet_view import FleetListing, with_list
-from gpumon.ui.view.process_table import column_beside, next_sort
+from gpumon.ui.view.user_table import FLEET_USER_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.text.table import Column
     from gpumon.ui.view.fleet_layout import FleetLayout
     from gpumon.ui.view.fleet_view import FleetView
-    from gpumon.ui.view.process_table import ColumnHeader
 
 
 def move(view: FleetView, layout: FleetLayout, step: int) -> FleetView:
@@ -108,7 +108,7 @@ def clear_choice(view: FleetView) -> FleetView:
     return view
 
 
-def _headers(listing: FleetListing) -> Sequence[ColumnHeader]:
+def _headers(listing: FleetListing) -> Sequence[Column[Any]]:
     """All columns of a list, whether or not they fit."""
     if listing is FleetListing.HOSTS:
         return HOST_COLUMNS

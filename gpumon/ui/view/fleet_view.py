@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpumon.config.columns import DEFAULT_COLUMNS
 from gpumon.model.processes import ProcessId
-from gpumon.ui.view.process_table import Sort
+from gpumon.text.table import Sort
 from gpumon.ui.view.view import ScreenView
 
 FleetKey: TypeAlias = str | tuple[str, ProcessId]

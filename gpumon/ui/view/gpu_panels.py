@@ -17,6 +17,7 @@ from gpumon.text.formatting import (
     number,
     temperature,
 )
+from gpumon.text.table import WATCHED
 from gpumon.text.units import degree
 from gpumon.ui.view.gpu_text import (
     holders,
@@ -29,7 +30,6 @@ from gpumon.ui.view.gpu_text import (
     unlisted_holder,
 )
 from gpumon.ui.view.graph_choices import MAIN_GRAPHS, MEMORY, UTIL, top_temperature
-from gpumon.ui.view.process_table import WATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

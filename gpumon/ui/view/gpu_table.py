@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gpumon.model.metrics import Unit
-from gpumon.model.snapshot import GPU_METRIC
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width, spark
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -15,14 +12,14 @@ from gpumon.text.formatting import (
     fit,
     fit_right,
     gibibytes,
-    memory_size,
     mig_name,
     number,
     printable,
     temperature,
 )
+from gpumon.text.table import WATCHED, beside
 from gpumon.text.units import degree
-from gpumon.ui.view.gpu_table_layout import CELSIUS, GUTTER, NAME_HEADING, UTIL_TEXT
+from gpumon.ui.view.gpu_table_layout import CELSIUS, NAME_HEADING, UTIL_TEXT
 from gpumon.ui.view.gpu_text import (
     holders,
     is_stale,
@@ -34,18 +31,17 @@ from gpumon.ui.view.gpu_text import (
     unlisted_holder,
 )
 from gpumon.ui.view.graph_choices import UTIL
-from gpumon.ui.view.process_table import WATCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from gpumon.config.columns import GpuColumn
     from gpumon.findings import Finding
     from gpumon.model.snapshot import Gpu, MigInstance
     from gpumon.recording.history import History
+    from gpumon.text.process_columns import DeviceKey
+    from gpumon.text.table import Column
     from gpumon.ui.view.frame import Frame
     from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
-    from gpumon.ui.view.gpu_text import DeviceKey
     from gpumon.ui.view.graph_choices import Graph
     from gpumon.ui.view.memo import Memo
 
@@ -60,15 +56,11 @@ def gpu_rows(frame: Frame, columns: LineColumns, shape: GpusShape) -> list[Row]:
     """
     room, top = shape.rows - 1, frame.view.gpus_top
     lines = _lines(frame, columns, range(top, top + shape.columns * room))
-    heading = frame.memo(_heading, columns, frame.graph)
-    rows = [heading, *lines[:room]]
-    if shape.columns > 1:
-        right: list[Row] = [heading, *lines[room : 2 * room]]
-        rows = [
-            fill([*row, (" " * GUTTER, ""), *(right[y] if y < len(right) else ())], frame.width)
-            for y, row in enumerate(rows)
-        ]
-    return rows
+    headings = [frame.memo(_heading, columns, frame.graph)] * shape.columns
+    return [
+        *beside(headings, shape.columns, 1, frame.width),
+        *beside(lines, shape.columns, room, frame.width),
+    ]
 
 
 def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
@@ -149,6 +141,7 @@ def _line(
     """A GPU's line; each part is drawn again only when its values change."""
     stale = "stale" if is_stale(gpu, state) else ""
     name = columns.name_text(short_name(gpu.name))
+    added = [column.value(gpu) for column in columns.added]
     return memo(
         _join_parts,
         columns.width,
@@ -158,7 +151,7 @@ def _line(
         memo(_utilization, gpu.utilization_gpu, columns.util_bar, stale),
         memo(_celsius, gpu.temperature_gpu, stale),
         memo(_power, gpu.power_draw, gpu.power_limit, columns.power, stale),
-        memo(_added, columns.added, tuple([getattr(gpu, one.key) for one in columns.added]), stale),
+        memo.by((columns.added, added, stale), _added, columns.added, gpu, stale),
         memo(_graph, graph, columns.spark),
         memo(_clock, gpu.clock_sm, columns.clock, stale),
         memo(_traffic, gpu.pcie_rx, gpu.pcie_tx, columns.pcie, stale),
@@ -196,40 +189,9 @@ def _celsius(celsius: int | None, stale: str) -> Sequence[Field]:
     return [(fit_right(temperature(celsius), CELSIUS), stale)]
 
 
-def _count(value: float) -> str:
-    """A count in at most four characters: ``9999``, ``10k``, ``2M``."""
-    if value < 10_000:
-        return f"{value:.0f}"
-    exponent = min(4, math.floor(math.log10(value) / 3))
-    return f"{value // 1000**exponent:.0f}{' kMGT'[exponent]}"
-
-
-_ADDED_TEXT: dict[Unit, Callable[[float], str]] = {
-    Unit.NUMBER: _count,
-    Unit.ENABLED: lambda value: "on" if value else "off",
-    Unit.YES_NO: lambda value: "yes" if value else "no",
-    Unit.PSTATE: "P{}".format,
-    Unit.BYTES: lambda value: memory_size(int(value)),
-    Unit.PERCENT: "{}%".format,
-    Unit.SHARE: "{:.0f}%".format,
-    Unit.CELSIUS: temperature,
-    Unit.WATTS: "{:.0f}W".format,
-    Unit.MEGAHERTZ: number,
-    Unit.RPM: number,
-    Unit.BYTES_PER_SECOND: rate,
-}
-"""The text of the units whose values fit into such a column."""
-
-
-def _added(
-    columns: Sequence[GpuColumn], values: Sequence[float | None], stale: str
-) -> Sequence[Field]:
+def _added(columns: Sequence[Column[Gpu]], gpu: Gpu, stale: str) -> Sequence[Field]:
     """The columns that the user has added."""
-    fields: list[Field] = []
-    for column, value in zip(columns, values, strict=True):
-        text = UNKNOWN if value is None else _ADDED_TEXT[GPU_METRIC[column.key].unit](value)
-        fields.append((fit_right(text, column.width), stale))
-    return fields
+    return [(column.fit(column.text(gpu), column.width), stale) for column in columns]
 
 
 def _graph(graph: Field, width: int) -> Sequence[Field]:

@@ -12,21 +12,21 @@ from msgspec import Struct
 
 from gpumon.model.makers import first_maker, makers_of
 from gpumon.text.formatting import cell_width, gibibytes, mig_name, number
+from gpumon.text.table import GUTTER, line_width
 from gpumon.ui.view.gpu_names import brief_names
 from gpumon.ui.view.gpu_text import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.config.columns import GpuColumn
     from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.text.table import Column
     from gpumon.ui.view.memo import Memo
 
 _LEAST_LINE = 40
 """The least width of a GPU's line that holds its numbers."""
 _LEAST_PANEL = 5
 _PANEL_WIDTH = 72
-GUTTER = 2
 
 
 class LineColumns(Struct, frozen=True):
@@ -47,7 +47,7 @@ class LineColumns(Struct, frozen=True):
     spark: int = 0
     clock: int = 0
     pcie: int = 0
-    added: tuple[GpuColumn, ...] = ()
+    added: tuple[Column[Gpu], ...] = ()
     clock_label: str = "SM MHz"
     names: tuple[tuple[str, str], ...] = ()
 
@@ -102,7 +102,7 @@ _WIDTH_STEPS: tuple[tuple[str, int, bool], ...] = (
 
 
 def line_columns(
-    width: int, gpus: Sequence[Gpu], graphs: bool = True, added: Sequence[GpuColumn] = ()
+    width: int, gpus: Sequence[Gpu], graphs: bool = True, added: Sequence[Column[Gpu]] = ()
 ) -> LineColumns:
     """Choose the columns of a GPU's line.
 
@@ -131,7 +131,7 @@ def line_columns(
     widths = {"name": 0, "state": 10, "memory_bar": 0, "util_bar": 0, "power": 0}
     widths |= {"spark": 0, "clock": 0, "pcie": 0}
     left = width - _INDEX - CELSIUS - memory_text - UTIL_TEXT - sum(widths.values())
-    fitting: list[GpuColumn] = []
+    fitting: list[Column[Gpu]] = []
     for column, goal, whole in _WIDTH_STEPS:
         if column == _ADDED:
             for one in added:
@@ -222,7 +222,7 @@ def list_columns(
     shape: GpusShape,
     width: int,
     graphs: bool,
-    added: Sequence[GpuColumn],
+    added: Sequence[Column[Gpu]],
 ) -> LineColumns | None:
     """The columns of the GPUs' lines; ``None`` for tall panels.
 
@@ -236,7 +236,7 @@ def list_columns(
     """
     if shape.panels:
         return None
-    each = (width - GUTTER * (shape.columns - 1)) // shape.columns
+    each = line_width(width, shape.columns)
     kinds = {
         (gpu.name, gpu.power_limit, gpu.memory_total, gpu.index if gpu.mig else None)
         for gpu in snapshot.gpus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from gpumon.findings import RULES, FindingKind, Severity
 from gpumon.model import makers
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess, GpuUse
     from gpumon.model.snapshot import Gpu
     from gpumon.text.cells import Field
+    from gpumon.text.process_columns import DeviceKey, MigIndices
 
 _BELOW = {
     Severity.GOOD: ("○", "free"),
@@ -154,14 +155,6 @@ def core_name(name: str) -> str:
 def memory_share(used: int | None, total: int | None) -> float | None:
     """The fraction for a memory bar: 0 if the amount beside it reads 0."""
     return share(0 if used is not None and float(gibibytes(used)) == 0 else used, total)
-
-
-DeviceKey: TypeAlias = "str | tuple[str, tuple[int | None, int | None] | None]"
-"""UUID of a GPU, alone or with the (GPU instance, compute instance) of a MIG device."""
-
-
-MigIndices: TypeAlias = "Mapping[DeviceKey, int]"
-"""The index of each MIG device."""
 
 
 def mig_indices(gpus: Iterable[Gpu]) -> MigIndices:

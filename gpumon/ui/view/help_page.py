@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.config.columns import COLUMNS, GPU_COLUMNS
 from gpumon.config.keymap import FURTHER_WORDS, display
 from gpumon.filters.terms import TERMS
 from gpumon.model.snapshot import GPU_METRICS
 from gpumon.text.cells import row_width
 from gpumon.text.formatting import cell_width
+from gpumon.text.gpu_columns import GPU_COLUMNS
+from gpumon.text.process_columns import PROCESS_COLUMNS
 from gpumon.ui.view.gpu_text import STATE_SIGNS
-from gpumon.ui.view.group_rows import USER_COLUMNS
 from gpumon.ui.view.key_names import keycap, keys_of
 from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.timeline import SIGNS
+from gpumon.ui.view.user_table import USER_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -163,7 +164,7 @@ def other_sections() -> list[HelpSection]:
                 *((one.label, f"{one.about} {added}") for one in GPU_COLUMNS),
             ),
         ),
-        HelpSection("Process columns", tuple((one.label, one.about) for one in COLUMNS)),
+        HelpSection("Process columns", tuple((one.label, one.about) for one in PROCESS_COLUMNS)),
         HelpSection(
             f"User columns ({keycap('users')})",
             tuple((one.label, one.about) for one in USER_COLUMNS),

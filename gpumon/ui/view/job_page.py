@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.processes import GpuUse
 from gpumon.text.cells import Field, Row, fill
-from gpumon.text.formatting import UNKNOWN, duration, gib, gibibytes, number, printable
+from gpumon.text.formatting import UNKNOWN, duration, gib, gibibytes, gpu_list, number, printable
+from gpumon.text.table import Sort, heading_row
 from gpumon.ui.view.gpu_text import load_word
 from gpumon.ui.view.page_layout import (
     Fact,
@@ -20,21 +21,14 @@ from gpumon.ui.view.page_layout import (
     text_rows,
 )
 from gpumon.ui.view.process_page import use_rows, workload_facts
-from gpumon.ui.view.process_table import (
-    RowContext,
-    Sort,
-    gpu_list,
-    heading_row,
-    process_row,
-    sort_processes,
-    visible_columns,
-)
+from gpumon.ui.view.process_table import process_row, sort_processes, visible_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.findings.groups import JobGroup
     from gpumon.model.snapshot import Gpu
+    from gpumon.text.process_columns import RowContext
 
 _SORT = Sort()
 

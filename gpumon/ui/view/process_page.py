@@ -22,11 +22,8 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
-from gpumon.ui.view.gpu_text import (
-    load_word,
-    mig_indices,
-    short_name,
-)
+from gpumon.text.process_columns import devices
+from gpumon.ui.view.gpu_text import load_word, mig_indices, short_name
 from gpumon.ui.view.page_layout import (
     Chart,
     Fact,
@@ -46,7 +43,6 @@ from gpumon.ui.view.process_details import (
     family_rows,
     visible_gpu_rows,
 )
-from gpumon.ui.view.process_table import devices
 from gpumon.ui.view.trend_text import SPAN, bytes_trend, percent_trend, size_text
 
 if TYPE_CHECKING:
@@ -56,7 +52,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess, GpuUse, Workload
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
-    from gpumon.ui.view.gpu_text import MigIndices
+    from gpumon.text.process_columns import MigIndices
     from gpumon.ui.view.trend_text import Points
 
 _LOOKING = "being looked up …"

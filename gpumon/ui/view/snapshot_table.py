@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING
 
 from gpumon.findings import conditions, gpu_state, mig_state
 from gpumon.recording.history import History
+from gpumon.text.process_columns import RowContext
+from gpumon.text.table import Sort, heading_row
 from gpumon.ui.view.frame import Frame
 from gpumon.ui.view.gpu_table import gpu_rows
 from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_lines, line_columns
-from gpumon.ui.view.gpu_text import (
-    load_word,
-    mig_indices,
-)
+from gpumon.ui.view.gpu_text import load_word, mig_indices
 from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.process_table import (
-    RowContext,
-    Sort,
     default_columns,
-    heading_row,
     process_row,
     sort_processes,
     visible_columns,

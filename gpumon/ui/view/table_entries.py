@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from gpumon.findings.groups import jobs
 from gpumon.model.processes import GpuProcess, ProcessId
-from gpumon.ui.view.process_table import in_order, sort_processes
+from gpumon.text.table import in_order
+from gpumon.ui.view.process_table import sort_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from gpumon.filters.terms import Filter, FilterContext
     from gpumon.findings.groups import JobGroup, UserUse
     from gpumon.host.process_host import RelatedProcess
-    from gpumon.ui.view.process_table import RowContext, Sort
+    from gpumon.text.process_columns import RowContext
+    from gpumon.text.table import Sort
 
 Key: TypeAlias = ProcessId | str
 """Identifies a line across snapshots: a process, or the name of a group."""

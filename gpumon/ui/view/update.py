@@ -6,26 +6,27 @@ message for the footer, shown for a few seconds; the empty message removes the o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpumon.config.columns import COLUMN, COLUMNS
+from gpumon.config.columns import COLUMN
+from gpumon.text.process_columns import PROCESS_COLUMNS
+from gpumon.text.table import column_beside, next_sort
 from gpumon.ui.view.gpu_text import users_of_gpu
 from gpumon.ui.view.graph_choices import next_graph
-from gpumon.ui.view.group_rows import USER_COLUMNS
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.process_table import column_beside, next_sort
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
+from gpumon.ui.view.user_table import USER_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
+    from gpumon.text.table import Column
     from gpumon.ui.view.dashboard_layout import Layout
     from gpumon.ui.view.gpu_table_layout import GpusShape
-    from gpumon.ui.view.process_table import ColumnHeader
     from gpumon.ui.view.view import View
 
 _SHIFT_CELLS = 8
@@ -260,7 +261,7 @@ def open_user(view: View, user: str | None) -> View | tuple[View, str]:
 def sort(view: View, _: Layout, column: str) -> tuple[View, str]:
     """Sort by a column; if the table is sorted by it already, reverse the order."""
     by_user = view.listing is Listing.USERS
-    listed: Sequence[ColumnHeader] = USER_COLUMNS if by_user else COLUMNS
+    listed: Sequence[Column[Any]] = USER_COLUMNS if by_user else PROCESS_COLUMNS
     chosen = next((one for one in listed if one.key == column), None)
     if chosen is None:
         label, back = COLUMN[column].label, keycap("users")

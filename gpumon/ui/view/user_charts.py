@@ -14,6 +14,7 @@ from gpumon.text.formatting import (
     duration,
     fit,
     fit_right,
+    gpu_list,
     memory_size,
     printable,
 )
@@ -21,7 +22,6 @@ from gpumon.text.units import memory_units
 from gpumon.ui.view.chart_plot import EDGE, Scale, plot, span_until
 from gpumon.ui.view.gpu_charts import window_seconds
 from gpumon.ui.view.page_layout import moment_text
-from gpumon.ui.view.process_table import gpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from gpumon.findings.groups import UserUse
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.history import History, Interval
+    from gpumon.recording.history import History
+    from gpumon.text.process_columns import IdleTime, RowContext
     from gpumon.ui.view.dashboard_layout import TableContext
     from gpumon.ui.view.memo import Memo
-    from gpumon.ui.view.process_table import RowContext
 
 _LEAST_HEIGHT, _MOST_CHART = 3, 14
 _LEAST_CHART = 5
@@ -171,9 +171,9 @@ def _line(chart: _UserChart, use: UserUse, history: History, seconds: float, wid
 
 def _idle(
     use: UserUse, snapshot: Snapshot, context: RowContext
-) -> list[tuple[GpuProcess, Interval]]:
+) -> list[tuple[GpuProcess, IdleTime]]:
     """The user's idle processes, largest memory first."""
-    found: list[tuple[GpuProcess, Interval]] = []
+    found: list[tuple[GpuProcess, IdleTime]] = []
     for process in snapshot.processes:
         interval = context.idle(process.id) if process.user == use.user else None
         if interval is not None and interval.seconds >= context.idle_after:
@@ -182,7 +182,7 @@ def _idle(
 
 
 def _idle_rows(
-    idle: Sequence[tuple[GpuProcess, Interval]], now: float, width: int, most: int
+    idle: Sequence[tuple[GpuProcess, IdleTime]], now: float, width: int, most: int
 ) -> list[Row]:
     """A line for each idle process; the last one counts those that do not fit."""
     if not idle:

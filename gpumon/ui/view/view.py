@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.config.columns import DEFAULT_COLUMNS
+from gpumon.text.table import Sort
 from gpumon.ui.view.graph_choices import UTIL
-from gpumon.ui.view.process_table import Sort
 from gpumon.ui.view.table_entries import Key, Listing, ProcessFilter
 
 if TYPE_CHECKING:

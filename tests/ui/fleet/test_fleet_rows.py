@@ -11,9 +11,9 @@ from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
+from gpumon.text.table import Sort
 from gpumon.ui.view.fleet_rows import FleetParts, FleetPicture
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
-from gpumon.ui.view.process_table import Sort
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import demo_hosts, host, host_state
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.config.columns import COLUMNS, DEFAULT_COLUMNS, GPU_COLUMNS
+from gpumon.config.columns import DEFAULT_COLUMNS
 from gpumon.filters.terms import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
 from gpumon.makers.demo import DemoSource
@@ -26,16 +26,19 @@ from gpumon.model.snapshot import (
 from gpumon.recording.history import History, Interval
 from gpumon.recording.playback.replay import Playing
 from gpumon.text.cells import Row, row_width
+from gpumon.text.gpu_columns import GPU_COLUMNS
+from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
+from gpumon.text.table import Sort
 from gpumon.ui.view.dashboard_layout import is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.footer_keys import footer_keys
 from gpumon.ui.view.gpu_table_layout import line_columns
 from gpumon.ui.view.gpu_text import core_name, holders, state_fields
-from gpumon.ui.view.group_rows import USER_COLUMNS
 from gpumon.ui.view.header_footer import LogNote, footer_row, key_at
 from gpumon.ui.view.key_names import footer_key, keycap
-from gpumon.ui.view.process_table import RowContext, Sort, sort_processes, visible_columns
+from gpumon.ui.view.process_table import sort_processes, visible_columns
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
+from gpumon.ui.view.user_table import USER_COLUMNS
 from gpumon.ui.view.view import Timeline, View, Watched
 from tests.build import GIB, NOON, gpu, process
 from tests.build import snapshot as build_snapshot
@@ -808,7 +811,7 @@ def test_the_cursor_survives_every_sort_and_ends_with_its_process() -> None:
     dashboard = Dashboard(history)
     chosen = dashboard.rows(now, View(interval=0.5), 100, 24).layout.entries[5].key
     assert isinstance(chosen, ProcessId)
-    for column in COLUMNS:
+    for column in PROCESS_COLUMNS:
         for descending in (True, False):
             view = View(interval=0.5, cursor=chosen, sort=Sort(column.key, descending))
             rows = dashboard.rows(now, view, 100, 24).processes
@@ -859,7 +862,7 @@ def test_every_column_sorts_any_mixture() -> None:
         ),
         process(pid=4, user="bo", type_="C+G"),
     ]
-    for column in COLUMNS:
+    for column in PROCESS_COLUMNS:
         for descending in (True, False):
             ordered = sort_processes(mixture, Sort(column.key, descending), RowContext(NOON))
             assert sorted(p.id.pid for p in ordered) == [1, 2, 3, 4]
@@ -882,7 +885,7 @@ def test_the_memory_and_the_command_are_the_last_columns_to_go() -> None:
     kept = [column.key for column in visible_columns(1)]
     assert kept == ["memory_used", "command"]
     assert tuple(column.key for column in visible_columns(200)) == DEFAULT_COLUMNS
-    everything = tuple(column.key for column in COLUMNS)
+    everything = tuple(column.key for column in PROCESS_COLUMNS)
     assert tuple(column.key for column in visible_columns(300, everything)) == everything
 
 

@@ -15,12 +15,12 @@ from gpumon.model.snapshot import MigInstance, Snapshot
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import cell_width, printable
+from gpumon.text.process_columns import RowContext
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.process_details import HIDDEN
 from gpumon.ui.view.process_page import ProcessView, process_rows, state_words
-from gpumon.ui.view.process_table import RowContext
 from gpumon.ui.view.trend_text import bytes_trend, percent_trend
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.export.hostile import place_of, texts

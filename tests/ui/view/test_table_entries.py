@@ -7,7 +7,8 @@ import msgspec
 from gpumon.filters.terms import FilterContext, parse_filter
 from gpumon.host.process_host import RelatedProcess
 from gpumon.model.processes import ProcessId, Workload
-from gpumon.ui.view.process_table import RowContext, Sort
+from gpumon.text.process_columns import RowContext
+from gpumon.text.table import Sort
 from gpumon.ui.view.table_entries import (
     FOLDED_FROM,
     ProcessFilter,

@@ -10,10 +10,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumon.config.columns import COLUMNS
 from gpumon.findings import conditions
 from gpumon.makers.demo import DemoSource
 from gpumon.recording.history import History
+from gpumon.text.process_columns import PROCESS_COLUMNS
 from gpumon.ui.view import update
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.table_entries import Listing
@@ -55,7 +55,7 @@ KEYS: dict[str, Key] = {
     **{f"cards {step:+}": with_argument(update.scroll_gpus, step) for step in (-1, 3)},
     **{f"wheel {step:+}": with_argument(update.scroll_table, step) for step in (-3, 3)},
     **{one.value: with_argument(update.switch_listing, one.value) for one in Listing},
-    **{f"sort {one.key}": with_argument(update.sort, one.key) for one in COLUMNS},
+    **{f"sort {one.key}": with_argument(update.sort, one.key) for one in PROCESS_COLUMNS},
     **{f"sort {step:+}": with_argument(update.sort_step, step) for step in (-1, 1)},
     "side": update.change_side,
     "only gpu": update.toggle_only_gpu,

@@ -1,0 +1,173 @@
+"""The tables of users: of this machine, and over the hosts of a fleet."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpumon.text.cells import Field, Row, bar
+from gpumon.text.formatting import (
+    UNKNOWN,
+    cell_width,
+    duration,
+    fit,
+    gpu_list,
+    memory_size,
+    names_within,
+    number,
+    printable,
+)
+from gpumon.text.table import PLAIN, Column, Marks, line, remaining
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.findings.groups import UserUse
+
+UseT = TypeVar("UseT")
+
+
+class FleetUser(Struct, frozen=True):
+    """One user over all hosts with current values; ``None`` is unknown."""
+
+    user: str | None  # ``None`` for all whose owner is unknown
+    gpus: int | None
+    processes: int | None
+    memory: int | None
+    idle_memory: int | None  # held by processes that were seen idle
+    hosts: tuple[str, ...]  # most memory first
+    longest: float | None  # age of the oldest process
+
+
+_LEAST_SHARE = 0.01
+"""A smaller share is no whole percent."""
+
+
+def _share(use: UserUse) -> str:
+    if use.share is None:
+        return UNKNOWN
+    if 0 < use.share < _LEAST_SHARE:
+        return ">0%" if use.at_least else "<1%"
+    return f"{'≥' if use.at_least else ''}{use.share * 100:.0f}%"
+
+
+def _host_names(use: FleetUser, width: int) -> Sequence[Field]:
+    """How many hosts there are, and the names that fit."""
+    text = names_within([printable(host) for host in use.hosts], width)
+    if text and cell_width(text) + 5 <= width:
+        text = f"{len(use.hosts)}: {text}"
+    return ((fit(text, width), ""),)
+
+
+_USER = Column[Any](
+    *("user", "USER", 14, "Whose processes these are."),
+    *(attrgetter("user"), lambda use: printable(use.user or UNKNOWN), "user"),
+    left=True,
+    descends=False,
+)
+_PROCESSES = Column[Any](
+    *("processes", "PROCS", 6, "How many of the user's processes are on a GPU."),
+    *(attrgetter("processes"), lambda use: number(use.processes), "dim"),
+)
+_MEMORY = Column[Any](
+    *("memory_used", "GPU-MEM", 8, "GPU memory they hold together."),
+    *(attrgetter("memory"), lambda use: memory_size(use.memory), "strong"),
+)
+_IDLE_MEMORY = Column[Any](
+    *("idle", "IDLE-MEM", 9),
+    "GPU memory held by processes that gpumon saw run nothing for a minute or longer.",
+    attrgetter("idle_memory"),
+    lambda use: "" if use.idle_memory == 0 else memory_size(use.idle_memory),
+    "state.note",
+)
+_LONGEST = Column[Any](
+    *("age", "LONGEST", 8, "How long the oldest of the processes has been running."),
+    *(attrgetter("longest"), lambda use: duration(use.longest), "dim"),
+)
+_GPUS = Column[Any](
+    *("gpu", "GPUS", 8, "On which GPUs they are."),
+    *(attrgetter("gpus"), lambda use: gpu_list(use.gpus)),
+    descends=False,
+)
+
+USER_COLUMNS: tuple[Column[UserUse], ...] = (
+    *(_USER, _PROCESSES, _GPUS, _MEMORY),
+    Column(
+        *("share", "SHARE", 6),
+        "That as a part of the memory of all GPUs that report theirs; the bar is the same. ≥ while "
+        "a GPU does not answer.",
+        *(attrgetter("share"), _share),
+    ),
+    Column(
+        *("gpu_hours", "GPU-HOURS", 10),
+        "Hours on GPUs since gpumon began to look, two GPUs for an hour are two; ended processes "
+        "count, several on one GPU count once. The rule above the list says since when.",
+        attrgetter("gpu_seconds"),
+        lambda use: UNKNOWN if use.gpu_seconds is None else f"{use.gpu_seconds / 3600:.1f}",
+    ),
+    *(_IDLE_MEMORY, _LONGEST),
+)
+"""The columns of the list of users, in order."""
+
+FLEET_USER_COLUMNS: tuple[Column[FleetUser], ...] = (
+    _USER,
+    replace(
+        _GPUS,
+        width=5,
+        about="On how many GPUs they are.",
+        text=lambda use: number(use.gpus),
+        descends=True,
+    ),
+    *(_MEMORY, _IDLE_MEMORY, _PROCESSES, _LONGEST),
+    Column(
+        *("host", "HOSTS", 0, "On which hosts, most memory first."),
+        value=lambda use: len(use.hosts),
+        left=True,
+        draw=_host_names,
+    ),
+)
+"""The columns of the users of a fleet, in order; the last one takes the remaining width."""
+
+_LEAST_BAR = 10
+
+
+def _fitting(columns: Iterable[Column[UseT]], width: int) -> tuple[Column[UseT], ...]:
+    """The first columns that fit, and the one that takes the remaining width."""
+    edge = 0
+    fitting = []
+    for column in columns:
+        edge += column.width + 1
+        if edge <= width or not column.width:
+            fitting.append(column)
+    return tuple(fitting)
+
+
+def user_columns(width: int) -> tuple[Column[UserUse], ...]:
+    """The columns that fit."""
+    return _fitting(USER_COLUMNS, width)
+
+
+def fleet_user_columns(width: int) -> tuple[Column[FleetUser], ...]:
+    """The columns that fit; the last one is always there."""
+    return _fitting(FLEET_USER_COLUMNS, width - 10)
+
+
+def user_row(
+    use: UserUse, columns: Sequence[Column[UserUse]], width: int, marks: Marks = PLAIN
+) -> Row:
+    """One user, with their share of the machine's GPU memory as a bar."""
+    cells = [column.fields(use, column.width) for column in columns]
+    room = remaining(columns, width) - 2
+    if room >= _LEAST_BAR:
+        cells.append(((" ", ""), (bar(use.share, room), "bar.memory")))
+    return line(cells, width, marks)
+
+
+def fleet_user_row(use: FleetUser, width: int, marks: Marks = PLAIN) -> Row:
+    """One user of a fleet."""
+    columns = fleet_user_columns(width)
+    left = remaining(columns, width)
+    return line([column.fields(use, column.width or left) for column in columns], width, marks)

@@ -1,0 +1,248 @@
+"""Pictures of the lists, tables and pages, to compare two versions of the program cell by cell.
+
+``python -m tests.ui.pictures --save FILE`` in one tree and ``--against FILE`` in the other name
+the pictures that differ and show where. ``--renew`` writes the sums that ``test_same_pictures``
+expects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from collections import defaultdict
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpumon.config.columns import COLUMN, GPU_COLUMN, whole_choice
+from gpumon.config.themes.styles import STYLES
+from gpumon.findings import conditions
+from gpumon.findings.groups import jobs
+from gpumon.model.snapshot import MigInstance
+from gpumon.recording.history import History
+from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
+from gpumon.text.table import Sort
+from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.fleet_layout import lay_out
+from gpumon.ui.view.fleet_rows import FleetPicture
+from gpumon.ui.view.fleet_view import FleetListing, FleetView, with_list
+from gpumon.ui.view.gpu_page import GpuView, gpu_rows
+from gpumon.ui.view.graph_choices import GRAPHS
+from gpumon.ui.view.job_page import job_rows
+from gpumon.ui.view.memo import Memo
+from gpumon.ui.view.process_page import ProcessView, process_rows
+from gpumon.ui.view.table_entries import Listing, ProcessFilter
+from gpumon.ui.view.user_table import USER_COLUMNS
+from gpumon.ui.view.view import View, Watched
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.hosts import demo_hosts
+from tests.ui.view.test_dashboard_rows import demo, of_cards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.text.cells import Row
+
+SUMS = Path(__file__).with_name("pictures.json")
+SIZES = ((200, 50), (100, 24), (50, 12))
+_BOTH = (True, False)
+
+
+def pictures() -> Iterator[tuple[str, list[Row]]]:
+    """The name and the rows of each picture. The part of a name before the colon is its group."""
+    yield from _dashboards()
+    yield from _fleets()
+    yield from _pages()
+
+
+def _mig() -> Snapshot:
+    """A machine with a GPU in parts, and processes in two of them."""
+    parts = tuple(
+        MigInstance(f"MIG-{at}", at, 7 + at, 0, "1g.10gb", 10 * GIB, at * GIB) for at in range(3)
+    )
+    cards = (gpu(), gpu(index=1, uuid="GPU-1", mig_mode=True, mig=parts, utilization_gpu=None))
+    use = process().uses[0]
+    inside = tuple(
+        replace(process(pid), uses=(replace(use, gpu_uuid="GPU-1", gpu_index=1, instance=part),))
+        for pid, part in ((100, (8, 0)), (200, (9, 0)), (300, (99, 0)))
+    )
+    return snapshot(NOON, *cards, processes=(process(50, user="bo"), *inside))
+
+
+def _machines() -> dict[str, tuple[Snapshot, History]]:
+    mig, history = _mig(), History(conditions())
+    history.add(mig)
+    found = {f"{count} GPUs": (of_cards(count), demo()[1]) for count in (1, 8, 16)}
+    return {**found, "MIG": (mig, history)}
+
+
+def _views(shown: Snapshot) -> Iterator[tuple[str, View]]:
+    """What a person can choose on the dashboard, by name."""
+    plain = View(interval=0.5)
+    first, last = shown.processes[0].id, shown.processes[-1].id
+    every = whole_choice([*COLUMN, *GPU_COLUMN])
+    for listing in Listing:
+        listed = replace(plain, listing=listing)
+        yield f"{listing.value}", listed
+        columns = USER_COLUMNS if listing is Listing.USERS else PROCESS_COLUMNS
+        for column in columns:
+            for descending in _BOTH:
+                order = Sort(column.key, descending)
+                yield (
+                    f"{listing.value} by {column.key} {descending}",
+                    replace(listed, sort=order, user_sort=order),
+                )
+        for key in (first, last, "user:ann", "user:erin", *_job_keys(shown)):
+            yield f"{listing.value} at {key}", replace(listed, cursor=key)
+        yield f"{listing.value} tagged", replace(listed, tags=frozenset([first, last]))
+        yield (
+            f"{listing.value} tagged, at one",
+            replace(listed, tags=frozenset([first]), cursor=first),
+        )
+        watched = Watched(frozenset([shown.gpus[0].uuid]), frozenset([first, last]))
+        yield f"{listing.value} watched", replace(listed, watched=watched)
+        yield f"{listing.value} scrolled", replace(listed, top=3, shift=8, follows_cursor=False)
+        for card in shown.gpus[:: max(1, len(shown.gpus) // 2)]:
+            yield f"{listing.value} on GPU {card.index}", replace(listed, gpu=card.uuid)
+        narrowed = ProcessFilter(only_user="ann")
+        yield f"{listing.value} of ann", replace(listed, narrowing=narrowed)
+        nobody = ProcessFilter(only_user="nobody")
+        yield f"{listing.value} of nobody", replace(listed, narrowing=nobody)
+        folded = frozenset(_job_keys(shown))
+        yield f"{listing.value} folded", replace(listed, toggled=folded)
+    yield "all columns", replace(plain, columns=every)
+    yield "nvitop's columns", replace(plain, columns=whole_choice(["nvitop"]))
+    for graph in GRAPHS:
+        yield f"graph {graph.key}", replace(plain, graph=graph.key)
+    yield "host, cost", replace(plain, host_strip=True, show_cost=True)
+    yield "message", replace(plain, message="sorted by AGE, descending")
+
+
+def _job_keys(shown: Snapshot) -> list[str]:
+    found = [job for job in jobs(list(shown.processes)) if len(job.processes) > 1]
+    return [f"job:{job.key}" for job in found[:2]]
+
+
+def _dashboards() -> Iterator[tuple[str, list[Row]]]:
+    for machine, (shown, history) in _machines().items():
+        dashboard = Dashboard(history)
+        for name, view in _views(shown):
+            for width, height in SIZES:
+                rows = dashboard.rows(shown, view, width, height).all()
+                yield f"dashboard, {machine}, {width}x{height}: {name}", rows
+
+
+def _fleets() -> Iterator[tuple[str, list[Row]]]:
+    for count in (3, 16, 100):
+        hosts = demo_hosts(count)
+        for listing in FleetListing:
+            for name, view in _fleet_views(listing, count):
+                for width, height in SIZES:
+                    parts = FleetPicture().rows(hosts, view, NOON + 1, width, height, "DEMO")
+                    rows = [*parts.header, *parts.lines, *parts.rule, *parts.footer]
+                    yield f"{count} hosts, {listing.value}, {width}x{height}: {name}", rows
+
+
+def _fleet_views(listing: FleetListing, count: int) -> Iterator[tuple[str, FleetView]]:
+    plain = FleetView(1.0, listing)
+    layout = lay_out(Memo(), demo_hosts(count), plain, NOON + 1, 300, 50)
+    yield "plain", plain
+    for column in layout.headers:
+        for descending in _BOTH:
+            listed = replace(plain.current, sort=Sort(column.key, descending))
+            yield f"by {column.key} {descending}", with_list(plain, listed)
+    for at in (0, len(layout.entries) - 1):
+        listed = replace(plain.current, cursor=layout.entries[at].key)
+        yield f"at {at}", with_list(plain, listed)
+    yield "scrolled", with_list(plain, replace(plain.current, top=2, follows_cursor=False))
+
+
+def _pages() -> Iterator[tuple[str, list[Row]]]:
+    for machine, (shown, history) in _machines().items():
+        context = RowContext(shown.time, history.process_idle)
+        for width, height in SIZES:
+            at = f"{machine}, {width}x{height}"
+            for card in shown.gpus[:8]:
+                rows = gpu_rows(GpuView(card), history, shown, width, height)
+                yield f"page of a GPU, {at}: {card.index}", rows
+            for one in shown.processes:
+                rows = process_rows(ProcessView(one), history, shown, width)
+                yield f"page of a process, {at}: {one.id.pid}", rows
+            for job in jobs(list(shown.processes)):
+                rows = job_rows(job, "", shown.gpus, context, width)
+                yield f"page of a job, {at}: {job.key}", rows
+
+
+def cells(rows: Sequence[Row]) -> list[list[tuple[str, str]]]:
+    """The rows, each with as few fields as look alike: a blank has nothing but a background."""
+    return [
+        [
+            ("".join(text for text, _ in fields), look)
+            for look, fields in groupby(_parts(row), lambda part: part[1])
+        ]
+        for row in rows
+    ]
+
+
+def _parts(row: Row) -> Iterator[tuple[str, str]]:
+    for text, style in row:
+        for part in re.findall(r" +|[^ ]+", text):
+            yield part, style if part.strip() else f"on {STYLES[style][1]}"
+
+
+def sums() -> dict[str, str]:
+    """A sum of the cells of each group of pictures."""
+    found: dict[str, hashlib._Hash] = defaultdict(hashlib.sha256)
+    for name, rows in pictures():
+        found[name.partition(":")[0]].update(json.dumps([name, cells(rows)]).encode())
+    return {group: sum_.hexdigest()[:16] for group, sum_ in found.items()}
+
+
+def _show_difference(
+    name: str, before: list[list[list[str]]], after: list[list[list[str]]]
+) -> None:
+    print(name)
+    if len(before) != len(after):
+        print(f"  {len(before)} rows were {len(after)}")
+    for number, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
+            print(f"  row {number}\n    - {old}\n    + {new}")
+            break
+
+
+def main() -> int:
+    """Save, compare or sum up the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--save", type=Path, metavar="FILE")
+    chosen.add_argument("--against", type=Path, metavar="FILE")
+    chosen.add_argument("--renew", action="store_true")
+    asked = parser.parse_args()
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    if asked.renew:
+        SUMS.write_text(json.dumps(sums(), indent=1) + "\n")
+        return 0
+    found = {name: cells(rows) for name, rows in pictures()}
+    made = json.loads(json.dumps(found))
+    if asked.save is not None:
+        asked.save.write_text(json.dumps(made))
+        return 0
+    known = json.loads(asked.against.read_text())
+    differing = [name for name in {**known, **made} if known.get(name) != made.get(name)]
+    for name in differing[:20]:
+        _show_difference(name, known.get(name, []), made.get(name, []))
+    print(f"{len(differing)} of {len(made)} pictures differ")
+    return bool(differing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -318,5 +318,5 @@ def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:
         top_on_gpu=max(0, min(view.top_on_gpu, end)),
         gpu=gpu,
         gpus_top=max(0, min(gpus_top, hidden)),
-        graph_fits=parts is None or parts.spark > 0 or shape.tiles > 0,
+        graph_fits=parts is None or parts.width_of("spark") > 0 or shape.tiles > 0,
     )

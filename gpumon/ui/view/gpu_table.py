@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width, spark
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -17,9 +19,10 @@ from gpumon.text.formatting import (
     printable,
     temperature,
 )
-from gpumon.text.table import WATCHED, beside
+from gpumon.text.gpu_columns import GPU_COLUMNS
+from gpumon.text.table import WATCHED, Column, beside
 from gpumon.text.units import degree
-from gpumon.ui.view.gpu_table_layout import CELSIUS, NAME_HEADING, UTIL_TEXT
+from gpumon.ui.view.gpu_table_layout import NAME_HEADING
 from gpumon.ui.view.gpu_text import (
     holders,
     is_stale,
@@ -33,17 +36,175 @@ from gpumon.ui.view.gpu_text import (
 from gpumon.ui.view.graph_choices import UTIL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpumon.findings import Finding
     from gpumon.model.snapshot import Gpu, MigInstance
     from gpumon.recording.history import History
     from gpumon.text.process_columns import DeviceKey
-    from gpumon.text.table import Column
     from gpumon.ui.view.frame import Frame
     from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
     from gpumon.ui.view.graph_choices import Graph
     from gpumon.ui.view.memo import Memo
+
+
+class GpuLine(Struct, gc=False):
+    """A GPU or a MIG device as the columns see it.
+
+    Attributes:
+        gpu: The GPU, or that of the MIG device.
+        name: Its name that fits.
+        state: Its state.
+        holders: Texts about who holds it, longest first.
+        memory: Bytes in use and of all.
+        graph: The small graph.
+        mark: The cell behind the index.
+        stale: The style of values that are old; empty if they are not.
+    """
+
+    gpu: Gpu
+    name: str
+    state: Finding
+    holders: tuple[str, ...]
+    memory: tuple[int | None, int | None]
+    graph: Field = ("", "")
+    mark: str = " "
+    stale: str = ""
+
+
+def _index(item: GpuLine, _: int) -> Sequence[Field]:
+    return [(f"{item.gpu.index:>2}", item.stale or "strong"), (item.mark, "tagged")]
+
+
+def _name(item: GpuLine, width: int) -> Sequence[Field]:
+    return [(fit(fit(item.name, width - 1), width), item.stale)]
+
+
+def _state(item: GpuLine, width: int) -> Sequence[Field]:
+    return state_fields(item.state, item.holders, width, holder_style=item.stale)
+
+
+def _memory(item: GpuLine, width: int) -> Sequence[Field]:
+    (used, total), stale = item.memory, item.stale
+    if used is None and total is None:
+        return [(fit_right(UNKNOWN, width), stale)]
+    cap = f"/{gibibytes(total)}G" if total is not None else "G"
+    return [(fit_right(gibibytes(used), width - len(cap)), stale), (cap, stale or "dim")]
+
+
+def _memory_bar(item: GpuLine, width: int) -> Sequence[Field]:
+    return _bar(item, "bar.memory", memory_share(*item.memory), width)
+
+
+def _utilization(item: GpuLine, width: int) -> Sequence[Field]:
+    percent, stale = item.gpu.utilization_gpu, item.stale
+    if percent is None:
+        return [(fit_right(UNKNOWN, width), stale)]
+    return [(f"{percent:>{width - 1}}", stale), ("%", stale or "dim")]
+
+
+def _utilization_bar(item: GpuLine, width: int) -> Sequence[Field]:
+    return _bar(item, "bar.util", share(item.gpu.utilization_gpu, 100), width)
+
+
+def _bar(item: GpuLine, style: str, filled: float | None, width: int) -> Sequence[Field]:
+    """A bar after its figure."""
+    look = "bar.stale" if item.stale else bar_style(style, filled)
+    return [(" ", ""), (bar(filled, width - 1), look)]
+
+
+def _power(item: GpuLine, width: int) -> Sequence[Field]:
+    draw, limit, stale = item.gpu.power_draw, item.gpu.power_limit, item.stale
+    if draw is None:
+        return [(fit_right(UNKNOWN, width), stale)]
+    cap = "" if limit is None else f"/{limit:.0f}"
+    # The limit has a constant width, so the draw does not move.
+    unit = f"{cap}W"
+    return [(f"{draw:>{width - len(unit)}.0f}", stale), (unit, stale or "dim")]
+
+
+def _graph(item: GpuLine, _: int) -> Sequence[Field]:
+    return [("  ", ""), item.graph]
+
+
+def _traffic(item: GpuLine, width: int) -> Sequence[Field]:
+    received, sent = item.gpu.pcie_rx, item.gpu.pcie_tx
+    known = received is not None or sent is not None
+    text = f"{rate(received):>6} {rate(sent):>6}" if known else UNKNOWN
+    return [(fit_right(text, width), item.stale or "dim")]
+
+
+def _text(text: Callable[[Gpu], str], style: str = "") -> Callable[[GpuLine, int], Sequence[Field]]:
+    """Draws a text at the right."""
+    return lambda item, width: [(fit_right(text(item.gpu), width), item.stale or style)]
+
+
+_LINE_COLUMNS: tuple[Column[GpuLine], ...] = (
+    Column("index", " # ", 0, "", lambda item: (item.gpu.index, item.mark), draw=_index),
+    Column("name", NAME_HEADING, 0, "", lambda item: item.name, left=True, draw=_name),
+    Column(
+        *("state", "state", 0),
+        "then the user with the most memory on the GPU, how much, and how many others there are",
+        lambda item: (item.state, item.holders),
+        left=True,
+        draw=_state,
+    ),
+    Column(
+        *("memory", "memory", 0),
+        "used by processes, of all there is; what the driver reserves is left out",
+        lambda item: item.memory,
+        draw=_memory,
+    ),
+    Column("memory_bar", "", 0, "", lambda item: item.memory, draw=_memory_bar),
+    Column(
+        *("util", "util", 0),
+        "share of time in which any kernel ran; says nothing of how full the chip was",
+        lambda item: item.gpu.utilization_gpu,
+        draw=_utilization,
+    ),
+    Column("util_bar", "", 0, "", lambda item: item.gpu.utilization_gpu, draw=_utilization_bar),
+    Column(
+        *("celsius", "", 0, ""),
+        lambda item: item.gpu.temperature_gpu,
+        draw=_text(lambda gpu: temperature(gpu.temperature_gpu)),
+    ),
+    Column(
+        *("power", "power", 0, "draw and the cap in force"),
+        lambda item: (item.gpu.power_draw, item.gpu.power_limit),
+        draw=_power,
+    ),
+    Column(
+        *("spark", "last 60 s", 0),
+        "the same, over a second a column, or memory, power by its cap, heat by its slowdown point",
+        lambda item: item.graph,
+        left=True,
+        draw=_graph,
+    ),
+    Column(
+        *("clock", "SM MHz", 0, "clock of the multiprocessors"),
+        lambda item: item.gpu.clock_sm,
+        draw=_text(lambda gpu: number(gpu.clock_sm), "dim"),
+    ),
+    Column(
+        *("pcie", "PCIe rx  tx/s", 0, "into and out of the GPU"),
+        lambda item: (item.gpu.pcie_rx, item.gpu.pcie_tx),
+        draw=_traffic,
+    ),
+)
+
+
+def _of_line(column: Column[Gpu]) -> Column[GpuLine]:
+    """A column that the user may add, in the line of a GPU."""
+    return Column(
+        *(column.key, column.label, column.width, column.about),
+        lambda item: column.value(item.gpu),
+        draw=_text(column.text),
+    )
+
+
+_COLUMN = {column.key: column for column in (*_LINE_COLUMNS, *map(_of_line, GPU_COLUMNS))}
+EXPLAINED = tuple((" ".join(it.label.split()), it.about) for it in _LINE_COLUMNS if it.about)
+"""The headings that need an explanation, with it."""
 
 
 def gpu_rows(frame: Frame, columns: LineColumns, shape: GpusShape) -> list[Row]:
@@ -71,6 +232,8 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
     first = 0
     held: Mapping[DeviceKey, tuple[str, ...]] = memo(holders, snapshot.processes)
     second = int(snapshot.time)
+    spark_width, names = columns.width_of("spark"), dict(columns.names)
+    shown = [(_COLUMN[key], width) for key, width in columns.widths]
     for gpu in snapshot.gpus:
         own = range(first, first + 1 + len(gpu.mig))
         first = own.stop
@@ -78,20 +241,30 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
             continue
         part = memo.part(gpu.uuid)
         drawn: Field = ("", "")
-        if columns.spark:
+        if spark_width:
             # The graph changes once a second.
-            key = (second, columns.spark, graph)
-            drawn = part.by(key, _spark, history, gpu, columns.spark - 2, second, graph)
-        holder = held.get(gpu.uuid) or unlisted_holder(gpu)
-        mark = WATCHED if gpu.uuid in view.watched.gpus else " "
-        line = _line(part, gpu, states[gpu.uuid], holder, drawn, columns, mark)
+            key = (second, spark_width, graph)
+            drawn = part.by(key, _spark, history, gpu, spark_width - 2, second, graph)
+        state = states[gpu.uuid]
+        item = GpuLine(
+            gpu,
+            names[short_name(gpu.name)],
+            state,
+            held.get(gpu.uuid) or unlisted_holder(gpu),
+            (gpu.memory_used, gpu.memory_total),
+            drawn,
+            WATCHED if gpu.uuid in view.watched.gpus else " ",
+            "stale" if is_stale(gpu, state) else "",
+        )
+        line = _line(part, item, shown, columns.width)
         if gpu.uuid == view.gpu:
             line = restyle(_with_cursor(gpu, line), "cursor")
         of_gpu = [line]
         for one in gpu.mig:
             users = held.get((gpu.uuid, (one.gpu_instance, one.compute_instance)), ())
-            state = states[one.uuid]
-            of_gpu.append(memo.part(one.uuid)(_mig_line, gpu.index, one, state, users, columns))
+            of_gpu.append(
+                memo.part(one.uuid)(_mig_line, gpu, one, states[one.uuid], users, columns)
+            )
         lines += of_gpu[max(0, visible.start - own.start) : visible.stop - own.start]
     return lines
 
@@ -111,120 +284,49 @@ def _spark_heading(width: int, graph: Graph) -> str:
 
 
 def _heading(columns: LineColumns, graph: Graph) -> Row:
-    texts = (
-        " # ",
-        fit(NAME_HEADING, columns.name),
-        fit("state", columns.state),
-        fit_right("memory", columns.memory_text),
-        " " * columns.memory_bar,
-        fit_right("util", UTIL_TEXT),
-        " " * columns.util_bar,
-        fit_right(degree(), CELSIUS),
-        fit_right("power", columns.power),
-        *(fit_right(one.label, one.width) for one in columns.added),
-        fit(_spark_heading(columns.spark, graph), columns.spark),
-        fit_right(columns.clock_label, columns.clock),
-        fit_right("PCIe rx  tx/s", columns.pcie),
-    )
-    return fill(((text, "heading") for text in texts if text), columns.width, "heading")
+    labels = {
+        "celsius": degree(),
+        "spark": _spark_heading(columns.width_of("spark"), graph),
+        "clock": columns.clock_label,
+    }
+    texts = [
+        _COLUMN[key].fit(labels.get(key, _COLUMN[key].label), width)
+        for key, width in columns.widths
+    ]
+    return fill(((text, "heading") for text in texts), columns.width, "heading")
 
 
 def _line(
-    memo: Memo,
-    gpu: Gpu,
-    state: Finding,
-    holder: tuple[str, ...],
-    graph: Field,
-    columns: LineColumns,
-    mark: str,
+    memo: Memo, item: GpuLine, columns: Sequence[tuple[Column[GpuLine], int]], width: int
 ) -> Row:
     """A GPU's line; each part is drawn again only when its values change."""
-    stale = "stale" if is_stale(gpu, state) else ""
-    name = columns.name_text(short_name(gpu.name))
-    added = [column.value(gpu) for column in columns.added]
-    return memo(
-        _join_parts,
-        columns.width,
-        memo(_name, gpu.index, name, columns.name, mark, stale),
-        memo(_state, state, holder, columns.state, stale),
-        memo(_memory, gpu.memory_used, gpu.memory_total, columns, stale),
-        memo(_utilization, gpu.utilization_gpu, columns.util_bar, stale),
-        memo(_celsius, gpu.temperature_gpu, stale),
-        memo(_power, gpu.power_draw, gpu.power_limit, columns.power, stale),
-        memo.by((columns.added, added, stale), _added, columns.added, gpu, stale),
-        memo(_graph, graph, columns.spark),
-        memo(_clock, gpu.clock_sm, columns.clock, stale),
-        memo(_traffic, gpu.pcie_rx, gpu.pcie_tx, columns.pcie, stale),
-    )
+    parts = []
+    for column, size in columns:
+        changes = column.value(item), size, item.stale
+        # Each column has a function of its own that draws it.
+        parts.append(memo.by(changes, column.draw or column.fields, item, size))
+    return memo(_join_parts, width, *parts)
 
 
 def _join_parts(width: int, *parts: Sequence[Field]) -> Row:
     return fill(chain.from_iterable(parts), width)
 
 
-def _name(index: int, name: str, width: int, mark: str, stale: str) -> Sequence[Field]:
-    fields: list[Field] = [(f"{index:>2}", stale or "strong"), (mark, "tagged")]
-    if width:
-        fields.append((fit(fit(name, width - 1), width), stale))
-    return fields
-
-
-def _state(state: Finding, holder: Sequence[str], width: int, stale: str) -> Sequence[Field]:
-    return state_fields(state, holder, width, holder_style=stale)
-
-
-def _utilization(percent: int | None, bar_width: int, stale: str) -> Sequence[Field]:
-    fields = _percent(percent, UTIL_TEXT, stale)
-    filled = share(percent, 100)
-    style = "bar.stale" if stale else bar_style("bar.util", filled)
-    return [*fields, *_bar(filled, bar_width, style)]
-
-
-def _bar(filled: float | None, width: int, style: str) -> Sequence[Field]:
-    """A bar after its figure."""
-    return [(" ", ""), (bar(filled, width - 1), style)] if width else ()
-
-
-def _celsius(celsius: int | None, stale: str) -> Sequence[Field]:
-    return [(fit_right(temperature(celsius), CELSIUS), stale)]
-
-
-def _added(columns: Sequence[Column[Gpu]], gpu: Gpu, stale: str) -> Sequence[Field]:
-    """The columns that the user has added."""
-    return [(column.fit(column.text(gpu), column.width), stale) for column in columns]
-
-
-def _graph(graph: Field, width: int) -> Sequence[Field]:
-    return [("  ", ""), graph] if width else ()
-
-
-def _clock(megahertz: int | None, width: int, stale: str) -> Sequence[Field]:
-    return [(fit_right(number(megahertz), width), stale or "dim")] if width else ()
-
-
-def _traffic(received: float | None, sent: float | None, width: int, stale: str) -> Sequence[Field]:
-    if not width:
-        return ()
-    known = received is not None or sent is not None
-    text = f"{rate(received):>6} {rate(sent):>6}" if known else UNKNOWN
-    return [(fit_right(text, width), stale or "dim")]
-
-
 def _mig_line(
-    gpu_index: int,
+    gpu: Gpu,
     instance: MigInstance,
     state: Finding,
     users: tuple[str, ...],
     columns: LineColumns,
 ) -> Row:
     """A MIG device, named as ``gpumon select`` names it; its utilisation is never reported."""
-    fields: list[Field] = [
-        (" └ ", "dim"),
-        (fit(f"MIG {mig_name(gpu_index, instance.index)}", columns.name), "dim"),
-        *state_fields(state, users, columns.state),
-        *_memory(instance.memory_used, instance.memory_total, columns, ""),
-        (f"  {printable(instance.profile or '')}", "dim"),
-    ]
+    name = f"MIG {mig_name(gpu.index, instance.index)}"
+    item = GpuLine(gpu, name, state, users, (instance.memory_used, instance.memory_total))
+    fields: list[Field] = [(" └ ", "dim"), (fit(name, columns.width_of("name")), "dim")]
+    for key in ("state", "memory", "memory_bar"):
+        if width := columns.width_of(key):
+            fields += _COLUMN[key].fields(item, width)
+    fields.append((f"  {printable(instance.profile or '')}", "dim"))
     if instance.gpu_instance is not None:
         own_id = f"  GPU instance {instance.gpu_instance}"
         if row_width(fields) + len(own_id) <= columns.width:
@@ -239,34 +341,3 @@ def _with_cursor(gpu: Gpu, line: Row) -> Row:
     (mark, _), (after, style) = line[1:3]
     spaced = mark + after.removesuffix(" ") if after.endswith(" ") else after
     return ((f"▸{gpu.index}", ""), (spaced, style), *line[3:])
-
-
-def _percent(value: int | None, width: int, stale: str) -> list[Field]:
-    if value is None:
-        return [(fit_right(UNKNOWN, width), stale)]
-    return [(f"{value:>{width - 1}}", stale), ("%", stale or "dim")]
-
-
-def _power(draw: float | None, limit: float | None, width: int, stale: str) -> Sequence[Field]:
-    if not width:
-        return ()
-    if draw is None:
-        return [(fit_right(UNKNOWN, width), stale)]
-    cap = "" if limit is None else f"/{limit:.0f}"
-    # The limit has a constant width, so the draw does not move.
-    unit = f"{cap}W"
-    return [(f"{draw:>{width - len(unit)}.0f}", stale), (unit, stale or "dim")]
-
-
-def _memory(used: int | None, total: int | None, columns: LineColumns, stale: str) -> list[Field]:
-    filled = memory_share(used, total)
-    style = "bar.stale" if stale else bar_style("bar.memory", filled)
-    own_bar = _bar(filled, columns.memory_bar, style)
-    if used is None and total is None:
-        return [(fit_right(UNKNOWN, columns.memory_text), stale), *own_bar]
-    cap = f"/{gibibytes(total)}G" if total is not None else "G"
-    return [
-        (fit_right(gibibytes(used), columns.memory_text - len(cap)), stale),
-        (cap, stale or "dim"),
-        *own_bar,
-    ]

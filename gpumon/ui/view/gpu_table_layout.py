@@ -30,36 +30,32 @@ _PANEL_WIDTH = 72
 
 
 class LineColumns(Struct, frozen=True):
-    """Widths of the columns in cells, with the gap before each; 0 is absent.
+    """The columns of a GPU's line that fit; those of a MIG device have the same widths.
 
-    The columns of a MIG device have the same widths. Index and °C are always there. ``added`` are
-    the chosen ones that fit; ``clock_label`` is the heading of the clock. ``names`` has the text of
-    each short name.
+    Attributes:
+        width: Cells of the line.
+        widths: The key and the cells of each column in order, with the gap before it.
+        clock_label: The heading of the clock.
+        names: The text of each short name.
     """
 
     width: int
-    memory_text: int
-    name: int = 0
-    state: int = 10
-    memory_bar: int = 0
-    util_bar: int = 0
-    power: int = 0
-    spark: int = 0
-    clock: int = 0
-    pcie: int = 0
-    added: tuple[Column[Gpu], ...] = ()
+    widths: tuple[tuple[str, int], ...]
     clock_label: str = "SM MHz"
     names: tuple[tuple[str, str], ...] = ()
 
-    def name_text(self, name: str) -> str:
-        """The text of a short name that fits."""
-        return dict(self.names).get(name, name)
+    def width_of(self, key: str) -> int:
+        """Cells of a column; 0 if it is not there."""
+        return dict(self.widths).get(key, 0)
 
-
-_INDEX, UTIL_TEXT, CELSIUS = 3, 6, 4
 
 _ADDED = "added"
-"""The step at which the columns that the user has added get their room."""
+"""Where the columns that the user has added stand, and the step at which they get their room."""
+ORDER = (
+    *("index", "name", "state", "memory", "memory_bar", "util", "util_bar", "celsius", "power"),
+    *(_ADDED, "spark", "clock", "pcie"),
+)
+"""The keys of the columns in order."""
 
 # Placeholders for widths that depend on the GPUs.
 _FIRST_STATE, _TIGHT_NAME, _CORE_NAME, _WHOLE_NAME, _WATTS = -1, -2, -3, -4, -5
@@ -127,10 +123,10 @@ def line_columns(
         _WHOLE_NAME: max(mig, _name_width(names)),
         _WATTS: 2 * max(watts, 3) + len("  /W"),
     }
-    memory_text = 2 * max(sizes, 4) + len("  /G")
-    widths = {"name": 0, "state": 10, "memory_bar": 0, "util_bar": 0, "power": 0}
-    widths |= {"spark": 0, "clock": 0, "pcie": 0}
-    left = width - _INDEX - CELSIUS - memory_text - UTIL_TEXT - sum(widths.values())
+    widths = dict.fromkeys(ORDER, 0)
+    widths |= {"index": 3, "state": 10, "memory": 2 * max(sizes, 4) + len("  /G")}
+    widths |= {"util": 6, "celsius": 4}
+    left = width - sum(widths.values())
     fitting: list[Column[Gpu]] = []
     for column, goal, whole in _WIDTH_STEPS:
         if column == _ADDED:
@@ -149,13 +145,16 @@ def line_columns(
     widths["state"] += min(left, 0)
     clocks = {maker.clock_heading for maker in makers_of(gpus) or (first_maker(),)}
     texts = [(name, _fitting((name, brief[name], tight[name]), widths["name"])) for name in names]
+    before = ORDER[: ORDER.index(_ADDED)]
     return LineColumns(
         width=width,
-        names=tuple(texts),
-        memory_text=memory_text,
-        added=tuple(fitting),
+        widths=(
+            *((key, widths[key]) for key in before if widths[key] > 0),
+            *((column.key, column.width) for column in fitting),
+            *((key, widths[key]) for key in ORDER[len(before) :] if widths[key] > 0),
+        ),
         clock_label=clocks.pop() if len(clocks) == 1 else "core MHz",
-        **widths,
+        names=tuple(texts),
     )
 
 

@@ -16,6 +16,7 @@ from gpumon.text.cells import row_width
 from gpumon.text.formatting import cell_width
 from gpumon.text.gpu_columns import GPU_COLUMNS
 from gpumon.text.process_columns import PROCESS_COLUMNS
+from gpumon.ui.view.gpu_table import EXPLAINED
 from gpumon.ui.view.gpu_text import STATE_SIGNS
 from gpumon.ui.view.key_names import keycap, keys_of
 from gpumon.ui.view.page_layout import wrap
@@ -65,21 +66,6 @@ _SIGNS = (
     ("REPLAY", "a log is shown, no machine; nothing can be ended in it"),
     ("● 12 MB 5m", "a log is being written: how much, how long; in red: samples are being lost"),
     ("no answer", "how long a GPU has not answered: its values are as old as that"),
-)
-_GPU_COLUMNS = (
-    (
-        "state",
-        "then the user with the most memory on the GPU, how much, and how many others there are",
-    ),
-    ("power", "draw and the cap in force"),
-    ("memory", "used by processes, of all there is; what the driver reserves is left out"),
-    ("util", "share of time in which any kernel ran; says nothing of how full the chip was"),
-    (
-        "last 60 s",
-        "the same, over a second a column, or memory, power by its cap, heat by its slowdown point",
-    ),
-    ("SM MHz", "clock of the multiprocessors"),
-    ("PCIe rx tx/s", "into and out of the GPU"),
 )
 
 
@@ -160,7 +146,7 @@ def other_sections() -> list[HelpSection]:
         HelpSection(
             "Columns of a GPU",
             (
-                *_GPU_COLUMNS,
+                *EXPLAINED,
                 *((one.label, f"{one.about} {added}") for one in GPU_COLUMNS),
             ),
         ),

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from gpumon.recording.csv.clocks import GRAIN
 from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.damage import Damage
 from gpumon.recording.csv.files import exists, log_to_read, parts
 from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.csv.index import open_sheet
-from gpumon.recording.csv.part import GRAIN, LIST_FRESH
+from gpumon.recording.csv.part import LIST_FRESH
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.csv.timeline import Timeline

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from gpumon.recording.csv.headings import Header
 
+GRAIN = 1e-5
+"""Seconds by which a time may differ from itself for having been added to and subtracted from."""
 APART = 0.001
 """Seconds between two samples that would else fall on one moment."""
 STEADY = 0.5

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from copy import copy
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE
-from gpumon.recording.csv.clocks import STEADY
+from gpumon.recording.csv.clocks import GRAIN, STEADY
 from gpumon.recording.csv.headings import as_header
 from gpumon.recording.csv.nvidia_smi import is_lost_gpu, is_message
 from gpumon.recording.csv.repeats import Repeats
@@ -86,53 +88,65 @@ def flaw_in(values: Container[object]) -> object:
 class DamageCounter:
     """Counts the damage of a file while its samples are read in order. Not thread-safe.
 
-    What was read before is not counted again, as where the last sample has got more lines since.
-    Lines are given by their number in the sample, or in a chunk without samples.
+    Of a sample that is read again because it has got more lines, only these are counted. Lines are
+    given by their number in the sample, or in a chunk without samples.
 
     Args:
         damage: Receives what is counted.
+
+    Attributes:
+        damage: What is counted.
+        onward: The onward time of the last sample; infinitely early before the first one.
     """
 
     def __init__(self, damage: Damage) -> None:
-        self._damage = damage
+        self.damage = damage
+        self.onward = -math.inf
+        self._lines = 0
+        # The lines before the first sample that were read.
+        self._before = 0
         self._sheet: CsvFile | None = None
         self._chunk: Chunk | None = None
         self._repeats: Repeats | None = None
         # In the lines of the chunk: where the sample begins, and where those begin that are new.
-        self._first = self._new = self._stop = 0
-        # The lines before the first sample that were read.
-        self._before = 0
+        self._first = self._new = 0
+
+    def branch(self) -> DamageCounter:
+        """A counter that goes on from here with a damage of its own; not for a file of GPUs."""
+        branch = copy(self)
+        branch.damage = copy(self.damage)
+        return branch
 
     def begin(self, sheet: CsvFile, chunk: Chunk) -> None:
         """Move to a chunk, or to the lines before the first sample."""
-        known = self._chunk
-        if known is None or not known.runs or known.start != chunk.start:
-            self._stop = 0
         self._sheet, self._chunk, self._first, self._new = sheet, chunk, 0, 0
         if self._repeats is None and sheet.set_back > STEADY and not sheet.processes:
             self._repeats = Repeats(sheet.set_back)
-        self._damage.flaw = sheet.flaw
+        self.damage.flaw = sheet.flaw
         if chunk.header.other is not None:
-            self._damage.unread = chunk.header.other.unread
+            self.damage.unread = chunk.header.other.unread
         if not chunk.runs:
             self._new, self._before = self._before, len(chunk.lines)
             before = sheet.lines_before
             for number, line in enumerate(chunk.lines):
                 self.skip(line, number, is_before=number < before)
 
-    def has_more(self, run: SampleSpan) -> bool:
-        """Whether the last sample that was read of the chunk has got more lines since."""
-        return 0 < self._stop < run.stop
+    def is_new(self, run: SampleSpan) -> bool:
+        """Whether a sample is later than the last one, or is that and has got more lines."""
+        has_more = run.stop - run.first > self._lines
+        return run.onward > self.onward + (-GRAIN if has_more else GRAIN)
 
     def see(self, run: SampleSpan) -> None:
         """Move to a sample. One may repeat an earlier one, as in a file appended to itself."""
-        self._first, self._new, self._stop = run.first, self._stop, run.stop
-        if self._repeats is None or self._chunk is None or self._new > run.first:
+        is_same = run.onward <= self.onward + GRAIN
+        self._first, self._new = run.first, run.first + (self._lines if is_same else 0)
+        self.onward, self._lines = run.onward, run.stop - run.first
+        if self._repeats is None or self._chunk is None or is_same:
             return
         count = self._repeats.see(self._chunk, run)
-        self._damage.again += count
-        if count and self._damage.first_again is None and self._repeats.start is not None:
-            self._damage.first_again = self._line_number(*self._repeats.start)
+        self.damage.again += count
+        if count and self.damage.first_again is None and self._repeats.start is not None:
+            self.damage.first_again = self._line_number(*self._repeats.start)
 
     def skip(self, line: bytes, number: int, *, is_before: bool = False) -> None:
         """Note a line without a row: it is damage unless it is empty or a header."""
@@ -143,14 +157,14 @@ class DamageCounter:
             return
         text = line.decode("utf-8", "replace")
         if not sheet.processes and is_message(text):
-            damage = self._damage
+            damage = self.damage
             damage.messages += 1
             damage.has_lost_message = damage.has_lost_message or is_lost_gpu(text)
             if damage.first_message is None:
                 damage.first_message = self._line_number(chunk, self._first + number), text.strip()
             return
         if is_before:
-            self._damage.before += 1
+            self.damage.before += 1
         else:
             self.add(line, number)
 
@@ -159,9 +173,9 @@ class DamageCounter:
         if self._chunk is None or not self._is_new(number):
             return
         place = self._first + number
-        self._damage.lines += 1 + line.count(b"\n") + self._chunk.passed.get(place, 0)
-        if self._damage.first is None:
-            self._damage.first = self._line_number(self._chunk, place)
+        self.damage.lines += 1 + line.count(b"\n") + self._chunk.passed.get(place, 0)
+        if self.damage.first is None:
+            self.damage.first = self._line_number(self._chunk, place)
 
     def judge(self, row: SampleRow, flaw: object) -> None:
         """Note a row that is not whole, or has a value that is damaged or impossible.
@@ -173,24 +187,24 @@ class DamageCounter:
         if flaw is DAMAGED or not row.is_whole:
             self.add(row.line, row.number)
         elif flaw is not None and self._chunk is not None and self._is_new(row.number):
-            self._damage.impossible += 1
-            if self._damage.first_impossible is None:
+            self.damage.impossible += 1
+            if self.damage.first_impossible is None:
                 place = self._first + row.number
-                self._damage.first_impossible = self._line_number(self._chunk, place)
+                self.damage.first_impossible = self._line_number(self._chunk, place)
 
     def add_unassigned(self, number: int) -> None:
         """Note a row of which nobody can tell the GPU."""
         if self._chunk is None or not self._is_new(number):
             return
-        self._damage.unassigned += 1
-        if self._damage.first_unassigned is None:
+        self.damage.unassigned += 1
+        if self.damage.first_unassigned is None:
             place = self._first + number
-            self._damage.first_unassigned = self._line_number(self._chunk, place)
+            self.damage.first_unassigned = self._line_number(self._chunk, place)
 
     def add_repeated(self, rows: int) -> None:
         """Note rows that repeat others of the sample."""
         if self._is_new(0):
-            self._damage.repeated += rows
+            self.damage.repeated += rows
 
     def _is_new(self, number: int) -> bool:
         return self._first + number >= self._new

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 import threading
 import time
+from bisect import bisect_right
 from contextlib import closing
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.recording.csv.clocks import GRAIN
 from gpumon.recording.csv.damage import Damage, DamageCounter, damage_notes
 from gpumon.recording.csv.files import exists, parts
 from gpumon.recording.csv.index import open_sheet
@@ -36,6 +39,7 @@ _REST = 0.5
 """Seconds of rest for each second of work: the screen is drawn meanwhile."""
 _AGAIN = 1.0
 """Seconds until the log is checked for growth."""
+_onward = attrgetter("onward")
 _AT_ONCE = 16
 """Samples that are read while those who ask for a moment of the log wait."""
 _STOPPING = 0.3
@@ -122,11 +126,13 @@ class LogReader:
             else:
                 found = self._log.after(reader.part, reader.onward)
                 self._follow(reader.part.shift - reader.shift)
-            if reader is not None and (found is None or found.part is not reader.part):
-                reader.count_lists(math.inf)
             if found is None:
+                if reader is not None:
+                    reader.rest()
                 return []
             if reader is None or found.part is not reader.part:
+                if reader is not None:
+                    reader.rest()
                 reader = _PartReader(found.part)
                 self._parts.append(reader)
             return reader.read(found.chunk, found.number)
@@ -138,7 +144,7 @@ class LogReader:
             reader = next((it for it in self._parts if it.part.is_at(files.gpus)), None)
             if reader is not None:
                 damages[files.gpus] = reader.gpu_damage
-                if reader.part.has_lists:
+                if reader.list_damage is not None:
                     damages[files.processes] = reader.list_damage
             for path, processes in ((files.gpus, False), (files.processes, True)):
                 if path not in damages and exists(path):
@@ -167,34 +173,52 @@ class _PartReader:
         onward: The onward time of the last sample that was read.
         shift: The ``shift`` of the part at that time.
         gpu_damage: The damage of its GPU file.
-        list_damage: The damage of its process file.
+        list_damage: The damage of its process file; ``None`` if there is none, or until a part was
+            read to its end.
     """
 
     def __init__(self, part: Part) -> None:
         self.part, self.onward, self.shift = part, -math.inf, part.shift
-        self.gpu_damage, self.list_damage = Damage(), Damage()
-        self._gpus, self._lists = DamageCounter(self.gpu_damage), DamageCounter(self.list_damage)
-        self._listed = -math.inf
+        self.gpu_damage = Damage()
+        self.list_damage: Damage | None = None
+        self._gpus, self._lists = DamageCounter(self.gpu_damage), DamageCounter(Damage())
         self._gpus.begin(part.gpus, part.gpus.before_first())
+        self._end = part.gpus.end
 
     def read(self, chunk: Chunk, number: int) -> list[Snapshot]:
         """Some samples, which follow those that were read."""
-        self._gpus.begin(self.part.gpus, chunk)
-        if number and self._gpus.has_more(chunk.runs[number - 1]):
-            self._snapshot(chunk, chunk.runs[number - 1])
+        self._count_behind()
         runs = chunk.runs[number : number + _AT_ONCE]
         self.onward, self.shift = runs[-1].onward, self.part.shift
-        self.count_lists(self.onward)
+        # A list has the time of its sample only when that is written.
+        self.part.count_lists(self._lists, self.onward)
+        self._gpus.begin(self.part.gpus, chunk)
         return [self._snapshot(chunk, run) for run in runs]
+
+    def rest(self) -> None:
+        """Count what is damaged behind the last sample, as far as it is written."""
+        if self.part.is_open:
+            self._count_behind()
+            self.gpu_damage.flaw = self.part.gpus.flaw
+            lists = self._lists.branch()
+            self.part.count_lists(lists, math.inf)
+            self.list_damage = lists.damage if self.part.has_lists else None
+
+    def _count_behind(self) -> None:
+        """Count the lines that were added to the last sample."""
+        sheet = self.part.gpus
+        if sheet.end == self._end:
+            return
+        self._end = sheet.end
+        chunk = sheet.at(self.onward + GRAIN)
+        place = 0 if chunk is None else bisect_right(chunk.runs, self.onward + GRAIN, key=_onward)
+        if chunk is not None and place and self._gpus.is_new(chunk.runs[place - 1]):
+            self._gpus.begin(sheet, chunk)
+            self._snapshot(chunk, chunk.runs[place - 1])
 
     def _snapshot(self, chunk: Chunk, run: SampleSpan) -> Snapshot:
         self._gpus.see(run)
         return self.part.snapshot(chunk, run, self._gpus)
-
-    def count_lists(self, until: float) -> None:
-        """Count the damage of the process lists up to an onward time."""
-        if self.part.is_open:
-            self._listed = self.part.count_lists(self._lists, self._listed, until)
 
 
 def _before_samples(path: Path, *, processes: bool) -> Damage:

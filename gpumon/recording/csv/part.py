@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gpumon.model.snapshot import Snapshot
-from gpumon.recording.csv.clocks import Clocks, clocks_at, clocks_of
+from gpumon.recording.csv.clocks import GRAIN, Clocks, clocks_at, clocks_of
 from gpumon.recording.csv.compression import head, is_packed
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
 from gpumon.recording.csv.headings import LONGEST_LINE, first_header
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.headings import Header
     from gpumon.recording.csv.hosts import HostFilter
     from gpumon.recording.csv.index import Chunk, CsvFile, SampleSpan
-
-GRAIN = 1e-5
-"""Seconds by which a time may differ from itself for having been added to and subtracted from."""
 
 LIST_FRESH = LIST_SECONDS + 1.0
 """An older list is not the newest there was: that one was empty, or was left out."""
@@ -205,35 +202,23 @@ class Part:
         chunk, listed = found
         return self._read.get((listed.onward, self.shift)) or self._read_list(chunk, listed)
 
-    def count_lists(self, damage: DamageCounter, after: float, until: float) -> float:
-        """Count the damage of the lists that are newer than one, up to a time.
-
-        Args:
-            damage: Counts it.
-            after: The onward time of the last list that was counted.
-            until: An onward time.
-
-        Returns:
-            The onward time of the last one that is counted now.
-        """
+    def count_lists(self, damage: DamageCounter, until: float) -> None:
+        """Count the damage of the lists up to an onward time, from the last that was counted on."""
         sheet = self._lists
         if sheet is None or (sheet.first is None and math.isfinite(until)):
-            return after
-        if math.isinf(after):
+            return
+        if math.isinf(damage.onward):
             damage.begin(sheet, sheet.before_first())
-        chunk = sheet.at(after)
+        chunk = sheet.at(damage.onward)
         while chunk is not None:
             damage.begin(sheet, chunk)
             for run in chunk.runs:
                 if run.onward > until + GRAIN:
-                    return after
-                is_new = run.onward > after + GRAIN
-                if is_new or (run.onward > after - GRAIN and damage.has_more(run)):
+                    return
+                if damage.is_new(run):
                     damage.see(run)
                     self._read_list(chunk, run, damage)
-                    after = run.onward
             chunk = sheet.after(chunk)
-        return after
 
     def _read_list(
         self, chunk: Chunk, listed: SampleSpan, damage: DamageCounter | None = None

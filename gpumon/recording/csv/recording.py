@@ -7,10 +7,10 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from gpumon.recording.csv.clocks import GRAIN
 from gpumon.recording.csv.files import log_to_read, parts
 from gpumon.recording.csv.hosts import HostFilter, has_several, hosts_in, in_words, readable
 from gpumon.recording.csv.log_reader import LogReader
-from gpumon.recording.csv.part import GRAIN
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.memory.ordering import event_beside, events_from_to
 from gpumon.recording.recording import RecordingError

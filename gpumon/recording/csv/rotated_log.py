@@ -12,9 +12,9 @@ from collections import OrderedDict
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.recording.csv.clocks import onward_step
+from gpumon.recording.csv.clocks import GRAIN, onward_step
 from gpumon.recording.csv.files import parts
-from gpumon.recording.csv.part import GRAIN, Part
+from gpumon.recording.csv.part import Part
 from gpumon.recording.memory.ordering import evenly
 from gpumon.recording.recording import RecordingError
 

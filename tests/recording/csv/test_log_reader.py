@@ -9,7 +9,7 @@ import pytest
 from gpumon.findings import conditions
 from gpumon.makers.demo.source import DemoSource
 from gpumon.model.snapshot import Unknown
-from gpumon.recording.csv import log_reader
+from gpumon.recording.csv import index, log_reader
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.history import History
 from gpumon.recording.recording import EventKind
@@ -153,7 +153,11 @@ def test_what_is_written_later_is_read_too(tmp_path: Path) -> None:
         assert (idle.since, idle.last) == (NOON, NOON + 29)
 
 
-def test_damage_that_is_written_later_is_told_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chunk", [index.CHUNK, 2000])
+def test_damage_that_is_written_later_is_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(index, "CHUNK", chunk)
     path = write_log(tmp_path / "run.csv", resting(range(10)))
     with opened(path) as log:
         read_whole(log)

@@ -451,7 +451,8 @@ class CsvFile:
             return self._placed(after.clocks, onward)
         wall = after.clocks.wall - before.clocks.wall
         passed = after.clocks.elapsed - before.clocks.elapsed
-        if abs(passed - wall) <= STEADY or (math.isnan(passed) and wall > 0):
+        # Both clocks go back where a file was appended to itself.
+        if wall > 0 and (math.isnan(passed) or abs(passed - wall) <= STEADY):
             return onward + max(wall, APART)
         chunk = self._make_chunk(before, onward, after.start, following=after.clocks.wall)
         run = chunk.runs[-1]

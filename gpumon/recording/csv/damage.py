@@ -103,8 +103,8 @@ class DamageCounter:
         self.damage = damage
         self.onward = -math.inf
         self._lines = 0
-        # The lines before the first sample that were read.
-        self._before = 0
+        # The lines before the first sample that were read, and the end of the file then.
+        self._before, self._before_end = 0, -1
         self._sheet: CsvFile | None = None
         self._chunk: Chunk | None = None
         self._repeats: Repeats | None = None
@@ -117,6 +117,11 @@ class DamageCounter:
         branch.damage = copy(self.damage)
         return branch
 
+    def begin_file(self, sheet: CsvFile) -> None:
+        """Count the lines before the first sample, as far as they were not yet."""
+        if math.isinf(self.onward) and self._before_end != sheet.end:
+            self.begin(sheet, sheet.before_first())
+
     def begin(self, sheet: CsvFile, chunk: Chunk) -> None:
         """Move to a chunk, or to the lines before the first sample."""
         self._sheet, self._chunk, self._first, self._new = sheet, chunk, 0, 0
@@ -127,6 +132,7 @@ class DamageCounter:
             self.damage.unread = chunk.header.other.unread
         if not chunk.runs:
             self._new, self._before = self._before, len(chunk.lines)
+            self._before_end = sheet.end
             before = sheet.lines_before
             for number, line in enumerate(chunk.lines):
                 self.skip(line, number, is_before=number < before)

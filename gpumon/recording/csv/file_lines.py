@@ -136,7 +136,8 @@ class FileLines:
         if stop - start <= _WHOLE:
             text = self.read(start, stop)
             if text.count(b"\n") * _SHORT < len(text):
-                return text.split(b"\n")[:-1], {}
+                found = text.split(b"\n")[:-1]
+                return [line if len(line) <= LONGEST_LINE else _NO_ROW for line in found], {}
         lines: list[bytes] = []
         passed: dict[int, int] = {}
         for _, line, more in self.lines(start, stop, limit):

@@ -123,7 +123,7 @@ class GpuReader:
         """
         found: list[ParsedGpu] = []
         host = None
-        for row in sample_rows(lines, self._header, wall, damage):
+        for row in sample_rows(lines, self._header, damage, wall):
             host = host or self._begin(row.cells)
             gpu = self._gpu(row.cells, len(found), time, wall)
             if damage is not None:

@@ -194,6 +194,7 @@ class CsvFile:
         self._last: Chunk | None = None
         self._kept: tuple[int, int, list[bytes]] = (-1, -1, [])
         self._set_back = 0.0
+        self._is_torn = False
         self._unplaced: int | None = None
 
     def close(self) -> None:
@@ -212,6 +213,7 @@ class CsvFile:
         ):
             self._forget()
         end = self._file.end_of_lines(self._end, size)
+        self._is_torn = size > end
         if end == self._end:
             return False
         if not self._starts and self._headers.first.other is not None:
@@ -244,9 +246,12 @@ class CsvFile:
 
     @property
     def flaw(self) -> str | None:
-        """What is wrong with it as a whole, to continue a sentence; ``None`` if nothing is."""
+        """What is wrong with it as a whole, to continue a sentence; ``None`` if nothing is.
+
+        It is that of when the file was last looked at: one that is written now grows meanwhile.
+        """
         flaw = self._flaw
-        if flaw is None and self._file.size > self._end:
+        if flaw is None and self._is_torn:
             flaw = "ends in the middle of a line, which is left out"
         if flaw is None or self.last is None:
             return flaw

@@ -56,6 +56,7 @@ class Part:
         first: The clock readings at its first sample, before it is open that of any host; ``None``
             while there is none.
         set_back: Seconds by which its clock was set back, as far as that is known.
+        identity: That of its GPU file.
 
     Raises:
         RecordingError: There is no such log.
@@ -67,7 +68,7 @@ class Part:
         self._host = host
         self.shift = 0.0
         self.set_back = 0.0
-        self._identity = _identity(files.gpus)
+        self.identity = identity(files.gpus)
         self.first = _first(files.gpus)
         self._last: Clocks | None = None
         self._gpus: CsvFile | None = None
@@ -82,6 +83,11 @@ class Part:
     def is_open(self) -> bool:
         """Whether its files are open and indexed."""
         return self._gpus is not None
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Where the complete lines of its two files end; it must be open."""
+        return self.gpus.end, -1 if self._lists is None else self._lists.end
 
     @property
     def has_lists(self) -> bool:
@@ -138,11 +144,11 @@ class Part:
 
     def is_at(self, path: Path) -> bool:
         """Whether a path leads to its GPU file."""
-        return _identity(path) == self._identity
+        return identity(path) == self.identity
 
     def is_elsewhere(self, path: Path) -> bool:
         """Whether a path leads to a file other than its GPU file."""
-        return _identity(path) not in (None, self._identity)
+        return identity(path) not in (None, self.identity)
 
     def snapshot(
         self, chunk: Chunk, run: SampleSpan, damage: DamageCounter | None = None
@@ -202,23 +208,35 @@ class Part:
         chunk, listed = found
         return self._read.get((listed.onward, self.shift)) or self._read_list(chunk, listed)
 
-    def count_lists(self, damage: DamageCounter, until: float) -> None:
-        """Count the damage of the lists up to an onward time, from the last that was counted on."""
+    def count_lists(self, damage: DamageCounter, until: float, most: int) -> bool:
+        """Count the damage of the next lists.
+
+        Args:
+            damage: Counts it; goes on behind the last list that it has seen.
+            until: The onward time of the last one.
+            most: The number of lists at most.
+
+        Returns:
+            Whether these were all.
+        """
         sheet = self._lists
         if sheet is None or (sheet.first is None and math.isfinite(until)):
-            return
-        if math.isinf(damage.onward):
-            damage.begin(sheet, sheet.before_first())
+            return True
+        damage.begin_file(sheet)
         chunk = sheet.at(damage.onward)
         while chunk is not None:
             damage.begin(sheet, chunk)
             for run in chunk.runs:
                 if run.onward > until + GRAIN:
-                    return
+                    return True
                 if damage.is_new(run):
+                    if not most:
+                        return False
+                    most -= 1
                     damage.see(run)
                     self._read_list(chunk, run, damage)
             chunk = sheet.after(chunk)
+        return True
 
     def _read_list(
         self, chunk: Chunk, listed: SampleSpan, damage: DamageCounter | None = None
@@ -272,7 +290,7 @@ class Part:
         self._list_readers.clear()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def identity(path: Path) -> tuple[int, int] | None:
     """The identity of a file under any name; ``None`` if there is none."""
     try:
         found = path.stat()

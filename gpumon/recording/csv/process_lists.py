@@ -70,7 +70,7 @@ class ListReader:
         rows = 0
         first: dict[ProcessId, dict[str, Any]] = {}
         uses: dict[ProcessId, dict[tuple[object, ...], GpuUse]] = {}
-        for found in sample_rows(lines, self._header, onward, damage):
+        for found in sample_rows(lines, self._header, damage):
             row = self._row(found, damage)
             if row.get("pid") is None:
                 continue

@@ -61,6 +61,9 @@ class RotatedLog:
         stop: Whether to stop decompressing its files.
         host: Read only the rows of this host; ``None`` reads all.
 
+    Attributes:
+        host: That host.
+
     Raises:
         RecordingError: There is no such log, or no part of it can be read.
     """
@@ -72,7 +75,7 @@ class RotatedLog:
         host: HostFilter | None = None,
     ) -> None:
         self._files = files
-        self._host = host
+        self.host = host
         self._stop = stop
         self._failure: RecordingError | None = None
         self._snapshots: OrderedDict[tuple[Part, float], Snapshot] = OrderedDict()
@@ -102,7 +105,7 @@ class RotatedLog:
 
     def _part(self, files: LogFiles) -> Part | RecordingError:
         try:
-            return Part(files, self._stop, self._host)
+            return Part(files, self._stop, self.host)
         except RecordingError as error:
             return error
 
@@ -149,7 +152,7 @@ class RotatedLog:
             self._parts.append(part)
 
     def _arrange(self) -> None:
-        """Workload the parts on one timeline, so that time never runs backwards."""
+        """Put the parts on one timeline, so that time never runs backwards."""
         self._parts = [part for part in self._parts[:-1] if part.first] + self._parts[-1:]
         known: list[object] = [
             (part, part.first, part.set_back, part.is_open) for part in self._parts

@@ -36,15 +36,18 @@ class SampleRow(NamedTuple):
 
 
 def sample_rows(
-    lines: Sequence[bytes], header: Header, wall: float, damage: DamageCounter | None = None
+    lines: Sequence[bytes],
+    header: Header,
+    damage: DamageCounter | None = None,
+    wall: float = 0.0,
 ) -> Iterator[SampleRow]:
     """The rows of a sample.
 
     Args:
         lines: Its lines; the first one of gpumon's is a row.
         header: Their header.
-        wall: The wall-clock time of the sample.
         damage: Counts the lines that are no rows.
+        wall: The wall-clock time of the sample; only the rows of other programs differ from it.
     """
     if header.other is None:
         yield from _own_rows(lines, header, damage)

@@ -172,7 +172,7 @@ class _Plan:
     ) -> Iterator[tuple[object, ...]]:
         """The rows of a sample, which all are less than a step after its time."""
         lines = chunk.lines[run.first : run.stop]
-        for row in sample_rows(lines, self.header, run.wall, self._seen):
+        for row in sample_rows(lines, self.header, self._seen, run.wall):
             at = time + (row.late if 0 <= row.late < step else 0.0)
             values: tuple[object, ...]
             try:

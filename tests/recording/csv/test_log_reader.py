@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING
 
 import pytest
@@ -173,6 +174,27 @@ def test_damage_that_is_written_later_is_told_too(
             end.write(b"garbage\n" * 2)
         append(path, resting(range(20, 30)), NOON)
         wait_until(lambda: "1 more file" in log.damage)
+
+
+def test_the_damage_of_a_part_stays_with_it_when_it_is_rotated_and_compressed(
+    tmp_path: Path,
+) -> None:
+    path = write_log(tmp_path / "run.csv", resting(range(10)))
+    with opened(path) as log:
+        read_whole(log)
+        with path.open("ab") as end:
+            end.write(b"garbage\n")
+        old = tmp_path / "run.part0001.csv"
+        log_files(path).processes.rename(log_files(old).processes)
+        path.rename(old)
+        write_log(path, resting(range(10, 20)), began=NOON)
+        said = "has 1 damaged line, line 12;"
+        wait_until(lambda: f"{old.name} {said}" in log.damage)
+        packed = tmp_path / f"{old.name}.gz"
+        packed.write_bytes(gzip.compress(old.read_bytes()))
+        old.unlink()
+        append(path, resting(range(20, 30)), NOON)
+        wait_until(lambda: f"{packed.name} {said}" in log.damage)
 
 
 def test_a_moment_that_is_not_read_yet_is_shown_at_once_and_told_as_far_as_it_is_known(

@@ -361,6 +361,19 @@ def test_damaged_lines_are_counted_wherever_they_stand(
             assert damage == expected, (name, chunk)
 
 
+def test_a_log_that_grows_while_it_is_read_does_not_end_in_the_middle_of_a_line(
+    tmp_path: Path,
+) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(1000)])
+    damage = Damage()
+    for number, _ in enumerate(rows(path, WANTED, processes=False, damage=damage)):
+        if number == 10:
+            with path.open("ab") as end:
+                end.write(lines_of([busy(1000)])[0])
+    assert number > 100
+    assert damage == Damage()
+
+
 @pytest.mark.parametrize("junk", [b"\n", b"x\n", b'"\n', b"timestamp,\n"])
 def test_much_junk_costs_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, junk: bytes

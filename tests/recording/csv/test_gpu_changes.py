@@ -19,7 +19,7 @@ def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
     source = DemoSource(clock=clock)
     _, header = first_header(GPU_HEADER, "run.csv", processes=False)
     reader = SequentialGpuReader(header)
-    changed = 0
+    changed = flawed = 0
     for number in range(150):
         clock.now = 1000.0 + number
         sample = source.sample()
@@ -28,7 +28,8 @@ def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
             place = chance.randrange(len(lines))
             cells = lines[place].split(b",")
             # The first cell is the timestamp.
-            cell = 1 + chance.randrange(len(cells) - 1)
+            shared = header.places["host.cpu [%]"]
+            cell = chance.choice([1 + chance.randrange(len(cells) - 1)] * 3 + [shared])
             cells[cell] = chance.choice([b"", b"7", b"99999999", b"x", b"[N/A]", cells[cell]])
             lines[place] = b",".join(cells[: chance.choice([cell + 1, None, None])])
         wall = sample.time - chance.choice([0.0, 0.0, 0.0, 3.0])
@@ -37,6 +38,8 @@ def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
         rows, host = reader.read(lines, sample.time, wall)
         expected, its_host = alone.read(lines, sample.time, wall)
         assert host == its_host
+        assert [row.flaw for row in rows] == [row.flaw for row in expected]
+        flawed += sum(row.flaw is not None for row in rows)
         changed += sum(getattr(row, "changes", None) is not None for row in rows)
         # Some are not made, as of a list that nobody asks for.
         if chance.random() < 0.9:
@@ -44,3 +47,4 @@ def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
                 alone.gpu(row, listed=listed) for row in expected
             ]
     assert changed > 400
+    assert flawed > 5

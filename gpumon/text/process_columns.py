@@ -186,8 +186,6 @@ def _column(key: str, width: int, keep: int, letter: str, **other: Any) -> Colum
 
 
 _LEFT: dict[str, Any] = {"left": True, "descends": False}
-_HIDDEN: dict[str, Any] = {"shown": False}
-_UP: dict[str, Any] = {"descends": False}
 
 
 def _of_place(key: str, width: int, keep: int, letter: str, **other: Any) -> Column[ProcessItem]:
@@ -202,14 +200,14 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
         label="#",
         value=lambda item: item.process.gpu_indices,
         text=_on_gpu(lambda item: devices(item.process, item.context.mig)),
-        **_UP,
+        descends=False,
     ),
-    _column("pid", 8, 95, "P", style="dim", **_UP),
+    _column("pid", 8, 95, "P", style="dim", descends=False),
     _column("user", 9, 80, "U", style="user", **_LEFT),
     _column("type", 5, 20, "Y", style="dim", **_LEFT),
     _column("memory_used", 8, 100, "M", text=_on_gpu(_text("memory_used")), style="strong"),
     _column("sm", 4, 70, "S", text=_on_gpu(_text("sm"))),
-    _column("memory_activity", 5, 33, "B", text=_on_gpu(_text("memory_activity")), **_HIDDEN),
+    _column("memory_activity", 5, 33, "B", text=_on_gpu(_text("memory_activity")), shown=False),
     Column(
         *("idle", "IDLE", 7),
         "How long it has held memory and run nothing, as far as gpumon saw; ≥ is at least.",
@@ -233,10 +231,10 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
         shown=False,
     ),
     _column("age", 7, 50, "A", style="dim"),
-    _column("state", 2, 5, "E", style="dim", **_LEFT, **_HIDDEN),
+    _column("state", 2, 5, "E", style="dim", **_LEFT, shown=False),
     _of_place("where", 14, 35, "W"),
-    _of_place("container", 20, 6, "O", **_HIDDEN),
-    _of_place("job", 14, 7, "J", **_HIDDEN),
+    _of_place("container", 20, 6, "O", shown=False),
+    _of_place("job", 14, 7, "J", shown=False),
     _column(
         *("command", 0, 100, "N"),
         value=lambda item: command_line(item.process),

@@ -51,12 +51,12 @@ def rows_of(
         damage: Counts the damaged lines.
     """
     readers = [Cells(column.parse, damaged=DAMAGED) for column in wanted]
-    seen = DamageCounter(Damage() if damage is None else damage)
+    counter = DamageCounter(Damage() if damage is None else damage)
     set_back = sheet.set_back
     plan: _Plan | None = None
     chunk = sheet.at(first + set_back)
     if first == -math.inf:
-        seen.begin(sheet, sheet.before_first())
+        counter.begin(sheet, sheet.before_first())
     skipped = 0 if chunk is None else sum(run.onward - set_back < first for run in chunk.runs)
     while chunk is not None and skipped < before and (earlier := sheet.before(chunk)) is not None:
         chunk = earlier
@@ -64,8 +64,8 @@ def rows_of(
     skipped = max(0, skipped - before)
     while chunk is not None:
         if plan is None or plan.header is not chunk.header:
-            plan = _Plan(chunk.header, wanted, readers, seen, processes=sheet.processes)
-        seen.begin(sheet, chunk)
+            plan = _Plan(chunk.header, wanted, readers, counter, processes=sheet.processes)
+        counter.begin(sheet, chunk)
         for runs in pieces(chunk):
             times = [run.onward - set_back for run in runs]
             is_read = skipped < len(runs) and times[0] <= last
@@ -74,7 +74,7 @@ def rows_of(
             for run, time, step in zip(runs, times, _steps(times), strict=True):
                 if time > last:
                     return
-                seen.see(run)
+                counter.see(run)
                 if skipped:
                     skipped -= 1
                 elif rows is not None:
@@ -98,12 +98,12 @@ class _Plan:
         header: Header,
         wanted: Sequence[CsvColumn],
         readers: Sequence[Cells],
-        seen: DamageCounter,
+        counter: DamageCounter,
         *,
         processes: bool,
     ) -> None:
         self.header = header
-        self._seen = seen
+        self._counter = counter
         self._wanted = wanted
         self._cells = [
             (header.places[column.name], cells)
@@ -172,7 +172,7 @@ class _Plan:
     ) -> Iterator[tuple[object, ...]]:
         """The rows of a sample, which all are less than a step after its time."""
         lines = chunk.lines[run.first : run.stop]
-        for row in sample_rows(lines, self.header, self._seen, run.wall):
+        for row in sample_rows(lines, self.header, self._counter, run.wall):
             at = time + (row.late if 0 <= row.late < step else 0.0)
             values: tuple[object, ...]
             try:
@@ -188,7 +188,7 @@ class _Plan:
                 )
             known = self._without_damage(values)
             flaw = flaw_in(values)
-            self._seen.judge(row, IMPOSSIBLE if flaw is None and known is not values else flaw)
+            self._counter.judge(row, IMPOSSIBLE if flaw is None and known is not values else flaw)
             yield known
 
     def _without_damage(self, row: tuple[object, ...]) -> tuple[object, ...]:

@@ -88,7 +88,7 @@ class FleetApp(BaseApp):
         self._hosts_closing: list[Event] = []
         self.fleet_screen = FleetScreen(
             summaries,
-            FleetView(fleet.interval, columns=options.columns, message=options.config_error),
+            FleetView(interval=fleet.interval, columns=options.columns, message=options.config_error),
             self.renderer,
             clock,
             source,

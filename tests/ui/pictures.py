@@ -32,7 +32,8 @@ from gpumon.text.table import Sort
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.fleet_layout import lay_out
 from gpumon.ui.view.fleet_rows import FleetPicture
-from gpumon.ui.view.fleet_view import FleetListing, FleetView, with_list
+from gpumon.ui.view.fleet_update import show_list
+from gpumon.ui.view.fleet_view import FleetListing, FleetView
 from gpumon.ui.view.gpu_page import GpuView, gpu_rows
 from gpumon.ui.view.graph_choices import GRAPHS
 from gpumon.ui.view.job_page import job_rows
@@ -98,7 +99,7 @@ def _views(shown: Snapshot) -> Iterator[tuple[str, View]]:
                 order = Sort(column.key, descending)
                 yield (
                     f"{listing.value} by {column.key} {descending}",
-                    replace(listed, sort=order, user_sort=order),
+                    replace(listed, sort=order),
                 )
         for key in (first, last, "user:ann", "user:erin", *_job_keys(shown)):
             yield f"{listing.value} at {key}", replace(listed, cursor=key)
@@ -152,17 +153,16 @@ def _fleets() -> Iterator[tuple[str, list[Row]]]:
 
 
 def _fleet_views(listing: FleetListing, count: int) -> Iterator[tuple[str, FleetView]]:
-    plain = FleetView(1.0, listing)
+    plain = show_list(FleetView(interval=1.0), listing)
     layout = lay_out(Memo(), demo_hosts(count), plain, NOON + 1, 300, 50)
     yield "plain", plain
     for column in layout.headers:
         for descending in _BOTH:
-            listed = replace(plain.current, sort=Sort(column.key, descending))
-            yield f"by {column.key} {descending}", with_list(plain, listed)
+            order = Sort(column.key, descending)
+            yield f"by {column.key} {descending}", replace(plain, sort=order)
     for at in (0, len(layout.entries) - 1):
-        listed = replace(plain.current, cursor=layout.entries[at].key)
-        yield f"at {at}", with_list(plain, listed)
-    yield "scrolled", with_list(plain, replace(plain.current, top=2, follows_cursor=False))
+        yield f"at {at}", replace(plain, cursor=layout.entries[at].key)
+    yield "scrolled", replace(plain, top=2, follows_cursor=False)
 
 
 def _pages() -> Iterator[tuple[str, list[Row]]]:

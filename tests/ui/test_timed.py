@@ -18,7 +18,7 @@ class Heard(TimedScreen):
 
     def __init__(self, viewed_time: Any) -> None:
         drawn_with: Any = None
-        super().__init__(viewed_time, drawn_with, View(1.0))
+        super().__init__(viewed_time, drawn_with, View(interval=1.0))
         self.said: list[str] = []
 
     def say(self, message: str, *, lasting: bool = False) -> None:  # noqa: ARG002 - see PaintedScreen

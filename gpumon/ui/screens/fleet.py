@@ -72,7 +72,7 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             clock: The clock that ages are computed with.
             source: What the hosts are if they are not real, such as ``DEMO``.
         """
-        super().__init__(renderer, view, FleetLayout(view))
+        super().__init__(renderer, view, FleetLayout(view=view))
         self._summaries = summaries
         self._picture = FleetPicture()
         self._clock = clock

@@ -38,7 +38,7 @@ class TimedScreen(ListScreen[View, Layout]):
     """
 
     def __init__(self, viewed_time: ViewedTime, renderer: TerminalRenderer, view: View) -> None:
-        super().__init__(renderer, view, Layout(view))
+        super().__init__(renderer, view, Layout(view=view))
         self._viewed_time = viewed_time
 
     @abstractmethod

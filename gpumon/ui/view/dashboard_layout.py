@@ -10,14 +10,15 @@ from msgspec.structs import replace
 
 from gpumon.config.columns import DEFAULT_COLUMNS, gpu_columns, process_columns
 from gpumon.findings.groups import users
-from gpumon.text.process_columns import RowContext
+from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import by_column
 from gpumon.ui.view.gpu_graphs import tile_height, tiles_rows
 from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_line, gpu_lines, gpus_shape, list_columns
 from gpumon.ui.view.gpu_text import mig_indices
+from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.list_view import ListLayout
 from gpumon.ui.view.process_table import default_columns, visible_columns
 from gpumon.ui.view.table_entries import (
-    Key,
     Listing,
     TableEntry,
     job_entries,
@@ -26,6 +27,7 @@ from gpumon.ui.view.table_entries import (
     user_entries,
 )
 from gpumon.ui.view.user_table import USER_COLUMNS, user_columns
+from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +36,9 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
-    from gpumon.text.process_columns import ProcessItem
     from gpumon.text.table import Column
     from gpumon.ui.view.gpu_table_layout import LineColumns
     from gpumon.ui.view.memo import Memo
-    from gpumon.ui.view.view import View
 
 LEAST_WIDTH = 60
 LEAST_HEIGHT = 15
@@ -55,17 +55,11 @@ _EARLY, _EARLY_SHARE = 0.05, 0.5
 
 
 class DashboardShape(Struct, frozen=True):
-    """The rows of each part.
+    """The rows of each part."""
 
-    Attributes:
-        gpus: The layout of the GPUs.
-        tiles: Height of each large graph below them; 0 shows none.
-        table: Height of the process table with its heading.
-    """
-
-    gpus: GpusShape
-    tiles: int
-    table: int
+    gpus: GpusShape  # The layout of the GPUs.
+    tiles: int  # Height of each large graph below them; 0 shows none.
+    table: int  # Height of the process table with its heading.
 
 
 def is_tiny(width: int, height: int) -> bool:
@@ -99,17 +93,11 @@ def dashboard_shape(lines: int, gpus: int, width: int, height: int) -> Dashboard
 
 
 class TableContext(NamedTuple):
-    """The part of the history that the table needs, renewed once a second and with each list.
+    """The part of the history that the table needs, renewed once a second and with each list."""
 
-    Attributes:
-        second: The second, from ``_table_second``.
-        row: The context of the rows.
-        history: The history as of the moment when the context was made.
-    """
-
-    second: float
-    row: RowContext
-    history: History
+    second: float  # From ``_table_second``.
+    row: RowContext  # The context of the rows.
+    history: History  # As of the moment when the context was made.
 
 
 def table_context(
@@ -147,32 +135,24 @@ def _table_second(snapshot: Snapshot, interval: float) -> float:
     return listed + int(snapshot.time - listed + max(_EARLY, interval * _EARLY_SHARE))
 
 
-class Layout(Struct, frozen=True):
-    """Where everything is drawn. Keys and clicks are resolved against it.
+class Layout(ListLayout[View, TableEntry], frozen=True, kw_only=True):
+    """Where the dashboard is drawn; its list is the table."""
 
-    Attributes:
-        view: The view with its cursor, tags and scroll positions within bounds.
-        gpus: The GPUs.
-        shape: The rows of each part; ``None`` if no dashboard is drawn.
-        lines: Number of lines for the GPUs.
-        line_columns: Columns of a GPU's line; ``None`` if the GPUs are panels.
-        room: Rows for the lines of the table.
-        columns: Columns of processes.
-        headers: Columns of the table: ``columns``, or those of users.
-        shown: The processes that pass the filter.
-        entries: The lines of the table.
-    """
-
-    view: View
     gpus: Sequence[Gpu] = ()
+    # The rows of each part; ``None`` if no dashboard is drawn.
     shape: DashboardShape | None = None
-    lines: int = 0
-    line_columns: LineColumns | None = None
-    room: int = 0
-    columns: tuple[Column[ProcessItem], ...] = ()
-    headers: Sequence[Column[Any]] = ()
-    shown: Sequence[GpuProcess] = ()
-    entries: Sequence[TableEntry] = ()
+    lines: int = 0  # Number of lines for the GPUs.
+    line_columns: LineColumns | None = None  # Of a GPU's line; ``None`` if the GPUs are panels.
+    shown: Sequence[GpuProcess] = ()  # The processes that pass the filter.
+
+    @property
+    def sortable(self) -> Sequence[Column[Any]]:
+        """See ``ListLayout.sortable``."""
+        return USER_COLUMNS if self.view.listing is Listing.USERS else PROCESS_COLUMNS
+
+    def cannot_sort(self, label: str) -> str:
+        """See ``ListLayout.cannot_sort``: processes have all columns that have a key."""
+        return f"{label} is no column of users; {keycap('users')} goes back to processes"
 
     @property
     def hidden_gpus(self) -> int:
@@ -180,18 +160,6 @@ class Layout(Struct, frozen=True):
         if self.shape is None or self.shape.gpus.panels:
             return 0
         return max(0, self.lines - self.shape.gpus.in_sight)
-
-    def index_of(self, key: Key | None) -> int | None:
-        """The index of a line in the table."""
-        if key is None:
-            return None
-        return next((at for at, entry in enumerate(self.entries) if entry.key == key), None)
-
-    @property
-    def entry(self) -> TableEntry | None:
-        """The line under the cursor; ``None`` if the cursor is on a GPU."""
-        index = self.index_of(self.view.cursor) if self.view.gpu is None else None
-        return None if index is None else self.entries[index]
 
     @property
     def gpu(self) -> Gpu | None:
@@ -232,7 +200,7 @@ def lay_out(
     second = context.second if _depends_on_time(view) else None
     gpu = gpu_of(snapshot.gpus, view.gpu)
     first_gpu = None if gpu is None else gpu.index
-    key = (second, view.narrowing, view.order, view.listing, view.toggled, first_gpu)
+    key = (second, view.narrowing, view.sort, view.listing, view.toggled, first_gpu)
     shown, entries = memo.by(
         (*key, snapshot.processes, view.relatives), _listed, context, snapshot, view, first_gpu
     )
@@ -240,16 +208,17 @@ def lay_out(
         memo, snapshot, shape.gpus, width, not shape.tiles, gpu_columns(view.columns)
     )
     layout = Layout(
-        view,
-        snapshot.gpus,
-        shape,
-        gpu_lines(snapshot),
-        line_columns,
-        room,
-        columns,
-        user_columns(width) if view.listing is Listing.USERS else columns,
-        shown,
-        entries,
+        view=view,
+        entries=entries,
+        headers=user_columns(width) if view.listing is Listing.USERS else columns,
+        columns=columns,
+        width=width,
+        room=room,
+        gpus=snapshot.gpus,
+        shape=shape,
+        lines=gpu_lines(snapshot),
+        line_columns=line_columns,
+        shown=shown,
     )
     return replace(layout, view=_within_bounds(layout, snapshot))
 
@@ -268,7 +237,7 @@ def _listed(
         return shown, job_entries(shown, view.sort, context.row, view.toggled, first_gpu)
     if view.listing is Listing.USERS:
         narrowed = replace(snapshot, time=context.row.now, processes=tuple(shown))
-        uses = by_column(users(narrowed, context.history), USER_COLUMNS, view.user_sort)
+        uses = by_column(users(narrowed, context.history), USER_COLUMNS, view.sort)
         return shown, user_entries(uses, first_gpu)
     return shown, process_entries(shown, view.sort, context.row, first_gpu)
 
@@ -291,32 +260,26 @@ def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:
     When a process ends, its cursor and tag go too: if they moved to another process, the next key
     would act on that one.
     """
-    view, shape, room = layout.view, layout.shape, layout.room
+    view, shape = layout.view, layout.shape
     assert shape is not None  # noqa: S101 - lay_out was given one
-    tags, cursor, top = view.tags, view.cursor, view.top
+    tags = view.tags
     if tags:
         living = {process.id for process in snapshot.processes}
         tags &= living | {relative.id for relative in view.relatives}
-    gpu, gpus_top, hidden = view.gpu, view.gpus_top, layout.hidden_gpus
-    line = gpu_line(snapshot, gpu)
-    index = layout.index_of(cursor)
-    if index is None:
-        cursor = None
-    elif view.follows_cursor and line is None:
-        top = max(min(top, index), index - room + 1)
-    end = len(layout.entries) - room
-    if line is None:
-        gpu = None
-    elif hidden:
+    gpus_top, hidden = view.gpus_top, layout.hidden_gpus
+    line = gpu_line(snapshot, view.gpu)
+    if line is not None and hidden:
         gpus_top = max(min(gpus_top, line), line - shape.gpus.in_sight + 1)
+    index = layout.index_of(view.cursor)
+    follow = index if view.follows_cursor and line is None else None
     parts = layout.line_columns
     return replace(
         view,
         tags=tags,
-        cursor=cursor,
-        top=max(0, min(top, end)),
-        top_on_gpu=max(0, min(view.top_on_gpu, end)),
-        gpu=gpu,
+        cursor=None if index is None else view.cursor,
+        top=layout.bounded_top(view.top, follow),
+        top_on_gpu=layout.bounded_top(view.top_on_gpu),
+        gpu=None if line is None else view.gpu,
         gpus_top=max(0, min(gpus_top, hidden)),
         graph_fits=parts is None or parts.width_of("spark") > 0 or shape.tiles > 0,
     )

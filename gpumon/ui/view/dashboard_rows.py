@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from gpumon.text.process_columns import RowContext
     from gpumon.ui.view.dashboard_layout import TableContext
     from gpumon.ui.view.gpu_table_layout import GpusShape
-    from gpumon.ui.view.table_entries import Key
+    from gpumon.ui.view.list_view import Key
     from gpumon.ui.view.view import View
 
 _MOST_REPORT_ROWS = 8
@@ -118,7 +118,7 @@ class Dashboard:
         if is_tiny(width, height):
             moment = _moment(snapshot, view)
             tiny = tiny_rows(snapshot, states, moment, width, height, view.message)
-            return Parts(Layout(view, snapshot.gpus), tiny=tiny)
+            return Parts(Layout(view=view, gpus=snapshot.gpus), tiny=tiny)
         strip = strip_rows(height) if view.host_strip else 0
         lines, gpus = gpu_lines(snapshot), len(snapshot.gpus)
         shape = dashboard_shape(lines, gpus, width, height - strip)
@@ -149,7 +149,7 @@ class Dashboard:
 
 def _without_gpus(snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
     """The dashboard without GPUs, with the reason for it."""
-    layout = Layout(view)
+    layout = Layout(view=view)
     moment = Moment() if snapshot is None else _moment(snapshot, view)
     if is_tiny(width, height):
         return Parts(layout, tiny=tiny_rows(snapshot, {}, moment, width, height, view.message))
@@ -213,7 +213,7 @@ def _rule(frame: Frame, shape: GpusShape, layout: Layout) -> Row:
     scrolled = Scrolled(
         _narrowing_words(snapshot, view),
         len(layout.entries),
-        view.table_top,
+        view.list_top,
         layout.room,
         view.gpus_top,
         hidden - view.gpus_top,
@@ -273,12 +273,12 @@ def _processes(frame: Frame, layout: Layout, context: RowContext) -> list[Row]:
     memo, snapshot, _, _, view, width = frame
     gpu = layout.gpu
     # The cursor may be on a GPU instead.
-    cursor = view.cursor if view.gpu is None else None
+    cursor = view.cursor if view.in_list else None
     first_gpu = None if gpu is None else gpu.index
     texts = load_word(snapshot.gpus), _empty_text(snapshot, layout, width)
     key = (
-        *(context, view.order, cursor, first_gpu, view.tags, view.watched.processes, view.shift),
-        *(width, texts, layout.columns, layout.headers, view.table_top, layout.room),
+        *(context, view.sort, cursor, first_gpu, view.tags, view.watched.processes, view.shift),
+        *(width, texts, layout.columns, layout.headers, view.list_top, layout.room),
         layout.entries,
     )
     part = memo.part(process_row)
@@ -306,10 +306,10 @@ def _table(
 ) -> list[Row]:
     view, columns = layout.view, layout.columns
     tags, watched = view.tags, view.watched.processes
-    rows = [heading_row(layout.headers, view.order, width, load)]
+    rows = [heading_row(layout.headers, view.sort, width, load)]
     if empty:
         return [*rows, fill([(f"  {empty}", "dim")], width)]
-    shown = layout.entries[view.table_top : view.table_top + layout.room]
+    shown = layout.entries[view.list_top : view.list_top + layout.room]
     for entry in shown:
         members = entry.processes
         tagged = bool(members) and all(process.id in tags for process in members)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.config.columns import COLUMN
 from gpumon.text.table import GUTTER, line_width
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, host_columns
-from gpumon.ui.view.fleet_lists import entries_of
-from gpumon.ui.view.fleet_view import FleetListing, with_list
+from gpumon.ui.view.fleet_lists import FleetEntry, entries_of
+from gpumon.ui.view.fleet_view import FleetListing, FleetView
+from gpumon.ui.view.list_view import ListLayout
 from gpumon.ui.view.process_table import visible_columns
-from gpumon.ui.view.user_table import fleet_user_columns
+from gpumon.ui.view.user_table import FLEET_USER_COLUMNS, fleet_user_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.fleet.summary import HostSummary
-    from gpumon.text.process_columns import ProcessItem
     from gpumon.text.table import Column
     from gpumon.ui.view.fleet_hosts import HostItem
-    from gpumon.ui.view.fleet_lists import FleetEntry
-    from gpumon.ui.view.fleet_view import FleetKey, FleetView
     from gpumon.ui.view.memo import Memo
 
 _LEAST_HOST = 64
@@ -37,63 +35,25 @@ HOST_HEADER = replace(HOST_COLUMNS[0], width=HOST_WIDTH)
 """The column of the host before those of a process."""
 
 
-class FleetLayout(Struct, frozen=True):
-    """Where everything is drawn. Keys and clicks are resolved against it.
+class FleetLayout(ListLayout[FleetView, FleetEntry], frozen=True, kw_only=True):
+    """Where the screen of a fleet is drawn."""
 
-    Attributes:
-        view: The view with its cursor and scroll position within bounds.
-        hosts: All hosts.
-        entries: The lines of the list.
-        headers: The columns of a line.
-        host_columns: The columns of a host, if hosts are listed.
-        columns: The columns of a process.
-        beside: Number of columns of lines.
-        room: Rows for lines.
-        width: Cells of the screen.
-    """
-
-    view: FleetView
-    hosts: Sequence[HostSummary] = ()
-    entries: Sequence[FleetEntry] = ()
-    headers: Sequence[Column[Any]] = ()
+    hosts: Sequence[HostSummary] = ()  # All hosts.
+    # The columns of a host, if hosts are listed.
     host_columns: tuple[Column[HostItem], ...] = ()
-    columns: tuple[Column[ProcessItem], ...] = ()
-    beside: int = 1
-    room: int = 0
-    width: int = 0
 
     @property
-    def line_width(self) -> int:
-        """Cells of one line."""
-        return line_width(self.width, self.beside)
+    def sortable(self) -> Sequence[Column[Any]]:
+        """See ``ListLayout.sortable``."""
+        if self.view.listing is FleetListing.HOSTS:
+            return HOST_COLUMNS
+        if self.view.listing is FleetListing.USERS:
+            return FLEET_USER_COLUMNS
+        return HOST_HEADER, *COLUMN.values()
 
-    def index_of(self, key: FleetKey | None) -> int | None:
-        """The index of a line."""
-        if key is None:
-            return None
-        return next((at for at, entry in enumerate(self.entries) if entry.key == key), None)
-
-    @property
-    def entry(self) -> FleetEntry | None:
-        """The line under the cursor."""
-        index = self.index_of(self.view.current.cursor)
-        return None if index is None else self.entries[index]
-
-    @property
-    def visible(self) -> range:
-        """The indices of the visible lines."""
-        top = self.view.current.top
-        return range(top, min(len(self.entries), top + self.beside * self.room))
-
-    def within_line(self, x: int) -> int:
-        """A cell of the screen as a cell of its line."""
-        return x % (self.line_width + GUTTER) if self.beside > 1 else x
-
-    def line_at(self, x: int, y: int) -> int | None:
-        """The index of the line at a cell of the list, whose first row is ``y`` 0."""
-        column = min(self.beside - 1, x // (self.line_width + GUTTER))
-        index = self.view.current.top + column * self.room + y
-        return index if 0 <= y < self.room and index in self.visible else None
+    def cannot_sort(self, label: str) -> str:
+        """See ``ListLayout.cannot_sort``."""
+        return f"{label} is no column of {self.view.listing.value}"
 
 
 def lay_out(
@@ -106,11 +66,10 @@ def lay_out(
 ) -> FleetLayout:
     """List the lines, and bring the view within bounds; the memo keeps the list."""
     room = max(1, height - _CHROME - view.editing)
-    listed = view.current
     by_host = view.listing is FleetListing.HOSTS
     # Lists of thousands of processes are sorted once a second; of hosts at every change.
     news: object = hosts if by_host else tuple([one.state.status for one in hosts])
-    key = (news, int(now), view.listing, listed.sort, listed.filter)
+    key = (news, int(now), view.listing, view.sort, view.filter)
     entries = memo.by(key, entries_of, hosts, view, now)
     beside = 1
     if by_host and entries:
@@ -123,20 +82,21 @@ def lay_out(
         headers = of_hosts = memo(host_columns, hosts, line_width(width, beside))
     elif view.listing is FleetListing.USERS:
         headers = fleet_user_columns(width)
-    layout = FleetLayout(view, hosts, entries, headers, of_hosts, columns, beside, room, width)
-    return replace(layout, view=_within_bounds(layout))
-
-
-def _within_bounds(layout: FleetLayout) -> FleetView:
-    """Keep the cursor on its line and the line visible, and limit scrolling to the end."""
-    listed = layout.view.current
-    index, top = layout.index_of(listed.cursor), listed.top
-    in_sight = layout.room * layout.beside
-    if index is not None and listed.follows_cursor:
-        top = max(min(top, index), index - in_sight + 1)
-    top = max(0, min(top, len(layout.entries) - in_sight))
+    layout = FleetLayout(
+        view=view,
+        entries=entries,
+        headers=headers,
+        columns=columns,
+        width=width,
+        room=room,
+        beside=beside,
+        hosts=hosts,
+        host_columns=of_hosts,
+    )
+    index = layout.index_of(view.cursor)
     # A host that a filter hides, or that has gone, leaves no key to act on another one.
-    cursor = None if index is None else listed.cursor
-    if (top, cursor) == (listed.top, listed.cursor):
-        return layout.view
-    return with_list(layout.view, replace(listed, top=top, cursor=cursor))
+    cursor = None if index is None else view.cursor
+    top = layout.bounded_top(view.top, index if view.follows_cursor else None)
+    if (top, cursor) == (view.top, view.cursor):
+        return layout
+    return replace(layout, view=replace(view, top=top, cursor=cursor))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from gpumon.filters.language import parse
 from gpumon.filters.terms import FilterContext
 from gpumon.fleet.fleet import Owner
@@ -16,6 +14,7 @@ from gpumon.text.process_columns import RowContext
 from gpumon.text.table import by_column, in_order
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, HostItem
 from gpumon.ui.view.fleet_view import FleetListing
+from gpumon.ui.view.list_view import ListEntry
 from gpumon.ui.view.process_table import by_pid, sort_value
 from gpumon.ui.view.user_table import FLEET_USER_COLUMNS, FleetUser
 
@@ -26,36 +25,27 @@ if TYPE_CHECKING:
     from gpumon.fleet.summary import HostSummary
     from gpumon.model.processes import GpuProcess
     from gpumon.text.table import Sort
-    from gpumon.ui.view.fleet_view import FleetKey, FleetView
+    from gpumon.ui.view.fleet_view import FleetView
 
 
-class FleetEntry(Struct, frozen=True):
-    """A line of a list.
+class FleetEntry(ListEntry, frozen=True):
+    """A line of a list."""
 
-    Attributes:
-        key: Identifies the line.
-        host: The host of a line of hosts or processes.
-        user: The user of a line of users.
-        process: The process of a line of processes.
-    """
-
-    key: FleetKey
-    host: HostSummary | None = None
+    host: HostSummary | None = None  # Of a line of hosts or processes.
     user: FleetUser | None = None
     process: GpuProcess | None = None
 
 
 def entries_of(hosts: Sequence[HostSummary], view: FleetView, now: float) -> list[FleetEntry]:
     """The lines of the current list that pass its filter, sorted."""
-    listed = view.current
     if view.listing is FleetListing.HOSTS:
-        selection = parse(listed.filter, HOSTS)
+        selection = parse(view.filter, HOSTS)
         shown = [host for host in hosts if selection.matches(host, now)]
-        ordered = by_column(map(HostItem, shown), HOST_COLUMNS, listed.sort)
+        ordered = by_column(map(HostItem, shown), HOST_COLUMNS, view.sort)
         return [FleetEntry(item.host.name, item.host) for item in ordered]
     if view.listing is FleetListing.USERS:
-        return [FleetEntry(use.user or "", user=use) for use in _users(hosts, listed.sort)]
-    return _processes(hosts, listed.filter, listed.sort)
+        return [FleetEntry(use.user or "", user=use) for use in _users(hosts, view.sort)]
+    return _processes(hosts, view.filter, view.sort)
 
 
 def _users(hosts: Sequence[HostSummary], sort: Sort) -> list[FleetUser]:

@@ -120,7 +120,7 @@ def header_row(sums: FleetTotals, source: str, second: int, interval: float, wid
 def _lines(memo: Memo, layout: FleetLayout, now: float) -> list[Row]:
     """The heading and the visible lines."""
     view, width = layout.view, layout.width
-    heading = memo(heading_row, tuple(layout.headers), view.current.sort, layout.line_width)
+    heading = memo(heading_row, tuple(layout.headers), view.sort, layout.line_width)
     rows = beside([heading] * layout.beside, layout.beside, 1, width, "heading")
     if not layout.entries:
         rows.append(fill([(f"  {fit(_empty_text(layout), max(0, width - 2))}", "dim")], width))
@@ -137,7 +137,7 @@ def _lines(memo: Memo, layout: FleetLayout, now: float) -> list[Row]:
 
 def _line(memo: Memo, layout: FleetLayout, entry: FleetEntry, now: float) -> Row:
     view = layout.view
-    marks = AT_CURSOR if entry.key == view.current.cursor else PLAIN
+    marks = AT_CURSOR if entry.key == view.cursor else PLAIN
     if entry.user is not None:
         return memo(fleet_user_row, entry.user, layout.width, marks)
     assert entry.host is not None  # noqa: S101 - lines of hosts and processes have one
@@ -161,10 +161,10 @@ def _process_line(layout: FleetLayout, entry: FleetEntry, marks: Marks) -> Row:
 
 def _empty_text(layout: FleetLayout) -> str:
     """What is shown in place of lines."""
-    listed = layout.view.current
-    if listed.filter:
-        one = {"hosts": "host", "users": "user", "processes": "process"}[layout.view.listing.value]
-        return f"no {one} matches {printable(listed.filter)} · {keycap('clear')} shows all"
+    view = layout.view
+    if view.filter:
+        what = {"hosts": "host", "users": "user", "processes": "process"}[view.listing.value]
+        return f"no {what} matches {printable(view.filter)} · {keycap('clear')} shows all"
     if not layout.hosts:
         return "connecting …"
     return "no process on any host that answers"
@@ -180,8 +180,8 @@ def _rule_texts(layout: FleetLayout, now: float) -> tuple[str, str, str]:
         text = counted(count, "user")
     else:
         text = counted(count, "process", "es")
-    if view.current.filter:
-        text += f" · {printable(view.current.filter)}"
+    if view.filter:
+        text += f" · {printable(view.filter)}"
     entry, visible = layout.entry, layout.visible
     about = ""
     if entry is not None and entry.process is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
 from gpumon.findings.groups import jobs
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.text.table import in_order
+from gpumon.ui.view.list_view import ListEntry
 from gpumon.ui.view.process_table import sort_processes
 
 if TYPE_CHECKING:
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import RelatedProcess
     from gpumon.text.process_columns import RowContext
     from gpumon.text.table import Sort
-
-Key: TypeAlias = ProcessId | str
-"""Identifies a line across snapshots: a process, or the name of a group."""
-
+    from gpumon.ui.view.list_view import Key
 
 class Listing(str, Enum):
     """The kinds of lists."""
@@ -35,26 +33,16 @@ class Listing(str, Enum):
     JOBS = "jobs"
 
 
-class TableEntry(Struct, frozen=True):
-    """A line of the table.
+class TableEntry(ListEntry, frozen=True):
+    """A line of the table."""
 
-    Attributes:
-        key: Identifies the line.
-        process: The process. A process on no GPU, such as a shell in the tree, has no uses.
-        branch: Tree glyphs before the command.
-        below: Number of lines under it that can be folded.
-        folded: Whether these are folded.
-        user: The user, in the list of users.
-        job: The job, on its summary line.
-    """
-
-    key: Key
+    # A process on no GPU, such as a shell in the tree, has no uses.
     process: GpuProcess | None = None
-    branch: str = ""
-    below: int = 0
-    folded: bool = False
-    user: UserUse | None = None
-    job: JobGroup | None = None
+    branch: str = ""  # Tree glyphs before the command.
+    below: int = 0  # Number of lines under it that can be folded.
+    folded: bool = False  # Whether these are folded.
+    user: UserUse | None = None  # In the list of users.
+    job: JobGroup | None = None  # On its summary line.
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -81,23 +69,16 @@ class TableEntry(Struct, frozen=True):
 
 
 class ProcessFilter(Struct, frozen=True):
-    """Selects the processes that are shown; all conditions apply together.
+    """Selects the processes that are shown; all conditions apply together."""
 
-    Attributes:
-        user: The user from the command line.
-        mine: The current user's name, to show only their processes.
-        only_user: The user whose processes are shown; never together with ``mine``.
-        kind: ``C`` shows only compute processes, ``G`` only graphics processes.
-        filter: The filter that was typed.
-        gpu: UUID of the GPU whose processes are shown.
-    """
-
-    user: str | None = None
-    mine: str | None = None
+    user: str | None = None  # The user from the command line.
+    mine: str | None = None  # The current user's name, to show only their processes.
+    # The user whose processes are shown; never together with ``mine``.
     only_user: str | None = None
+    # ``C`` shows only compute processes, ``G`` only graphics processes.
     kind: str | None = None
-    filter: Filter | None = None
-    gpu: str | None = None
+    filter: Filter | None = None  # The filter that was typed.
+    gpu: str | None = None  # UUID of the GPU whose processes are shown.
 
     def words(self, processes: Sequence[GpuProcess]) -> list[str]:
         """Describe each condition briefly, except the GPU, for the rule above the table.

@@ -1,30 +1,26 @@
-"""Pure functions that return the next view, one for each key or click that changes it.
+"""Functions that return the next view of the dashboard, for keys that other lists do not have.
 
-Each takes the view and the layout of the last drawing, which the key refers to. Some also return a
-message for the footer, shown for a few seconds; the empty message removes the one before.
+They are called as those of ``list_view``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.config.columns import COLUMN
-from gpumon.text.process_columns import PROCESS_COLUMNS
-from gpumon.text.table import column_beside, next_sort
+from gpumon.ui.view import list_view
 from gpumon.ui.view.gpu_text import users_of_gpu
 from gpumon.ui.view.graph_choices import next_graph
 from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.list_view import clear_message
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
-from gpumon.ui.view.user_table import USER_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
-    from gpumon.text.table import Column
     from gpumon.ui.view.dashboard_layout import Layout
     from gpumon.ui.view.gpu_table_layout import GpusShape
     from gpumon.ui.view.view import View
@@ -35,48 +31,35 @@ _SHIFT_CELLS = 8
 # -- the cursor and scrolling ------------------------------------------------------------------
 
 
-def clear_message(view: View) -> View:
-    """Remove the message, which refers to an earlier action."""
-    return view if view.editing else replace(view, message="")
-
-
 def move(view: View, layout: Layout, step: int) -> View:
     """Move the cursor a line up or down; the table follows the last GPU."""
     last = layout.gpus[-1].uuid if layout.gpus else None
-    if view.gpu is not None and step > 0 and view.gpu == last:
+    if view.gpu is not None:
+        if step < 0 or view.gpu != last:
+            return _move_gpu(view, layout, step)
         return leave_gpus(view, layout) if view.cursor is None else point_at_gpu(view, None)
-    if view.gpu is None and step < 0 and layout.index_of(view.cursor) == 0:
+    if step < 0 and layout.index_of(view.cursor) == 0:
         return point_at_gpu(view, _narrowed_gpu(layout) or last)
-    return _move_by(view, layout, step)
+    return list_view.move(view, layout, step)
 
 
 def page(view: View, layout: Layout, pages: int) -> View:
     """Move the cursor by the height of the table."""
-    return _move_by(view, layout, pages * max(1, layout.room))
-
-
-def _move_by(view: View, layout: Layout, lines: int) -> View:
-    """Move the cursor, in the table or among the GPUs."""
     if view.gpu is not None:
-        return _move_gpu(view, layout, lines)
-    index = layout.index_of(view.cursor)
-    # The first press only shows the cursor.
-    return move_to(view, layout, view.top if index is None else index + lines)
+        return _move_gpu(view, layout, pages * max(1, layout.room))
+    return list_view.page(view, layout, pages)
 
 
 def move_to_end(view: View, layout: Layout, end: int) -> View:
     """Move the cursor to the first or last line."""
     if view.gpu is not None:
         return _move_gpu(view, layout, end * len(layout.gpus))
-    return move_to(view, layout, 0 if end < 0 else len(layout.entries) - 1)
+    return list_view.move_to_end(view, layout, end)
 
 
 def move_to(view: View, layout: Layout, index: int) -> View:
     """Move the cursor to a line of the table, or to the nearest one."""
-    if not layout.entries:
-        return view
-    key = layout.entries[max(0, min(index, len(layout.entries) - 1))].key
-    return clear_message(replace(view, gpu=None, cursor=key, follows_cursor=True))
+    return list_view.move_to(replace(view, gpu=None) if layout.entries else view, layout, index)
 
 
 def _move_gpu(view: View, layout: Layout, step: int) -> View:
@@ -158,11 +141,11 @@ def scroll_gpus(view: View, layout: Layout, lines: int) -> View:
     return replace(view, gpus_top=view.gpus_top + lines, gpu=gpu)
 
 
-def scroll_table(view: View, _: Layout, lines: int) -> View:
+def scroll_table(view: View, layout: Layout, lines: int) -> View:
     """Scroll the table away from the cursor."""
     if view.gpu is not None:
         return replace(view, top_on_gpu=view.top_on_gpu + lines)
-    return replace(view, top=view.top + lines, follows_cursor=False)
+    return list_view.scroll(view, layout, lines)
 
 
 def clear_choice(view: View) -> View:
@@ -179,15 +162,20 @@ def clear_choice(view: View) -> View:
     return view
 
 
-# -- listing and sorting -----------------------------------------------------------------------
+# -- what is listed ----------------------------------------------------------------------------
 
 
 def switch_listing(view: View, _: Layout, name: str) -> View:
     """List a tree, users or jobs; the current listing's name switches back to processes."""
     wanted = Listing(name)
-    if view.listing is wanted:
-        wanted = Listing.PROCESSES
-    return replace(view, listing=wanted, follows_cursor=True)
+    return _list(view, Listing.PROCESSES if view.listing is wanted else wanted)
+
+
+def _list(view: View, listing: Listing) -> View:
+    """Show another list; users have an order of their own."""
+    if (listing is Listing.USERS) != (view.listing is Listing.USERS):
+        view = replace(view, sort=view.other_sort, other_sort=view.sort)
+    return replace(view, listing=listing, follows_cursor=True)
 
 
 def narrow(view: View, narrowing: ProcessFilter) -> View:
@@ -255,31 +243,7 @@ def narrow_to_user(view: View, user: str | None) -> View | tuple[View, str]:
 
 def open_user(view: View, user: str | None) -> View | tuple[View, str]:
     """List the processes of a user of the list of users."""
-    return narrow_to_user(replace(view, listing=Listing.PROCESSES), user)
-
-
-def sort(view: View, _: Layout, column: str) -> tuple[View, str]:
-    """Sort by a column; if the table is sorted by it already, reverse the order."""
-    by_user = view.listing is Listing.USERS
-    listed: Sequence[Column[Any]] = USER_COLUMNS if by_user else PROCESS_COLUMNS
-    chosen = next((one for one in listed if one.key == column), None)
-    if chosen is None:
-        label, back = COLUMN[column].label, keycap("users")
-        return view, f"{label} is no column of users; {back} goes back to processes"
-    order, message = next_sort(view.order, chosen)
-    view = replace(view, user_sort=order) if by_user else replace(view, sort=order)
-    return replace(view, follows_cursor=True), message
-
-
-def sort_step(view: View, layout: Layout, step: int) -> View | tuple[View, str]:
-    """Sort by the next visible column, or by the one before."""
-    column = column_beside(layout.headers, view.order, step)
-    return view if column is None else sort(view, layout, column)
-
-
-def reverse(view: View, layout: Layout) -> tuple[View, str]:
-    """Reverse the order."""
-    return sort(view, layout, view.order.column)
+    return narrow_to_user(_list(view, Listing.PROCESSES), user)
 
 
 # -- tags --------------------------------------------------------------------------------------

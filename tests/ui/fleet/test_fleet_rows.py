@@ -13,6 +13,7 @@ from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
 from gpumon.text.table import Sort
 from gpumon.ui.view.fleet_rows import FleetParts, FleetPicture
+from gpumon.ui.view.fleet_update import show_list
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import demo_hosts, host, host_state
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("utc")
 
-VIEW = FleetView(1.0)
+VIEW = FleetView(interval=1.0)
 SIZES = [(200, 50), (140, 40), (100, 24), (80, 24), (60, 15), (40, 10), (20, 5)]
 HOSTILE = "\x1b[2Jroot\x07\u202e\ufeff"
 
@@ -53,14 +54,14 @@ def test_the_hosts_look_as_they_did(
 def test_users_and_processes_look_as_they_did(
     size: tuple[int, int], listing: FleetListing, snapshot: SnapshotAssertion
 ) -> None:
-    assert picture(demo_hosts(16), *size, FleetView(1.0, listing)) == snapshot
+    assert picture(demo_hosts(16), *size, show_list(VIEW, listing)) == snapshot
 
 
 @pytest.mark.parametrize("listing", FleetListing)
 @pytest.mark.parametrize("width", [1, 2, 7, 19, 33, 47, 61, 64, 79, 126, 130, 199, 301])
 def test_every_row_has_its_width(width: int, listing: FleetListing) -> None:
     for height in (5, 13, 60):
-        picture(demo_hosts(100), width, height, FleetView(1.0, listing))
+        picture(demo_hosts(100), width, height, show_list(VIEW, listing))
 
 
 def test_in_ascii_a_cell_tells_what_it_tells_in_unicode() -> None:
@@ -117,25 +118,21 @@ def test_nothing_that_a_host_sends_reaches_the_terminal() -> None:
     for listing in FleetListing:
         for made in (host(state), host(state, down)):
             for key in (made.name, HOSTILE, (made.name, named.id)):
-                view = FleetView(1.0, listing)
-                listed = msgspec.structs.replace(view.current, cursor=key)
-                view = msgspec.structs.replace(view, **{listing.value: listed})
+                view = msgspec.structs.replace(show_list(VIEW, listing), cursor=key)
                 text = picture((made,), 120, 10, view)
                 assert text.replace("\n", "").isprintable()
 
 
 def test_empty_lists_say_what_to_do() -> None:
     hosts = demo_hosts(3)
-    listed = msgspec.structs.replace(VIEW.hosts, filter="free>9")
-    narrowed = msgspec.structs.replace(VIEW, hosts=listed)
+    narrowed = msgspec.structs.replace(VIEW, filter="free>9")
     assert "no host matches free>9 · Esc shows all" in picture(hosts, 80, 24, narrowed)
     assert "0 of 3 hosts · free>9" in picture(hosts, 80, 24, narrowed)
     assert "connecting" in picture((), 80, 24)
 
 
 def test_the_host_under_the_cursor_has_its_whole_sentence() -> None:
-    listed = msgspec.structs.replace(VIEW.hosts, cursor="gpu-04")
-    text = picture(demo_hosts(16), 140, 40, msgspec.structs.replace(VIEW, hosts=listed))
+    text = picture(demo_hosts(16), 140, 40, msgspec.structs.replace(VIEW, cursor="gpu-04"))
     assert "gpu-04: GPU 6: lost" in text
 
 
@@ -159,9 +156,7 @@ def test_without_a_live_host_no_sum_is_shown() -> None:
 
 @pytest.mark.parametrize("column", ["host", "gpu", "free", "most_free", "state", "age"])
 def test_a_heading_has_room_for_its_arrow(column: str) -> None:
-    listed = msgspec.structs.replace(VIEW.hosts, sort=Sort(column))
-    heading = picture(
-        (host(host_state("a")),), 80, 10, msgspec.structs.replace(VIEW, hosts=listed)
-    ).splitlines()[1]
+    view = msgspec.structs.replace(VIEW, sort=Sort(column))
+    heading = picture((host(host_state("a")),), 80, 10, view).splitlines()[1]
     assert "▼" in heading
     assert "…" not in heading

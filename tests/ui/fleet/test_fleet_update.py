@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.ui.view import fleet_update as update
+from gpumon.ui.view import list_view
 from gpumon.ui.view.fleet_rows import FleetPicture, fleet_keys
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
 from tests.build import NOON
@@ -22,7 +23,7 @@ class Hand:
     def __init__(self, count: int = 16, width: int = 100, height: int = 24) -> None:
         self.hosts: tuple[HostSummary, ...] = demo_hosts(count)
         self.size = width, height
-        self.view = FleetView(1.0)
+        self.view = FleetView(interval=1.0)
         self.message = ""
         self._picture = FleetPicture()
         self.draw()
@@ -53,28 +54,28 @@ class Hand:
 
 def test_the_first_press_shows_the_cursor_and_it_stays_on_its_host() -> None:
     hand = Hand()
-    hand.press(update.move, 1)
-    assert hand.view.current.cursor == "gpu-01"
-    hand.press(update.move, 1)
-    hand.press(update.sort, "free")
-    assert hand.view.current.cursor == "gpu-02"
+    hand.press(list_view.move, 1)
+    assert hand.view.cursor == "gpu-01"
+    hand.press(list_view.move, 1)
+    hand.press(list_view.sort, "free")
+    assert hand.view.cursor == "gpu-02"
     assert hand.layout.entry is not None
     assert hand.layout.entry.key == "gpu-02"
 
 
 def test_free_first_and_sick_first() -> None:
     hand = Hand()
-    hand.press(update.sort, "free")
+    hand.press(list_view.sort, "free")
     assert hand.names[0] == "gpu-10"
     assert hand.names[-1] == "gpu-07", "unknown comes last"
     assert hand.message == "sorted by FREE, descending"
-    hand.press(update.sort, "state")
+    hand.press(list_view.sort, "state")
     assert set(hand.names[:2]) == {"gpu-04", "gpu-07"}
-    hand.press(update.reverse)
+    hand.press(list_view.reverse)
     assert set(hand.names[-2:]) == {"gpu-04", "gpu-07"}
-    hand.press(update.sort, "host")
+    hand.press(list_view.sort, "host")
     assert hand.names == sorted(hand.names)
-    hand.press(update.sort, "pid")
+    hand.press(list_view.sort, "pid")
     assert hand.message == "PID is no column of hosts"
 
 
@@ -84,7 +85,7 @@ def test_every_visible_column_can_be_sorted_by_in_every_list() -> None:
         if press:
             hand.press(*press)
         for _ in range(len(hand.layout.headers) + 1):
-            hand.press(update.sort_step, 1)
+            hand.press(list_view.sort_step, 1)
             assert hand.message.startswith("sorted by")
 
 
@@ -92,16 +93,16 @@ def test_hosts_stand_beside_each_other_where_they_would_not_fit() -> None:
     hand = Hand(100, 200, 50)
     assert hand.layout.beside == 3
     assert len(hand.layout.visible) == 100
-    hand.press(update.move, 1)
+    hand.press(list_view.move, 1)
     hand.press(update.aside, 1)
-    assert hand.view.current.cursor == hand.names[46]
+    assert hand.view.cursor == hand.names[46]
     hand.press(update.aside, 1)
     hand.press(update.aside, 1)
-    assert hand.view.current.cursor == hand.names[92]
+    assert hand.view.cursor == hand.names[92]
     hand.press(update.aside, -1)
     hand.press(update.aside, -1)
     hand.press(update.aside, -1)
-    assert hand.view.current.cursor == hand.names[0]
+    assert hand.view.cursor == hand.names[0]
     assert hand.layout.line_at(0, 3) == 3
     assert hand.layout.line_at(70, 3) == 49
     assert hand.layout.line_at(199, 8) is None
@@ -109,20 +110,20 @@ def test_hosts_stand_beside_each_other_where_they_would_not_fit() -> None:
 
 def test_a_list_scrolls_with_its_cursor() -> None:
     hand = Hand(100, 80, 24)
-    hand.press(update.move_to_end, 1)
+    hand.press(list_view.move_to_end, 1)
     assert hand.layout.visible[-1] == 99
-    hand.press(update.page, -1)
-    assert hand.view.current.cursor == hand.names[79]
-    hand.press(update.scroll, -200)
+    hand.press(list_view.page, -1)
+    assert hand.view.cursor == hand.names[79]
+    hand.press(list_view.scroll, -200)
     assert hand.layout.visible[0] == 0
 
 
 def test_a_filter_hides_hosts_and_escape_brings_them_back() -> None:
     hand = Hand()
-    hand.press(update.move_to, 3)
+    hand.press(list_view.move_to, 3)
     hand.filter("free>3")
     assert hand.names == ["gpu-03", "gpu-10", "gpu-16"]
-    assert hand.view.current.cursor is None, "no key acts on what is hidden"
+    assert hand.view.cursor is None, "no key acts on what is hidden"
     hand.escape()
     assert len(hand.names) == 16
 
@@ -146,7 +147,7 @@ def test_enter_on_a_user_shows_their_processes_and_escape_goes_back_step_by_step
 def test_a_user_whose_name_needs_quotes_is_found() -> None:
     hand = Hand()
     hand.press(lambda view, _: update.narrow_to_user(view, 'a "b" c'))
-    assert hand.view.current.filter == 'user="a ""b"" c"'
+    assert hand.view.filter == 'user="a ""b"" c"'
     assert not hand.layout.entries
     hand.press(lambda view, _: update.narrow_to_user(view, None))
     assert "not visible" in hand.message
@@ -154,15 +155,15 @@ def test_a_user_whose_name_needs_quotes_is_found() -> None:
 
 def test_each_list_keeps_its_cursor_and_its_filter() -> None:
     hand = Hand()
-    hand.press(update.move_to, 5)
+    hand.press(list_view.move_to, 5)
     hand.press(update.change_side)
     hand.filter("host:gpu-02")
-    hand.press(update.move_to, 2)
+    hand.press(list_view.move_to, 2)
     assert {entry.host.name for entry in hand.layout.entries if entry.host} == {"gpu-02"}
     hand.press(update.change_side)
-    assert (hand.view.current.cursor, hand.view.current.filter) == ("gpu-06", "")
+    assert (hand.view.cursor, hand.view.filter) == ("gpu-06", "")
     hand.press(update.change_side)
-    assert hand.view.current.filter == "host:gpu-02"
+    assert hand.view.filter == "host:gpu-02"
     assert hand.layout.entry is hand.layout.entries[2]
 
 
@@ -173,7 +174,7 @@ def test_the_footer_offers_what_works() -> None:
         return [key.label for key in fleet_keys(hand.layout)]
 
     assert "open" not in labels()
-    hand.press(update.move, 1)
+    hand.press(list_view.move, 1)
     assert {"open", "filter", "free first", "sick first"} <= set(labels())
     hand.press(update.switch_listing, "users")
     assert not {"filter", "free first"} & set(labels())

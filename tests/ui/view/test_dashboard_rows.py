@@ -682,7 +682,7 @@ def test_which_processes_are_in_sight_is_told_before_any_sum(width: int) -> None
 
 def users_listed(*, sort: Sort, width: int = 100) -> list[str]:
     now, history = demo()
-    view = View(interval=0.5, listing=Listing.USERS, user_sort=sort)
+    view = View(interval=0.5, listing=Listing.USERS, sort=sort)
     parts = Dashboard(history).rows(now, view, width, 40)
     return ["".join(text for text, _ in row) for row in (*parts.rule, *parts.processes)]
 

@@ -14,7 +14,7 @@ from gpumon.findings import conditions
 from gpumon.makers.demo import DemoSource
 from gpumon.recording.history import History
 from gpumon.text.process_columns import PROCESS_COLUMNS
-from gpumon.ui.view import update
+from gpumon.ui.view import list_view, update
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.view import View
@@ -55,13 +55,13 @@ KEYS: dict[str, Key] = {
     **{f"cards {step:+}": with_argument(update.scroll_gpus, step) for step in (-1, 3)},
     **{f"wheel {step:+}": with_argument(update.scroll_table, step) for step in (-3, 3)},
     **{one.value: with_argument(update.switch_listing, one.value) for one in Listing},
-    **{f"sort {one.key}": with_argument(update.sort, one.key) for one in PROCESS_COLUMNS},
-    **{f"sort {step:+}": with_argument(update.sort_step, step) for step in (-1, 1)},
+    **{f"sort {one.key}": with_argument(list_view.sort, one.key) for one in PROCESS_COLUMNS},
+    **{f"sort {step:+}": with_argument(list_view.sort_step, step) for step in (-1, 1)},
     "side": update.change_side,
     "only gpu": update.toggle_only_gpu,
     "only user": lambda view, layout: update.toggle_only_user(view, layout, layout.shown),
     "kind": update.cycle_kind,
-    "reverse": update.reverse,
+    "reverse": list_view.reverse,
     "tag": update.tag,
     "tag all": update.tag_all,
     "graph": update.show_next_graph,

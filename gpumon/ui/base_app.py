@@ -34,7 +34,7 @@ from gpumon.ui.keys import bindings_of, textual_keymap
 from gpumon.ui.palette import Palette
 from gpumon.ui.plain_text import SameWidth, read_no_markup
 from gpumon.ui.screens.help import HelpScreen
-from gpumon.ui.screens.page import EndRequested, PageScreen
+from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.painted import PaintedScreen
 from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.terminal.renderer import TerminalRenderer
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
     from gpumon.config.keymap import KeyAction, KeyScope
-    from gpumon.ui.screens.dashboard import PageRequested
-    from gpumon.ui.screens.painted import WatchRequested
     from gpumon.ui.terminal.terminal import ShutdownWatchdog
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
@@ -243,28 +241,6 @@ class BaseApp(App[int]):
         if self._driver is not None and self.is_running:
             self._driver.write(sequence)
 
-    def on_watch_requested(self, event: WatchRequested) -> None:
-        """Start or stop watching a GPU, a process or a job."""
-        if self.workspace is not None:
-            self.workspace.watch(event.subject)
-
-    def on_alerts_requested(self) -> None:
-        """Open the page of alerts."""
-        if self.workspace is not None:
-            with self._reporting_too_many_files():
-                self.push_screen(self.workspace.alerts_page())
-
-    def on_page_requested(self, event: PageRequested) -> None:
-        """Open the page of a GPU or of a process."""
-        if self.workspace is not None:
-            with self._reporting_too_many_files():
-                self.push_screen(self.workspace.page_of(event.subject))
-
-    def on_end_requested(self, event: EndRequested) -> None:
-        """A page requests the end of processes."""
-        if self.workspace is not None:
-            self.workspace.kill_controller.ask(event.targets, event.name)
-
     async def run_action(
         self,
         action: str | ActionParseResult,
@@ -278,7 +254,7 @@ class BaseApp(App[int]):
         if is_method_refused(method):
             self.say("in a browser gpumon only shows: this key does nothing here")
             return True
-        with self._reporting_too_many_files():
+        with self.reporting_too_many_files():
             try:
                 return await super().run_action(action, default_namespace, namespaces)
             except (KeyError, NoMatches):
@@ -289,7 +265,7 @@ class BaseApp(App[int]):
         return True
 
     @contextmanager
-    def _reporting_too_many_files(self) -> Iterator[None]:
+    def reporting_too_many_files(self) -> Iterator[None]:
         """Show a message if a module or file cannot be opened; everything else continues."""
         try:
             yield

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from gpumon.fleet.summary import FleetSummaries
     from gpumon.model.processes import ProcessId
     from gpumon.system.system import Clock
-    from gpumon.ui.screens.fleet import HostRequested
     from gpumon.ui.screens.painted import PaintedScreen
     from gpumon.ui.session import Session
 
@@ -88,9 +87,12 @@ class FleetApp(BaseApp):
         self._hosts_closing: list[Event] = []
         self.fleet_screen = FleetScreen(
             summaries,
-            FleetView(interval=fleet.interval, columns=options.columns, message=options.config_error),
+            FleetView(
+                interval=fleet.interval, columns=options.columns, message=options.config_error
+            ),
             self.renderer,
             clock,
+            self.open_host,
             source,
         )
         self._wakeup = Wakeup(self, self.fleet_screen.look)
@@ -118,22 +120,23 @@ class FleetApp(BaseApp):
         for closed in self._hosts_closing:
             closed.wait(_CLOSE_SECONDS)
 
-    def on_host_requested(self, event: HostRequested) -> None:
+    def open_host(self, name: str, process: ProcessId | None = None) -> None:
         """Open a host; its connection exists already, but its past may have to be read."""
         if self.workspace is not None or self._is_opening:
             return
         self._is_opening = True
         run_in_thread(
             self,
-            lambda: self._open_host(event.name),
-            lambda opened: self._show_host(opened, event.process),
+            lambda: self._open_host(name),
+            lambda opened: self._show_host(opened, process),
             name="gpumon-open-host",
         )
 
     def _show_host(self, opened: OpenHost, process: ProcessId | None) -> None:
         self._is_opening = False
+        close = self._close_host
         workspace = Workspace(
-            self, opened.session, ProcessFilter(), self._options, self._close_host
+            self, opened.session, ProcessFilter(), self._options, failed=close, leave=close
         )
         self._open, self.workspace, self._told = opened, workspace, HostStatus.LIVE
         workspace.dashboard.remember_in(state_folder(), save=not self._options.visitor)
@@ -142,11 +145,8 @@ class FleetApp(BaseApp):
         self.push_screen(workspace.dashboard)
         workspace.start()
 
-    def on_leave_requested(self) -> None:
-        """Return from a host to all hosts."""
-        self._close_host()
-
     def _close_host(self) -> None:
+        """Return from a host to all hosts."""
         workspace, opened = self.workspace, self._open
         if workspace is None or opened is None or self.screen is not workspace.dashboard:
             return

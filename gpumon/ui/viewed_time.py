@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from gpumon.recording.playback.replay import STEP_SECONDS
+from gpumon.recording.recording import RecordingError
+from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.view import Timeline
 
 if TYPE_CHECKING:
@@ -17,6 +20,14 @@ if TYPE_CHECKING:
 
 _MARKS_SECONDS = 1.0
 """Seconds between two reads of the timeline's events: there may be thousands."""
+NOTHING_RECORDED = "nothing has been seen yet"
+
+
+def next_of(values: Sequence[float], now: float, step: int) -> float:
+    """The next larger or smaller of ascending values; the value of now after the last one."""
+    if step > 0:
+        return next((value for value in values if value > now + 1e-9), now)
+    return next((value for value in reversed(values) if value < now - 1e-9), now)
 
 
 class ViewedTime:
@@ -100,6 +111,85 @@ class ViewedTime:
             self.player.collector.subscribe(lambda _: self._wake(), lambda _: self._wake())
             self.player.collector.start()
         return self.player
+
+    # -- keys that move through the past: they return a message, which is empty if all is shown ---
+
+    def step(self, samples: int) -> str:
+        """Move by samples."""
+        return self._move(samples * STEP_SECONDS, lambda player: player.source.step(samples))
+
+    def jump(self, seconds: int) -> str:
+        """Move by seconds."""
+        return self._move(seconds, lambda player: player.source.jump(seconds))
+
+    def _move(self, seconds: float, move: Callable[[Player], None]) -> str:
+        """Move, or return to the present if a step forward ends there."""
+        if seconds > 0 and self.is_live:
+            if self.player is None:
+                return f"this is now: {keycap('step_back')} goes back in time"
+            if self.player.source.reaches_end(seconds):
+                self.return_to_present()
+                return ""
+        player = self.rewind()
+        if player is None:
+            return NOTHING_RECORDED
+        move(player)
+        return ""
+
+    def go_to_event(self, direction: int) -> str:
+        """Move to the next or previous event."""
+        # From the present, an event of the newest sample counts as past.
+        from_now = self.player is None
+        player = self.rewind()
+        if player is None:
+            return NOTHING_RECORDED
+        try:
+            event = player.source.to_event(forward=direction > 0, or_here=from_now)
+        except RecordingError as error:
+            return error.sentence
+        if event is not None:
+            return event.sentence
+        message = f"no event is known {'after' if direction > 0 else 'before'} this moment"
+        if not self.session.recording.events_complete:
+            message += ": the log has not been searched completely yet"
+        return message
+
+    def change_speed(self, step: int) -> str:
+        """Play faster or slower."""
+        player = self.player
+        if player is None:
+            return ""
+        # Imported here, because most runs never play anything.
+        from gpumon.recording.playback import SPEEDS
+
+        player.source.speed = next_of(SPEEDS, player.playing.speed, step)
+        return f"playback speed {player.playing.speed:g}×"
+
+    # -- keys that do something else in the present: they return False there ----------------------
+
+    def play_or_pause(self) -> bool:
+        """Play or pause."""
+        player = self.player
+        if player is None:
+            return False
+        if player.playing.playing:
+            player.source.pause()
+        else:
+            player.source.play()
+        return True
+
+    def go_to_edge(self, edge: int) -> bool:
+        """Go to the first sample, or to the last: return to now, or go to the end of a log."""
+        player = self.player
+        if player is None:
+            return False
+        if edge < 0:
+            player.source.seek(player.playing.first)
+        elif self.is_live:
+            self.return_to_present()
+        elif (last := player.playing.last) is not None:
+            player.source.seek(last)
+        return True
 
     @property
     def failure(self) -> BaseException | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.alerts.deliveries import Deliveries
@@ -39,6 +40,7 @@ class Workspace:
 
     Attributes:
         session: The session.
+        renderer: Writes changed cells.
         viewed_time: What its screens show.
         kill_controller: Ends its processes.
         dashboard: Its main screen.
@@ -50,6 +52,7 @@ class Workspace:
         narrowing: The initial process filter.
         options: Columns, order, keys.
         failed: Called when there is nothing to show any more.
+        leave: Called when the user leaves the dashboard, with nothing left on it to clear.
     """
 
     def __init__(
@@ -59,18 +62,18 @@ class Workspace:
         narrowing: ProcessFilter,
         options: StartupOptions,
         failed: Callable[[], None],
+        leave: Callable[[], None] = lambda: None,
     ) -> None:
         self._app = app
+        self._leave = leave
         self._failed = failed
         self._wakeup = Wakeup(app, self._take_snapshots)
         self._unsubscribe: Callable[[], None] = lambda: None
         self.session = session
+        self.renderer = app.renderer
         self.viewed_time = ViewedTime(session, self._wakeup.wake)
         self.kill_controller = KillController(app, session, self._show_reports, app.say)
-        self.dashboard = DashboardScreen(
-            self.viewed_time, self.kill_controller, app.renderer, narrowing, options
-        )
-
+        self.dashboard = DashboardScreen(self, narrowing, options)
         self._deliveries = Deliveries(
             ScreenTerminal(app), lambda sentence: call_soon(app, self.alerts.report, sentence)
         )
@@ -138,12 +141,6 @@ class Workspace:
         if self.viewed_time.is_live:
             self._app.say(self.alerts.toggle(subject), lasting=True)
 
-    def alerts_page(self) -> PageScreen:
-        """The page of alerts."""
-        from gpumon.ui.screens.alerts import AlertsScreen
-
-        return AlertsScreen(self.viewed_time, self._app.renderer, self.alerts)
-
     def _show_notice(self, notice: Notice, others: int) -> None:
         """Show a notice, on any screen."""
         more = f" (and {others} more: {keycap('alerts')})" if others else ""
@@ -152,16 +149,39 @@ class Workspace:
     def _show_alerts(self) -> None:
         self.dashboard.show_alerts(self.alerts.watched, self.alerts.unread)
 
-    def page_of(self, subject: ProcessId | JobGroup | str) -> PageScreen:
-        """The page of a process, of a job, or of a GPU by its UUID."""
+    # -- the pages and the end: after the keys that were read together with the one that asks for it
+
+    def open_page(self, subject: ProcessId | JobGroup | str) -> None:
+        """Open the page of a process, of a job, or of a GPU by its UUID."""
+        self._app.call_later(self._push, partial(self._page_of, subject))
+
+    def open_alerts(self) -> None:
+        """Open the page of alerts."""
+        self._app.call_later(self._push, self._alerts_page)
+
+    def leave(self) -> None:
+        """Leave the dashboard for what lies under it, if there is something."""
+        self._app.call_later(self._leave)
+
+    def _push(self, make: Callable[[], PageScreen]) -> None:
+        # The host may have been closed meanwhile.
+        if self._app.workspace is self:
+            with self._app.reporting_too_many_files():
+                self._app.push_screen(make())
+
+    def _page_of(self, subject: ProcessId | JobGroup | str) -> PageScreen:
         from gpumon.ui.screens.gpu import GpuScreen
         from gpumon.ui.screens.process import ProcessScreen
 
-        shown = self.viewed_time, self._app.renderer
         if isinstance(subject, JobGroup):
             from gpumon.ui.screens.job import JobScreen
 
-            return JobScreen(*shown, subject)
+            return JobScreen(self, subject)
         if isinstance(subject, str):
-            return GpuScreen(*shown, subject)
-        return ProcessScreen(*shown, subject)
+            return GpuScreen(self, subject)
+        return ProcessScreen(self, subject)
+
+    def _alerts_page(self) -> PageScreen:
+        from gpumon.ui.screens.alerts import AlertsScreen
+
+        return AlertsScreen(self)

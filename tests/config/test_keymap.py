@@ -262,7 +262,7 @@ def test_sentences_and_footers_name_changed_keys() -> None:
     assert keycap("previous_line", "next_line") == "↑ j"
     assert keycap("end") == "x"
     use_keys(dict.fromkeys(ACTIONS, ("ä",)))
-    shown = {keycap(*one.names) for one in footer_keys(View(1.0), None)}
+    shown = {keycap(*one.names) for one in footer_keys(View(interval=1.0), None)}
     assert shown == {"ä", "ä ä", display(NAMED["palette"].keys)}
     assert display(("k", "f9", "delete", "shift+up")) == "k F9 Del Shift+↑"
 

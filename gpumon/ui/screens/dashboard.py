@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
-from textual.message import Message
 
 from gpumon.config.ui_state import UiState, load, store
+from gpumon.filters.terms import PROCESSES
 from gpumon.findings import gpu_findings
 from gpumon.findings.groups import job_with_key
 from gpumon.host.process_host import target_of, target_of_relative
 from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
-from gpumon.text.table import column_at
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.job_targets import targets_of_job
-from gpumon.ui.keys import bindings_of, click_key
-from gpumon.ui.screens.list_screen import updating
-from gpumon.ui.screens.painted import WatchRequested
-from gpumon.ui.screens.timed import TimedScreen, next_of
+from gpumon.ui.keys import bindings_of
+from gpumon.ui.screens.list_screen import ListScreen, updating
 from gpumon.ui.startup_options import first_view
 from gpumon.ui.view import update
-from gpumon.ui.view.dashboard_layout import TOO_SMALL, is_tiny
+from gpumon.ui.view.dashboard_layout import TOO_SMALL, Layout, is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.footer_keys import footer_keys
 from gpumon.ui.view.gpu_graphs import tile_at
 from gpumon.ui.view.gpu_table_layout import gpu_at
-from gpumon.ui.view.header_footer import interval_text, key_at
+from gpumon.ui.view.header_footer import interval_text
 from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.list_view import clear_message
 from gpumon.ui.view.state_help import process_sections, state_sections
 from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.timeline import time_at
+from gpumon.ui.view.view import View
+from gpumon.ui.viewed_time import NOTHING_RECORDED, next_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
 
+    from gpumon.filters.language import Language
     from gpumon.filters.terms import Filter
-    from gpumon.findings.groups import JobGroup
     from gpumon.host.process_host import Target
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Gpu
     from gpumon.system.folders import Folder
-    from gpumon.ui.kill_controller import KillController
+    from gpumon.ui.alert_controller import Subject
     from gpumon.ui.startup_options import StartupOptions
-    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
+    from gpumon.ui.view.key_names import FooterKey
     from gpumon.ui.view.table_entries import ProcessFilter
-    from gpumon.ui.view.view import View, Watched
-    from gpumon.ui.viewed_time import ViewedTime
+    from gpumon.ui.view.view import Watched
+    from gpumon.ui.workspace import Workspace
 
 INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """The steps of ``+`` and ``-``, seconds."""
@@ -66,27 +66,7 @@ _WITHOUT_TABLE = {
 """Actions that work on a terminal too small for a table."""
 
 
-class PageRequested(Message):
-    """The user opens the page of a process or GPU.
-
-    Attributes:
-        subject: A process, a job, or the UUID of a GPU.
-    """
-
-    def __init__(self, subject: ProcessId | JobGroup | str) -> None:
-        super().__init__()
-        self.subject = subject
-
-
-class LeaveRequested(Message):
-    """The user wants to leave the dashboard, with nothing left on it to clear."""
-
-
-class AlertsRequested(Message):
-    """The user opens the page of alerts."""
-
-
-class DashboardScreen(TimedScreen):
+class DashboardScreen(ListScreen[View, Layout]):
     """The screen of ``gpumon``."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("dashboard")
@@ -95,36 +75,32 @@ class DashboardScreen(TimedScreen):
     _remembering: ClassVar = Lock()
 
     parts = Parts.__struct_fields__[1:]
+    list_part = "processes"
 
     def __init__(
-        self,
-        viewed_time: ViewedTime,
-        kill_controller: KillController,
-        renderer: TerminalRenderer,
-        narrowing: ProcessFilter,
-        options: StartupOptions,
+        self, workspace: Workspace, narrowing: ProcessFilter, options: StartupOptions
     ) -> None:
         """Make the screen.
 
         Args:
-            viewed_time: The session, and the source of snapshots and history.
-            kill_controller: Ends processes.
-            renderer: Writes changed cells.
+            workspace: Its data sources, and what opens its pages.
             narrowing: The initial process filter.
             options: Columns, order, keys.
         """
-        session = viewed_time.session
+        self._workspace = workspace
+        self._session = session = workspace.session
+        self._viewed_time = workspace.viewed_time
+        self._kill_controller = workspace.kill_controller
         view = first_view(
             session.collector.interval,
             narrowing,
             options,
             readonly=session.machine.processes.readonly,
         )
-        super().__init__(viewed_time, renderer, replace(view, message=options.config_error))
-        self._session = session
-        self._kill_controller = kill_controller
-        self._dashboard = Dashboard(viewed_time.history)
-        self._snapshot = viewed_time.history.latest
+        view = replace(view, message=options.config_error)
+        super().__init__(workspace.renderer, view, Layout(view=view))
+        self._dashboard = Dashboard(self._viewed_time.history)
+        self._snapshot = self._viewed_time.history.latest
         self._shown_trouble = ""
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -179,29 +155,84 @@ class DashboardScreen(TimedScreen):
 
     def action_edge(self, end: int) -> None:
         """Move the cursor to the first or last line; in the past move to its start or end."""
-        if not self.go_to_edge(end):
+        if self._viewed_time.go_to_edge(end):
+            self._show_time()
+        else:
             self._show(update.move_to_end(self._view, self._layout, end))
 
-    def action_release(self) -> None:
-        """Clear the most recent of filter, reports, tags and selection."""
+    def _clear_choice(self) -> None:
+        """Clear the most recent of reports, filter, tags and selection, or the past."""
         view = self._view
-        if view.editing:
-            self._close_bar()
-            self._view = replace(self._view, narrowing=replace(view.narrowing, filter=None))
-        elif not self._kill_controller.dismiss():
+        if not self._kill_controller.dismiss():
             self._view = update.clear_choice(view)
-            returns = self._viewed_time.is_live and self._view is view
-            if returns and not self.return_to_present():
-                self.post_message(LeaveRequested())
-        self._show(update.clear_message(self._view))
+            if self._viewed_time.is_live and self._view is view:
+                if self._viewed_time.go_to_edge(1):
+                    self._show_time()
+                else:
+                    self._workspace.leave()
+        self._show(clear_message(self._view))
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def _show_time(self, message: str = "") -> None:
+        """Show the viewed time, without the message about the previous one."""
+        self._view = clear_message(self._view)
+        self.take()
+        if message:
+            self.say(message)
+
+    def action_step(self, samples: int) -> None:
+        """Move by samples."""
+        self._show_time(self._viewed_time.step(samples))
+
+    def action_jump(self, seconds: int) -> None:
+        """Move by seconds."""
+        self._show_time(self._viewed_time.jump(seconds))
+
+    def action_event(self, direction: int) -> None:
+        """Move to the next or previous event."""
+        self._show_time(self._viewed_time.go_to_event(direction))
+
+    def action_go_to(self) -> None:
+        """Open the dialog for a time, and go there."""
+        from gpumon.ui.dialogs.moment import MomentDialog
+
+        player = self._viewed_time.rewind()
+        if player is None:
+            self.say(NOTHING_RECORDED)
+            return
+
+        def go(time: float | None) -> None:
+            if time is not None:
+                player.source.seek(time)
+            self._show_time()
+
+        self.app.push_screen(MomentDialog(player.playing), go)
+
+    def action_pause(self) -> None:
+        """Pause the view, or continue with the newest snapshot. Sampling continues meanwhile."""
+        if self._viewed_time.play_or_pause():
+            self.take()
+            return
+        self._view = replace(self._view, paused=not self._view.paused)
+        if not self._view.paused:
+            self._snapshot = self._viewed_time.history.latest
+        self.say(f"the picture is held; {keycap('pause')} goes on" if self._view.paused else "")
+
+    def action_pace(self, step: int) -> None:
+        """Use the next longer or shorter interval; in the past play faster or slower."""
+        message = self._viewed_time.change_speed(step)
+        if not message:
+            collector = self._session.collector
+            collector.interval = next_of(INTERVALS, collector.interval, step)
+            self._view = replace(self._view, interval=collector.interval)
+            message = f"a sample every {interval_text(self._view.interval)}"
+        self.say(message)
 
     # -- the table -------------------------------------------------------------------------------
 
     action_only_gpu = updating(update.toggle_only_gpu)
     action_kind = updating(update.cycle_kind)
-    action_sort = updating(update.sort)
-    action_sort_step = updating(update.sort_step)
-    action_reverse = updating(update.reverse)
 
     def action_listing(self, name: str) -> None:
         """List the tree, users or jobs; pressed again: processes."""
@@ -222,21 +253,16 @@ class DashboardScreen(TimedScreen):
         processes = () if self._snapshot is None else self._snapshot.processes
         self._show(update.toggle_only_user(self._view, self._layout, processes))
 
-    def action_filter(self) -> None:
-        """Open the filter line."""
-        if self._view.editing:
-            return
+    @property
+    def _filter(self) -> tuple[str, Language[Any, Any]]:
         known = self._view.narrowing.filter
-        self._view = replace(self._view, editing=True)
-        self._bar.open("" if known is None else known.text)
-        self.draw()
+        return "" if known is None else known.text, PROCESSES
 
     def _narrowed(self, chosen: Filter) -> View:
         return update.narrow(self._view, replace(self._view.narrowing, filter=chosen))
 
-    def _point_at_visible(self) -> None:
-        if self._layout.entry is None and self._view.gpu is None:
-            self._view = update.move_to(self._view, self._layout, self._view.top)
+    def _unfiltered(self) -> View:
+        return replace(self._view, narrowing=replace(self._view.narrowing, filter=None))
 
     def take_key(self, event: events.Key) -> bool:
         """Handle a key that is no command now: a letter of the filter, or one that needs more room.
@@ -273,21 +299,18 @@ class DashboardScreen(TimedScreen):
     action_tag = updating(update.tag)
     action_tag_all = updating(update.tag_all)
 
-    def action_open(self) -> None:
-        """Open the line under the cursor; while a filter is typed, keep the filter."""
+    def _open(self) -> None:
         entry = self._layout.entry
-        if self._view.editing:
-            self._keep_filter()
-        elif self._view.gpu is not None:
-            self.post_message(PageRequested(self._view.gpu))
+        if self._view.gpu is not None:
+            self._workspace.open_page(self._view.gpu)
         elif entry is None:
             self.say(update.choose_any())
         elif entry.user is not None:
             self._show(update.open_user(self._view, entry.user.user))
         elif entry.job is not None:
-            self.post_message(PageRequested(entry.job))
+            self._workspace.open_page(entry.job)
         elif entry.process is not None:
-            self.post_message(PageRequested(entry.process.id))
+            self._workspace.open_page(entry.process.id)
 
     def action_copy(self) -> None:
         """Copy a line to the clipboard, and show it."""
@@ -303,13 +326,13 @@ class DashboardScreen(TimedScreen):
     def action_watch(self) -> None:
         """Notify when the GPU under the cursor is free, or the process or job ends (toggle)."""
         gpu, entry = self._layout.gpu, self._layout.entry
-        subject: Gpu | GpuProcess | JobGroup | None = gpu
+        subject: Subject | None = gpu
         if gpu is None and entry is not None:
             subject = entry.job or (entry.process if entry.processes else None)
         if self._viewed_time.player is not None:
             self.say("this is the past: nothing becomes free or ends in it")
         elif subject is not None and not (isinstance(subject, GpuProcess) and not subject.uses):
-            self.post_message(WatchRequested(subject))
+            self._workspace.watch(subject)
         elif entry is not None and entry.user is not None:
             self.say("choose a process first: Enter shows this user's")
         else:
@@ -317,7 +340,7 @@ class DashboardScreen(TimedScreen):
 
     def action_alerts(self) -> None:
         """Open the page of alerts."""
-        self.post_message(AlertsRequested())
+        self._workspace.open_alerts()
 
     def point_at(self, process: ProcessId) -> None:
         """Move the cursor to a process, also before the first snapshot."""
@@ -354,24 +377,6 @@ class DashboardScreen(TimedScreen):
             job = job_with_key(snapshot.processes, entry.job.key) or entry.job
             return targets_of_job(job), f"job {job.label}"
         return [target_of(process) for process in entry.processes] if entry else (), ""
-
-    def action_pause(self) -> None:
-        """Pause the view, or continue with the newest snapshot. Sampling continues meanwhile."""
-        if self.play_or_pause():
-            return
-        self._view = replace(self._view, paused=not self._view.paused)
-        if not self._view.paused:
-            self._snapshot = self._viewed_time.history.latest
-        self.say(f"the picture is held; {keycap('pause')} goes on" if self._view.paused else "")
-
-    def action_pace(self, step: int) -> None:
-        """Use the next longer or shorter interval; in the past play faster or slower."""
-        if self.change_speed(step):
-            return
-        collector = self._session.collector
-        collector.interval = next_of(INTERVALS, collector.interval, step)
-        self._view = replace(self._view, interval=collector.interval)
-        self.say(f"a sample every {interval_text(self._view.interval)}")
 
     def action_log(self) -> None:
         """Start to log, or stop."""
@@ -422,26 +427,18 @@ class DashboardScreen(TimedScreen):
 
     # -- mouse -----------------------------------------------------------------------------------
 
-    def on_click(self, event: events.Click) -> None:
-        """Sort by a clicked header, select a clicked row or GPU; a double click opens it."""
-        view, _ = self.get_widget_at(event.screen_x, event.screen_y)
-        line = event.screen_y - view.region.y
-        views = self._views
-        heading = view is not views["graphs"] and line == 0
-        lists = (views["gpus"], views["graphs"], views["processes"])
-        if event.chain == 2 and view in lists and not heading:
-            # The first click has moved the cursor, and with it perhaps the row.
+    def _click(self, part: str, x: int, y: int, *, again: bool) -> None:
+        """See ``ListScreen``; a click also selects a GPU or a time."""
+        if again and (part == "graphs" or (part == "gpus" and y > 0)):
             self.action_open()
-        elif view is views["gpus"]:
-            self._click_gpu(event.screen_x, line)
-        elif view is views["graphs"]:
-            self._click_graph(event.screen_x, line)
-        elif view is views["processes"]:
-            self._click_line(event.screen_x, line)
-        elif view is views["timeline"]:
-            self._click_time(event.screen_x)
-        elif view is views["footer"]:
-            self._click_key(event.screen_x)
+        elif part == "gpus":
+            self._click_gpu(x, y)
+        elif part == "graphs":
+            self._click_graph(x, y)
+        elif part == "timeline":
+            self._click_time(x)
+        else:
+            super()._click(part, x, y, again=again)
 
     def _click_gpu(self, x: int, y: int) -> None:
         shape = self._layout.shape
@@ -459,10 +456,9 @@ class DashboardScreen(TimedScreen):
         if gpu is not None:
             self._show(update.point_at_gpu(self._view, gpu.uuid))
 
-    def _click_key(self, x: int) -> None:
-        if not self._view.message:
-            keys = footer_keys(self._view, self._layout.entry)
-            click_key(self, key_at(keys, self.size.width, x))
+    @property
+    def _footer_keys(self) -> Sequence[FooterKey]:
+        return footer_keys(self._view, self._layout.entry)
 
     def _click_time(self, x: int) -> None:
         player, drawn = self._viewed_time.player, self._view.timeline
@@ -471,15 +467,10 @@ class DashboardScreen(TimedScreen):
         time = time_at(x, drawn, self.size.width)
         if time is not None:
             player.source.seek(time)
-            self._moved()
+            self._show_time()
 
-    def _click_line(self, x: int, line: int) -> None:
-        at = self._view.table_top + line - 1
-        if line > 0:
-            if at < len(self._layout.entries):
-                self._show(update.move_to(self._view, self._layout, at))
-        elif (column := column_at(self._layout.headers, x)) is not None:
-            self.action_sort(column.key)
+    def _point_at(self, index: int) -> None:
+        self._show(update.move_to(self._view, self._layout, index))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Follow the mouse on the timeline while a button is held down."""

@@ -5,48 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
-from textual.message import Message
 
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.text.formatting import printable
-from gpumon.text.table import column_at
-from gpumon.ui.keys import bindings_of, click_key
+from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.list_screen import ListScreen, updating
 from gpumon.ui.view import fleet_update
 from gpumon.ui.view.fleet_layout import FleetLayout
 from gpumon.ui.view.fleet_rows import FleetParts, FleetPicture, fleet_keys
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
-from gpumon.ui.view.header_footer import key_at
 from gpumon.ui.view.help_page import HelpSection
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.state_help import state_sections
 
 if TYPE_CHECKING:
-    from textual import events
+    from collections.abc import Callable, Sequence
+
     from textual.binding import BindingType
 
-    from gpumon.filters.language import Selection
+    from gpumon.filters.language import Language, Selection
     from gpumon.fleet.summary import FleetSummaries
     from gpumon.model.processes import ProcessId
     from gpumon.system.system import Clock
     from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.view.key_names import FooterKey
 
 _CLOCK_SECONDS = 0.25
 """Seconds between two looks at the clock."""
-
-
-class HostRequested(Message):
-    """The user opens a host.
-
-    Attributes:
-        name: The host.
-        process: The process under the cursor, if the host is opened for one.
-    """
-
-    def __init__(self, name: str, process: ProcessId | None = None) -> None:
-        super().__init__()
-        self.name = name
-        self.process = process
 
 
 class FleetScreen(ListScreen[FleetView, FleetLayout]):
@@ -54,6 +39,7 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("fleet")
     parts = FleetParts.__struct_fields__[1:]
+    list_part = "lines"
 
     def __init__(
         self,
@@ -61,6 +47,7 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
         view: FleetView,
         renderer: TerminalRenderer,
         clock: Clock,
+        open_host: Callable[[str, ProcessId | None], None],
         source: str = "",
     ) -> None:
         """Make the screen.
@@ -70,12 +57,14 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             view: The initial view.
             renderer: Writes changed cells.
             clock: The clock that ages are computed with.
+            open_host: Opens a host, for the process under the cursor if there is one.
             source: What the hosts are if they are not real, such as ``DEMO``.
         """
         super().__init__(renderer, view, FleetLayout(view=view))
         self._summaries = summaries
         self._picture = FleetPicture()
         self._clock = clock
+        self._open_host = open_host
         self._source = source
         self._drawn: tuple[object, int] = None, 0
 
@@ -105,55 +94,44 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
 
     # -- keys ------------------------------------------------------------------------------------
 
-    action_move = updating(fleet_update.move)
-    action_page = updating(fleet_update.page)
     action_aside = updating(fleet_update.aside)
-    action_edge = updating(fleet_update.move_to_end)
     action_change_side = updating(fleet_update.change_side)
     action_listing = updating(fleet_update.switch_listing)
-    action_sort = updating(fleet_update.sort)
-    action_sort_step = updating(fleet_update.sort_step)
-    action_reverse = updating(fleet_update.reverse)
 
-    def action_open(self) -> None:
-        """Open the line under the cursor; while a filter is typed, keep the filter."""
+    def _open(self) -> None:
         entry = self._layout.entry
-        if self._view.editing:
-            self._keep_filter()
-        elif entry is None:
+        if entry is None:
             self.say(f"choose a line first: {keycap('previous_line', 'next_line')}")
         elif entry.user is not None:
             self._show(fleet_update.narrow_to_user(self._view, entry.user.user))
         elif entry.host is not None:
-            process = None if entry.process is None else entry.process.id
-            self.post_message(HostRequested(entry.host.name, process))
+            self._open_host(entry.host.name, None if entry.process is None else entry.process.id)
 
-    def action_release(self) -> None:
+    def _clear_choice(self) -> None:
         """Clear the most recent of filter, list and selection."""
-        if self._view.editing:
-            self._close_bar()
-            self._show(fleet_update.narrow(self._view, ""))
-        else:
-            self._show(replace(fleet_update.clear_choice(self._view), message=""))
+        self._show(replace(fleet_update.clear_choice(self._view), message=""))
 
     def action_filter(self) -> None:
         """Open the filter line."""
-        if self._view.editing:
-            return
         if self._view.listing is FleetListing.USERS:
             self.say("users have no filter: Enter shows the processes of one")
-            return
-        self._view = replace(self._view, editing=True)
+        else:
+            super().action_filter()
+
+    @property
+    def _filter(self) -> tuple[str, Language[Any, Any]]:
         by_host = self._view.listing is FleetListing.HOSTS
-        self._bar.open(self._view.current.filter, HOSTS if by_host else FLEET_PROCESSES)
-        self.draw()
+        return self._view.filter, HOSTS if by_host else FLEET_PROCESSES
 
     def _narrowed(self, chosen: Selection[Any, Any]) -> FleetView:
         return fleet_update.narrow(self._view, chosen.text)
 
-    def _point_at_visible(self) -> None:
-        if self._layout.entry is None:
-            self._view = fleet_update.move_to(self._view, self._layout, self._view.current.top)
+    def _unfiltered(self) -> FleetView:
+        return fleet_update.narrow(self._view, "")
+
+    @property
+    def _footer_keys(self) -> Sequence[FooterKey]:
+        return fleet_keys(self._layout)
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``: the worst state of a host, as its line has it."""
@@ -168,25 +146,3 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             return sections
         name = f"{printable(host.name)} GPU {host.worst.index}"
         return sections + state_sections(name, host.history, (host.worst.state,))
-
-    # -- mouse -----------------------------------------------------------------------------------
-
-    def on_click(self, event: events.Click) -> None:
-        """Sort by a clicked heading, select a clicked line; a double click opens it."""
-        view, _ = self.get_widget_at(event.screen_x, event.screen_y)
-        line, layout = event.screen_y - view.region.y, self._layout
-        if view is self._views["footer"] and not self._view.message:
-            click_key(self, key_at(fleet_keys(layout), self.size.width, event.screen_x))
-        elif view is not self._views["lines"]:
-            return
-        elif line == 0:
-            column = column_at(layout.headers, layout.within_line(event.screen_x))
-            if column is not None:
-                self.action_sort(column.key)
-        elif (index := layout.line_at(event.screen_x, line - 1)) is not None:
-            self._show(fleet_update.move_to(self._view, layout, index))
-            if event.chain == 2:
-                self.action_open()
-
-    def _scroll(self, _: events.MouseEvent, rows: int) -> None:
-        self._show(fleet_update.scroll(self._view, self._layout, rows))

@@ -9,24 +9,28 @@ from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, ParamSpec, Typ
 
 from msgspec.structs import replace
 
+from gpumon.ui.keys import click_key
 from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
-from gpumon.ui.view.view import ScreenView
+from gpumon.ui.view import list_view
+from gpumon.ui.view.header_footer import key_at
+from gpumon.ui.view.list_view import ViewT
 from gpumon.ui.widgets.filter_bar import FilterBar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from textual import events
     from textual.app import ComposeResult
     from textual.timer import Timer
 
-    from gpumon.filters.language import Selection
+    from gpumon.filters.language import Language, Selection
     from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.view.key_names import FooterKey
+    from gpumon.ui.view.list_view import ListLayout
 
 _P = ParamSpec("_P")
-_View = TypeVar("_View", bound=ScreenView)
-_Layout = TypeVar("_Layout")
+LayoutT = TypeVar("LayoutT", bound="ListLayout[Any, Any]")
 
 _READING_SECONDS = 10.0
 _CATCH_UP_SECONDS = 0.1
@@ -36,7 +40,18 @@ _BEHIND_SECONDS = 1.0
 """Seconds between two updates of the table while the terminal accepts no output."""
 
 
-class ListScreen(PaintedScreen, Generic[_View, _Layout]):
+def updating(
+    change: Callable[Concatenate[ViewT, LayoutT, _P], ViewT | tuple[ViewT, str]],
+) -> Callable[Concatenate[ListScreen[ViewT, LayoutT], _P], None]:
+    """Make an action from a function that returns the next view; it shows that view."""
+
+    def action(self: ListScreen[ViewT, LayoutT], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        self._show(change(self._view, self._layout, *args, **kwargs))
+
+    return action
+
+
+class ListScreen(PaintedScreen, Generic[ViewT, LayoutT]):
     """A screen whose keys give the next view, with a filter line above the footer.
 
     Args:
@@ -48,8 +63,10 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
     AUTO_FOCUS = ""
     parts: ClassVar[tuple[str, ...]]
     """The parts from top to bottom."""
+    list_part: ClassVar[str]
+    """The part with the heading and the lines of the list."""
 
-    def __init__(self, renderer: TerminalRenderer, view: _View, layout: _Layout) -> None:
+    def __init__(self, renderer: TerminalRenderer, view: ViewT, layout: LayoutT) -> None:
         super().__init__(renderer)
         self._view = view
         self._layout = layout
@@ -84,7 +101,7 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
         return self.parts
 
     @abstractmethod
-    def _draw_rows(self, view: _View, width: int, height: int) -> object:
+    def _draw_rows(self, view: ViewT, width: int, height: int) -> object:
         """The rows of the parts, by name; updates the view and the layout."""
 
     def draw(self) -> None:
@@ -154,7 +171,7 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
                 self._key_pending = False
                 self.draw()
 
-    def _show(self, after: _View | tuple[_View, str]) -> None:
+    def _show(self, after: ViewT | tuple[ViewT, str]) -> None:
         """Draw the next view, and show its message if it has one."""
         if isinstance(after, tuple):
             self._view, message = after
@@ -170,15 +187,112 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
         self._expire_after(seconds if message else None)
         self.draw()
 
-    # -- the filter line -------------------------------------------------------------------------
+    # -- keys --------------------------------------------------------------------------------------
+
+    def action_move(self, lines: int) -> None:
+        """Move the cursor by lines."""
+        self._show(list_view.move(self._view, self._layout, lines))
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by the height of the list."""
+        self._show(list_view.page(self._view, self._layout, pages))
+
+    def action_edge(self, end: int) -> None:
+        """Move the cursor to the first or last line."""
+        self._show(list_view.move_to_end(self._view, self._layout, end))
+
+    def action_sort(self, column: str) -> None:
+        """Sort by a column, or reverse the order."""
+        self._show(list_view.sort(self._view, self._layout, column))
+
+    def action_sort_step(self, step: int) -> None:
+        """Sort by the next visible column, or by the one before."""
+        self._show(list_view.sort_step(self._view, self._layout, step))
+
+    def action_reverse(self) -> None:
+        """Reverse the order."""
+        self._show(list_view.reverse(self._view, self._layout))
+
+    def action_open(self) -> None:
+        """Open the line under the cursor; while a filter is typed, keep the filter."""
+        if self._view.editing:
+            self._keep_filter()
+        else:
+            self._open()
 
     @abstractmethod
-    def _narrowed(self, chosen: Selection[Any, Any]) -> _View:
+    def _open(self) -> None:
+        """Open what is under the cursor."""
+
+    def action_release(self) -> None:
+        """Clear the filter that is typed, or the most recent choice."""
+        if self._view.editing:
+            self._close_bar()
+            self._show(self._unfiltered())
+        else:
+            self._clear_choice()
+
+    @abstractmethod
+    def _clear_choice(self) -> None:
+        """Clear the most recent choice."""
+
+    # -- mouse -----------------------------------------------------------------------------------
+
+    def on_click(self, event: events.Click) -> None:
+        """Sort by a clicked heading, select a clicked line; a double click opens it."""
+        view, _ = self.get_widget_at(event.screen_x, event.screen_y)
+        x, y = event.screen_x, event.screen_y - view.region.y
+        self._click(view.id or "", x, y, again=event.chain == 2)
+
+    def _click(self, part: str, x: int, y: int, *, again: bool) -> None:
+        """Handle a click on a cell of a part of the screen."""
+        if part == "footer":
+            if not self._view.message:
+                click_key(self, key_at(self._footer_keys, self.size.width, x))
+        elif part != self.list_part:
+            return
+        elif y == 0:
+            if (column := self._layout.column_at(x)) is not None:
+                self.action_sort(column.key)
+        elif again:
+            # The first click has moved the cursor, and with it perhaps the row.
+            self.action_open()
+        elif (index := self._layout.line_at(x, y - 1)) is not None:
+            self._point_at(index)
+
+    def _point_at(self, index: int) -> None:
+        """Move the cursor to a line."""
+        self._show(list_view.move_to(self._view, self._layout, index))
+
+    @property
+    @abstractmethod
+    def _footer_keys(self) -> Sequence[FooterKey]:
+        """The keys in the footer."""
+
+    def _scroll(self, event: events.MouseEvent, rows: int) -> None:  # noqa: ARG002 - the list is all that scrolls
+        self._show(list_view.scroll(self._view, self._layout, rows))
+
+    # -- the filter line -------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        """Open the filter line."""
+        if not self._view.editing:
+            self._view = replace(self._view, editing=True)
+            self._bar.open(*self._filter)
+            self.draw()
+
+    @property
+    @abstractmethod
+    def _filter(self) -> tuple[str, Language[Any, Any]]:
+        """The text of the filter, and its language."""
+
+    @abstractmethod
+    def _narrowed(self, chosen: Selection[Any, Any]) -> ViewT:
         """The view with another filter."""
 
     @abstractmethod
-    def _point_at_visible(self) -> None:
-        """Move the cursor to a visible line if it is on none."""
+    def _unfiltered(self) -> ViewT:
+        """The view without a filter."""
 
     def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
         """Apply the typed filter; after an error the last valid filter stays."""
@@ -205,20 +319,10 @@ class ListScreen(PaintedScreen, Generic[_View, _Layout]):
         self.on_filter_bar_changed(read)
         if not read.wrong:
             self._close_bar()
-            self._point_at_visible()
+            if self._view.in_list and self._layout.entry is None:
+                self._view = list_view.move_to(self._view, self._layout, self._view.top)
             self.draw()
 
     def _close_bar(self) -> None:
         self._bar.close()
         self._view = replace(self._view, editing=False, message="")
-
-
-def updating(
-    change: Callable[Concatenate[_View, _Layout, _P], _View | tuple[_View, str]],
-) -> Callable[Concatenate[ListScreen[_View, _Layout], _P], None]:
-    """Make an action from a function that returns the next view; it shows that view."""
-
-    def action(self: ListScreen[_View, _Layout], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        self._show(change(self._view, self._layout, *args, **kwargs))
-
-    return action

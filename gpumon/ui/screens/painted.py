@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from textual.message import Message
 from textual.screen import Screen
 
 from gpumon.ui.widgets.cell_view import CellView
@@ -17,22 +16,11 @@ if TYPE_CHECKING:
     from textual.geometry import Size
     from textual.timer import Timer
 
-    from gpumon.findings.groups import JobGroup
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Gpu
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
 
 MESSAGE_SECONDS = 3.0
 _WHEEL_ROWS = 3
-
-
-class WatchRequested(Message):
-    """Notify the user when a GPU is free, or a process or job has ended; or cancel that."""
-
-    def __init__(self, subject: Gpu | GpuProcess | JobGroup) -> None:
-        super().__init__()
-        self.subject = subject
 
 
 class PaintedScreen(Screen[None]):

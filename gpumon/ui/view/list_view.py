@@ -164,14 +164,14 @@ def sort(view: ViewT, layout: ListLayout[ViewT, Any], column: str) -> tuple[View
     """Sort by a column; if the list is sorted by it already, reverse the order."""
     chosen = next((known for known in layout.sortable if known.key == column), None)
     if chosen is None:
-        return view, layout.cannot_sort(COLUMN[column].label if column in COLUMN else column.upper())
+        return view, layout.cannot_sort(
+            COLUMN[column].label if column in COLUMN else column.upper()
+        )
     order, message = next_sort(view.sort, chosen)
     return replace(view, sort=order, follows_cursor=True), message
 
 
-def sort_step(
-    view: ViewT, layout: ListLayout[ViewT, Any], step: int
-) -> ViewT | tuple[ViewT, str]:
+def sort_step(view: ViewT, layout: ListLayout[ViewT, Any], step: int) -> ViewT | tuple[ViewT, str]:
     """Sort by the next visible column, or by the one before."""
     column = column_beside(layout.headers, view.sort, step)
     return view if column is None else sort(view, layout, column)

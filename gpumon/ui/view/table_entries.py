@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from gpumon.findings.groups import jobs
-from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.text.table import in_order
 from gpumon.ui.view.list_view import ListEntry
 from gpumon.ui.view.process_table import sort_processes
@@ -20,9 +19,11 @@ if TYPE_CHECKING:
     from gpumon.filters.terms import Filter, FilterContext
     from gpumon.findings.groups import JobGroup, UserUse
     from gpumon.host.process_host import RelatedProcess
+    from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.text.process_columns import RowContext
     from gpumon.text.table import Sort
     from gpumon.ui.view.list_view import Key
+
 
 class Listing(str, Enum):
     """The kinds of lists."""

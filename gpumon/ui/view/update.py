@@ -31,16 +31,16 @@ _SHIFT_CELLS = 8
 # -- the cursor and scrolling ------------------------------------------------------------------
 
 
-def move(view: View, layout: Layout, step: int) -> View:
-    """Move the cursor a line up or down; the table follows the last GPU."""
+def move(view: View, layout: Layout, lines: int) -> View:
+    """Move the cursor by lines; the table follows the last GPU."""
     last = layout.gpus[-1].uuid if layout.gpus else None
     if view.gpu is not None:
-        if step < 0 or view.gpu != last:
-            return _move_gpu(view, layout, step)
+        if lines < 0 or view.gpu != last:
+            return _move_gpu(view, layout, lines)
         return leave_gpus(view, layout) if view.cursor is None else point_at_gpu(view, None)
-    if step < 0 and layout.index_of(view.cursor) == 0:
+    if lines < 0 and layout.index_of(view.cursor) == 0:
         return point_at_gpu(view, _narrowed_gpu(layout) or last)
-    return list_view.move(view, layout, step)
+    return list_view.move(view, layout, lines)
 
 
 def page(view: View, layout: Layout, pages: int) -> View:

@@ -12,7 +12,6 @@ from gpumon.fleet.demo import DemoFleet
 from gpumon.fleet.summary import FleetSummaries
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.ui.fleet_app import FleetApp, OpenHost
-from gpumon.ui.screens.fleet import HostRequested
 from gpumon.ui.startup_options import StartupOptions
 from tests.clock import HandClock
 
@@ -77,7 +76,7 @@ async def test_an_open_host_that_stops_to_answer_says_so_and_keeps_its_picture()
     fleet.sample("gpu-12")
     app, _, _ = made(fleet)
     async with app.run_test(size=(100, 24)) as pilot:
-        app.fleet_screen.post_message(HostRequested("gpu-12"))
+        app.open_host("gpu-12")
         await until(pilot, lambda: "51022" in shown(app), "the dashboard")
         clock.now += 241
         fleet.sample("gpu-12")
@@ -101,7 +100,7 @@ async def test_a_log_of_an_open_host_is_told_after_the_end(
     fleet.sample("gpu-01")
     app, notes, _ = made(fleet)
     async with app.run_test(size=(100, 24)) as pilot:
-        app.fleet_screen.post_message(HostRequested("gpu-01"))
+        app.open_host("gpu-01")
         await until(pilot, lambda: "51022" in shown(app), "the dashboard")
         await pilot.press("L")
         await until(pilot, lambda: "● log" in shown(app), "a log")

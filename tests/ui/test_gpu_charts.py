@@ -11,16 +11,16 @@ from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
 from gpumon.ui.screens.gpu import GpuScreen
 from tests.build import NOON
-from tests.ui.test_pages import Pages, at, history_of, shown, stage_of, text, until
+from tests.ui.test_pages import Pages, at, history_of, shown, text, until, workspace_of
 
 if TYPE_CHECKING:
     from gpumon.recording.history import ViewedSeries
 
 
 def page_of(app: Pages, history: History, happened: tuple[Event, ...] = ()) -> GpuScreen:
-    viewed_time = stage_of(history)
-    viewed_time.happened = list(happened)
-    return GpuScreen(viewed_time, app.renderer, "GPU-1")
+    workspace = workspace_of(app, history)
+    workspace.viewed_time.happened = list(happened)
+    return GpuScreen(workspace, "GPU-1")
 
 
 async def test_the_keys_choose_how_much_of_the_past_is_shown() -> None:

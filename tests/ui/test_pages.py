@@ -34,7 +34,7 @@ from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
 from gpumon.ui.palette import Palette, to_textual
 from gpumon.ui.screens.gpu import GpuScreen
-from gpumon.ui.screens.page import EndRequested, PageScreen
+from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.widgets.cell_view import CellView
@@ -65,10 +65,7 @@ class Pages(App[int]):
         self.theme = "gpumon"
         palette = Palette(self.get_css_variables(), ColorSystem.TRUECOLOR)
         self.renderer = TerminalRenderer(self, palette)
-        self.asked: list[EndRequested] = []
-
-    def on_end_requested(self, event: EndRequested) -> None:
-        self.asked.append(event)
+        self.asked: list[Target] = []
 
 
 class Present:
@@ -120,8 +117,13 @@ def at(seconds: float, *processes: GpuProcess) -> Snapshot:
     return snapshot(NOON + seconds, gpu(), gpu(index=1), processes=processes)
 
 
-def stage_of(history: History, host: Any = None) -> Any:
-    return Present(history, host or Told())
+def workspace_of(app: Pages, history: History, host: Any = None) -> Any:
+    """A workspace that keeps which processes a page asks to end."""
+    return SimpleNamespace(
+        viewed_time=Present(history, host or Told()),
+        renderer=app.renderer,
+        kill_controller=SimpleNamespace(ask=app.asked.extend),
+    )
 
 
 def text(app: App[Any]) -> str:
@@ -149,7 +151,7 @@ async def opened(size: tuple[int, int] = (80, 24)) -> AsyncIterator[tuple[Pages,
 
 
 def process_page(app: Pages, history: History, host: Any, who: GpuProcess = ANN) -> ProcessScreen:
-    return ProcessScreen(stage_of(history, host), app.renderer, who.id)
+    return ProcessScreen(workspace_of(app, history, host), who.id)
 
 
 async def test_a_page_opens_at_once_and_shows_the_details_later() -> None:
@@ -170,7 +172,7 @@ async def test_a_past_moment_is_redrawn_when_more_data_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     history = history_of(ANN)
-    viewed_time = stage_of(history)
+    viewed_time = Present(history, Told())
     viewed_time.settled = False
     made: list[bool] = []
     page = GpuScreen.page
@@ -181,7 +183,9 @@ async def test_a_past_moment_is_redrawn_when_more_data_arrives(
 
     monkeypatch.setattr(GpuScreen, "page", counted)
     async with opened() as (app, pilot):
-        app.push_screen(GpuScreen(viewed_time, app.renderer, "GPU-0"))
+        workspace = workspace_of(app, history)
+        workspace.viewed_time = viewed_time
+        app.push_screen(GpuScreen(workspace, "GPU-0"))
         await shown(pilot, "H100")
         viewed_time.settled = True
         await until(pilot, lambda: made[-1], "the page anew")
@@ -307,7 +311,7 @@ async def test_the_end_is_requested_for_the_process_on_screen(key: str) -> None:
         await shown(pilot, "k end…")
         await pilot.press(key)
         await until(pilot, lambda: bool(app.asked), "waiting for the request")
-        (target,) = app.asked[0].targets
+        (target,) = app.asked
         assert (target.id, target.user, target.uses) == (ANN.id, ANN.user, ANN.uses)
 
 
@@ -440,7 +444,7 @@ class Counted(PageScreen):
 async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
     async with opened() as (app, pilot):
         history = history_of(ANN)
-        screen = Counted(stage_of(history), app.renderer)
+        screen = Counted(workspace_of(app, history))
         app.push_screen(screen)
         await until(pilot, lambda: screen.made > 0, "waiting for the page")
         await pilot.pause()
@@ -463,7 +467,7 @@ async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
 async def test_a_card_that_vanishes_is_shown_as_it_was_and_comes_back() -> None:
     async with opened((100, 60)) as (app, pilot):
         history = history_of(ANN)
-        app.push_screen(GpuScreen(stage_of(history), app.renderer, "GPU-1"))
+        app.push_screen(GpuScreen(workspace_of(app, history), "GPU-1"))
         await shown(pilot, "Memory ─")
         await pilot.press("y")
         await shown(pilot, "CUDA_VISIBLE_DEVICES=GPU-1   copied")
@@ -493,13 +497,13 @@ async def asked_to_end(*holders: UnlistedHolder, readonly: bool = False) -> list
     history = History(conditions())
     history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, holders)))
     async with opened((100, 60)) as (app, pilot):
-        stage = stage_of(history, Told(readonly=readonly))
-        app.push_screen(GpuScreen(stage, app.renderer, "GPU-1"))
+        workspace = workspace_of(app, history, Told(readonly=readonly))
+        app.push_screen(GpuScreen(workspace, "GPU-1"))
         await shown(pilot, "Memory ─")
         await pilot.press("k")
         await pilot.pause()
         assert ("k end unlisted holders…" in text(app)) == bool(app.asked)
-        return [target for request in app.asked for target in request.targets]
+        return app.asked
 
 
 async def test_weak_suspects_are_offered_only_without_better_ones() -> None:
@@ -519,7 +523,7 @@ async def test_a_listed_process_is_no_unlisted_holder() -> None:
     history = History(conditions())
     history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, (came,))))
     async with opened((100, 60)) as (app, pilot):
-        app.push_screen(GpuScreen(stage_of(history), app.renderer, "GPU-0"))
+        app.push_screen(GpuScreen(workspace_of(app, history), "GPU-0"))
         await shown(pilot, "Memory ─")
         assert "unlisted holders" not in text(app)
 
@@ -546,7 +550,7 @@ PROGRAM = """
 import threading
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.screens.process import ProcessScreen
-from tests.ui.test_pages import ANN, Pages, Told, at, history_of, looked, stage_of
+from tests.ui.test_pages import ANN, Pages, Told, at, history_of, looked, workspace_of
 from textual.binding import Binding
 
 class Program(Pages):
@@ -555,8 +559,7 @@ class Program(Pages):
     def on_mount(self):
         self.history, self.ticks = history_of(ANN), 0
         host = Told(looked(*("value",) * 60))
-        stage = stage_of(self.history, host)
-        self.push_screen(ProcessScreen(stage, self.renderer, ANN.id))
+        self.push_screen(ProcessScreen(workspace_of(self, self.history, host), ANN.id))
         run_in_thread(self, threading.Event().wait, print)
 
     def action_whole(self):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.alerts.notice import process_key
 from gpumon.ui.keys import bindings_of
-from gpumon.ui.screens.dashboard import PageRequested
 from gpumon.ui.screens.page import SCROLL, PageScreen
 from gpumon.ui.view.alerts_page import alert_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
@@ -22,9 +21,7 @@ if TYPE_CHECKING:
     from gpumon.config.keymap import KeyScope
     from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
-    from gpumon.ui.alert_controller import AlertController
-    from gpumon.ui.terminal.renderer import TerminalRenderer
-    from gpumon.ui.viewed_time import ViewedTime
+    from gpumon.ui.workspace import Workspace
 
 
 class AlertsScreen(PageScreen):
@@ -33,14 +30,9 @@ class AlertsScreen(PageScreen):
     place: ClassVar[KeyScope] = "alerts"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
-    def __init__(
-        self,
-        viewed_time: ViewedTime,
-        renderer: TerminalRenderer,
-        alerts: AlertController,
-    ) -> None:
-        super().__init__(viewed_time, renderer)
-        self._alerts = alerts
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self._alerts = workspace.alerts
         self._notices: tuple[Notice, ...] = ()
         self._cursor: Notice | None = None
         self._owners: list[int | None] = []
@@ -136,9 +128,9 @@ class AlertsScreen(PageScreen):
             return
         process = self._process_of(notice)
         if process is not None:
-            self.post_message(PageRequested(process))
+            self._workspace.open_page(process)
         elif any(gpu.uuid == notice.gpu_uuid for gpu in latest.gpus) and notice.gpu_uuid:
-            self.post_message(PageRequested(notice.gpu_uuid))
+            self._workspace.open_page(notice.gpu_uuid)
         elif notice.pid is not None:
             self.say(f"process {notice.pid} is on no GPU any more")
         else:

@@ -13,8 +13,7 @@ from gpumon.model.makers import maker_of
 from gpumon.model.processes import GpuUse, blamed
 from gpumon.ui.clipboard import copy
 from gpumon.ui.keys import bindings_of
-from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
-from gpumon.ui.screens.painted import WatchRequested
+from gpumon.ui.screens.page import SCROLL, PageScreen
 from gpumon.ui.view.gpu_charts import chart_rows, window_title
 from gpumon.ui.view.gpu_page import Charts, GpuView, gpu_rows, last_values
 from gpumon.ui.view.key_names import FooterKey, footer_key
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.recording import Event
     from gpumon.text.cells import Row
-    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
-    from gpumon.ui.viewed_time import ViewedTime
+    from gpumon.ui.workspace import Workspace
 
 
 class GpuScreen(PageScreen):
@@ -44,13 +42,8 @@ class GpuScreen(PageScreen):
     place: ClassVar[KeyScope] = "gpu"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
-    def __init__(
-        self,
-        viewed_time: ViewedTime,
-        renderer: TerminalRenderer,
-        uuid: str,
-    ) -> None:
-        super().__init__(viewed_time, renderer)
+    def __init__(self, workspace: Workspace, uuid: str) -> None:
+        super().__init__(workspace)
         self._uuid = uuid
         self._window = DEFAULT_WINDOW
         self._charts = Memo()
@@ -134,7 +127,7 @@ class GpuScreen(PageScreen):
         if not holders:
             self.say("no unlisted process was found that holds this GPU")
             return
-        self.post_message(EndRequested(tuple(self._target_of(suspect) for suspect in holders)))
+        self._workspace.kill_controller.ask([self._target_of(suspect) for suspect in holders])
 
     def _target_of(self, suspect: UnlistedHolder) -> Target:
         snapshot = self._history.latest
@@ -152,7 +145,7 @@ class GpuScreen(PageScreen):
         if self._viewed_time.is_past:
             self.say("this is the past: nothing becomes free in it")
         elif self._gpu is not None:
-            self.post_message(WatchRequested(self._gpu))
+            self._workspace.watch(self._gpu)
 
     def action_copy(self) -> None:
         """Copy the assignment with which a program sees this GPU, and show it."""

@@ -8,8 +8,7 @@ from gpumon.findings.groups import job_with_key
 from gpumon.text.process_columns import RowContext
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of
-from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
-from gpumon.ui.screens.painted import WatchRequested
+from gpumon.ui.screens.page import SCROLL, PageScreen
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     from gpumon.config.keymap import KeyScope
     from gpumon.findings.groups import JobGroup
     from gpumon.text.cells import Row
-    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
-    from gpumon.ui.viewed_time import ViewedTime
+    from gpumon.ui.workspace import Workspace
 
 
 class JobScreen(PageScreen):
@@ -35,13 +33,8 @@ class JobScreen(PageScreen):
     place: ClassVar[KeyScope] = "job"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
-    def __init__(
-        self,
-        viewed_time: ViewedTime,
-        renderer: TerminalRenderer,
-        job: JobGroup,
-    ) -> None:
-        super().__init__(viewed_time, renderer)
+    def __init__(self, workspace: Workspace, job: JobGroup) -> None:
+        super().__init__(workspace)
         self._job = job
         self._gone = ""
         self._left_at: float | None = None
@@ -89,7 +82,7 @@ class JobScreen(PageScreen):
         if self._viewed_time.is_past:
             self.say("this is the past: nothing ends in it")
         else:
-            self.post_message(WatchRequested(self._job))
+            self._workspace.watch(self._job)
 
     def action_end(self) -> None:
         """Request its end."""
@@ -97,4 +90,4 @@ class JobScreen(PageScreen):
         if self._gone:
             self.say(f"{job.label} is on no GPU any more")
         else:
-            self.post_message(EndRequested(targets_of_job(job), f"job {job.label}"))
+            self._workspace.kill_controller.ask(targets_of_job(job), f"job {job.label}")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.message import Message
-
 from gpumon.text.cells import fill
 from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
@@ -22,31 +20,15 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.config.keymap import KeyAction, KeyScope
-    from gpumon.host.process_host import Target
     from gpumon.recording.history import History
     from gpumon.text.cells import Row
-    from gpumon.ui.terminal.renderer import TerminalRenderer
-    from gpumon.ui.viewed_time import ViewedTime
+    from gpumon.ui.workspace import Workspace
 
 SCROLL = footer_key("scroll up", "scroll down", label="scroll")
 REBUILD_SECONDS = 0.5
 """Minimum seconds between two updates: a page is read, not watched."""
 _CHROME = 2
 _NOTHING: tuple[object, object, object] = (None, None, None)
-
-
-class EndRequested(Message):
-    """The user wants to end processes; the handler opens the confirmation dialog.
-
-    Attributes:
-        targets: The processes as they were on screen.
-        name: What they are together, such as a job; may be empty.
-    """
-
-    def __init__(self, targets: tuple[Target, ...], name: str = "") -> None:
-        super().__init__()
-        self.targets = targets
-        self.name = name
 
 
 class PageScreen(PaintedScreen):
@@ -59,9 +41,10 @@ class PageScreen(PaintedScreen):
     PageScreen #body { height: 1fr; }
     """
 
-    def __init__(self, viewed_time: ViewedTime, renderer: TerminalRenderer) -> None:
-        super().__init__(renderer)
-        self._viewed_time = viewed_time
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.renderer)
+        self._workspace = workspace
+        self._viewed_time = workspace.viewed_time
         self._rows: list[Row] = []
         self._rows_width = 0
         self._drawn_from = _NOTHING

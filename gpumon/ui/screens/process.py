@@ -13,8 +13,7 @@ from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy_kill
 from gpumon.ui.keys import bindings_of
-from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
-from gpumon.ui.screens.painted import WatchRequested
+from gpumon.ui.screens.page import SCROLL, PageScreen
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.process_page import ProcessView, process_rows
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from gpumon.config.keymap import KeyScope
     from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
-    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
-    from gpumon.ui.viewed_time import ViewedTime
+    from gpumon.ui.workspace import Workspace
 
 LOOK_SECONDS = 2.0
 """Seconds between two reads of the details while the page is visible."""
@@ -42,13 +40,8 @@ class ProcessScreen(PageScreen):
     place: ClassVar[KeyScope] = "process"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
-    def __init__(
-        self,
-        viewed_time: ViewedTime,
-        renderer: TerminalRenderer,
-        process: ProcessId,
-    ) -> None:
-        super().__init__(viewed_time, renderer)
+    def __init__(self, workspace: Workspace, process: ProcessId) -> None:
+        super().__init__(workspace)
         self._who = process
         self._view = ProcessView(GpuProcess(id=process, type="", uses=()))
         self._looking = False
@@ -174,14 +167,14 @@ class ProcessScreen(PageScreen):
         if self._ended_at is not None:
             self.say(f"{self._who.pid} has ended already")
             return
-        self.post_message(EndRequested((target_of(self._view.process),)))
+        self._workspace.kill_controller.ask([target_of(self._view.process)])
 
     def action_watch(self) -> None:
         """Notify when it ends (toggle)."""
         if self._viewed_time.is_past:
             self.say("this is the past: nothing ends in it")
         else:
-            self.post_message(WatchRequested(self._view.process))
+            self._workspace.watch(self._view.process)
 
     def action_copy(self) -> None:
         """Copy the kill command, and show it."""

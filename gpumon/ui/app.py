@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.ui.base_app import BaseApp
@@ -30,21 +31,14 @@ class GpumonApp(BaseApp):
         options: StartupOptions = DEFAULT_OPTIONS,
         driver_class: type[Driver] | None = None,
     ) -> None:
-        """Make the application.
-
-        Args:
-            session: The data sources; the collector may be started later.
-            narrowing: The initial process filter; all processes by default.
-            options: Columns, order, keys, theme.
-            driver_class: The terminal driver; Textual's choice by default.
-        """
+        """Make the application; the collector of the session may be started later."""
         super().__init__(options, driver_class)
         self.workspace = Workspace(
             self,
             session,
             narrowing or ProcessFilter(),
             options,
-            lambda: self.leave(EXIT_NO_SOURCE),
+            partial(self.leave, EXIT_NO_SOURCE),
         )
 
     @property

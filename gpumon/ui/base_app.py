@@ -97,12 +97,7 @@ class BaseApp(App[int]):
         options: StartupOptions = DEFAULT_OPTIONS,
         driver_class: type[Driver] | None = None,
     ) -> None:
-        """Make the application.
-
-        Args:
-            options: Keys and theme.
-            driver_class: The terminal driver; Textual's choice by default.
-        """
+        """Make the application with the keys and the theme of the options."""
         super().__init__(driver_class=driver_class)
         self.no_color = refuses_colour(os.environ)
         self._system = colour_system(os.environ, self.console.color_system)

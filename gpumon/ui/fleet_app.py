@@ -41,15 +41,10 @@ _STATUS_SECONDS = 0.5
 
 
 class OpenHost(Struct, frozen=True):
-    """The session of one host of a fleet.
+    """The session of one host of a fleet."""
 
-    Attributes:
-        session: The session, whose collector has been started.
-        close: Ends it; may take a second.
-    """
-
-    session: Session
-    close: Callable[[], None]
+    session: Session  # Its collector has been started.
+    close: Callable[[], None]  # Ends it; may take a second.
 
 
 class FleetApp(BaseApp):
@@ -74,7 +69,7 @@ class FleetApp(BaseApp):
             options: Columns, order, keys, theme.
             driver_class: The terminal driver; Textual's choice by default.
             source: What the hosts are if they are not real, such as ``DEMO``.
-            clock: The clock, for tests.
+            clock: That ages are computed with.
         """
         super().__init__(options, driver_class)
         self._fleet = fleet

@@ -17,27 +17,18 @@ if TYPE_CHECKING:
 
 
 class StartupOptions(NamedTuple):
-    """The initial state of the dashboard.
+    """The initial state of the dashboard."""
 
-    Attributes:
-        columns: Keys of the columns.
-        sort: Its sort order.
-        keys: The keys of each action that has other keys than the default ones, by its id.
-        config_error: The errors in the configuration, shown at start; empty if there are none.
-        theme: The theme; ``None`` for the default.
-        graph: Key of the metric in the small graphs.
-        host_strip: Whether the host line is shown, unless the user has toggled it before.
-        visitor: Whether the user only looks on, in a browser: everything else is refused, and
-            nothing is saved.
-    """
-
-    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    columns: tuple[str, ...] = DEFAULT_COLUMNS  # Keys of the columns.
     sort: Sort = Sort()
+    # The keys of each action that has other keys than the default ones, by its id.
     keys: Mapping[str, tuple[str, ...]] = {}
-    config_error: str = ""
-    theme: ThemeChoice | None = None
-    graph: str = UTIL.key
+    config_error: str = ""  # The errors in the configuration, shown at start.
+    theme: ThemeChoice | None = None  # ``None`` for the default.
+    graph: str = UTIL.key  # Key of the metric in the small graphs.
+    # Whether the host line is shown, unless the user has toggled it before.
     host_strip: bool = False
+    # Whether the user only looks on, in a browser: everything else is refused, nothing is saved.
     visitor: bool = False
 
 
@@ -47,14 +38,7 @@ DEFAULT_OPTIONS = StartupOptions()
 def first_view(
     interval: float, narrowing: ProcessFilter, options: StartupOptions, *, readonly: bool
 ) -> View:
-    """The view before the first key.
-
-    Args:
-        interval: Seconds between samples.
-        narrowing: The process filter.
-        options: The options.
-        readonly: Whether every signal is refused.
-    """
+    """The view before the first key; ``readonly`` if every signal is refused."""
     return View(
         interval=interval,
         narrowing=narrowing,

@@ -80,17 +80,8 @@ class DashboardScreen(ListScreen[View, Layout]):
     def __init__(
         self, workspace: Workspace, narrowing: ProcessFilter, options: StartupOptions
     ) -> None:
-        """Make the screen.
-
-        Args:
-            workspace: Its data sources, and what opens its pages.
-            narrowing: The initial process filter.
-            options: Columns, order, keys.
-        """
-        self._workspace = workspace
-        self._session = session = workspace.session
-        self._viewed_time = workspace.viewed_time
-        self._kill_controller = workspace.kill_controller
+        """Make the screen, with the initial process filter and order."""
+        session = workspace.session
         view = first_view(
             session.collector.interval,
             narrowing,
@@ -99,6 +90,10 @@ class DashboardScreen(ListScreen[View, Layout]):
         )
         view = replace(view, message=options.config_error)
         super().__init__(workspace.renderer, view, Layout(view=view))
+        self._workspace = workspace
+        self._session = session
+        self._viewed_time = workspace.viewed_time
+        self._kill_controller = workspace.kill_controller
         self._dashboard = Dashboard(self._viewed_time.history)
         self._snapshot = self._viewed_time.history.latest
         self._shown_trouble = ""
@@ -265,11 +260,7 @@ class DashboardScreen(ListScreen[View, Layout]):
         return replace(self._view, narrowing=replace(self._view.narrowing, filter=None))
 
     def take_key(self, event: events.Key) -> bool:
-        """Handle a key that is no command now: a letter of the filter, or one that needs more room.
-
-        Returns:
-            False when it may be a command.
-        """
+        """See ``PaintedScreen``; also refuse a key that needs more room."""
         if self._view.editing:
             return super().take_key(event)
         bindings = self._bindings.key_to_bindings.get(event.key, ())
@@ -344,7 +335,7 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     def point_at(self, process: ProcessId) -> None:
         """Move the cursor to a process, also before the first snapshot."""
-        self._view = replace(self._view, gpu=None, cursor=process, follows_cursor=True)
+        self._view = self._view.at(process)
 
     def show_alerts(self, watched: Watched, unread: int) -> None:
         """Show what is watched, and how many notices of alerts have not been seen."""
@@ -431,28 +422,21 @@ class DashboardScreen(ListScreen[View, Layout]):
         """See ``ListScreen``; a click also selects a GPU or a time."""
         if again and (part == "graphs" or (part == "gpus" and y > 0)):
             self.action_open()
-        elif part == "gpus":
-            self._click_gpu(x, y)
-        elif part == "graphs":
-            self._click_graph(x, y)
+        elif part in {"gpus", "graphs"}:
+            self._click_gpu(part, x, y)
         elif part == "timeline":
             self._click_time(x)
         else:
             super()._click(part, x, y, again=again)
 
-    def _click_gpu(self, x: int, y: int) -> None:
-        shape = self._layout.shape
-        if self._snapshot is None or shape is None:
-            return
-        top = self._view.gpus_top
-        self._point_at_gpu(gpu_at(self._snapshot, shape.gpus, self.size.width, top, x, y))
-
-    def _click_graph(self, x: int, y: int) -> None:
-        shape = self._layout.shape
-        if self._snapshot is not None and shape is not None and shape.tiles:
-            self._point_at_gpu(tile_at(self._snapshot, self.size.width, shape.tiles, x, y))
-
-    def _point_at_gpu(self, gpu: Gpu | None) -> None:
+    def _click_gpu(self, part: str, x: int, y: int) -> None:
+        snapshot, shape, width = self._snapshot, self._layout.shape, self.size.width
+        gpu: Gpu | None = None
+        if snapshot is not None and shape is not None:
+            if part == "gpus":
+                gpu = gpu_at(snapshot, shape.gpus, width, self._view.gpus_top, x, y)
+            elif shape.tiles:
+                gpu = tile_at(snapshot, width, shape.tiles, x, y)
         if gpu is not None:
             self._show(update.point_at_gpu(self._view, gpu.uuid))
 
@@ -469,9 +453,6 @@ class DashboardScreen(ListScreen[View, Layout]):
             player.source.seek(time)
             self._show_time()
 
-    def _point_at(self, index: int) -> None:
-        self._show(update.move_to(self._view, self._layout, index))
-
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Follow the mouse on the timeline while a button is held down."""
         if event.button and self._viewed_time.player is not None:
@@ -487,4 +468,4 @@ class DashboardScreen(ListScreen[View, Layout]):
         elif view is self._views["timeline"]:
             self.action_step(rows)
         else:
-            self._show(update.scroll_table(self._view, self._layout, rows))
+            super()._scroll(event, rows)

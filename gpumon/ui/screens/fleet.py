@@ -56,7 +56,7 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             summaries: The newest summary of each host.
             view: The initial view.
             renderer: Writes changed cells.
-            clock: The clock that ages are computed with.
+            clock: That ages are computed with.
             open_host: Opens a host, for the process under the cursor if there is one.
             source: What the hosts are if they are not real, such as ``DEMO``.
         """

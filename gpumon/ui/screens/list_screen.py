@@ -258,11 +258,7 @@ class ListScreen(PaintedScreen, Generic[ViewT, LayoutT]):
             # The first click has moved the cursor, and with it perhaps the row.
             self.action_open()
         elif (index := self._layout.line_at(x, y - 1)) is not None:
-            self._point_at(index)
-
-    def _point_at(self, index: int) -> None:
-        """Move the cursor to a line."""
-        self._show(list_view.move_to(self._view, self._layout, index))
+            self._show(list_view.move_to(self._view, self._layout, index))
 
     @property
     @abstractmethod
@@ -270,7 +266,7 @@ class ListScreen(PaintedScreen, Generic[ViewT, LayoutT]):
         """The keys in the footer."""
 
     def _scroll(self, event: events.MouseEvent, rows: int) -> None:  # noqa: ARG002 - the list is all that scrolls
-        self._show(list_view.scroll(self._view, self._layout, rows))
+        self._show(self._view.scrolled(rows))
 
     # -- the filter line -------------------------------------------------------------------------
 

@@ -146,13 +146,11 @@ class Layout(ListLayout[View, TableEntry], frozen=True, kw_only=True):
     shown: Sequence[GpuProcess] = ()  # The processes that pass the filter.
 
     @property
-    def sortable(self) -> Sequence[Column[Any]]:
+    def sortable(self) -> tuple[Sequence[Column[Any]], str]:
         """See ``ListLayout.sortable``."""
-        return USER_COLUMNS if self.view.listing is Listing.USERS else PROCESS_COLUMNS
-
-    def cannot_sort(self, label: str) -> str:
-        """See ``ListLayout.cannot_sort``: processes have all columns that have a key."""
-        return f"{label} is no column of users; {keycap('users')} goes back to processes"
+        if self.view.listing is Listing.USERS:
+            return USER_COLUMNS, f"users; {keycap('users')} goes back to processes"
+        return PROCESS_COLUMNS, "processes"
 
     @property
     def hidden_gpus(self) -> int:

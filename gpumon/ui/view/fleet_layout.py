@@ -43,17 +43,14 @@ class FleetLayout(ListLayout[FleetView, FleetEntry], frozen=True, kw_only=True):
     host_columns: tuple[Column[HostItem], ...] = ()
 
     @property
-    def sortable(self) -> Sequence[Column[Any]]:
+    def sortable(self) -> tuple[Sequence[Column[Any]], str]:
         """See ``ListLayout.sortable``."""
-        if self.view.listing is FleetListing.HOSTS:
-            return HOST_COLUMNS
-        if self.view.listing is FleetListing.USERS:
-            return FLEET_USER_COLUMNS
-        return HOST_HEADER, *COLUMN.values()
-
-    def cannot_sort(self, label: str) -> str:
-        """See ``ListLayout.cannot_sort``."""
-        return f"{label} is no column of {self.view.listing.value}"
+        columns: dict[FleetListing, Sequence[Column[Any]]] = {
+            FleetListing.HOSTS: HOST_COLUMNS,
+            FleetListing.USERS: FLEET_USER_COLUMNS,
+            FleetListing.PROCESSES: (HOST_HEADER, *COLUMN.values()),
+        }
+        return columns[self.view.listing], self.view.listing.value
 
 
 def lay_out(

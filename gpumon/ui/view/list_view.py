@@ -19,6 +19,8 @@ from gpumon.text.table import GUTTER, Sort, column_at, column_beside, line_width
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from typing_extensions import Self
+
     from gpumon.text.process_columns import ProcessItem
     from gpumon.text.table import Column
 
@@ -52,6 +54,14 @@ class ListView(Struct, frozen=True, kw_only=True):
         """Number of lines scrolled away now."""
         return self.top
 
+    def at(self, key: Key) -> Self:
+        """The view with the cursor on a line."""
+        return replace(self, cursor=key, follows_cursor=True)
+
+    def scrolled(self, lines: int) -> Self:
+        """The view with the list scrolled away from the cursor."""
+        return replace(self, top=self.top + lines, follows_cursor=False)
+
 
 class ListEntry(Struct, frozen=True):
     """A line of a list."""
@@ -75,12 +85,8 @@ class ListLayout(Struct, Generic[ViewT, EntryT], frozen=True, kw_only=True):
     beside: int = 1  # Number of columns of lines.
 
     @property
-    def sortable(self) -> Sequence[Column[Any]]:
-        """All columns of the listed, whether or not they fit."""
-        raise NotImplementedError
-
-    def cannot_sort(self, label: str) -> str:
-        """Explain that the listed have no such column."""
+    def sortable(self) -> tuple[Sequence[Column[Any]], str]:
+        """All columns of what is listed, whether or not they fit, and what that is."""
         raise NotImplementedError
 
     @property
@@ -152,21 +158,16 @@ def move_to(view: ViewT, layout: ListLayout[ViewT, Any], index: int) -> ViewT:
     if not layout.entries:
         return view
     key = layout.entries[max(0, min(index, len(layout.entries) - 1))].key
-    return clear_message(replace(view, cursor=key, follows_cursor=True))
-
-
-def scroll(view: ViewT, _: ListLayout[ViewT, Any], lines: int) -> ViewT:
-    """Scroll the list away from the cursor."""
-    return replace(view, top=view.top + lines, follows_cursor=False)
+    return clear_message(view.at(key))
 
 
 def sort(view: ViewT, layout: ListLayout[ViewT, Any], column: str) -> tuple[ViewT, str]:
     """Sort by a column; if the list is sorted by it already, reverse the order."""
-    chosen = next((known for known in layout.sortable if known.key == column), None)
+    columns, what = layout.sortable
+    chosen = next((known for known in columns if known.key == column), None)
     if chosen is None:
-        return view, layout.cannot_sort(
-            COLUMN[column].label if column in COLUMN else column.upper()
-        )
+        label = COLUMN[column].label if column in COLUMN else column.upper()
+        return view, f"{label} is no column of {what}"
     order, message = next_sort(view.sort, chosen)
     return replace(view, sort=order, follows_cursor=True), message
 

@@ -57,11 +57,6 @@ def move_to_end(view: View, layout: Layout, end: int) -> View:
     return list_view.move_to_end(view, layout, end)
 
 
-def move_to(view: View, layout: Layout, index: int) -> View:
-    """Move the cursor to a line of the table, or to the nearest one."""
-    return list_view.move_to(replace(view, gpu=None) if layout.entries else view, layout, index)
-
-
 def _move_gpu(view: View, layout: Layout, step: int) -> View:
     uuids = [gpu.uuid for gpu in layout.gpus]
     if view.gpu not in uuids:
@@ -139,13 +134,6 @@ def scroll_gpus(view: View, layout: Layout, lines: int) -> View:
     """Scroll the GPUs, away from the cursor if it is on one."""
     gpu = None if layout.hidden_gpus else view.gpu
     return replace(view, gpus_top=view.gpus_top + lines, gpu=gpu)
-
-
-def scroll_table(view: View, layout: Layout, lines: int) -> View:
-    """Scroll the table away from the cursor."""
-    if view.gpu is not None:
-        return replace(view, top_on_gpu=view.top_on_gpu + lines)
-    return list_view.scroll(view, layout, lines)
 
 
 def clear_choice(view: View) -> View:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.text.table import Sort
 from gpumon.ui.view.graph_choices import UTIL
@@ -77,3 +78,13 @@ class View(ListView, frozen=True, kw_only=True):
     def list_top(self) -> int:
         """See ``ListView.list_top``."""
         return self.top if self.gpu is None else self.top_on_gpu
+
+    def at(self, key: Key) -> View:
+        """See ``ListView.at``."""
+        return replace(super().at(key), gpu=None)
+
+    def scrolled(self, lines: int) -> View:
+        """See ``ListView.scrolled``."""
+        if self.gpu is None:
+            return super().scrolled(lines)
+        return replace(self, top_on_gpu=self.top_on_gpu + lines)

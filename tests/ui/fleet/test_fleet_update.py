@@ -114,7 +114,7 @@ def test_a_list_scrolls_with_its_cursor() -> None:
     assert hand.layout.visible[-1] == 99
     hand.press(list_view.page, -1)
     assert hand.view.cursor == hand.names[79]
-    hand.press(list_view.scroll, -200)
+    hand.press(lambda view, _: view.scrolled(-200))
     assert hand.layout.visible[0] == 0
 
 

@@ -130,7 +130,7 @@ def test_the_table_is_as_before_when_the_cursor_has_been_on_gpus() -> None:
     before, cursor = hand.table(), hand.cursor
     hand.tab()
     hand.down(3)
-    hand.press(update.scroll_table, 4)
+    hand.press(lambda view, _: view.scrolled(4))
     assert hand.table() != before
     hand.escape()
     assert hand.table() == before

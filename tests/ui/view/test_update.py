@@ -43,6 +43,10 @@ def course() -> list[Snapshot]:
     return shown
 
 
+def scrolled(view: View, _: Layout, lines: int) -> View:
+    return view.scrolled(lines)
+
+
 def with_argument(change: Callable[..., View | tuple[View, str]], *arguments: object) -> Key:
     return lambda view, layout: change(view, layout, *arguments)
 
@@ -53,7 +57,7 @@ KEYS: dict[str, Key] = {
     **{f"edge {end:+}": with_argument(update.move_to_end, end) for end in (-1, 1)},
     **{f"aside {step:+}": with_argument(update.fold_or_scroll, step) for step in (-1, 1)},
     **{f"cards {step:+}": with_argument(update.scroll_gpus, step) for step in (-1, 3)},
-    **{f"wheel {step:+}": with_argument(update.scroll_table, step) for step in (-3, 3)},
+    **{f"wheel {step:+}": with_argument(scrolled, step) for step in (-3, 3)},
     **{one.value: with_argument(update.switch_listing, one.value) for one in Listing},
     **{f"sort {one.key}": with_argument(list_view.sort, one.key) for one in PROCESS_COLUMNS},
     **{f"sort {step:+}": with_argument(list_view.sort_step, step) for step in (-1, 1)},

@@ -43,11 +43,7 @@ _SHOWN_SECONDS = 60.0
 class KillController:
     """Opens the dialog, starts terminations, and keeps their reports until they are dismissed.
 
-    Args:
-        app: The application.
-        session: The data sources.
-        changed: Called on the application's thread when a report has changed.
-        say: Shows a message.
+    It calls ``changed`` on the application's thread when a report has changed.
     """
 
     def __init__(
@@ -92,11 +88,8 @@ class KillController:
     def ask(self, targets: Sequence[Target], name: str = "") -> None:
         """Open the dialog for these processes; their children are read meanwhile.
 
-        KILL is proposed if an earlier signal has not ended them in time.
-
-        Args:
-            targets: The processes.
-            name: What they are together, such as a job.
+        KILL is proposed if an earlier signal has not ended them in time. The name is what they are
+        together, such as a job.
         """
         host = self._session.machine.processes
         if host.readonly:

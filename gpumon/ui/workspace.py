@@ -36,19 +36,11 @@ _DELIVERY_SECONDS = 0.5
 
 
 class Workspace:
-    """Shows the snapshots of a session.
-
-    Attributes:
-        session: The session.
-        renderer: Writes changed cells.
-        viewed_time: What its screens show.
-        kill_controller: Ends its processes.
-        dashboard: Its main screen.
-        alerts: Notifies the user.
+    """Shows the snapshots of a session, whose collector may be started later.
 
     Args:
         app: The application.
-        session: The data sources; the collector may be started later.
+        session: The data sources.
         narrowing: The initial process filter.
         options: Columns, order, keys.
         failed: Called when there is nothing to show any more.

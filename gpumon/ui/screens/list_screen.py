@@ -54,10 +54,7 @@ def updating(
 class ListScreen(PaintedScreen, Generic[ViewT, LayoutT]):
     """A screen whose keys give the next view, with a filter line above the footer.
 
-    Args:
-        renderer: Writes changed cells.
-        view: The initial view; its message is shown longer than others.
-        layout: Where nothing is drawn yet.
+    The message of the initial view is shown longer than others.
     """
 
     AUTO_FOCUS = ""
@@ -265,7 +262,7 @@ class ListScreen(PaintedScreen, Generic[ViewT, LayoutT]):
     def _footer_keys(self) -> Sequence[FooterKey]:
         """The keys in the footer."""
 
-    def _scroll(self, event: events.MouseEvent, rows: int) -> None:  # noqa: ARG002 - the list is all that scrolls
+    def _scroll(self, _: events.MouseEvent, rows: int) -> None:
         self._show(self._view.scrolled(rows))
 
     # -- the filter line -------------------------------------------------------------------------

@@ -24,11 +24,7 @@ _WHEEL_ROWS = 3
 
 
 class PaintedScreen(Screen[None]):
-    """A screen of rows of cells with a line for messages.
-
-    Args:
-        renderer: Writes changed cells.
-    """
+    """A screen of rows of cells with a line for messages."""
 
     CSS = """
     PaintedScreen { layout: vertical; overflow: hidden; background: $background; }

@@ -72,13 +72,7 @@ def dashboard_shape(lines: int, gpus: int, width: int, height: int) -> Dashboard
     """Divide the rows between GPUs and processes.
 
     The processes keep a third, or less if otherwise a few GPUs would not all fit. Below panels they
-    keep at least ten lines, below large graphs half or more.
-
-    Args:
-        lines: Number of lines for the GPUs, see ``gpu_lines``.
-        gpus: Number of GPUs.
-        width: Cells of the terminal.
-        height: Rows of the terminal.
+    keep at least ten lines, below large graphs half or more. ``lines`` are those of ``gpu_lines``.
     """
     rest = max(0, height - _FRAME_ROWS)
     panels = rest - max(_LEAST_BELOW_PANELS, rest // 3)
@@ -181,14 +175,7 @@ def lay_out(
 ) -> Layout:
     """List the processes, and bring the view within bounds.
 
-    Args:
-        memo: Caches the list.
-        context: From ``table_context``.
-        snapshot: The snapshot.
-        view: The view.
-        width: Cells.
-        shape: From ``dashboard_shape``.
-        room: Rows of the table without its heading.
+    The memo keeps the list. ``room`` is the rows of the table without its heading.
     """
     chosen = process_columns(view.columns)
     if chosen == DEFAULT_COLUMNS:

@@ -94,16 +94,7 @@ def host_row(
     width: int,
     marks: Marks = PLAIN,
 ) -> Row:
-    """One host.
-
-    Args:
-        host: The host.
-        columns: From ``host_columns``.
-        age: From ``age_text``.
-        status: From ``status_text``.
-        width: Cells.
-        marks: How its line is marked.
-    """
+    """One host, with texts from ``age_text`` and ``status_text``."""
     item = HostItem(host, age, status)
     cells = [column.fields(item, column.width) for column in columns]
     return line(cells, width, marks, "" if host.is_live else "stale")
@@ -288,12 +279,7 @@ _PRIORITY = ("host", "free", "gpu", "state", "most_free", "age", "user", "memory
 
 
 def host_columns(hosts: Sequence[HostSummary], width: int) -> tuple[Column[HostItem], ...]:
-    """The columns that fit, with their widths.
-
-    Args:
-        hosts: All hosts, whose names and GPUs set the width of columns.
-        width: Cells for a line.
-    """
+    """The columns that fit on a line; the names and GPUs of all hosts set their widths."""
     name = min(_MOST_NAME, max((cell_width(one.name) for one in hosts), default=0))
     gpus = min(_MOST_GPUS, max((len(one.gpus) for one in hosts), default=0))
     least = {one.key: one.width for one in HOST_COLUMNS} | {

@@ -43,14 +43,9 @@ def table(
     stream: TextIO,
     thresholds: Thresholds,
 ) -> str:
-    """The table as text.
+    """The table as text, with the filters that selected the shown processes in words.
 
-    Args:
-        snapshot: The snapshot with all processes.
-        shown: The processes to list.
-        narrowing: The filters that selected them, in words.
-        stream: The output; a terminal limits the width.
-        thresholds: Thresholds of the findings.
+    A stream that is a terminal limits the width.
     """
     bounded, width = stream.isatty(), _UNBOUNDED
     if bounded:

@@ -82,11 +82,7 @@ class ProcessFilter(Struct, frozen=True):
     gpu: str | None = None  # UUID of the GPU whose processes are shown.
 
     def words(self, processes: Sequence[GpuProcess]) -> list[str]:
-        """Describe each condition briefly, except the GPU, for the rule above the table.
-
-        Args:
-            processes: All processes, unfiltered.
-        """
+        """Describe each condition briefly, except the GPU, for the rule above the table."""
         words = []
         if self.user is not None:
             none = all(process.user != self.user for process in processes)
@@ -104,12 +100,7 @@ class ProcessFilter(Struct, frozen=True):
     def apply(
         self, processes: Sequence[GpuProcess], context: FilterContext | None
     ) -> list[GpuProcess]:
-        """Return the processes that meet all conditions.
-
-        Args:
-            processes: The processes of a snapshot.
-            context: Values for ``filter``; may be ``None`` if there is no filter.
-        """
+        """Return the processes that meet all conditions; a filter needs the context."""
         return [
             process
             for process in processes
@@ -168,13 +159,8 @@ def job_entries(
 ) -> list[TableEntry]:
     """One line per job with its processes below it; a job of one process is only that process.
 
-    Args:
-        processes: The processes to show.
-        sort: Sorts the processes of each job, and the jobs: by their own value, or by their first
-            process where a job has no value in this column.
-        context: The values that sorting needs.
-        toggled: Keys of the folded jobs.
-        first_gpu: Index of the GPU whose jobs and processes come first.
+    Jobs are sorted by their own value, or by their first process where a job has no value in this
+    column. Those on ``first_gpu`` come first; those in ``toggled`` are folded.
     """
     ordered = _sorted(processes, sort, context, first_gpu)
     rank = {process.id: place for place, process in enumerate(ordered)}
@@ -244,13 +230,8 @@ def tree_entries(
 ) -> list[TableEntry]:
     """The processes with their ancestors and descendants, as a tree.
 
-    Args:
-        processes: The GPU processes to show.
-        relatives: Their families, parents first, from ``ProcessHost.relatives``.
-        sort: Sorts siblings; a parent is sorted by the first GPU process in its subtree.
-        context: The values that sorting needs.
-        toggled: Keys of the processes whose fold state the user has changed.
-        first_gpu: Index of the GPU whose processes come first.
+    A parent is sorted among its siblings by the first GPU process in its subtree. Processes on
+    ``first_gpu`` come first. ``relatives`` are from ``ProcessHost.relatives``, parents first.
     """
     ordered = _sorted(processes, sort, context, first_gpu)
     rank = {process.id: float(place) for place, process in enumerate(ordered)}

@@ -201,12 +201,8 @@ def toggle_only_user(
 ) -> View | tuple[View, str]:
     """Show only the processes of one user, or of all users again.
 
-    It is the user of the line under the cursor, or who holds most memory of the GPU under it.
-
-    Args:
-        view: The view.
-        layout: The layout.
-        processes: All processes, unfiltered.
+    It is the user of the line under the cursor, or who holds most memory of the GPU under it, of
+    all processes, unfiltered.
     """
     if view.narrowing.only_user is not None:
         return clear_message(narrow(view, replace(view.narrowing, only_user=None)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ from gpumon.sampling.machine import Machine
 if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHost
     from gpumon.makers.source import Source
+    from gpumon.recording.recording import Event
 
 GIB = 2**30
 NOON = 1_699_963_200.0
@@ -108,4 +110,11 @@ def snapshot(
         gpus=gpus or (gpu(),),
         processes=processes,
         processes_at=time if processes_at == 0.0 else processes_at,
+    )
+
+
+def recording_of(*events: Event) -> Any:
+    """A recording in which no more than these events happened."""
+    return SimpleNamespace(
+        events=lambda first, last: [event for event in events if first <= event.time <= last]
     )

@@ -21,6 +21,7 @@ from gpumon.model.number_types import TIMES
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Annotated as Annotated  # noqa: PLC0414 - exported
+    from typing import Literal
 
     from gpumon.model.makers import Maker
     from gpumon.model.processes import GpuProcess
@@ -111,6 +112,9 @@ class Metric(Struct, frozen=True):
     only: str | None = None  # The maker whose GPUs or driver have this feature.
     never: str | None = None  # The maker whose driver does not report it.
     column: str | None = None  # Its heading in the list of GPUs, where users may add it.
+    # Whether its values over time are kept and have a chart: also the peaks, or the means alone
+    # where a sample tells an instant only.
+    charted: Literal["mean", "peak"] | None = None
     field: str = ""  # The name of the field.
 
     @property

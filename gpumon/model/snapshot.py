@@ -137,7 +137,7 @@ class Gpu(Struct, frozen=True, gc=False, array_like=True):
     vbios_version: Annotated[str | None, Metric("VBIOS", Unit.TEXT, Tier.STATIC, "Version of the GPU's firmware.", smi="vbios_version", dcgm="DCGM_FI_DEV_VBIOS_VERSION", logged=False)] = None
     serial: Annotated[str | None, Metric("Serial", Unit.TEXT, Tier.STATIC, "Serial number of the board. Consumer GPUs report none.", smi="serial", logged=False)] = None
 
-    memory_used: Annotated[int | None, Metric("Memory used", Unit.BYTES, Tier.FAST, "Memory that processes have allocated, in use or not, without the driver's reserve.", smi="memory.used", dcgm="DCGM_FI_DEV_FB_USED", at_most="memory_total")] = None
+    memory_used: Annotated[int | None, Metric("Memory used", Unit.BYTES, Tier.FAST, "Memory that processes have allocated, in use or not, without the driver's reserve.", smi="memory.used", dcgm="DCGM_FI_DEV_FB_USED", at_most="memory_total", charted="peak")] = None
     memory_free: Annotated[int | None, Metric("Memory free", Unit.BYTES, Tier.FAST, "Memory that can still be allocated.", smi="memory.free", dcgm="DCGM_FI_DEV_FB_FREE", at_most="memory_total")] = None
     memory_reserved: Annotated[int | None, Metric("Memory reserved", Unit.BYTES, Tier.FAST, "Memory that the driver and the firmware reserve.", smi="memory.reserved", dcgm="DCGM_FI_DEV_FB_RESERVED", at_most="memory_total", only=NVIDIA)] = None
     memory_total: Annotated[int | None, Metric("Memory total", Unit.BYTES, Tier.FAST, "Total memory of the GPU.", smi="memory.total", dcgm="DCGM_FI_DEV_FB_TOTAL")] = None
@@ -145,28 +145,28 @@ class Gpu(Struct, frozen=True, gc=False, array_like=True):
     bar1_used: Annotated[int | None, Metric("BAR1 used", Unit.BYTES, Tier.SLOW, "Used part of the window through which the host accesses GPU memory.", dcgm="DCGM_FI_DEV_BAR1_USED", at_most="bar1_total", only=NVIDIA)] = None
     bar1_total: Annotated[int | None, Metric("BAR1 total", Unit.BYTES, Tier.SLOW, "Size of the window through which the host accesses GPU memory.", dcgm="DCGM_FI_DEV_BAR1_TOTAL")] = None
 
-    utilization_gpu: Annotated[int | None, Metric("GPU utilisation", Unit.PERCENT, Tier.FAST, "Share of time in which any kernel ran. It does not tell how much of the GPU the kernel used.", smi="utilization.gpu", dcgm="DCGM_FI_DEV_GPU_UTIL")] = None
+    utilization_gpu: Annotated[int | None, Metric("GPU utilisation", Unit.PERCENT, Tier.FAST, "Share of time in which any kernel ran. It does not tell how much of the GPU the kernel used.", smi="utilization.gpu", dcgm="DCGM_FI_DEV_GPU_UTIL", charted="peak")] = None
     utilization_memory: Annotated[int | None, Metric("Memory utilisation", Unit.PERCENT, Tier.FAST, "Share of time in which GPU memory was read or written. It does not tell how full the memory is.", smi="utilization.memory", dcgm="DCGM_FI_DEV_MEM_COPY_UTIL", column="mem bw")] = None
     utilization_encoder: Annotated[int | None, Metric("Encoder utilisation", Unit.PERCENT, Tier.SLOW, "Utilization of the video encoder.", smi="utilization.encoder", dcgm="DCGM_FI_DEV_ENC_UTIL")] = None
     utilization_decoder: Annotated[int | None, Metric("Decoder utilisation", Unit.PERCENT, Tier.SLOW, "Utilization of the video decoder.", smi="utilization.decoder", dcgm="DCGM_FI_DEV_DEC_UTIL")] = None
     utilization_jpeg: Annotated[int | None, Metric("JPEG utilisation", Unit.PERCENT, Tier.SLOW, "Utilization of the JPEG decoder.", smi="utilization.jpeg")] = None
     utilization_ofa: Annotated[int | None, Metric("OFA utilisation", Unit.PERCENT, Tier.SLOW, "Utilization of the optical flow accelerator.", smi="utilization.ofa", only=NVIDIA)] = None
-    sm_active: Annotated[float | None, Metric("SMs active", Unit.SHARE, Tier.MEDIUM, "Share of the multiprocessors (SMs) that had work, over time. Low while GPU utilisation is high: the kernels are too small to fill the GPU, or wait for another one. Work that waits for memory counts: it does not tell how well an SM was used.", dcgm="DCGM_FI_PROF_SM_ACTIVE", since=2, only=NVIDIA, column="SM act")] = None
+    sm_active: Annotated[float | None, Metric("SMs active", Unit.SHARE, Tier.MEDIUM, "Share of the multiprocessors (SMs) that had work, over time. Low while GPU utilisation is high: the kernels are too small to fill the GPU, or wait for another one. Work that waits for memory counts: it does not tell how well an SM was used.", dcgm="DCGM_FI_PROF_SM_ACTIVE", since=2, only=NVIDIA, column="SM act", charted="mean")] = None
     sm_occupancy: Annotated[float | None, Metric("SM occupancy", Unit.SHARE, Tier.MEDIUM, "Resident warps as a share of the most that the SMs can hold. More of them hide the latency of memory; otherwise a low value is no fault.", dcgm="DCGM_FI_PROF_SM_OCCUPANCY", since=2, only=NVIDIA, column="occup")] = None
     tensor_active: Annotated[float | None, Metric("Tensor active", Unit.SHARE, Tier.MEDIUM, "Share of cycles in which the tensor cores worked, mean of all SMs. 20 may be a fifth of them all the time, or all of them a fifth of the time.", dcgm="DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", since=2, only=NVIDIA, column="tensor")] = None
     fp64_active: Annotated[float | None, Metric("FP64 active", Unit.SHARE, Tier.MEDIUM, "Share of cycles in which the FP64 units worked, mean of all SMs. The tensor cores do not count.", dcgm="DCGM_FI_PROF_PIPE_FP64_ACTIVE", since=2, only=NVIDIA)] = None
     fp32_active: Annotated[float | None, Metric("FP32 active", Unit.SHARE, Tier.MEDIUM, "Share of cycles in which the FP32 units worked, mean of all SMs. The tensor cores do not count.", dcgm="DCGM_FI_PROF_PIPE_FP32_ACTIVE", since=2, only=NVIDIA)] = None
     fp16_active: Annotated[float | None, Metric("FP16 active", Unit.SHARE, Tier.MEDIUM, "Share of cycles in which the FP16 units worked, mean of all SMs. The tensor cores do not count.", dcgm="DCGM_FI_PROF_PIPE_FP16_ACTIVE", since=2, only=NVIDIA)] = None
-    dram_active: Annotated[float | None, Metric("DRAM active", Unit.SHARE, Tier.MEDIUM, "Share of cycles in which data moved to or from GPU memory. About 80 is the most in practice. It does not tell how full the memory is.", dcgm="DCGM_FI_PROF_DRAM_ACTIVE", since=2, only=NVIDIA, column="DRAM")] = None
+    dram_active: Annotated[float | None, Metric("DRAM active", Unit.SHARE, Tier.MEDIUM, "Share of cycles in which data moved to or from GPU memory. About 80 is the most in practice. It does not tell how full the memory is.", dcgm="DCGM_FI_PROF_DRAM_ACTIVE", since=2, only=NVIDIA, column="DRAM", charted="mean")] = None
 
-    temperature_gpu: Annotated[int | None, Metric("GPU temperature", Unit.CELSIUS, Tier.FAST, "Temperature of the GPU chip.", smi="temperature.gpu", dcgm="DCGM_FI_DEV_GPU_TEMP", lowest=0, highest=200)] = None
+    temperature_gpu: Annotated[int | None, Metric("GPU temperature", Unit.CELSIUS, Tier.FAST, "Temperature of the GPU chip.", smi="temperature.gpu", dcgm="DCGM_FI_DEV_GPU_TEMP", lowest=0, highest=200, charted="peak")] = None
     temperature_memory: Annotated[int | None, Metric("Memory temperature", Unit.CELSIUS, Tier.SLOW, "Temperature of the memory. Few GPUs report it.", smi="temperature.memory", dcgm="DCGM_FI_DEV_MEMORY_TEMP", lowest=0, highest=200)] = None
     temperature_hotspot: Annotated[int | None, Metric("Hotspot temperature", Unit.CELSIUS, Tier.FAST, "Temperature of the hottest place of the chip, which AMD calls junction. The other temperature is that of its edge.", lowest=0, highest=200, since=3, never=NVIDIA)] = None
     temperature_slowdown: Annotated[int | None, Metric("Slowdown temperature", Unit.CELSIUS, Tier.STATIC, "Temperature at which the GPU starts to slow down.", dcgm="DCGM_FI_DEV_SLOWDOWN_TEMP")] = None
     temperature_shutdown: Annotated[int | None, Metric("Shutdown temperature", Unit.CELSIUS, Tier.STATIC, "Temperature at which the GPU shuts down.", dcgm="DCGM_FI_DEV_SHUTDOWN_TEMP")] = None
     temperature_margin: Annotated[int | None, Metric("Temperature margin", Unit.CELSIUS, Tier.SLOW, "Degrees until the GPU slows down.", smi="temperature.gpu.tlimit", dcgm="DCGM_FI_DEV_GPU_TEMP_LIMIT")] = None
 
-    power_draw: Annotated[float | None, Metric("Power", Unit.WATTS, Tier.FAST, "Power of the whole board; since Ampere the mean of the last second.", smi="power.draw", dcgm="DCGM_FI_DEV_POWER_USAGE")] = None
+    power_draw: Annotated[float | None, Metric("Power", Unit.WATTS, Tier.FAST, "Power of the whole board; since Ampere the mean of the last second.", smi="power.draw", dcgm="DCGM_FI_DEV_POWER_USAGE", charted="peak")] = None
     power_instant: Annotated[float | None, Metric("Power, instant", Unit.WATTS, Tier.FAST, "Power of the whole board at this moment.", smi="power.draw.instant", dcgm="DCGM_FI_DEV_POWER_USAGE_INSTANT")] = None
     power_average: Annotated[float | None, Metric("Power, average", Unit.WATTS, Tier.SLOW, "Power of the whole board, mean of the last second.", smi="power.draw.average")] = None
     power_limit: Annotated[float | None, Metric("Power limit", Unit.WATTS, Tier.SLOW, "The power limit in effect: the lowest of all that apply.", smi="enforced.power.limit", dcgm="DCGM_FI_DEV_ENFORCED_POWER_LIMIT")] = None
@@ -174,7 +174,7 @@ class Gpu(Struct, frozen=True, gc=False, array_like=True):
     power_limit_max: Annotated[float | None, Metric("Power limit, highest", Unit.WATTS, Tier.STATIC, "The highest power limit that can be set.", smi="power.max_limit", dcgm="DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX")] = None
     energy: Annotated[float | None, Metric("Energy", Unit.JOULES, Tier.SLOW, "Energy used since the driver was loaded.", dcgm="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", is_counter=True)] = None
 
-    clock_sm: Annotated[int | None, Metric("SM clock", Unit.MEGAHERTZ, Tier.FAST, "Clock of the multiprocessors.", smi="clocks.current.sm", dcgm="DCGM_FI_DEV_SM_CLOCK")] = None
+    clock_sm: Annotated[int | None, Metric("SM clock", Unit.MEGAHERTZ, Tier.FAST, "Clock of the multiprocessors.", smi="clocks.current.sm", dcgm="DCGM_FI_DEV_SM_CLOCK", charted="peak")] = None
     clock_memory: Annotated[int | None, Metric("Memory clock", Unit.MEGAHERTZ, Tier.SLOW, "Clock of the memory.", smi="clocks.current.memory", dcgm="DCGM_FI_DEV_MEM_CLOCK")] = None
     clock_graphics: Annotated[int | None, Metric("Graphics clock", Unit.MEGAHERTZ, Tier.SLOW, "Clock of the graphics engine.", smi="clocks.current.graphics")] = None
     clock_video: Annotated[int | None, Metric("Video clock", Unit.MEGAHERTZ, Tier.SLOW, "Clock of the video engines.", smi="clocks.current.video", dcgm="DCGM_FI_DEV_VIDEO_CLOCK")] = None
@@ -194,12 +194,12 @@ class Gpu(Struct, frozen=True, gc=False, array_like=True):
     pcie_generation_max: Annotated[int | None, Metric("PCIe generation, highest", Unit.NUMBER, Tier.STATIC, "Highest PCIe generation that GPU and slot support together.", smi="pcie.link.gen.max", dcgm="DCGM_FI_DEV_PCIE_MAX_LINK_GEN", highest=32)] = None
     pcie_width: Annotated[int | None, Metric("PCIe width", Unit.NUMBER, Tier.SLOW, "Current number of PCIe lanes.", smi="pcie.link.width.current", dcgm="DCGM_FI_DEV_PCIE_LINK_WIDTH", highest=32)] = None
     pcie_width_max: Annotated[int | None, Metric("PCIe width, highest", Unit.NUMBER, Tier.STATIC, "Highest number of PCIe lanes that GPU and slot support together.", smi="pcie.link.width.max", dcgm="DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", highest=32)] = None
-    pcie_rx: Annotated[float | None, Metric("PCIe receive", Unit.BYTES_PER_SECOND, Tier.SLOW, "PCIe traffic to the GPU, over 20 ms or since the last reading.", dcgm="DCGM_FI_DEV_PCIE_RX_THROUGHPUT")] = None
-    pcie_tx: Annotated[float | None, Metric("PCIe transmit", Unit.BYTES_PER_SECOND, Tier.SLOW, "PCIe traffic from the GPU, over 20 ms or since the last reading.", dcgm="DCGM_FI_DEV_PCIE_TX_THROUGHPUT")] = None
+    pcie_rx: Annotated[float | None, Metric("PCIe receive", Unit.BYTES_PER_SECOND, Tier.SLOW, "PCIe traffic to the GPU, over 20 ms or since the last reading.", dcgm="DCGM_FI_DEV_PCIE_RX_THROUGHPUT", charted="mean")] = None
+    pcie_tx: Annotated[float | None, Metric("PCIe transmit", Unit.BYTES_PER_SECOND, Tier.SLOW, "PCIe traffic from the GPU, over 20 ms or since the last reading.", dcgm="DCGM_FI_DEV_PCIE_TX_THROUGHPUT", charted="mean")] = None
     nvlink_active: Annotated[int | None, Metric("NVLinks up", Unit.NUMBER, Tier.SLOW, "Number of NVLinks that are up.", highest=1024, only=NVIDIA)] = None
     nvlink_count: Annotated[int | None, Metric("NVLinks", Unit.NUMBER, Tier.SLOW, "Number of NVLinks of the GPU.", highest=1024, only=NVIDIA)] = None
-    nvlink_rx: Annotated[float | None, Metric("NVLink receive", Unit.BYTES_PER_SECOND, Tier.SLOW, "Traffic received over all NVLinks since the last reading.", only=NVIDIA)] = None
-    nvlink_tx: Annotated[float | None, Metric("NVLink transmit", Unit.BYTES_PER_SECOND, Tier.SLOW, "Traffic sent over all NVLinks since the last reading.", only=NVIDIA)] = None
+    nvlink_rx: Annotated[float | None, Metric("NVLink receive", Unit.BYTES_PER_SECOND, Tier.SLOW, "Traffic received over all NVLinks since the last reading.", only=NVIDIA, charted="mean")] = None
+    nvlink_tx: Annotated[float | None, Metric("NVLink transmit", Unit.BYTES_PER_SECOND, Tier.SLOW, "Traffic sent over all NVLinks since the last reading.", only=NVIDIA, charted="mean")] = None
     nvlink_errors: Annotated[int | None, Metric("NVLink errors", Unit.NUMBER, Tier.SLOW, "Replays of packets and recoveries of links over all NVLinks since the driver was loaded. A healthy link has none.", since=2, only=NVIDIA)] = None
 
     ecc_mode: Annotated[bool | None, Metric("ECC", Unit.ENABLED, Tier.SLOW, "Whether memory errors are detected and corrected (ECC).", smi="ecc.mode.current", dcgm="DCGM_FI_DEV_ECC_CURRENT")] = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.config.columns import DEFAULT_COLUMNS
 from gpumon.text.table import Sort
-from gpumon.ui.view.graph_choices import UTIL
+from gpumon.ui.view.chart_series import UTIL
 from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class StartupOptions(NamedTuple):
     keys: Mapping[str, tuple[str, ...]] = {}
     config_error: str = ""  # The errors in the configuration, shown at start.
     theme: ThemeChoice | None = None  # ``None`` for the default.
-    graph: str = UTIL.key  # Key of the metric in the small graphs.
+    graph: str = UTIL.name  # Key of the metric in the small graphs.
     # Whether the host line is shown, unless the user has toggled it before.
     host_strip: bool = False
     # Whether the user only looks on, in a browser: everything else is refused, nothing is saved.

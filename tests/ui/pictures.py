@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN, GPU_COLUMN, whole_choice
+from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.config.themes.styles import STYLES
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
@@ -29,20 +30,20 @@ from gpumon.model.snapshot import MigInstance
 from gpumon.recording.history import History
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import Sort
+from gpumon.ui.view.chart_series import SMALL_SERIES
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.fleet_layout import lay_out
 from gpumon.ui.view.fleet_rows import FleetPicture
 from gpumon.ui.view.fleet_update import show_list
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
-from gpumon.ui.view.gpu_page import GpuView, gpu_rows
-from gpumon.ui.view.graph_choices import GRAPHS
+from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.memo import Memo
-from gpumon.ui.view.process_page import ProcessView, process_rows
+from gpumon.ui.view.process_page import process_rows
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
 from gpumon.ui.view.user_table import USER_COLUMNS
 from gpumon.ui.view.view import View, Watched
-from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.hosts import demo_hosts
 from tests.ui.view.test_dashboard_rows import demo, of_cards
 
@@ -121,8 +122,8 @@ def _views(shown: Snapshot) -> Iterator[tuple[str, View]]:
         yield f"{listing.value} folded", replace(listed, toggled=folded)
     yield "all columns", replace(plain, columns=every)
     yield "nvitop's columns", replace(plain, columns=whole_choice(["nvitop"]))
-    for graph in GRAPHS:
-        yield f"graph {graph.key}", replace(plain, graph=graph.key)
+    for series in SMALL_SERIES:
+        yield f"graph {series.name}", replace(plain, graph=series.name)
     yield "host, cost", replace(plain, host_strip=True, show_cost=True)
     yield "message", replace(plain, message="sorted by AGE, descending")
 
@@ -171,10 +172,13 @@ def _pages() -> Iterator[tuple[str, list[Row]]]:
         for width, height in SIZES:
             at = f"{machine}, {width}x{height}"
             for card in shown.gpus[:8]:
-                rows = gpu_rows(GpuView(card), history, shown, width, height)
+                rows = gpu_rows(
+                    *(Memo(), card, history, shown, DEFAULT_WINDOW, recording_of()),
+                    *(width, height),
+                )
                 yield f"page of a GPU, {at}: {card.index}", rows
             for one in shown.processes:
-                rows = process_rows(ProcessView(one), history, shown, width)
+                rows = process_rows(one, history, shown, width, reading=True)
                 yield f"page of a process, {at}: {one.id.pid}", rows
             for job in jobs(list(shown.processes)):
                 rows = job_rows(job, "", shown.gpus, context, width)

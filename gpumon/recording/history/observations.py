@@ -14,7 +14,7 @@ from msgspec import structs
 
 from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
-from gpumon.model.snapshot import ANSWERING, PASSING
+from gpumon.model.snapshot import ANSWERING, GPU_METRICS, PASSING
 from gpumon.recording.history.holdings import Holding, holdings
 from gpumon.recording.history.intervals import is_active
 from gpumon.recording.history.records import (
@@ -36,29 +36,19 @@ if TYPE_CHECKING:
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history.intervals import Condition
 
-CHARTED = (
-    "utilization_gpu",
-    "utilization_memory",
-    "memory_used",
-    "power_draw",
-    "temperature_gpu",
-    "clock_sm",
-    "pcie_rx",
-    "pcie_tx",
-    "nvlink_rx",
-    "nvlink_tx",
-    "sm_active",
-    "dram_active",
-)
+_PEAKED = tuple(metric.field for metric in GPU_METRICS if metric.charted == "peak")
+_AVERAGED = tuple(metric.field for metric in GPU_METRICS if metric.charted == "mean")
+CHARTED = (*_PEAKED, *_AVERAGED)
 """Fields of a GPU whose values over time are kept."""
 HOST_CHARTED = ("cpu_percent", "memory_used", "load")
 """Likewise of the machine; the load is that of the last minute."""
 PROCESS_CHARTED = ("memory_used", "sm", "cpu_percent", "rss")
 """Likewise of a process, over all its GPUs."""
 
-GPU_DEPTH = Depth(fields=len(CHARTED), peaks=6, seconds=3601, tens=8641, samples=RECENT_SAMPLES)
-"""Of a GPU: two minutes sample by sample, an hour in seconds, a day in tens of seconds. No peaks
-are kept of the links, of which a sample tells an instant only."""
+GPU_DEPTH = Depth(
+    fields=len(CHARTED), peaks=len(_PEAKED), seconds=3601, tens=8641, samples=RECENT_SAMPLES
+)
+"""Of a GPU: two minutes sample by sample, an hour in seconds, a day in tens of seconds."""
 LOG_GPU_DEPTH = structs.replace(GPU_DEPTH, seconds=86_401)
 """Of a GPU in a log, of which every moment is as likely to be shown: a day in seconds, 5.5 MB."""
 STATE_GPU_DEPTH = Depth(fields=len(CHARTED), peaks=0, seconds=2, tens=2, samples=32)

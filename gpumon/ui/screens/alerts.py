@@ -56,7 +56,7 @@ class AlertsScreen(PageScreen):
         )
 
     def follow(self) -> None:
-        """Take the notices since; the cursor stays on its notice."""
+        """Add the new notices; the cursor stays on its notice."""
         self._notices = tuple(self._alerts.notices)
         self._alerts.read()
         if self._chosen is None and self._notices:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
@@ -14,11 +13,10 @@ from gpumon.model.processes import GpuUse, blamed
 from gpumon.ui.clipboard import copy
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, PageScreen
-from gpumon.ui.view.gpu_charts import chart_rows, window_title
-from gpumon.ui.view.gpu_page import Charts, GpuView, gpu_rows, last_values
+from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.memo import Memo
-from gpumon.ui.view.page_layout import moment_text, text_rows
+from gpumon.ui.view.page_layout import text_rows
 from gpumon.ui.view.state_help import state_sections
 
 if TYPE_CHECKING:
@@ -29,8 +27,7 @@ if TYPE_CHECKING:
     from gpumon.config.keymap import KeyScope
     from gpumon.host.process_host import Target
     from gpumon.model.processes import UnlistedHolder
-    from gpumon.model.snapshot import Gpu
-    from gpumon.recording.recording import Event
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.text.cells import Row
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
@@ -46,9 +43,8 @@ class GpuScreen(PageScreen):
         super().__init__(workspace)
         self._uuid = uuid
         self._window = DEFAULT_WINDOW
-        self._charts = Memo()
+        self._memo = Memo()
         self._gpu: Gpu | None = None
-        self._gone_at: float | None = None
 
     @property
     def heading(self) -> str:
@@ -66,42 +62,28 @@ class GpuScreen(PageScreen):
         why = footer_key("help", label="why")
         return (footer_key("back"), why, *windows, *end, SCROLL, copied, footer_key("notify"))
 
-    def follow(self) -> None:
-        """Find the GPU in the newest snapshot, or record that it is missing."""
-        snapshot = self._history.latest
-        if snapshot is None:
-            return
+    def find(self, snapshot: Snapshot) -> bool:
+        """See ``PageScreen.find``."""
         found = next((gpu for gpu in snapshot.gpus if gpu.uuid == self._uuid), None)
-        if found is not None:
-            self._gpu, self._gone_at = found, None
-        elif self._gone_at is None:
-            self._gone_at = snapshot.time
+        self._gpu = found or self._gpu
+        return found is not None
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot that has the GPU."""
-        snapshot = self._history.latest
-        gone = ""
-        if snapshot is not None and self._gone_at is not None:
-            at = moment_text(self._gone_at, snapshot.time)
-            gone = f"Not in the driver's list since {at}; these are its last values."
+        gone = self.gone_words("Not in the driver's list since {since}; these are its last values.")
         if self._gpu is None:
             return text_rows(f"  {self._uuid}: {gone}", width)
-        gpu, history = self._gpu, self._history
-        key = (history, gpu.status, gpu.status_since)
-        before = self._charts.by(key, last_values, history, gpu)
-        title = window_title(self._window, history)
-        charts = Charts(title, partial(self._chart_rows, gpu))
-        view = GpuView(gpu, gone, before)
-        return gpu_rows(view, history, snapshot, width, self.body_height, charts)
-
-    def _chart_rows(self, gpu: Gpu, width: int, room: int) -> list[Row]:
-        history, window = self._history, self._window
-        return chart_rows(self._charts, gpu, history, window, self._marks, width, room)
-
-    def _marks(self, first: float, last: float) -> list[Event]:
-        """The events of this GPU."""
-        recording = self._viewed_time.session.recording
-        return [mark for mark in recording.events(first, last) if self._uuid in mark.gpus]
+        return gpu_rows(
+            self._memo,
+            self._gpu,
+            self._history,
+            self._history.latest,
+            self._window,
+            self._viewed_time.session.recording,
+            width,
+            self.body_height,
+            gone,
+        )
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
@@ -142,10 +124,7 @@ class GpuScreen(PageScreen):
 
     def action_watch(self) -> None:
         """Notify when it is free (toggle)."""
-        if self._viewed_time.is_past:
-            self.say("this is the past: nothing becomes free in it")
-        elif self._gpu is not None:
-            self._workspace.watch(self._gpu)
+        self.notify_of(self._gpu, "becomes free")
 
     def action_copy(self) -> None:
         """Copy the assignment with which a program sees this GPU, and show it."""

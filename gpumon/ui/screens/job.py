@@ -12,7 +12,6 @@ from gpumon.ui.screens.page import SCROLL, PageScreen
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
-from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.state_help import process_sections
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from gpumon.config.keymap import KeyScope
     from gpumon.findings.groups import JobGroup
+    from gpumon.model.snapshot import Snapshot
     from gpumon.text.cells import Row
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
@@ -36,8 +36,6 @@ class JobScreen(PageScreen):
     def __init__(self, workspace: Workspace, job: JobGroup) -> None:
         super().__init__(workspace)
         self._job = job
-        self._gone = ""
-        self._left_at: float | None = None
 
     @property
     def heading(self) -> str:
@@ -47,7 +45,7 @@ class JobScreen(PageScreen):
     @property
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
-        end = [footer_key("end")] if self._can_end and not self._gone else []
+        end = [footer_key("end")] if self._can_end and self._gone_at is None else []
         return (footer_key("back"), *end, footer_key("notify", label="notify when ended"), SCROLL)
 
     def page(self, width: int) -> list[Row]:
@@ -58,20 +56,16 @@ class JobScreen(PageScreen):
         context = RowContext(
             now, history.process_idle, history.thresholds.idle_after, mig=mig_indices(gpus)
         )
-        return job_rows(self._job, self._gone, gpus, context, width)
+        gone = self.gone_words(
+            "None of its processes is on a GPU since {since}; these are its last values."
+        )
+        return job_rows(self._job, gone, gpus, context, width)
 
-    def follow(self) -> None:
-        """Find the job in the newest snapshot, or record that it is missing."""
-        latest = self._history.latest
-        if latest is None:
-            return
-        found = job_with_key(latest.processes, self._job.key)
-        if found is not None:
-            self._left_at, self._job, self._gone = None, found, ""
-            return
-        self._left_at = latest.time if self._left_at is None else self._left_at
-        at = moment_text(self._left_at, latest.time)
-        self._gone = f"None of its processes is on a GPU since {at}; these are its last values."
+    def find(self, snapshot: Snapshot) -> bool:
+        """See ``PageScreen.find``."""
+        found = job_with_key(snapshot.processes, self._job.key)
+        self._job = found or self._job
+        return found is not None
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
@@ -79,15 +73,12 @@ class JobScreen(PageScreen):
 
     def action_watch(self) -> None:
         """Notify when it ends (toggle)."""
-        if self._viewed_time.is_past:
-            self.say("this is the past: nothing ends in it")
-        else:
-            self._workspace.watch(self._job)
+        self.notify_of(self._job, "ends")
 
     def action_end(self) -> None:
         """Request its end."""
         job = self._job
-        if self._gone:
+        if self._gone_at is not None:
             self.say(f"{job.label} is on no GPU any more")
         else:
             self._workspace.kill_controller.ask(targets_of_job(job), f"job {job.label}")

@@ -10,7 +10,7 @@ from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
 from gpumon.ui.view.header_footer import footer_row, key_at
 from gpumon.ui.view.key_names import FooterKey, explained, footer_key
-from gpumon.ui.view.page_layout import page_header
+from gpumon.ui.view.page_layout import moment_text, page_header
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.config.keymap import KeyAction, KeyScope
+    from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History
     from gpumon.text.cells import Row
+    from gpumon.ui.alert_controller import Subject
     from gpumon.ui.workspace import Workspace
 
 SCROLL = footer_key("scroll up", "scroll down", label="scroll")
@@ -50,6 +52,8 @@ class PageScreen(PaintedScreen):
         self._drawn_from = _NOTHING
         self._top = 0
         self._message = ""
+        self._gone_at: float | None = None
+        """When its subject was first missing in a snapshot."""
 
     # -- provided by subclasses ------------------------------------------------------------------
 
@@ -63,13 +67,37 @@ class PageScreen(PaintedScreen):
     def keys(self) -> Sequence[FooterKey]:
         """The footer's keys, most important first."""
 
-    @abstractmethod
-    def follow(self) -> None:
-        """Update the subject from the newest snapshot."""
+    def find(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - not every page has a subject
+        """Update the subject from a snapshot; False if it is missing there."""
+        return True
 
     @abstractmethod
     def page(self, width: int) -> list[Row]:
         """All rows of the page."""
+
+    def follow(self) -> None:
+        """Find the subject in the newest snapshot, or record since when it is missing."""
+        latest = self._history.latest
+        if latest is None:
+            return
+        if self.find(latest):
+            self._gone_at = None
+        elif self._gone_at is None:
+            self._gone_at = latest.time
+
+    def gone_words(self, sentence: str) -> str:
+        """The sentence with the time since which the subject is missing; empty if it is not."""
+        latest = self._history.latest
+        if latest is None or self._gone_at is None:
+            return ""
+        return sentence.format(since=moment_text(self._gone_at, latest.time))
+
+    def notify_of(self, subject: Subject | None, event: str) -> None:
+        """Notify the user of an event of the subject (toggle); ``event`` is ``ends``."""
+        if self._viewed_time.is_past:
+            self.say(f"this is the past: nothing {event} in it")
+        elif subject is not None:
+            self._workspace.watch(subject)
 
     @property
     def _can_end(self) -> bool:

@@ -16,7 +16,7 @@ from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, PageScreen
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text
-from gpumon.ui.view.process_page import ProcessView, process_rows
+from gpumon.ui.view.process_page import process_rows
 from gpumon.ui.view.state_help import process_sections
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from gpumon.config.keymap import KeyScope
     from gpumon.model.processes import ProcessId
+    from gpumon.model.snapshot import Snapshot
     from gpumon.text.cells import Row
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
@@ -43,11 +44,12 @@ class ProcessScreen(PageScreen):
     def __init__(self, workspace: Workspace, process: ProcessId) -> None:
         super().__init__(workspace)
         self._who = process
-        self._view = ProcessView(GpuProcess(id=process, type="", uses=()))
+        self._process = GpuProcess(id=process, type="", uses=())
+        self._details: Details | None = None
+        self._reveals = False
         self._looking = False
         self._alive_at: float | None = None
         self._listed = False
-        self._left_at: float | None = None
         self._ended_at: float | None = None
 
     def on_mount(self) -> None:
@@ -66,50 +68,51 @@ class ProcessScreen(PageScreen):
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
         end = [footer_key("end")] if self._can_end and self._ended_at is None else []
-        reveal = "hide secrets" if self._view.revealed else "show secrets"
+        reveal = "hide secrets" if self._reveals else "show secrets"
         copied, secrets = footer_key("copy", label="copy kill"), footer_key("secrets", label=reveal)
         notify = footer_key("notify", label="notify when ended")
         return (footer_key("back"), *end, copied, notify, secrets, SCROLL)
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot."""
-        return process_rows(self._view, self._history, self._history.latest, width)
-
-    def follow(self) -> None:
-        """Find the process in the newest snapshot, or record that it is missing."""
-        snapshot = self._history.latest
-        if snapshot is None:
-            return
-        found = next((one for one in snapshot.processes if one.id == self._who), None)
-        if found is not None:
-            self._listed, self._left_at = True, None
-            self._view = msgspec.structs.replace(self._view, process=found)
-        elif self._left_at is None and self._listed:
-            self._left_at = snapshot.time
-        self._view = msgspec.structs.replace(
-            self._view,
-            gone=self._gone(snapshot.time),
-            ended=self._ended_at is not None or self._view.process.state == ENDED,
-            past=self._viewed_time.is_past,
+        ended = self._ended_at is not None or self._process.state == ENDED
+        return process_rows(
+            self._process,
+            self._history,
+            self._history.latest,
+            width,
+            details=self._details,
+            reading=self._details is None and not ended and not self._viewed_time.is_past,
+            reveals=self._reveals,
+            gone=self._gone(),
+            ended=ended,
         )
 
-    def _gone(self, now: float) -> str:
+    def find(self, snapshot: Snapshot) -> bool:
+        """See ``PageScreen.find``: one that was never on a GPU is not missing."""
+        found = next((process for process in snapshot.processes if process.id == self._who), None)
+        if found is None:
+            return not self._listed
+        self._listed, self._process = True, found
+        return True
+
+    def _gone(self) -> str:
         """Why it is no longer listed; empty if it is."""
-        if self._view.process.state == ENDED:
+        latest = self._history.latest
+        if self._process.state == ENDED:
             return "Has ended; the driver still lists it, with the memory below."
-        if self._ended_at is not None:
-            at = moment_text(self._ended_at, now)
+        if self._ended_at is not None and latest is not None:
+            at = moment_text(self._ended_at, latest.time)
             return f"Ended at {at}; these are its last values."
-        if self._left_at is not None:
-            at = moment_text(self._left_at, now)
-            alive = self._alive_at is not None and self._alive_at >= self._left_at
-            still = "it is still running, on no GPU" if alive else "it may have ended"
-            return f"In no GPU's process list since {at}: {still}."
-        return ""
+        if self._gone_at is None:
+            return ""
+        alive = self._alive_at is not None and self._alive_at >= self._gone_at
+        still = "it is still running, on no GPU" if alive else "it may have ended"
+        return self.gone_words(f"In no GPU's process list since {{since}}: {still}.")
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
-        return process_sections(self._history, (self._view.process,))
+        return process_sections(self._history, (self._process,))
 
     # -- looking up ------------------------------------------------------------------------------
 
@@ -141,9 +144,8 @@ class ProcessScreen(PageScreen):
             raise error
         self._looking = False
         if self.is_attached:
-            last = self._view.details or Details(self._who)
-            details = msgspec.structs.replace(last, unreadable=(f"{error.sentence}.",))
-            self._view = msgspec.structs.replace(self._view, details=details)
+            last = self._details or Details(self._who)
+            self._details = msgspec.structs.replace(last, unreadable=(f"{error.sentence}.",))
             self.renew()
 
     def _take(self, details: Details | None) -> None:
@@ -155,9 +157,8 @@ class ProcessScreen(PageScreen):
         if details is None:
             self._ended_at = now
         else:
-            self._alive_at = now
-            process = self._view.process if self._listed else _unlisted(details)
-            self._view = msgspec.structs.replace(self._view, details=details, process=process)
+            self._alive_at, self._details = now, details
+            self._process = self._process if self._listed else _unlisted(details)
         self.renew()
 
     # -- keys ------------------------------------------------------------------------------------
@@ -167,14 +168,11 @@ class ProcessScreen(PageScreen):
         if self._ended_at is not None:
             self.say(f"{self._who.pid} has ended already")
             return
-        self._workspace.kill_controller.ask([target_of(self._view.process)])
+        self._workspace.kill_controller.ask([target_of(self._process)])
 
     def action_watch(self) -> None:
         """Notify when it ends (toggle)."""
-        if self._viewed_time.is_past:
-            self.say("this is the past: nothing ends in it")
-        else:
-            self._workspace.watch(self._view.process)
+        self.notify_of(self._process, "ends")
 
     def action_copy(self) -> None:
         """Copy the kill command, and show it."""
@@ -185,7 +183,7 @@ class ProcessScreen(PageScreen):
 
     def action_reveal(self) -> None:
         """Show or hide values that look like secrets."""
-        self._view = msgspec.structs.replace(self._view, revealed=not self._view.revealed)
+        self._reveals = not self._reveals
         self.renew()
 
 

@@ -1,4 +1,4 @@
-"""Draws a chart of any values: curves, the axis of values, the axis of time with its events."""
+"""Draws a chart of a series: curves, the axis of values, the axis of time with its events."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.text.cells import Field, Row, braille, fill
+from gpumon.text.cells import Field, Row, braille, fill, spark
 from gpumon.text.formatting import cell_width, fit, fit_right
 from gpumon.text.units import memory_units
 from gpumon.ui.view.event_glyphs import EVENT_BITS, EVENT_SIGNS, PROCESS_BITS, event_field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from gpumon.recording.history import History
     from gpumon.recording.recording import Event
+    from gpumon.ui.view.chart_series import ChartSeries, Quantity, SubjectT
 
     Values = Sequence[float | None]
 
 EDGE = 6
 """Width of the axis of values."""
+_GUTTER = 3
+"""Cells between two charts side by side."""
 _TICK_STEPS = (
     *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
     *(60.0 * one for one in (1, 2, 5, 10, 15, 30)),
@@ -52,31 +56,10 @@ _UPSIDE_DOWN = {
 _PROCESS_STYLE = "narrowing"
 
 
-class Scale(Struct, frozen=True):
-    """The axis of values.
-
-    Attributes:
-        label: The label of a value.
-        unit: The unit of round values; ``None`` is bytes.
-        top: The maximum possible value; ``None`` scales to the highest value.
-        limit: A value that should not be exceeded.
-    """
-
-    label: Callable[[float], str]
-    unit: float | None
-    top: float | None
-    limit: float | None
-
-
 class Span(Struct, frozen=True):
-    """The time that a chart shows.
+    """The time that a chart shows."""
 
-    Attributes:
-        start: The left edge, in seconds since the epoch.
-        seconds: The length.
-    """
-
-    start: float
+    start: float  # The left edge, in seconds since the epoch.
     seconds: float
 
     def place(self, moment: float, width: int) -> int | None:
@@ -94,7 +77,8 @@ def span_until(now: float, seconds: float, dots: int) -> Span:
 def plot(
     curves: Sequence[Values],
     styles: Sequence[str],
-    scale: Scale,
+    quantity: Quantity,
+    bounds: tuple[float | None, float | None],
     span: Span,
     events: Mapping[int, int],
     width: int,
@@ -108,20 +92,23 @@ def plot(
         curves: One curve above the axis of time, or one above and one below it. Each has two values
             per cell, oldest first; ``None`` is a gap.
         styles: The style of each curve.
-        scale: The axis of values.
+        quantity: Writes the labels of the axis of values.
+        bounds: The maximum of the values, and the limit that they may exceed, if they are known.
         span: The axis of time.
         events: The kinds of events by cell, from ``event_bits``.
         width: Cells.
         height: Rows.
         times: Whether the last row has the times of day.
     """
+    curves = [[_converted(quantity, value) for value in values] for values in curves]
+    most, limit = (_converted(quantity, value) for value in bounds)
     room = max(1, width - EDGE)
-    top = _top(curves, scale)
+    top = _top(curves, quantity, most, limit)
     tall = max(len(curves), height - 1 - times)
     above = tall if len(curves) == 1 else -(-tall // 2)
-    labels = _labels(scale, top, above)
+    labels = _labels(quantity, limit, top, above)
     up = braille(curves[0], top, room, above)
-    line = None if scale.limit is None else _row_of(scale.limit, top, above)
+    line = None if limit is None else _row_of(limit, top, above)
     rows = [
         _plot_row(up[y], labels.get(y, ""), styles[0], events, dashed=y == line)
         for y in range(above)
@@ -131,21 +118,50 @@ def plot(
     if len(curves) == 2:
         down = [one.translate(_UPSIDE_DOWN) for one in braille(curves[1], top, room, tall - above)]
         rows += [
-            _plot_row(one, "" if y else scale.label(top), styles[1], events, dashed=False)
+            _plot_row(one, "" if y else quantity.axis(top), styles[1], events, dashed=False)
             for y, one in reversed(list(enumerate(down)))
         ]
     return [*rows, _times(ticks, room)] if times else rows
 
 
-def _top(curves: Sequence[Values], scale: Scale) -> float:
+def plotted(
+    series: ChartSeries[SubjectT],
+    history: History,
+    subject: SubjectT,
+    span: Span,
+    events: Mapping[int, int],
+    width: int,
+    height: int,
+    *,
+    times: bool = True,
+) -> list[Row]:
+    """The chart of a series without its title; see ``plot``."""
+    values = series.over_time(history, subject)
+    curves = [values.buckets(field, span.seconds, dots(width)) for field in series.fields]
+    styles, bounds = series.styles, series.bounds(subject)
+    return plot(curves, styles, series.quantity, bounds, span, events, width, height, times=times)
+
+
+def dots(width: int) -> int:
+    """The number of values in a chart: two per cell."""
+    return 2 * max(1, width - EDGE)
+
+
+def _converted(quantity: Quantity, value: float | None) -> float | None:
+    return None if value is None else quantity.convert(value)
+
+
+def _top(
+    curves: Sequence[Values], quantity: Quantity, most: float | None, limit: float | None
+) -> float:
     """The value at the upper edge."""
     highest = max((value for values in curves for value in values if value is not None), default=0)
-    if scale.top is not None:
-        top = scale.top
-    elif scale.limit is not None:
-        top = scale.limit * _HEADROOM
+    if most is not None:
+        top = most
+    elif limit is not None:
+        top = limit * _HEADROOM
     else:
-        top = _round_up(highest, scale.unit)
+        top = _round_up(highest, quantity.step)
     return max(top, highest, _LEAST_TOP)
 
 
@@ -177,19 +193,19 @@ def _replace_cells(text: str, style: str, cells: dict[int, Field]) -> list[Field
     return fields
 
 
-def _labels(scale: Scale, top: float, rows: int) -> dict[int, str]:
+def _labels(quantity: Quantity, limit: float | None, top: float, rows: int) -> dict[int, str]:
     """The labels of the axis of values, by row from the top: round values, and the limit."""
     labels: dict[int, str] = {}
-    if scale.limit is not None and scale.limit <= top:
-        labels[_row_of(scale.limit, top, rows)] = scale.label(scale.limit)
+    if limit is not None and limit <= top:
+        labels[_row_of(limit, top, rows)] = quantity.axis(limit)
     else:
-        labels[0] = scale.label(top)
-    step = _round_step(top, max(1, rows // 2), scale.unit)
+        labels[0] = quantity.axis(top)
+    step = _round_step(top, max(1, rows // 2), quantity.step)
     near = 1 if rows > _LOW else 0
     for count in range(1, math.floor(top / step) + 1):
-        row, label = _row_of(count * step, top, rows), scale.label(count * step)
+        row, label = _row_of(count * step, top, rows), quantity.axis(count * step)
         # Small values may be rounded to the same label, which is shown once.
-        used = {scale.label(0.0), *labels.values()}
+        used = {quantity.axis(0.0), *labels.values()}
         if label not in used and not any(abs(row - other) <= near for other in labels):
             labels[row] = label
     return labels
@@ -295,3 +311,27 @@ def legend(events: Iterable[int], width: int) -> Row:
         fields += [(glyph, style), (f"{text[len(glyph) :]}   ", "dim")]
         used += cell_width(text) + 3
     return fill((field for field in fields if field[0]), width)
+
+
+def small_graph(
+    series: ChartSeries[SubjectT], history: History, subject: SubjectT, seconds: float, count: int
+) -> str:
+    """The first field over time in one line of ``count`` cells."""
+    values = series.over_time(history, subject).buckets(series.fields[0], seconds, count)
+    known = [value for value in values if value is not None]
+    most, limit = series.bounds(subject)
+    return spark(values, max([most or limit or 0.0, *known]) or 1.0)
+
+
+def chart_width(width: int, count: int) -> int:
+    """The width of each of a number of charts side by side."""
+    return (width - _GUTTER * (count - 1)) // count
+
+
+def side_by_side(charts: Sequence[Sequence[Row]], width: int) -> list[Row]:
+    """Charts of one height as rows that fill the width."""
+    gap: Field = (" " * _GUTTER, "")
+    return [
+        fill([field for row in rows for field in (*row, gap)][:-1], width)
+        for rows in zip(*charts, strict=True)
+    ]

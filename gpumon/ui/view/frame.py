@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.ui.view.graph_choices import GRAPH
+from gpumon.ui.view.chart_series import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.findings import Finding
-    from gpumon.model.snapshot import Snapshot
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
-    from gpumon.ui.view.graph_choices import Graph
+    from gpumon.ui.view.chart_series import ChartSeries
     from gpumon.ui.view.memo import Memo
     from gpumon.ui.view.view import View
 
@@ -37,6 +37,6 @@ class Frame(NamedTuple):
     width: int
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> ChartSeries[Gpu]:
         """What the small graph of each GPU shows."""
-        return GRAPH[self.view.graph]
+        return SMALL[self.view.graph]

@@ -11,8 +11,8 @@ from gpumon.ui.view.gpu_text import STATE_STYLES, is_stale, state_glyph
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
+    from gpumon.ui.view.chart_series import ChartSeries
     from gpumon.ui.view.frame import Frame
-    from gpumon.ui.view.graph_choices import Graph
 
 _LEAST_WIDTH = 140
 """A narrower terminal has only the small graphs in the table."""
@@ -59,7 +59,7 @@ def graph_rows(frame: Frame, height: int) -> list[Row]:
             state = states[gpu.uuid]
             sign, style = state_glyph(state), STATE_STYLES[state.severity]
             stale = "stale" if is_stale(gpu, state) else ""
-            texts = (gpu.index, graph.key, *graph.now(gpu), sign, style, stale)
+            texts = (gpu.index, graph.name, *graph.texts(gpu), sign, style, stale)
             titles.append(memo.part(gpu.uuid)(_title, *texts, each))
         rest = width - len(titles) * (_GAP + each)
         rows += [memo.part(place)(_join_titles, rest, *titles), *graphs]
@@ -73,12 +73,12 @@ def _grid(snapshot: Snapshot, width: int) -> tuple[int, int]:
 
 
 def _graphs(
-    snapshot: Snapshot, history: History, width: int, height: int, graph: Graph
+    snapshot: Snapshot, history: History, width: int, height: int, graph: ChartSeries[Gpu]
 ) -> list[list[Row]]:
     """The graphs without titles: for each line of graphs, its rows."""
     across, each = _grid(snapshot, width)
     second = int(snapshot.time)
-    drawn = [graph.lines(history, gpu, each, height - 1, second) for gpu in snapshot.gpus]
+    drawn = [graph.graph(history, gpu, each, height - 1, second) for gpu in snapshot.gpus]
     parts: list[list[Row]] = []
     for first in range(0, len(drawn), across):
         rows: list[Row] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from gpumon.findings import FindingKind, gpu_findings, is_of_the_past, memory_account
 from gpumon.makers.visible_devices import assignment_line
@@ -26,7 +25,7 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.units import degree, memory_units
-from gpumon.ui.view.gpu_charts import least_rows
+from gpumon.ui.view.gpu_charts import chart_rows, least_rows, window_title
 from gpumon.ui.view.gpu_memory import holder_rows, holders_of, memory_rows, process_holders
 from gpumon.ui.view.gpu_text import short_name
 from gpumon.ui.view.page_layout import (
@@ -44,10 +43,13 @@ from gpumon.ui.view.page_layout import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpumon.config.keymap import ChartWindow
     from gpumon.findings import Account, Finding
     from gpumon.model.processes import UnlistedHolder
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
+    from gpumon.recording.recording import Recording
+    from gpumon.ui.view.memo import Memo
 
 _IDENTITY = (
     "name",
@@ -97,33 +99,7 @@ _LOW = 16
 """Below this height each finding has one line."""
 
 
-class GpuView(Struct, frozen=True):
-    """The GPU of a page.
-
-    Attributes:
-        gpu: Its newest values.
-        gone: A text that says that the driver no longer lists it; empty if it does.
-        before: The GPU with its last values, if it does not answer.
-    """
-
-    gpu: Gpu
-    gone: str = ""
-    before: Gpu | None = None
-
-
-class Charts(Struct, frozen=True):
-    """The charts of a page.
-
-    Attributes:
-        title: The heading.
-        draw: Draws them at a width in a number of rows; what does not fit follows below.
-    """
-
-    title: str
-    draw: Callable[[int, int], list[Row]]
-
-
-def last_values(history: History, gpu: Gpu) -> Gpu | None:
+def _last_values(history: History, gpu: Gpu) -> Gpu | None:
     """The GPU with the last values that the history has, if it does not answer."""
     if gpu.status not in _SILENT or gpu.status_since is None:
         return None
@@ -134,26 +110,31 @@ def last_values(history: History, gpu: Gpu) -> Gpu | None:
 
 
 def gpu_rows(
-    view: GpuView,
+    memo: Memo,
+    gpu: Gpu,
     history: History,
     snapshot: Snapshot | None,
+    window: ChartWindow,
+    recording: Recording,
     width: int,
     height: int,
-    charts: Charts | None = None,
+    gone: str = "",
 ) -> list[Row]:
     """The whole page, every row exactly ``width`` cells.
 
     The visible part has the state, the memory with its holders, and the charts in what is left.
 
     Args:
-        view: The GPU.
+        memo: Caches what is drawn of this GPU.
+        gpu: Its newest values.
         history: Its history.
         snapshot: The newest snapshot.
+        window: The time that the charts show.
+        recording: Has the events of that time.
         width: Cells.
         height: Rows of the visible part.
-        charts: The charts.
+        gone: Since when the driver no longer lists it; empty if it does.
     """
-    gpu = view.gpu
     account = memory_account(history, gpu)
     findings = [_without_account(finding) for finding in gpu_findings(history, gpu)]
     if any(finding.sentence == account.sentence for finding in findings):
@@ -162,9 +143,11 @@ def gpu_rows(
     inside = inside_width(width)
     whole = airy or len(finding_rows(findings, inside)) <= height * _FINDINGS_SHARE
     lines = None if whole else 1 if height < _LOW else 3
+    key = (history, gpu.status, gpu.status_since)
+    before = memo.by(key, _last_values, history, gpu)
     rows = page_rows(
         [
-            Section("", lambda size: _summary(view, size)),
+            Section("", lambda size: _summary(gpu, before, gone, size)),
             Section("", lambda size: finding_rows(findings, size, lines)),
         ],
         width,
@@ -175,14 +158,16 @@ def gpu_rows(
     sentence = text_rows(account.sentence, inside) if unusual and account.sentence else []
     # The heading of the charts, and without a single holder the bar and the rest of the memory.
     bare = 1 + airy + len(memory_rows(account, (), inside, 1)) + len(sentence) + 1 + airy
-    left = height - len(rows) - bare - (0 if charts is None else least_rows(inside))
+    left = height - len(rows) - bare - least_rows(inside)
     most = max(_LEAST_HOLDERS, min(_MOST_HOLDERS, left))
     memory = Section("Memory", lambda size: [*memory_rows(account, holders, size, most), *sentence])
     rows += page_rows([memory], width, airy=airy)
-    if charts is not None:
-        room = height - len(rows) - 1 - airy
-        drawn = Section(charts.title, lambda size: charts.draw(size, room))
-        rows += page_rows([drawn], width, airy=airy)
+    room = height - len(rows) - 1 - airy
+    charts = Section(
+        window_title(window, history),
+        lambda size: chart_rows(memo, gpu, history, window, recording, size, room),
+    )
+    rows += page_rows([charts], width, airy=airy)
     processes = process_holders(gpu, snapshot, history)
     listed = len(holders) <= most and not gpu.mig
     sections = [
@@ -199,23 +184,22 @@ def gpu_rows(
             ],
         ),
         Section("Reported errors", lambda size: _errors(gpu, history, size)),
-        Section("GPU", lambda size: _identity(view, snapshot, size)),
+        Section("GPU", lambda size: _identity(gpu, snapshot, size)),
         Section("MIG devices", lambda size: _devices(gpu, size)),
         Section("All values", lambda size: _metrics(gpu, history.now, size)),
     ]
     return rows + page_rows(sections, width)
 
 
-def _summary(view: GpuView, width: int) -> list[Row]:
-    """The GPU and its main values in one line."""
-    gpu = view.gpu
+def _summary(gpu: Gpu, before: Gpu | None, gone: str, width: int) -> list[Row]:
+    """The GPU and its main values in one line, or those before it stopped to answer."""
     name = (f"GPU {gpu.index}  {short_name(gpu.name)}", "strong")
-    if view.gone:
-        return [fill([name], width), *text_rows(view.gone, width, "state.note")]
+    if gone:
+        return [fill([name], width), *text_rows(gone, width, "state.note")]
     rows = []
-    if view.before is not None:
+    if before is not None:
         rows = [fill([name], width)]
-        name, gpu = ("Its last values:", "state.note"), view.before
+        name, gpu = ("Its last values:", "state.note"), before
     total = "" if gpu.memory_total is None else f"/{gibibytes(gpu.memory_total)}"
     cap = "" if gpu.power_limit is None else f"/{number(gpu.power_limit)}"
     fields: list[Field] = [name]
@@ -318,9 +302,8 @@ def _errors(gpu: Gpu, history: History, width: int) -> list[Row]:
     return fact_rows(facts, width, 10)
 
 
-def _identity(view: GpuView, snapshot: Snapshot | None, width: int) -> list[Row]:
+def _identity(gpu: Gpu, snapshot: Snapshot | None, width: int) -> list[Row]:
     """All names of the GPU."""
-    gpu = view.gpu
     gpus = (gpu,) if snapshot is None else snapshot.gpus
     facts = [
         Fact(metric.label, *_value_or_reason(gpu, metric, 0.0))

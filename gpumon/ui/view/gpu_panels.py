@@ -7,29 +7,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.model.makers import maker_of
 from gpumon.model.snapshot import GPU_METRIC
-from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width
+from gpumon.text.cells import Field, Row, bar, fill, restyle, row_width
 from gpumon.text.formatting import (
     cell_width,
     fit,
     fit_right,
-    gibibytes,
     memory_size,
     number,
-    temperature,
 )
 from gpumon.text.table import WATCHED
-from gpumon.text.units import degree
+from gpumon.ui.view.chart_series import MAIN_SERIES, MEMORY, UTIL
 from gpumon.ui.view.gpu_text import (
     holders,
     is_stale,
-    memory_share,
     rate,
-    share,
     short_name,
     state_fields,
     unlisted_holder,
 )
-from gpumon.ui.view.graph_choices import MAIN_GRAPHS, MEMORY, UTIL, top_temperature
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +32,8 @@ if TYPE_CHECKING:
     from gpumon.findings import Finding
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
+    from gpumon.ui.view.chart_series import ChartSeries
     from gpumon.ui.view.frame import Frame
-    from gpumon.ui.view.graph_choices import Graph
     from gpumon.ui.view.memo import Memo
 
 _LABEL = 8
@@ -86,7 +81,7 @@ def _title(
 
 def _charts_across(width: int, height: int) -> int:
     """Number of charts side by side; 0 if four charts do not fit."""
-    across = 2 if height >= _TALL_PANEL else len(MAIN_GRAPHS)
+    across = 2 if height >= _TALL_PANEL else len(MAIN_SERIES)
     fits = height >= _LEAST_CHARTS and width >= across * (_LEAST_CHART + 2)
     return across if fits else 0
 
@@ -94,24 +89,30 @@ def _charts_across(width: int, height: int) -> int:
 class _ChartLine(NamedTuple):
     """Charts side by side, drawn once a second: what they show, and the rows below the captions."""
 
-    graphs: Sequence[Graph]
+    graphs: Sequence[ChartSeries[Gpu]]
     rows: Sequence[Row]
 
 
 def _draw_charts(
-    gpu: Gpu, history: History, width: int, height: int, second: int, first: Graph, across: int
+    gpu: Gpu,
+    history: History,
+    width: int,
+    height: int,
+    second: int,
+    first: ChartSeries[Gpu],
+    across: int,
 ) -> list[_ChartLine]:
     """Four charts in lines of ``across``; a column of dots is a second."""
     each = width // across - 2
-    others = [graph for graph in MAIN_GRAPHS if graph is not first]
-    order = (first, *others)[: len(MAIN_GRAPHS)]
+    others = [graph for graph in MAIN_SERIES if graph is not first]
+    order = (first, *others)[: len(MAIN_SERIES)]
     lines = len(order) // across
     drawn: list[_ChartLine] = []
     for line in range(lines):
         graphs = order[line * across : (line + 1) * across]
         # A remainder of rows goes to the first line of charts.
         tall = height // lines + (line < height % lines) - 1
-        charts = [graph.lines(history, gpu, each, tall, second) for graph in graphs]
+        charts = [graph.graph(history, gpu, each, tall, second) for graph in graphs]
         rows: list[Row] = []
         for texts in zip(*charts, strict=True):
             fields: list[Field] = []
@@ -130,7 +131,7 @@ def _charts_rows(
     for line in charts:
         each = width // len(line.graphs)
         captions = (
-            memo.part(graph.key)(_caption, graph, *graph.now(gpu), each, stale)
+            memo.part(graph.name)(_caption, graph, *graph.texts(gpu), each, stale)
             for graph in line.graphs
         )
         rows.append(fill(chain.from_iterable(captions), width))
@@ -148,10 +149,10 @@ def _facts_row(facts: Sequence[tuple[str, str]], width: int) -> Row:
     return fill(row, width)
 
 
-def _caption(graph: Graph, value: str, unit: str, width: int, stale: bool) -> Row:
+def _caption(graph: ChartSeries[Gpu], value: str, unit: str, width: int, stale: bool) -> Row:
     """A value's name, the newest value, and the seconds that the chart below shows."""
     fields: list[Field] = [
-        (f" {graph.key}  ", "dim"),
+        (f" {graph.name}  ", "dim"),
         (value, "stale" if stale else "strong"),
         (unit, "dim"),
     ]
@@ -166,7 +167,7 @@ def _meters_rows(
     width: int,
     height: int,
     second: int,
-    graph: Graph,
+    graph: ChartSeries[Gpu],
     stale: bool,
 ) -> list[Row]:
     """Meters on the left, graphs on the right."""
@@ -191,29 +192,20 @@ def _with_cursor(title: Row) -> Row:
 
 def _meters(gpu: Gpu, width: int, stale: bool) -> list[Row]:
     """The main values, each with a bar."""
-    slowdown, cap = gpu.temperature_slowdown, gpu.power_limit
-    total = gpu.memory_total
-    busy, full = share(gpu.utilization_gpu, 100), memory_share(gpu.memory_used, total)
-    hot = share(gpu.temperature_gpu, top_temperature(gpu))
-    memory = "G" if total is None else f"/{gibibytes(total)}G"
-    watts = "W" if cap is None else f"/{cap:.0f}W"
-    degrees = degree() if slowdown is None else f"/{temperature(slowdown, degree())}"
-    meters = (
-        ("util", busy, number(gpu.utilization_gpu), "%", bar_style("bar.util", busy)),
-        ("memory", full, gibibytes(gpu.memory_used), memory, bar_style("bar.memory", full)),
-        ("power", share(gpu.power_draw, cap), number(gpu.power_draw), watts, "bar.other"),
-        ("temp", hot, temperature(gpu.temperature_gpu), degrees, "bar.other"),
+    return [_meter(series, gpu, width, stale) for series in MAIN_SERIES]
+
+
+def _meter(series: ChartSeries[Gpu], gpu: Gpu, width: int, stale: bool) -> Row:
+    label = series.name if len(series.name) < _LABEL else series.short
+    value, unit = series.texts(gpu)[0].strip(), series.rest(gpu)
+    filled = series.share(gpu)
+    return (
+        (fit(label, _LABEL), "dim"),
+        (fit_right(value, _VALUE - cell_width(unit)), "stale" if stale else "strong"),
+        (unit, "dim"),
+        (" ", ""),
+        (bar(filled, width - _LABEL - _VALUE - 1), "bar.stale" if stale else series.bar(filled)),
     )
-    return [
-        (
-            (fit(label, _LABEL), "dim"),
-            (fit_right(value, _VALUE - cell_width(unit)), "stale" if stale else "strong"),
-            (unit, "dim"),
-            (" ", ""),
-            (bar(fraction, width - _LABEL - _VALUE - 1), "bar.stale" if stale else style),
-        )
-        for label, fraction, value, unit, style in meters
-    ]
 
 
 def _facts(gpu: Gpu) -> list[tuple[str, str]]:
@@ -246,19 +238,19 @@ def _facts(gpu: Gpu) -> list[tuple[str, str]]:
 
 
 def _draw_graphs(
-    gpu: Gpu, history: History, width: int, height: int, second: int, graph: Graph
+    gpu: Gpu, history: History, width: int, height: int, second: int, graph: ChartSeries[Gpu]
 ) -> list[list[Field]]:
     """Two graphs side by side; a column of dots is a second, and the newest is at the right."""
     each = max(4, (width - 4) // 2)
     span = 2 * each
     tall = max(1, height - 1)
     graphs = (graph, UTIL if graph is MEMORY else MEMORY)
-    one, two = (which.lines(history, gpu, each, tall, second) for which in graphs)
+    one, two = (which.graph(history, gpu, each, tall, second) for which in graphs)
     lines: list[list[Field]] = [
         [("   ", ""), (one[y], graphs[0].style), (" ", ""), (two[y], graphs[1].style)]
         for y in range(tall)
     ]
-    last = "last " if all(each >= cell_width(f"{g.key}, last {span} s") for g in graphs) else ""
-    captions = [fit(f"{g.key}, {last}{span} s", each) for g in graphs]
+    last = "last " if all(each >= cell_width(f"{g.name}, last {span} s") for g in graphs) else ""
+    captions = [fit(f"{g.name}, {last}{span} s", each) for g in graphs]
     lines.append([("   ", ""), (captions[0], "dim"), (" ", ""), (captions[1], "dim")])
     return lines

@@ -22,6 +22,7 @@ from gpumon.text.formatting import (
 from gpumon.text.gpu_columns import GPU_COLUMNS
 from gpumon.text.table import WATCHED, Column, beside
 from gpumon.text.units import degree
+from gpumon.ui.view.chart_series import UTIL
 from gpumon.ui.view.gpu_table_layout import NAME_HEADING
 from gpumon.ui.view.gpu_text import (
     holders,
@@ -33,7 +34,6 @@ from gpumon.ui.view.gpu_text import (
     state_fields,
     unlisted_holder,
 )
-from gpumon.ui.view.graph_choices import UTIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, MigInstance
     from gpumon.recording.history import History
     from gpumon.text.process_columns import DeviceKey
+    from gpumon.ui.view.chart_series import ChartSeries
     from gpumon.ui.view.frame import Frame
     from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
-    from gpumon.ui.view.graph_choices import Graph
     from gpumon.ui.view.memo import Memo
 
 
@@ -269,21 +269,21 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
     return lines
 
 
-def _spark(history: History, gpu: Gpu, width: int, second: int, graph: Graph) -> Field:
-    values = graph.values(history, gpu, max(60, width), width, second)
+def _spark(history: History, gpu: Gpu, width: int, second: int, graph: ChartSeries[Gpu]) -> Field:
+    values = graph.shares(history, gpu, max(60, width), width, second)
     if all(value is None for value in values):
         return fit_right(UNKNOWN, width), "stale"
     return spark(values, 1.0), graph.style
 
 
-def _spark_heading(width: int, graph: Graph) -> str:
+def _spark_heading(width: int, graph: ChartSeries[Gpu]) -> str:
     """The heading of the small graph: utilisation is not named, because its number precedes it."""
     if graph is UTIL:
         return f"  last {max(60, width - 2)} s"
-    return f"  {graph.label} {'60 s' if cell_width(graph.label) < 5 else '60s'}"
+    return f"  {graph.short} {'60 s' if cell_width(graph.short) < 5 else '60s'}"
 
 
-def _heading(columns: LineColumns, graph: Graph) -> Row:
+def _heading(columns: LineColumns, graph: ChartSeries[Gpu]) -> Row:
     labels = {
         "celsius": degree(),
         "spark": _spark_heading(columns.width_of("spark"), graph),

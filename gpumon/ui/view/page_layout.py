@@ -1,4 +1,4 @@
-"""The building blocks of the pages of a process and of a GPU: sections, labelled values, charts.
+"""The building blocks of the pages of a process and of a GPU: sections and labelled values.
 
 A section draws itself at a given width. A page arranges its sections in one column, or in two on a
 wide terminal. All texts are made printable here.
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.text.cells import Field, Row, braille, fill, row_width
+from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import cell_width, fit, printable
 from gpumon.ui.view.gpu_text import STATE_STYLES, state_glyph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from gpumon.findings import Finding
     from gpumon.model.snapshot import Snapshot
@@ -27,9 +27,6 @@ TWO_COLUMNS = 140
 
 _MARGIN, _INDENT, _GUTTER = 2, 2, 4
 _LABEL = 14
-_CAPTION = 36
-"""Cells of a chart's text; its graph takes the rest."""
-_GRAPH_ROWS = 2
 _DAY = 86400.0
 
 
@@ -43,16 +40,10 @@ class Side(Enum):
 
 
 class Section(Struct, frozen=True):
-    """A part of a page.
+    """A part of a page."""
 
-    Attributes:
-        title: The heading; may be empty.
-        draw: Draws its rows at a width.
-        side: The column.
-    """
-
-    title: str
-    draw: Callable[[int], list[Row]]
+    title: str  # The heading; may be empty.
+    draw: Callable[[int], list[Row]]  # Draws its rows at a width.
     side: Side = Side.BOTH
 
 
@@ -121,21 +112,13 @@ def _column(sections: Iterable[Section], width: int, *, airy: bool = True) -> li
 
 
 class Fact(Struct, frozen=True):
-    """A value with its name.
-
-    Attributes:
-        label: The name.
-        value: The value.
-        style: The style of the value.
-        note: The dimmed text after it.
-        lines: Maximum number of lines of the value; ``None`` does not limit it.
-    """
+    """A value with its name."""
 
     label: str
     value: str
-    style: str = ""
-    note: str = ""
-    lines: int | None = None
+    style: str = ""  # Of the value.
+    note: str = ""  # The dimmed text after it.
+    lines: int | None = None  # The most of the value; ``None`` does not limit it.
 
 
 def fact_rows(facts: Iterable[Fact], width: int, label: int = _LABEL) -> list[Row]:
@@ -230,45 +213,6 @@ def _pieces(word: str, width: int) -> list[str]:
         piece += character
         used += size
     return [*pieces, piece]
-
-
-class Chart(Struct, frozen=True):
-    """A small graph with a text beside it.
-
-    Attributes:
-        label: The name of the value.
-        now: The newest value.
-        summary: A text on its course.
-        style: The style of the graph.
-        top: The value at the upper edge.
-        buckets: Returns a given number of values, oldest first.
-    """
-
-    label: str
-    now: str
-    summary: str
-    style: str
-    top: float
-    buckets: Callable[[int], Sequence[float | None]]
-
-
-def chart_rows(charts: Sequence[Chart], width: int) -> list[Row]:
-    """Charts one below the other: the text on the left, the graph on the right."""
-    rows: list[Row] = []
-    caption = min(_CAPTION, width * 2 // 3)
-    room = max(1, width - caption)
-    for chart in charts:
-        if rows:
-            rows.append(fill((), width))
-        graph = braille(chart.buckets(2 * room), chart.top, room, _GRAPH_ROWS)
-        now = fit(chart.now, max(1, caption - _LABEL))
-        rows.append(
-            fill(
-                [(fit(chart.label, _LABEL), "dim"), (now, "strong"), (graph[0], chart.style)], width
-            )
-        )
-        rows.append(fill([(fit(chart.summary, caption), "dim"), (graph[1], chart.style)], width))
-    return rows
 
 
 def page_header(

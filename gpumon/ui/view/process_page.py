@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from gpumon.findings import process_findings
 from gpumon.model.process_states import ENDED, HALTED, STATES, UNINTERRUPTIBLE
-from gpumon.text.cells import Field, Row, fill, row_width
+from gpumon.text.cells import Field, Row, braille, fill, row_width
 from gpumon.text.command_lines import command_line, script_of, split_command
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -23,13 +21,12 @@ from gpumon.text.formatting import (
     printable,
 )
 from gpumon.text.process_columns import devices
+from gpumon.ui.view.chart_series import PROCESS_SERIES
 from gpumon.ui.view.gpu_text import load_word, mig_indices, short_name
 from gpumon.ui.view.page_layout import (
-    Chart,
     Fact,
     Section,
     Side,
-    chart_rows,
     fact_rows,
     finding_rows,
     moment_text,
@@ -43,18 +40,23 @@ from gpumon.ui.view.process_details import (
     family_rows,
     visible_gpu_rows,
 )
-from gpumon.ui.view.trend_text import SPAN, bytes_trend, percent_trend, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess, GpuUse, Workload
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.text.process_columns import MigIndices
-    from gpumon.ui.view.trend_text import Points
+    from gpumon.ui.view.chart_series import ChartSeries
 
+SPAN = 300.0
+"""The time that the charts show, in seconds."""
+_LABEL = 14
+_CAPTION = 36
+"""Cells of a chart's text; its graph takes the rest."""
+_GRAPH_ROWS = 2
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (
     "Not visible here: it runs in another PID name space, or /proc hides it. What the driver "
@@ -64,42 +66,49 @@ _UNSEEN = "It ended before gpumon saw it. Only the driver's values are known."
 _NO_PLACE = "no container, Slurm job, notebook or tmux session found"
 
 
-class ProcessView(Struct, frozen=True):
-    """The process of a page.
-
-    Attributes:
-        process: Its newest values.
-        details: Its details; ``None`` before they are read, and if it is not visible.
-        revealed: Whether values that look like secrets are shown.
-        gone: A text that says that it ended or left the GPUs; empty if it did not.
-        ended: Whether it has ended.
-        past: Whether the page shows a past moment, for which there are no details.
-    """
-
-    process: GpuProcess
-    details: Details | None = None
-    revealed: bool = False
-    gone: str = ""
-    ended: bool = False
-    past: bool = False
-
-
 def process_rows(
-    view: ProcessView, history: History, snapshot: Snapshot | None, width: int
+    process: GpuProcess,
+    history: History,
+    snapshot: Snapshot | None,
+    width: int,
+    *,
+    details: Details | None = None,
+    reading: bool = False,
+    reveals: bool = False,
+    gone: str = "",
+    ended: bool = False,
 ) -> list[Row]:
-    """The whole page, every row exactly ``width`` cells."""
-    process, details = view.process, view.details
+    """The whole page, every row exactly ``width`` cells.
+
+    Args:
+        process: Its newest values.
+        history: The values over time.
+        snapshot: The newest snapshot.
+        width: Cells.
+        details: Its details; ``None`` if they are not known.
+        reading: Whether they are still being read.
+        reveals: Whether values that look like secrets are shown.
+        gone: Why it is no longer listed; empty if it is.
+        ended: Whether it has ended.
+    """
     now = history.now if snapshot is None else snapshot.time
     gpus = () if snapshot is None else snapshot.gpus
     sections = [
-        Section("", lambda size: _summary(view, gpus, now, size)),
-        Section("", lambda size: _findings(view, history, size)),
-        Section("Process", lambda size: _process(view, now, size), Side.LEFT),
+        Section("", lambda size: _summary(process, details, gone, ended, gpus, now, size)),
+        Section(
+            "",
+            lambda size: finding_rows(process_findings(history, process, details=details), size),
+        ),
+        Section(
+            "Process",
+            lambda size: _process(process, details, ended, reading, now, size),
+            Side.LEFT,
+        ),
         Section("On the GPUs", lambda size: _gpus(process, gpus, size), Side.RIGHT),
         Section(
             _span_title(process, history), lambda size: _charts(process, history, size), Side.RIGHT
         ),
-        Section("Command", lambda size: _command(view, size), Side.LEFT),
+        Section("Command", lambda size: _command(process, details, size), Side.LEFT),
     ]
     if details is not None:
         sections += [
@@ -110,8 +119,8 @@ def process_rows(
             ),
             Section("Family", lambda size: family_rows(details, size), Side.LEFT),
             Section(
-                environment_title(details, view.revealed),
-                lambda size: environment_rows(details, view.revealed, size),
+                environment_title(details, reveals),
+                lambda size: environment_rows(details, reveals, size),
             ),
         ]
     return page_rows(sections, width)
@@ -129,9 +138,16 @@ def _state_style(state: str | None) -> str:
     return "state.warning" if state in HALTED else ""
 
 
-def _summary(view: ProcessView, gpus: Sequence[Gpu], now: float, width: int) -> list[Row]:
+def _summary(
+    process: GpuProcess,
+    details: Details | None,
+    gone: str,
+    ended: bool,
+    gpus: Sequence[Gpu],
+    now: float,
+    width: int,
+) -> list[Row]:
     """The command and the main values."""
-    process = view.process
     rows = [fill([(line, "strong")], width) for line in wrap(command_line(process), width, most=2)]
     fields: list[Field] = [(printable(process.user or UNKNOWN), "user")]
     if process.uses:
@@ -141,11 +157,11 @@ def _summary(view: ProcessView, gpus: Sequence[Gpu], now: float, width: int) -> 
             (f"   {load_word(gpus, process.uses)} ", "dim"),
             (number(process.sm, " %"), ""),
         ]
-    if process.started_at is not None and not view.ended:
+    if process.started_at is not None and not ended:
         fields += [("   for ", "dim"), (duration(now - process.started_at), "")]
-    if view.gone:
-        return [*rows, fill(fields, width), *text_rows(view.gone, width, "state.note")]
-    state = _state(view)
+    if gone:
+        return [*rows, fill(fields, width), *text_rows(gone, width, "state.note")]
+    state = _state(process, details)
     if state is not None:
         added = ("   ", ""), (state_words(state).partition(":")[0], _state_style(state))
         # It may be left out here, because the facts below contain it too.
@@ -154,19 +170,19 @@ def _summary(view: ProcessView, gpus: Sequence[Gpu], now: float, width: int) -> 
     return [*rows, fill(fields, width)]
 
 
-def _state(view: ProcessView) -> str | None:
-    if view.details is not None and view.details.state is not None:
-        return view.details.state
-    return view.process.state
+def _state(process: GpuProcess, details: Details | None) -> str | None:
+    return process.state if details is None or details.state is None else details.state
 
 
-def _findings(view: ProcessView, history: History, width: int) -> list[Row]:
-    return finding_rows(process_findings(history, view.process, details=view.details), width)
-
-
-def _process(view: ProcessView, now: float, width: int) -> list[Row]:
+def _process(
+    process: GpuProcess,
+    details: Details | None,
+    ended: bool,
+    reading: bool,
+    now: float,
+    width: int,
+) -> list[Row]:
     """Owner, state, start time, program and place, and what could not be read."""
-    process, details = view.process, view.details
     if not process.visible:
         known = _UNSEEN if process.state == ENDED else _NOT_VISIBLE
         return text_rows(known, width, "dim")
@@ -174,33 +190,32 @@ def _process(view: ProcessView, now: float, width: int) -> list[Row]:
     facts = [Fact("user", process.user or UNKNOWN, "user", uid)]
     threads = None if details is None else details.threads
     channel = None if details is None else details.wait_channel
-    state = _state(view)
+    state = _state(process, details)
     facts.append(
         Fact(
             "state",
-            "ended" if view.ended else state_words(state, channel),
-            "" if view.ended else _state_style(state),
+            "ended" if ended else state_words(state, channel),
+            "" if ended else _state_style(state),
             "" if threads is None else counted(threads, "thread"),
         )
     )
     if process.started_at is not None:
         age = f"{duration(now - process.started_at)} ago"
         facts.append(Fact("started", moment_text(process.started_at, now), note=age))
-    facts += _program(view)
+    facts += _program(process, details, reading)
     place = process.place if details is None or details.place is None else details.place
-    facts += workload_facts(place, looked_up=view.past or details is not None)
+    facts += workload_facts(place, looked_up=not reading)
     rows = fact_rows(facts, width)
     for sentence in () if details is None else details.unreadable:
         rows += text_rows(sentence, width, "dim")
     return rows
 
 
-def _program(view: ProcessView) -> list[Fact]:
+def _program(process: GpuProcess, details: Details | None, reading: bool) -> list[Fact]:
     """Script, program and working directory."""
-    details = view.details
     if details is None:
-        return [Fact("directory", UNKNOWN if view.ended or view.past else _LOOKING, "dim")]
-    script = script_of(details.command or view.process.command)
+        return [Fact("directory", _LOOKING if reading else UNKNOWN, "dim")]
+    script = script_of(details.command or process.command)
     facts = [] if script is None else [Fact("script", script)]
     facts.append(Fact("directory", details.cwd or UNKNOWN))
     facts.append(Fact("program", details.executable or UNKNOWN))
@@ -293,53 +308,42 @@ def _span_title(process: GpuProcess, history: History) -> str:
 
 
 def _charts(process: GpuProcess, history: History, width: int) -> list[Row]:
-    """Its memory and utilisation over time."""
-    gpus = () if history.latest is None else history.latest.gpus
-    load = load_word(gpus, process.uses)
-    charts = [
-        _chart(process, history, "memory_used", "GPU memory", _BYTES),
-        _chart(process, history, "sm", load, _PERCENT),
-        _chart(process, history, "cpu_percent", "CPU", _PERCENT),
-        _chart(process, history, "rss", "host memory", _BYTES),
-    ]
-    return chart_rows(charts, width)
-
-
-class _Quantity(NamedTuple):
-    """How values of one unit are drawn and told; ``top`` makes the upper edge of the peak."""
-
-    text: Callable[[float], str]
-    trend: Callable[[Points, float | None, float | None], str]
-    style: str
-    top: Callable[[float], float]
-
-
-# Room above a level that is held, so that it looks like one.
-_BYTES = _Quantity(size_text, bytes_trend, "graph.memory", lambda peak: (peak or 1) * 1.25)
-_PERCENT = _Quantity("{:.0f} %".format, percent_trend, "graph.util", lambda peak: max(100.0, peak))
+    """Its values over time: the text on the left, the graph on the right."""
+    rows: list[Row] = []
+    for series in PROCESS_SERIES:
+        if rows:
+            rows.append(fill((), width))
+        rows += _chart(series, process, history, width)
+    return rows
 
 
 def _chart(
-    process: GpuProcess, history: History, field: str, label: str, quantity: _Quantity
-) -> Chart:
-    now: float | None = getattr(process, field)
-    series = history.process_series(process.id)
-    points, peak = series.window(field, SPAN), series.peak(field, SPAN)
-    return Chart(
-        label,
-        "not known" if now is None else quantity.text(now),
-        quantity.trend(points, peak, series.slope(field, SPAN)),
-        quantity.style,
-        quantity.top(peak or 0.0),
-        lambda count: series.buckets(field, SPAN, count),
+    series: ChartSeries[GpuProcess], process: GpuProcess, history: History, width: int
+) -> list[Row]:
+    (field,), quantity = series.fields, series.quantity
+    label = series.label
+    if field == "sm":
+        gpus = () if history.latest is None else history.latest.gpus
+        label = load_word(gpus, process.uses)
+    newest, values = series.newest(process), series.over_time(history, process)
+    now = "not known" if newest is None else f"{quantity.text(newest)}{quantity.unit()}"
+    peak = values.peak(field, SPAN)
+    trend = quantity.trend(values.window(field, SPAN), peak, values.slope(field, SPAN))
+    caption = min(_CAPTION, width * 2 // 3)
+    room = max(1, width - caption)
+    graph = braille(
+        values.buckets(field, SPAN, 2 * room), series.small_top(peak), room, _GRAPH_ROWS
     )
+    name, value = (fit(label, _LABEL), "dim"), (fit(now, max(1, caption - _LABEL)), "strong")
+    return [
+        fill([name, value, (graph[0], series.style)], width),
+        fill([(fit(trend, caption), "dim"), (graph[1], series.style)], width),
+    ]
 
 
-def _command(view: ProcessView, width: int) -> list[Row]:
+def _command(process: GpuProcess, details: Details | None, width: int) -> list[Row]:
     """The whole command, split at its arguments."""
-    command = view.process.command
-    if view.details is not None and view.details.command:
-        command = view.details.command
+    command = (details.command if details is not None else None) or process.command
     if not command:
         return text_rows(UNKNOWN, width)
     return [fill([(printable(line), "")], width) for line in split_command(command, width)]

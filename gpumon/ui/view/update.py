@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.ui.view import list_view
+from gpumon.ui.view.chart_series import next_small
 from gpumon.ui.view.gpu_text import users_of_gpu
-from gpumon.ui.view.graph_choices import next_graph
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import clear_message
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
@@ -280,8 +280,8 @@ def show_next_graph(view: View, layout: Layout) -> tuple[View, str]:
     """Show the next value in the small graphs."""
     if not view.graph_fits:
         return view, "at this size there is no room for the small graphs"
-    graph = next_graph(view.graph, layout.gpus)
-    return replace(view, graph=graph.key), f"the small graph shows {graph.about}"
+    graph = next_small(view.graph, layout.gpus)
+    return replace(view, graph=graph.name), f"the small graph shows {graph.about}"
 
 
 def show_cost(view: View, _: Layout) -> View:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpumon.config.keymap import WINDOWS
 from gpumon.model.arithmetic import known_sum
-from gpumon.text.cells import Field, Row, fill, row_width, spark
+from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -18,19 +18,28 @@ from gpumon.text.formatting import (
     memory_size,
     printable,
 )
-from gpumon.text.units import memory_units
-from gpumon.ui.view.chart_plot import EDGE, Scale, plot, span_until
+from gpumon.ui.view.chart_plot import (
+    EDGE,
+    chart_width,
+    dots,
+    plotted,
+    side_by_side,
+    small_graph,
+    span_until,
+)
+from gpumon.ui.view.chart_series import USER_SERIES
 from gpumon.ui.view.gpu_charts import window_seconds
 from gpumon.ui.view.page_layout import moment_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.findings.groups import UserUse
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History
     from gpumon.text.process_columns import IdleTime, RowContext
+    from gpumon.ui.view.chart_series import ChartSeries
     from gpumon.ui.view.dashboard_layout import TableContext
     from gpumon.ui.view.memo import Memo
 
@@ -39,47 +48,10 @@ _LEAST_CHART = 5
 """Least height of a chart with its title; with less room it has one line."""
 _BESIDE = 70
 """From this width on the charts stand side by side."""
-_GUTTER = 3
 _LINE_LABEL, _LINE_NOW = 13, 8
 _SINCE, _MEMORY = 24, 7
 _LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
 """A chart is drawn again after the time of a dot, within these bounds."""
-
-
-class _UserChart(NamedTuple):
-    """A chart of a user: the field in the history, its style, and its texts."""
-
-    label: str
-    field: str
-    style: str
-    scale: Scale
-    now: Callable[[UserUse], str]
-    convert: Callable[[float], float]
-
-
-def _whole(value: float) -> str:
-    """The label of a number of GPUs, which is never a fraction."""
-    return f"{value:.0f}" if value == int(value) else ""
-
-
-_CHARTS = (
-    _UserChart(
-        "GPU memory",
-        "memory_used",
-        "graph.memory",
-        Scale(lambda value: f"{value:.1f}".removesuffix(".0") + "G", 1.0, None, None),
-        lambda use: memory_size(use.memory),
-        lambda value: value / memory_units().kilo ** 3,
-    ),
-    _UserChart(
-        "GPUs",
-        "gpus",
-        "graph.util",
-        Scale(_whole, 1.0, None, None),
-        lambda use: str(len(use.gpus)),
-        lambda value: value,
-    ),
-)
 
 
 def user_rows(
@@ -113,7 +85,7 @@ def user_rows(
     idle = memo.by(key, _idle, use, snapshot, context.row)
     room = height - 1
     lines = min(max(1, len(idle)), max(1, room // 3))
-    if room - lines < len(_CHARTS):
+    if room - lines < len(USER_SERIES):
         lines = room
     below = _idle_rows(idle, moment, width, lines)
     room -= len(below)
@@ -125,46 +97,39 @@ def user_rows(
 
 def _charts(use: UserUse, history: History, seconds: float, width: int, room: int) -> list[Row]:
     """The charts at most as high as the room: side by side, one below the other, or as lines."""
-    across = len(_CHARTS) if width >= _BESIDE else 1
-    down = len(_CHARTS) // across
-    tall = min(_MOST_CHART, room // down)
+    across = len(USER_SERIES) if width >= _BESIDE else 1
+    tall = min(_MOST_CHART, room * across // len(USER_SERIES))
     if tall < _LEAST_CHART:
-        lines = [_line(chart, use, history, seconds, width) for chart in _CHARTS]
+        lines = [_line(series, use, history, seconds, width) for series in USER_SERIES]
         return lines if room >= len(lines) else []
-    each = (width - _GUTTER * (across - 1)) // across
-    drawn = [_chart(chart, use, history, seconds, each, tall) for chart in _CHARTS]
-    if across == 1:
-        return [row for rows in drawn for row in rows]
-    gap: Field = (" " * _GUTTER, "")
-    return [fill([*left, gap, *right], width) for left, right in zip(*drawn, strict=True)]
-
-
-def _values(
-    chart: _UserChart, use: UserUse, history: History, seconds: float, count: int
-) -> list[float | None]:
-    values = history.user_series(use.user).buckets(chart.field, seconds, count)
-    return [None if value is None else chart.convert(value) for value in values]
+    each = chart_width(width, across)
+    drawn = [_chart(series, use, history, seconds, each, tall) for series in USER_SERIES]
+    return side_by_side(drawn, width) if across > 1 else [row for rows in drawn for row in rows]
 
 
 def _chart(
-    chart: _UserChart, use: UserUse, history: History, seconds: float, width: int, height: int
+    series: ChartSeries[UserUse],
+    use: UserUse,
+    history: History,
+    seconds: float,
+    width: int,
+    height: int,
 ) -> list[Row]:
-    dots = 2 * max(1, width - EDGE)
-    span = span_until(history.now, seconds, dots)
-    values = _values(chart, use, history, seconds, dots)
-    title = [(" " * EDGE + f"{chart.label}  ", "dim"), (chart.now(use), "strong")]
-    rows = plot([values], [chart.style], chart.scale, span, {}, width, height - 1)
-    return [fill(title, width), *rows]
+    span = span_until(history.now, seconds, dots(width))
+    newest, _ = series.texts(use)
+    title = [(" " * EDGE + f"{series.label}  ", "dim"), (newest.strip(), "strong")]
+    return [fill(title, width), *plotted(series, history, use, span, {}, width, height - 1)]
 
 
-def _line(chart: _UserChart, use: UserUse, history: History, seconds: float, width: int) -> Row:
+def _line(
+    series: ChartSeries[UserUse], use: UserUse, history: History, seconds: float, width: int
+) -> Row:
     room = max(1, width - _LINE_LABEL - _LINE_NOW - 2)
-    values = _values(chart, use, history, seconds, room)
-    top = max((value for value in values if value is not None), default=0.0) or 1.0
+    newest, _ = series.texts(use)
     fields = [
-        (" " + fit(chart.label, _LINE_LABEL), "dim"),
-        (fit(chart.now(use), _LINE_NOW), "strong"),
-        (spark(values, top), chart.style),
+        (" " + fit(series.label, _LINE_LABEL), "dim"),
+        (fit(newest.strip(), _LINE_NOW), "strong"),
+        (small_graph(series, history, use, seconds, room), series.style),
     ]
     return fill(fields, width)
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.text.table import Sort
-from gpumon.ui.view.graph_choices import UTIL
+from gpumon.ui.view.chart_series import UTIL
 from gpumon.ui.view.list_view import Key, ListView
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
 
@@ -59,7 +59,7 @@ class View(ListView, frozen=True, kw_only=True):
     watched: Watched = Watched()
     unread: int = 0  # How many notices of alerts have not been seen on their page.
     gpus_top: int = 0  # Number of lines of GPUs scrolled away.
-    graph: str = UTIL.key  # Key of the value that the small graph shows.
+    graph: str = UTIL.name  # Key of the value that the small graph shows.
     graph_fits: bool = True  # Whether the small graph fits; set by ``lay_out``.
     paused: bool = False  # Whether the screen is paused.
     host_strip: bool = False  # Whether CPU, memory and load of the host have a line of their own.

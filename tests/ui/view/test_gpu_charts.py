@@ -16,10 +16,11 @@ from gpumon.model.snapshot import Gpu, Unknown
 from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
 from gpumon.text.cells import Row, row_width
-from gpumon.ui.view.chart_plot import Scale, Span, plot
+from gpumon.ui.view.chart_plot import Span, plot
+from gpumon.ui.view.chart_series import Quantity
 from gpumon.ui.view.gpu_charts import chart_rows, window_seconds, window_title
 from gpumon.ui.view.memo import Memo
-from tests.build import GIB, NOON, gpu, snapshot
+from tests.build import GIB, NOON, gpu, recording_of, snapshot
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -59,10 +60,6 @@ def seen(card: Gpu = CARD, seconds: int = 300, gap: range = range(0)) -> History
     return history
 
 
-def no_marks(_: float, __: float) -> list[Event]:
-    return []
-
-
 def rows_of(
     history: History,
     width: int = 100,
@@ -70,7 +67,7 @@ def rows_of(
     window: ChartWindow = FIVE,
     card: Gpu = CARD,
 ) -> list[Row]:
-    return chart_rows(Memo(), card, history, window, lambda _, __: list(MARKS), width, height)
+    return chart_rows(Memo(), card, history, window, recording_of(*MARKS), width, height)
 
 
 def lines_of(rows: list[Row]) -> list[str]:
@@ -98,7 +95,7 @@ def test_every_row_is_whole_at_every_size(window: ChartWindow) -> None:
 def test_what_was_not_seen_is_blank_and_zero_is_a_line() -> None:
     history = seen(gap=range(130, 170))
     # Fifty cells of six seconds.
-    lines = lines_of(chart_rows(Memo(), CARD, history, FIVE, no_marks, 56, 22))
+    lines = lines_of(chart_rows(Memo(), CARD, history, FIVE, recording_of(), 56, 22))
     foot = lines[3][6:]
     gap = [place for place, dots in enumerate(foot) if dots == BLANK]
     assert gap == list(range(132 // 6, 168 // 6))
@@ -138,7 +135,7 @@ def test_what_a_card_cannot_tell_has_one_line_that_says_so() -> None:
 def test_a_standing_zero_has_one_line_and_its_room_goes_to_the_others() -> None:
     still = msgspec.structs.replace(CARD, nvlink_rx=0.0, nvlink_tx=0.0, power_draw=0.0)
     lines = picture(rows_of(seen(still), 100, 48, card=still)).splitlines()
-    assert lines[0] == "power        0 throughout"
+    assert lines[0] == "power        0 W throughout"
     assert "NVLink       0B a second throughout" in lines
     assert len(lines) <= 48
     assert sum("peak" in line for line in lines) == 3, "five charts in three rows"
@@ -188,7 +185,7 @@ def test_marks_stand_at_their_time_on_the_axis_and_the_legend_names_them() -> No
     assert axis.index("-") == 54 * 120 // 300
     assert axis.index("▼") == 54 * 200 // 300
     assert "+ a process came   - one went   ▼ slowed down" in lines[-1]
-    calm = lines_of(chart_rows(Memo(), CARD, seen(), FIVE, no_marks, 100, 38))
+    calm = lines_of(chart_rows(Memo(), CARD, seen(), FIVE, recording_of(), 100, 38))
     assert "▼" not in calm[-1]
 
 
@@ -217,27 +214,32 @@ def test_a_chart_is_drawn_anew_no_more_than_twice_a_second() -> None:
     charts, drawn = Memo(), []
     history = seen()
 
-    def marks(first: float, last: float) -> list[Event]:
+    recording = recording_of()
+
+    def events(first: float, last: float) -> list[Event]:
         drawn.append((first, last))
         return []
 
+    recording.events = events
     for tenth in range(100):
         history.add(snapshot(NOON + 300 + tenth / 10, CARD))
-        chart_rows(charts, CARD, history, MINUTE, marks, 60, 22)
+        chart_rows(charts, CARD, history, MINUTE, recording, 60, 22)
     # Seven charts, in ten seconds.
     assert 7 * 15 <= len(drawn) <= 7 * 20
     drawn.clear()
     for second in range(60):
         history.add(snapshot(NOON + 310 + second, CARD))
-        chart_rows(charts, CARD, history, ALL, marks, 60, 22)
+        chart_rows(charts, CARD, history, ALL, recording, 60, 22)
     assert len(drawn) <= 7 * 20
 
 
 def test_the_newest_values_are_never_those_of_an_older_picture() -> None:
     charts, history = Memo(), seen()
-    chart_rows(charts, CARD, history, HALF_HOUR, no_marks, 60, 22)
+    chart_rows(charts, CARD, history, HALF_HOUR, recording_of(), 60, 22)
     newer = msgspec.structs.replace(CARD, utilization_gpu=77)
-    assert "77 %" in lines_of(chart_rows(charts, newer, history, HALF_HOUR, no_marks, 60, 22))[0]
+    assert (
+        "77 %" in lines_of(chart_rows(charts, newer, history, HALF_HOUR, recording_of(), 60, 22))[0]
+    )
 
 
 @settings(max_examples=40)
@@ -257,20 +259,25 @@ def test_no_value_breaks_a_chart(
     assert {row_width(row) for row in rows} == {width}
 
 
-def drawn(values: list[float | None], scale: Scale, seconds: float = 300.0, width: int = 26) -> str:
+def drawn(
+    values: list[float | None],
+    bounds: tuple[float | None, float | None],
+    seconds: float = 300.0,
+    width: int = 26,
+) -> str:
     """A curve of its own, as text."""
-    return picture(plot([values], ["graph.util"], scale, Span(NOON, seconds), {}, width, 8))
+    span = Span(NOON, seconds)
+    return picture(plot([values], ["graph.util"], Quantity(), bounds, span, {}, width, 8))
 
 
 def test_what_passes_its_limit_is_drawn_above_it() -> None:
-    scale = Scale(lambda value: f"{value:.0f}", 1.0, None, 100.0)
-    rows = drawn([200.0] * 20 + [None] * 20, scale).splitlines()
+    rows = drawn([200.0] * 20 + [None] * 20, (None, 100.0)).splitlines()
     assert "⣿" in rows[0]
     assert [place for place, row in enumerate(rows) if "100┤" in row] == [3], "half way up"
 
 
 def test_an_axis_on_which_nothing_can_be_is_an_axis_still() -> None:
-    assert "┼" in drawn([0.0] * 40, Scale(lambda value: f"{value:.0f}", 1.0, 0.0, None))
+    assert "┼" in drawn([0.0] * 40, (0.0, None))
 
 
 def test_links_with_little_traffic_have_an_axis_of_a_megabyte() -> None:
@@ -280,27 +287,27 @@ def test_links_with_little_traffic_have_an_axis_of_a_megabyte() -> None:
 
 @pytest.mark.parametrize("width", range(12, 30))
 def test_times_of_day_never_run_into_one_another(width: int) -> None:
-    times = drawn([], Scale(str, 1.0, 1.0, None), 86400.0, width).splitlines()[-1]
+    times = drawn([], (1.0, None), 86400.0, width).splitlines()[-1]
     assert all(re.fullmatch(r"\d\d:\d\d", one) for one in times.split())
 
 
 def test_round_times_are_round_on_the_local_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "KTM-05:45")
     time.tzset()
-    times = drawn([], Scale(str, 1.0, 1.0, None), 6 * 3600.0, 60).splitlines()[-1]
+    times = drawn([], (1.0, None), 6 * 3600.0, 60).splitlines()[-1]
     assert [one[-2:] for one in times.split()] == ["00"] * len(times.split())
     assert times.split()
 
 
 def test_of_a_card_of_which_nothing_was_seen_nothing_is_drawn() -> None:
-    assert chart_rows(Memo(), CARD, History({}), FIVE, no_marks, 100, 38) == []
+    assert chart_rows(Memo(), CARD, History({}), FIVE, recording_of(), 100, 38) == []
 
 
 def test_a_cap_that_is_changed_is_drawn_at_once() -> None:
     charts, history = Memo(), seen()
     lowered = msgspec.structs.replace(CARD, power_limit=450.0)
     before, after = (
-        picture(chart_rows(charts, card, history, FIVE, no_marks, 100, 38))
+        picture(chart_rows(charts, card, history, FIVE, recording_of(), 100, 38))
         for card in (CARD, lowered)
     )
     assert "450W┤" not in before

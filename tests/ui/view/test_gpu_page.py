@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.findings import conditions
 from gpumon.model.makers import maker_of
 from gpumon.model.processes import (
@@ -20,13 +21,14 @@ from gpumon.model.processes import (
     UnlistedHolder,
     Workload,
 )
-from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, MigInstance, Snapshot, Unknown
+from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, MigInstance, Unknown
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import printable
 from gpumon.ui.view.gpu_charts import least_rows
-from gpumon.ui.view.gpu_page import Charts, GpuView, gpu_rows, last_values
-from tests.build import GIB, NOON, gpu, process, snapshot
+from gpumon.ui.view.gpu_page import gpu_rows
+from gpumon.ui.view.memo import Memo
+from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.export.hostile import snapshot_of, texts
 
 WIDTHS = (200, 140, 100, 80, 60)
@@ -67,10 +69,17 @@ def seen(card: Gpu, *processes: GpuProcess, holders: HolderScan | None = None) -
     return history
 
 
+def drawn(card: Gpu, history: History, width: int, height: int, gone: str = "") -> list[Row]:
+    return gpu_rows(
+        *(Memo(), card, history, history.latest, DEFAULT_WINDOW, recording_of()),
+        *(width, height, gone),
+    )
+
+
 def rows_of(
     card: Gpu, history: History, width: int = 100, gone: str = "", height: int = 48
 ) -> list[Row]:
-    rows = gpu_rows(GpuView(card, gone), history, history.latest, width, height)
+    rows = drawn(card, history, width, height, gone)
     assert {row_width(row) for row in rows} == {width}
     return rows
 
@@ -186,24 +195,19 @@ WORKING = msgspec.structs.replace(
 def test_one_look_has_the_state_the_memory_and_the_charts(
     width: int, height: int, card: Gpu
 ) -> None:
-    drawn: list[int] = []
-
-    def draw(size: int, room: int) -> list[Row]:
-        drawn.append(room)
-        return [((" " * size, ""),)] * room
-
     crowd = [holding(200 + number, (40 - number) * 2**27) for number in range(30)]
-    charts = Charts("The last 5 minutes", draw)
     history = seen(card, *crowd)
-    rows = gpu_rows(GpuView(card), history, history.latest, width, height, charts)
+    rows = drawn(card, history, width, height)
     look = ["".join(text for text, _ in row) for row in rows[:height]]
     found = [
         next(place for place, line in enumerate(look) if words in line)
         for words in ("GPU 5", "▲", "Memory ─", "▒█", "ann", "more,", "free 9.5G", "The last 5")
     ]
     assert found == sorted(found)
-    assert drawn == [height - 1 - found[-1]]
-    assert drawn[0] >= (least_rows(width - 6) if height > 15 else 3)
+    left = height - 1 - found[-1]
+    assert left >= (least_rows(width - 6) if height > 15 else 3)
+    for label in ("utilisation", "memory", "power", "temperature") if height > 15 else ():
+        assert any(f" {label} " in line for line in look[-left:])
 
 
 def test_how_much_of_a_gpu_works_is_told_with_bars_where_they_fit() -> None:
@@ -230,12 +234,11 @@ def test_a_lost_gpu_says_what_it_was_and_since_when() -> None:
     )
     for second in range(60, 600, 10):
         history.add(snapshot(NOON + second, lost))
-    before = last_values(history, lost)
-    rows = gpu_rows(GpuView(lost, before=before), history, history.latest, 100, 22)
+    rows = drawn(lost, history, 100, 22)
     text = ["".join(text for text, _ in row).strip() for row in rows[:5]]
     assert text[1] == "Its last values:   43 % busy   70.0/80.0 GiB   40 °C"
     assert "lost since" in text[2]
-    assert last_values(history, CARD) is None
+    assert "Its last values" not in page(CARD, history)
 
 
 def test_no_other_holders_is_shown_only_if_all_processes_were_checked() -> None:
@@ -330,7 +333,7 @@ def test_instances_are_listed_and_a_card_that_tells_nothing_has_a_page() -> None
 
 
 def test_a_page_without_any_snapshot_is_none_the_less_one() -> None:
-    rows = gpu_rows(GpuView(CARD), History(conditions()), None, 100, 48)
+    rows = drawn(CARD, History(conditions()), 100, 48)
     assert {row_width(row) for row in rows} == {100}
 
 
@@ -343,8 +346,7 @@ def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
     now = msgspec.structs.replace(snapshot_of(text), holders=HolderScan(NOON, (suspect,)))
     history = History(conditions())
     history.add(now)
-    shown: Snapshot = now
-    for row in gpu_rows(GpuView(now.gpus[0], text), history, shown, width, 22):
+    for row in drawn(now.gpus[0], history, width, 22, text):
         assert row_width(row) == width
         assert all(part == printable(part) for part, _ in row)
 

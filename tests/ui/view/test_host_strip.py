@@ -65,8 +65,8 @@ def test_every_row_is_whole_at_every_width() -> None:
 def test_what_is_unknown_is_dotted_and_said_to_be_unknown() -> None:
     (line,) = lines(245, 1, 45)
     assert "cpu   –" in line
-    assert "ram –" in line
-    assert "load –" in line
+    assert "ram    –" in line
+    assert "load     –" in line
     (line,) = lines(245, 1)
     graph = line[line.index("%") + 2 : line.index("ram")]
     # Ten seconds in cells of a second, less as long as the value before them stands.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.findings import conditions, explain, gpu_state
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
-from gpumon.ui.view.gpu_page import GpuView, gpu_rows
-from gpumon.ui.view.process_page import ProcessView, process_rows
-from tests.build import NOON, gpu, process, snapshot
+from gpumon.ui.view.gpu_page import gpu_rows
+from gpumon.ui.view.memo import Memo
+from gpumon.ui.view.process_page import process_rows
+from tests.build import NOON, gpu, process, recording_of, snapshot
 
 NVIDIA = gpu(index=0)
 AMD = gpu(
@@ -31,7 +33,7 @@ def history_of(*gpus: Gpu) -> History:
 
 def gpu_page(one: Gpu) -> str:
     history = history_of(NVIDIA, AMD)
-    rows = gpu_rows(GpuView(one), history, history.latest, 160, 60)
+    rows = gpu_rows(Memo(), one, history, history.latest, DEFAULT_WINDOW, recording_of(), 160, 60)
     return "\n".join("".join(text for text, _ in row) for row in rows)
 
 
@@ -57,7 +59,7 @@ def test_the_load_of_a_process_has_the_word_of_its_own_gpu() -> None:
     for one, word, other in zip(
         history.latest.processes, ("SM", "GPU"), ("GPU ", "SM"), strict=True
     ):
-        rows = process_rows(ProcessView(one), history, history.latest, 120)
+        rows = process_rows(one, history, history.latest, 120)
         text = "\n".join("".join(part for part, _ in row) for row in rows)
         load = 30 if word == "SM" else 40
         assert f"{word} {load} %" in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -16,12 +18,12 @@ from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import cell_width, printable
 from gpumon.text.process_columns import RowContext
+from gpumon.ui.view.chart_series import bytes_trend, percent_trend
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.process_details import HIDDEN
-from gpumon.ui.view.process_page import ProcessView, process_rows, state_words
-from gpumon.ui.view.trend_text import bytes_trend, percent_trend
+from gpumon.ui.view.process_page import process_rows, state_words
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.export.hostile import place_of, texts
 
@@ -109,10 +111,17 @@ def at(seconds: float, one: GpuProcess) -> Snapshot:
     return snapshot(NOON + seconds, *(gpu(index=index) for index in range(8)), processes=(one,))
 
 
-def page(view: ProcessView, width: int = 100, history: History | None = None) -> str:
+def page(
+    process: GpuProcess,
+    details: Details | None = None,
+    width: int = 100,
+    history: History | None = None,
+    **given: Any,
+) -> str:
     """The page as text; every row is exactly as wide as asked."""
-    history = history or seen(at(0, view.process))
-    rows = process_rows(view, history, history.latest, width)
+    history = history or seen(at(0, process))
+    given.setdefault("reading", details is None)
+    rows = process_rows(process, history, history.latest, width, details=details, **given)
     assert {row_width(row) for row in rows} == {width}
     return "\n".join(text_of(row).rstrip() for row in rows)
 
@@ -132,7 +141,7 @@ def flat(text: str) -> str:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_row_is_whole_and_everything_is_told_at_every_width(width: int) -> None:
-    text = flat(page(ProcessView(chen(), details()), width))
+    text = flat(page(chen(), details(), width))
     for words in (
         "chen uid 1004",
         "74.0 GiB on GPU 2,5",
@@ -158,7 +167,7 @@ def test_a_mig_device_has_the_same_name_on_the_pages_of_a_process_and_of_a_job()
     one = chen(uses=(inside, GpuUse("GPU-5", 5, memory_used=2 * GIB)))
     gpus = (gpu(index=2, uuid="GPU-2", mig=(instance,)), gpu(index=5, uuid="GPU-5"))
     now = snapshot(NOON, *gpus, processes=(one,))
-    of_process = flat(page(ProcessView(one), history=seen(now)))
+    of_process = flat(page(one, history=seen(now)))
     assert "10.0 GiB on GPU 2:3,5 " in of_process
     assert "MIG 2:3 8.0 GiB " in of_process
     assert "GPU 5 2.0 GiB " in of_process
@@ -171,20 +180,20 @@ def test_a_mig_device_has_the_same_name_on_the_pages_of_a_process_and_of_a_job()
 
 
 def test_the_first_screen_of_a_small_terminal_says_whose_what_where_and_whether_it_lives() -> None:
-    top = flat("\n".join(page(ProcessView(chen(), details()), 80).splitlines()[:22]))
+    top = flat("\n".join(page(chen(), details(), 80).splitlines()[:22]))
     for words in ("chen", "python", "train.py", "/home/chen/proj", "88123", "llama-ft", "sleeping"):
         assert words in top, words
 
 
 def test_what_it_has_of_each_card_is_told_apart_and_together() -> None:
-    text = page(ProcessView(chen()))
+    text = page(chen())
     assert "40.0 GiB   SM  90 %" in line(text, "GPU 2")
     assert "34.0 GiB   SM  70 %" in line(text, "GPU 5")
     assert "74.0 GiB" in line(text, "together")
 
 
 def test_the_family_stands_outermost_first_and_each_under_its_parent() -> None:
-    text = page(ProcessView(chen(), details()))
+    text = page(chen(), details())
     lines = text.split("Family")[1].split("Environment")[0].splitlines()[1:]
     told = [row for row in lines if row.strip()]
     assert [row.split()[0] for row in told] == ["1", "812", "41233", "41240", "41250", "41241"]
@@ -200,7 +209,7 @@ def test_the_family_stands_outermost_first_and_each_under_its_parent() -> None:
 def test_a_large_family_is_cut_and_says_by_how_much() -> None:
     loaders = tuple(relative(50000 + number, 41233, "loader") for number in range(100))
     family = (RelatedProcess(CHEN, 1, 1, 1, "python", COMMAND), *loaders)
-    text = page(ProcessView(chen(), details(family=family)))
+    text = page(chen(), details(family=family))
     assert "… and 60 more" in text
     assert text.count(" loader") == 40
 
@@ -211,15 +220,15 @@ def test_parents_that_name_each_other_end_the_chain() -> None:
         relative(7, 8, "a"),
         relative(8, 7, "b"),
     )
-    assert "41233" in page(ProcessView(chen(), details(family=family)))
+    assert "41233" in page(chen(), details(family=family))
 
 
 def test_secrets_are_hidden_until_they_are_asked_for() -> None:
-    hidden = page(ProcessView(chen(), details()))
+    hidden = page(chen(), details())
     assert "hf_very_secret" not in hidden
     assert HIDDEN in line(hidden, "HF_TOKEN")
     assert "1 value hidden: s shows all" in hidden
-    shown = page(ProcessView(chen(), details(), revealed=True))
+    shown = page(chen(), details(), reveals=True)
     assert "hf_very_secret" in line(shown, "HF_TOKEN")
     assert HIDDEN not in shown
 
@@ -227,7 +236,7 @@ def test_secrets_are_hidden_until_they_are_asked_for() -> None:
 def test_what_could_not_be_read_says_why() -> None:
     why = "Its environment, working directory and open files are readable by dora and root only."
     unread = details(environment=None, cwd=None, devices=None, unreadable=(why,))
-    text = page(ProcessView(chen(), unread))
+    text = page(chen(), unread)
     assert why in text.split("Environment")[0]
     assert why in text.split("Environment")[1]
     assert line(text, "directory").split()[1] == "–"
@@ -236,7 +245,7 @@ def test_what_could_not_be_read_says_why() -> None:
 
 
 def test_before_the_look_is_done_the_page_says_what_the_snapshot_knows() -> None:
-    text = page(ProcessView(chen()))
+    text = page(chen())
     assert "being looked up" in line(text, "directory")
     assert "Environment" not in text
     assert "job 88123" in text
@@ -244,7 +253,7 @@ def test_before_the_look_is_done_the_page_says_what_the_snapshot_knows() -> None
 
 def test_a_process_of_another_name_space_has_only_what_the_driver_tells() -> None:
     hidden = process(visible=False, user=None, start_time=None, started_at=None)
-    text = page(ProcessView(hidden))
+    text = page(hidden)
     assert "Not visible here" in text
     assert "being looked up" not in text
     assert "1.0 GiB" in text
@@ -252,7 +261,7 @@ def test_a_process_of_another_name_space_has_only_what_the_driver_tells() -> Non
 
 def test_one_that_has_ended_is_shown_as_it_was_last_seen() -> None:
     gone = "Ended at 12:03; what is shown is the last that was seen of it."
-    text = page(ProcessView(chen(state="D"), details(state="D"), gone=gone, ended=True))
+    text = page(chen(state="D"), details(state="D"), gone=gone, ended=True)
     assert gone in text
     assert line(text, "state").startswith("state         ended")
     assert "in the kernel" not in text.split("Family")[0]
@@ -277,26 +286,26 @@ def test_the_state_is_told_in_words(state: str | None, channel: str | None, word
 
 def test_the_cards_that_cuda_shows_are_named() -> None:
     bare = details(place=None)
-    text = page(ProcessView(chen(), bare))
+    text = page(chen(), bare)
     assert "cuda:0 is GPU 2, cuda:1 is GPU 5" in line(text, "which means")
     assert "not set" in line(text, "CUDA_DEVICE_ORDER")
     empty = details(place=None, environment=(("CUDA_VISIBLE_DEVICES", ""),))
-    text = page(ProcessView(chen(), empty))
+    text = page(chen(), empty)
     assert "empty" in line(text, "CUDA_VISIBLE_DEVICES")
     assert "no GPU" in line(text, "which means")
 
 
 def test_indices_of_another_container_are_not_taken_for_the_machines() -> None:
-    text = page(ProcessView(chen(), details()))
+    text = page(chen(), details())
     assert "counted there" in line(text, "which means")
     by_uuid = details(environment=(("CUDA_VISIBLE_DEVICES", "GPU-5"),))
-    assert "cuda:0 is GPU 5" in line(page(ProcessView(chen(), by_uuid)), "which means")
+    assert "cuda:0 is GPU 5" in line(page(chen(), by_uuid), "which means")
 
 
 def test_no_place_is_said_and_an_unknown_one_is_a_dash() -> None:
-    nowhere = page(ProcessView(chen(place=None), details(place=Workload())))
+    nowhere = page(chen(place=None), details(place=Workload()))
     assert "no container, Slurm job, notebook or tmux" in line(nowhere, "where")
-    unknown = page(ProcessView(chen(place=None), details(place=None)))
+    unknown = page(chen(place=None), details(place=None))
     assert line(unknown, "where").split() == ["where", "–"]
 
 
@@ -308,14 +317,14 @@ def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
         )
     )
     assert history.latest is not None
-    text = page(ProcessView(history.latest.processes[0]), history=history)
+    text = page(history.latest.processes[0], history=history)
     assert "Last 5 minutes, seen for 1m" in text
     assert "peak 4.7 GiB, grows" in text
     assert "⣿" in text
 
 
 def test_unknown_values_make_no_chart_and_say_so() -> None:
-    text = page(ProcessView(process(memory_used=None, sm=None)))
+    text = page(process(memory_used=None, sm=None))
     assert "not known" in line(text, "GPU memory")
     assert "nothing known of it" in text
     assert "0.0 GiB" not in text
@@ -339,15 +348,15 @@ def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
         unreadable=(text,),
     )
     history = seen(at(0, one))
-    view = ProcessView(one, looked, revealed=True)
-    for row in process_rows(view, history, history.latest, width):
+    rows = process_rows(one, history, history.latest, width, details=looked, reveals=True)
+    for row in rows:
         assert row_width(row) == width
         assert all(part == printable(part) for part, _ in row)
 
 
 def test_a_value_of_a_megabyte_takes_a_few_lines() -> None:
     large = details(environment=(("LARGE", "x" * 2**20),))
-    lines = page(ProcessView(chen(), large)).splitlines()
+    lines = page(chen(), large).splitlines()
     assert len(lines) < 80
     assert lines[-1].endswith("…")
 

@@ -21,10 +21,10 @@ from gpumon.text.formatting import gibibytes, memory_size, temperature
 from gpumon.text.units import Units, use_units
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.gpu_charts import chart_rows
-from gpumon.ui.view.gpu_page import GpuView, gpu_rows
+from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.view import View
-from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.ui.view.test_dashboard_rows import demo
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_pages_and_findings_tell_them_too() -> None:
     assert history.latest is not None
     (card,) = history.latest.gpus
     (owner,) = history.latest.processes
-    page = gpu_rows(GpuView(card), history, history.latest, 100, 48)
+    page = gpu_rows(Memo(), card, history, history.latest, WINDOWS[0], recording_of(), 100, 48)
     findings = [*gpu_findings(history, card), *process_findings(history, owner)]
     said = [
         *(part for one in findings for part in (one.sentence, one.short, *one.evidence)),
@@ -89,7 +89,7 @@ def test_the_charts_have_axes_in_them() -> None:
     history = one_hot_card()
     assert history.latest is not None
     (card,) = history.latest.gpus
-    rows = chart_rows(Memo(), card, history, WINDOWS[0], lambda *_: (), 200, 50)
+    rows = chart_rows(Memo(), card, history, WINDOWS[0], recording_of(), 200, 50)
     told = "\n".join("".join(text for text, _ in row) for row in rows)
     assert re.search(r"memory  75\.2/85\.9 GB", told)
     assert re.search(r"\b60G┤", told)

@@ -1,4 +1,4 @@
-"""The small graph of a card: what it shows, against what, and what its heading says."""
+"""The series of a GPU: which have charts, and what its small graph and the heading show."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import conditions
-from gpumon.recording.history import History
+from gpumon.model.snapshot import GPU_METRICS
+from gpumon.recording.history import CHARTED, History
 from gpumon.text.cells import row_width
+from gpumon.ui.view.chart_series import GPU_SERIES, SMALL, SMALL_SERIES, next_small
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.gpu_graphs import tile_at
-from gpumon.ui.view.graph_choices import GRAPH, GRAPHS, next_graph
 from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, snapshot
 
@@ -39,7 +40,7 @@ def seen(*cards: Gpu) -> History:
 
 
 def shares(key: str, card: Gpu) -> set[float | None]:
-    return set(GRAPH[key].values(seen(card), card, 60, 30, int(NOON) + 99))
+    return set(SMALL[key].shares(seen(card), card, 60, 30, int(NOON) + 99))
 
 
 def screen(key: str, history: History, width: int) -> list[tuple[str, set[str]]]:
@@ -79,18 +80,23 @@ def test_the_newest_column_shows_what_the_second_has_brought_so_far(
     assert drawn_at(99.2, 100) != idle[-1]
 
 
+def test_every_metric_whose_values_are_kept_has_a_chart() -> None:
+    kept = {metric.field for metric in GPU_METRICS if metric.charted}
+    assert {field for series in GPU_SERIES for field in series.fields} == kept == set(CHARTED)
+
+
 def test_after_the_last_comes_the_first() -> None:
-    keys = [GRAPHS[0].key]
-    for _ in GRAPHS:
-        keys.append(next_graph(keys[-1], [gpu(), CARD]).key)
+    keys = [SMALL_SERIES[0].name]
+    for _ in SMALL_SERIES:
+        keys.append(next_small(keys[-1], [gpu(), CARD]).name)
     assert keys == ["util", "memory", "power", "temperature", "sm", "dram", "util"]
 
 
 def test_what_no_gpu_reports_is_left_out() -> None:
     older = gpu(utilization_gpu=None)
-    assert next_graph("temperature", [older]).key == "util"
-    assert next_graph("sm", [older]).key == "util"
-    assert next_graph("temperature", [older, gpu(dram_active=0.0)]).key == "dram"
+    assert next_small("temperature", [older]).name == "util"
+    assert next_small("sm", [older]).name == "util"
+    assert next_small("temperature", [older, gpu(dram_active=0.0)]).name == "dram"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +122,7 @@ def test_heading_and_colour_follow_what_is_shown(
     assert [name for name in styles if name.startswith("graph.")] == [style]
 
 
-@pytest.mark.parametrize("key", list(GRAPH))
+@pytest.mark.parametrize("key", list(SMALL))
 def test_a_panel_shows_it_first_and_never_the_same_twice(key: str) -> None:
     history = seen(CARD)
     other = "util" if key == "memory" else "memory"
@@ -125,7 +131,7 @@ def test_a_panel_shows_it_first_and_never_the_same_twice(key: str) -> None:
     caption = next(line for line in lines if ", last" in line)
     assert caption.index(f"{key}, last") < caption.index(f"{other}, last")
     text = " ".join(line for line, _ in screen(key, history, 120) if " 116 s" in line)
-    shown = [graph.key for graph in GRAPHS if f" {graph.key}  " in text]
+    shown = [series.name for series in SMALL_SERIES if f" {series.name}  " in text]
     assert min(shown, key=lambda one: text.index(f" {one}  ")) == key
     assert [text.count(f" {one}  ") for one in shown] == [1, 1, 1, 1]
 

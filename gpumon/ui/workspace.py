@@ -141,7 +141,7 @@ class Workspace:
     def _show_alerts(self) -> None:
         self.dashboard.show_alerts(self.alerts.watched, self.alerts.unread)
 
-    # -- the pages and the end: after the keys that were read together with the one that asks for it
+    # -- requests of the screens: after the keys that were read in the same packet ----------------
 
     def open_page(self, subject: ProcessId | JobGroup | str) -> None:
         """Open the page of a process, of a job, or of a GPU by its UUID."""

@@ -156,10 +156,10 @@ def clear_choice(view: View) -> View:
 def switch_listing(view: View, _: Layout, name: str) -> View:
     """List a tree, users or jobs; the current listing's name switches back to processes."""
     wanted = Listing(name)
-    return _list(view, Listing.PROCESSES if view.listing is wanted else wanted)
+    return show_list(view, Listing.PROCESSES if view.listing is wanted else wanted)
 
 
-def _list(view: View, listing: Listing) -> View:
+def show_list(view: View, listing: Listing) -> View:
     """Show another list; users have an order of their own."""
     if (listing is Listing.USERS) != (view.listing is Listing.USERS):
         view = replace(view, sort=view.other_sort, other_sort=view.sort)
@@ -227,7 +227,7 @@ def narrow_to_user(view: View, user: str | None) -> View | tuple[View, str]:
 
 def open_user(view: View, user: str | None) -> View | tuple[View, str]:
     """List the processes of a user of the list of users."""
-    return narrow_to_user(_list(view, Listing.PROCESSES), user)
+    return narrow_to_user(show_list(view, Listing.PROCESSES), user)
 
 
 # -- tags --------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 """Pictures of the lists, tables and pages, to compare two versions of the program cell by cell.
 
+Three kinds: the rows of views, what is written in each theme and with few colours or characters,
+and the screens of the whole application after each key of a sequence.
+
 ``python -m tests.ui.pictures --save FILE`` in one tree and ``--against FILE`` in the other name
 the pictures that differ and show where. ``--renew`` writes the sums that ``test_same_pictures``
 expects.
@@ -15,6 +18,7 @@ import re
 import sys
 import time
 from collections import defaultdict
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,10 +49,12 @@ from gpumon.ui.view.user_table import USER_COLUMNS
 from gpumon.ui.view.view import View, Watched
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.hosts import demo_hosts
+from tests.ui.key_pictures import dashboard_keys, fleet_keys
 from tests.ui.view.test_dashboard_rows import demo, of_cards
+from tests.ui.written_pictures import plain_pictures, theme_pictures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.text.cells import Row
@@ -58,11 +64,33 @@ SIZES = ((200, 50), (100, 24), (50, 12))
 _BOTH = (True, False)
 
 
-def pictures() -> Iterator[tuple[str, list[Row]]]:
+def views() -> Iterator[tuple[str, list[str]]]:
     """The name and the rows of each picture. The part of a name before the colon is its group."""
-    yield from _dashboards()
-    yield from _fleets()
-    yield from _pages()
+    for made in (_dashboards(), _fleets(), _pages()):
+        yield from ((name, [_cells(row) for row in rows]) for name, rows in made)
+
+
+def written() -> Iterator[tuple[str, list[str]]]:
+    """What is written of styles and rows, by name."""
+    for made in (theme_pictures(), plain_pictures()):
+        yield from ((name, [json.dumps(line) for line in lines]) for name, lines in made)
+
+
+def keys() -> Iterator[tuple[str, list[str]]]:
+    """The parts of the screen on top after each key, by number and key."""
+    for made in (dashboard_keys(), fleet_keys()):
+        for name, parts in made:
+            yield name, [line for part in parts for line in _lines(*part)]
+
+
+def _lines(part: str, content: str | list[str] | list[Row]) -> Iterator[str]:
+    """A part of a screen: text, or rows."""
+    yield json.dumps(part)
+    for line in [content] if isinstance(content, str) else content:
+        yield json.dumps(line) if isinstance(line, str) else _cells(line)
+
+
+KINDS = {"views": views, "written": written, "keys": keys}
 
 
 def _mig() -> Snapshot:
@@ -185,15 +213,15 @@ def _pages() -> Iterator[tuple[str, list[Row]]]:
                 yield f"page of a job, {at}: {job.key}", rows
 
 
-def cells(rows: Sequence[Row]) -> list[list[tuple[str, str]]]:
-    """The rows, each with as few fields as look alike: a blank has nothing but a background."""
-    return [
+@lru_cache(maxsize=8192)
+def _cells(row: Row) -> str:
+    """A row as JSON, in as few fields as look alike: a blank has nothing but a background."""
+    return json.dumps(
         [
             ("".join(text for text, _ in fields), look)
             for look, fields in groupby(_parts(row), lambda part: part[1])
         ]
-        for row in rows
-    ]
+    )
 
 
 def _parts(row: Row) -> Iterator[tuple[str, str]]:
@@ -202,17 +230,16 @@ def _parts(row: Row) -> Iterator[tuple[str, str]]:
             yield part, style if part.strip() else f"on {STYLES[style][1]}"
 
 
-def sums() -> dict[str, str]:
-    """A sum of the cells of each group of pictures."""
+def sums(kind: str) -> dict[str, str]:
+    """A sum of each group of pictures of a kind."""
     found: dict[str, hashlib._Hash] = defaultdict(hashlib.sha256)
-    for name, rows in pictures():
-        found[name.partition(":")[0]].update(json.dumps([name, cells(rows)]).encode())
+    for name, lines in KINDS[kind]():
+        text = f"[{json.dumps(name)}, [{', '.join(lines)}]]"
+        found[name.partition(":")[0]].update(text.encode())
     return {group: sum_.hexdigest()[:16] for group, sum_ in found.items()}
 
 
-def _show_difference(
-    name: str, before: list[list[list[str]]], after: list[list[list[str]]]
-) -> None:
+def _show_difference(name: str, before: list[str], after: list[str]) -> None:
     print(name)
     if len(before) != len(after):
         print(f"  {len(before)} rows were {len(after)}")
@@ -233,10 +260,10 @@ def main() -> int:
     os.environ["TZ"] = "UTC"
     time.tzset()
     if asked.renew:
-        SUMS.write_text(json.dumps(sums(), indent=1) + "\n")
+        found = {kind: sums(kind) for kind in KINDS}
+        SUMS.write_text(json.dumps(found, indent=1) + "\n")
         return 0
-    found = {name: cells(rows) for name, rows in pictures()}
-    made = json.loads(json.dumps(found))
+    made = {name: lines for kind in KINDS.values() for name, lines in kind()}
     if asked.save is not None:
         asked.save.write_text(json.dumps(made))
         return 0

@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from tests.ui.pictures import SUMS, sums
+from tests.ui.pictures import KINDS, SUMS, sums
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("utc")
-def test_every_picture_is_as_it_was() -> None:
-    known, found = json.loads(SUMS.read_text()), sums()
+def test_every_picture_is_as_it_was(kind: str) -> None:
+    known, found = json.loads(SUMS.read_text())[kind], sums(kind)
     differing = [group for group in {**known, **found} if known.get(group) != found.get(group)]
     assert not differing, (
         "look at them: python -m tests.ui.pictures --save FILE in a tree of before, --against FILE"

@@ -1,0 +1,129 @@
+"""Pictures of what is written to a terminal: in each theme, with few colours or characters."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from rich.color import ColorSystem
+from textual.theme import BUILTIN_THEMES
+
+from gpumon.config.keymap import DEFAULT_WINDOW
+from gpumon.config.themes import TEXTUAL_THEMES, ThemeLibrary
+from gpumon.config.themes.styles import STYLES
+from gpumon.text.charset import ASCII, CONSOLE, UTF_8, take_stream
+from gpumon.ui.palette import Palette, to_textual
+from gpumon.ui.terminal.first_picture import first_styles
+from gpumon.ui.view.cell_writer import CellWriter
+from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.gpu_page import gpu_rows
+from gpumon.ui.view.memo import Memo
+from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.view import View
+from tests.absent import ABSENT
+from tests.build import recording_of
+from tests.ui.view.test_dashboard_rows import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from textual.theme import Theme
+
+    from gpumon.text.cells import Row
+
+_SYSTEMS = {
+    "true colours": ColorSystem.TRUECOLOR,
+    "256 colours": ColorSystem.EIGHT_BIT,
+    "16 colours": ColorSystem.STANDARD,
+    "no colours": None,
+}
+_SIZES = ((120, 40), (80, 24))
+_FIRST_TERMINALS = {
+    "true colours": {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+    "256 colours": {"TERM": "xterm-256color"},
+}
+
+
+def theme_pictures() -> Iterator[tuple[str, list[str]]]:
+    """The codes of each style in each theme, and rows in the colours of the default theme."""
+    library = ThemeLibrary(own=ABSENT)
+    files = {name: library.read(name) for name in library.shipped()}
+    themes = {name: to_textual(file) for name, file in files.items()}
+    themes |= {name: BUILTIN_THEMES[name] for name in TEXTUAL_THEMES}
+    for name, theme in themes.items():
+        for colours, system in _SYSTEMS.items():
+            palette = _palette(theme, system)
+            codes = [_written(palette, [((style, style),)]) for style in STYLES]
+            yield f"styles, {colours}: {name}", [*codes, *map(str, palette.styles.values())]
+    for name, file in files.items():
+        for colours, environ in _FIRST_TERMINALS.items():
+            styles = first_styles(file, environ)
+            assert styles is not None
+            writer = CellWriter(styles)
+            codes = []
+            for style in STYLES:
+                writer.row(((style, style),))
+                codes.append(writer.take())
+            yield f"styles of the first picture, {colours}: {name}", codes
+    for colours, system in _SYSTEMS.items():
+        palette = _palette(themes[library.default().name], system)
+        before: list[Row] = []
+        for name, rows in _rows():
+            yield f"written, {colours}: {name}", [_written(palette, [row]) for row in rows]
+            if len(before) == len(rows):
+                yield f"written, {colours}: changed to {name}", _changed(palette, before, rows)
+            before = rows
+
+
+def _palette(theme: Theme, system: ColorSystem | None) -> Palette:
+    return Palette({**theme.to_color_system().generate(), **theme.variables}, system)
+
+
+def _written(palette: Palette, rows: Sequence[Row]) -> str:
+    writer = CellWriter(palette.sgr_styles)
+    for row in rows:
+        writer.row(row)
+    return writer.take()
+
+
+def _changed(palette: Palette, before: Sequence[Row], after: Sequence[Row]) -> list[str]:
+    """What is written to change a picture to another one."""
+    writer = CellWriter(palette.sgr_styles)
+    for y, (old, row) in enumerate(zip(before, after, strict=True)):
+        writer.change(old, row, 0, y)
+    return [writer.take()]
+
+
+def _rows() -> Iterator[tuple[str, list[Row]]]:
+    shown, history = demo()
+    for width, height in _SIZES:
+        dashboard = Dashboard(history)
+        views = (
+            View(interval=0.5, listing=Listing.TREE, cursor=shown.processes[0].id),
+            View(interval=0.5, cursor=shown.processes[0].id),
+            View(
+                interval=0.5, cursor=shown.processes[1].id, tags=frozenset([shown.processes[3].id])
+            ),
+            View(interval=0.5, gpu=shown.gpus[1].uuid, host_strip=True, message="sorted by AGE"),
+        )
+        for number, view in enumerate(views):
+            rows = dashboard.rows(shown, view, width, height).all()
+            yield f"dashboard, {width}x{height}, {number}", rows
+        for gpu in shown.gpus[:2]:
+            recording = recording_of()
+            rows = gpu_rows(Memo(), gpu, history, shown, DEFAULT_WINDOW, recording, width, height)
+            yield f"page of GPU {gpu.index}, {width}x{height}", rows
+
+
+def plain_pictures() -> Iterator[tuple[str, list[str]]]:
+    """Rows as terminals show them that have ASCII only, or the characters of the console."""
+    stream = io.TextIOWrapper(io.BytesIO(), UTF_8)
+    try:
+        for characters, codeset in (("ASCII", ASCII), ("the console's", CONSOLE)):
+            take_stream(stream, codeset)
+            for name, rows in _rows():
+                lines = ("".join(text for text, _ in row) for row in rows)
+                shown = [line.encode(codeset, stream.errors or "").decode() for line in lines]
+                yield f"characters, {characters}: {name}", shown
+    finally:
+        take_stream(stream, UTF_8)

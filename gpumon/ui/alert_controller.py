@@ -14,8 +14,8 @@ from gpumon.findings.groups import JobGroup
 from gpumon.model.processes import GpuProcess
 from gpumon.model.snapshot import Gpu
 from gpumon.text.formatting import counted
+from gpumon.ui.view.dashboard_view import Watched
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.view import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,20 +1,409 @@
-"""The application of one session: the dashboard of a machine or of a log."""
+"""The applications: themes, the terminal, the command palette, and the dashboard of a machine."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
+import threading
+from abc import abstractmethod
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.ui.base_app import BaseApp
+from rich.color import ColorSystem
+from textual._styles_cache import StylesCache
+from textual.app import App, SystemCommand
+from textual.await_complete import AwaitComplete
+from textual.css.query import NoMatches
+from textual.events import AppBlur, AppFocus, InputEvent, Paste, Resize
+from textual.filter import Monochrome
+from textual.geometry import Size
+from textual.screen import ModalScreen
+from textual.widgets import OptionList
+from textual.worker import WorkerFailed
+
+from gpumon.config.keymap import FURTHER_WORDS, MOST_USED, display
+from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember
+from gpumon.system.resource_errors import is_lack_of_files, lack_behind
+from gpumon.text.formatting import spelled_out
+from gpumon.ui.colours import FewColours, colour_system, refuses_colour
+from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
+from gpumon.ui.dialogs.confirm import ConfirmDialog, terminal_driver
+from gpumon.ui.keys import bindings_of, textual_keymap
+from gpumon.ui.palette import Palette
+from gpumon.ui.plain_text import SameWidth, read_no_markup
+from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.page import PageScreen
+from gpumon.ui.screens.painted import PaintedScreen
 from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
+from gpumon.ui.terminal.renderer import TerminalRenderer
+from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
+from gpumon.ui.view.help_page import page_keys
+from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
 from gpumon.ui.view.table_entries import ProcessFilter
+from gpumon.ui.widgets.cell_view import CellView
+from gpumon.ui.widgets.text_input import InputScreen
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:
-    from textual.driver import Driver
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from textual.actions import ActionParseResult
+    from textual.binding import BindingType
+    from textual.dom import DOMNode
+    from textual.driver import Driver
+    from textual.events import Event, Key
+    from textual.filter import LineFilter
+    from textual.messages import TerminalSupportsSynchronizedOutput
+    from textual.screen import Screen
+    from textual.theme import Theme
+
+    from gpumon.config.keymap import KeyAction, KeyScope
     from gpumon.ui.screens.dashboard import DashboardScreen
     from gpumon.ui.session import Session
+    from gpumon.ui.terminal.terminal import ShutdownWatchdog
+    from gpumon.ui.view.help_page import HelpSection
+
+
+read_no_markup()
+
+_START_SECONDS = 10.0
+"""Maximum seconds that Textual needs to start on a busy machine."""
+_FEEDBACK_PARTS = {"processes", "body", "lines", "footer"}
+"""Widgets that show the effect of keys: their pending changes are sent first."""
+_FROM_TERMINAL = (InputEvent, Paste, AppFocus, AppBlur)
+_OPENING = {"filter", "go_to", "help"}
+"""Keys that open an input."""
+_WARNING_SECONDS = 10.0
+"""Seconds for which a warning is shown."""
+
+
+class BaseApp(App[int]):
+    """Screens of rows of cells, with the pages and dialogs of one session at a time."""
+
+    TITLE = "gpumon"
+    CSS = """
+    VerticalScroll, OptionList, SelectionList {
+        scrollbar-background: $panel;
+        scrollbar-background-hover: $panel;
+        scrollbar-background-active: $panel;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("app")
+    COMMANDS: ClassVar = {KeyCommands}
+
+    workspace: Workspace | None = None
+    """The session whose screens are shown; ``None`` while those of a fleet are."""
+
+    def __init__(
+        self,
+        options: StartupOptions = DEFAULT_OPTIONS,
+        driver_class: type[Driver] | None = None,
+    ) -> None:
+        """Make the application with the keys and the theme of the options."""
+        super().__init__(driver_class=driver_class)
+        self.no_color = refuses_colour(os.environ)
+        self._system = colour_system(os.environ, self.console.color_system)
+        rich = self._system in {ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT}
+        self._colour_filter = None if rich else FewColours(self._system)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self.resource_error: Exception | None = None
+        """The exception that ended it, if the machine had run out of a resource."""
+        self.watchdog: ShutdownWatchdog | None = None
+        """Forces the end if the application hangs."""
+        self._themes = ThemeController(self, self._warn)
+        self._choice = options.theme or ThemeChoice(DEFAULT, ThemeLibrary().default())
+        self._themes.start(self._choice)
+        self.renderer = TerminalRenderer(self, self._palette())
+        """Writes the changed cells of its screens."""
+        self.set_keymap(textual_keymap(options.keys))
+        use_keys(options.keys, visitor=options.visitor)
+        self._saves_theme = not options.visitor
+
+    @property
+    @abstractmethod
+    def main_screen(self) -> PaintedScreen:
+        """The screen under all pages and dialogs that are open now."""
+
+    def get_default_screen(self) -> PaintedScreen:
+        """The main screen, because Textual's own first screen would be visible as a blank frame."""
+        return self.main_screen
+
+    def on_mount(self) -> None:
+        """Subscribe to themes."""
+        self.theme_changed_signal.subscribe(self, self._take_theme)
+        self.set_interval(LOOK_SECONDS, self._themes.reload_if_changed)
+        for sentence in self._choice.sentences:
+            self._warn(sentence)
+        self._loop = asyncio.get_running_loop()
+        self._started.set()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """All key actions by their description: the most used ones, then the rest in groups."""
+        return (command for command, _ in self.key_commands(screen))
+
+    def key_commands(self, screen: Screen[object]) -> Iterable[tuple[SystemCommand, str]]:
+        """The commands, and for each other words by which it is found."""
+        commands = list(self._commands(screen))
+        used = {name: place for place, name in enumerate(MOST_USED)}
+        commands.sort(key=lambda one: used.get(one[0].name, len(used)))
+        for action, about, target in commands:
+            run = partial(self.run_action, action.action, target)
+            keys = display(keys_of(action.name))
+            command = SystemCommand(about, f"key {keys}    {action.group}", run)
+            yield command, FURTHER_WORDS.get(action.name, "")
+
+    def _commands(
+        self, screen: Screen[object]
+    ) -> Iterator[tuple[KeyAction, str, App[int] | Screen[None]]]:
+        """The actions available on a screen, each with its description and its target."""
+        if isinstance(screen, PageScreen):
+            for action, about in screen.explained():
+                yield action, about, screen
+        main = self.main_screen
+        for action, about in self.explained():
+            own = "app" in action.on
+            target = self if own else main
+            # These are the palette itself, and a second name of Quit.
+            listed = action.name not in {"palette", "interrupt"}
+            if listed and (own or screen is target) and target.check_action(action.method, ()):
+                yield action, about, target
+
+    def on_resize(self, event: Resize) -> None:
+        """Apply the new size, unless a newer one is known already."""
+        size = self._terminal_size()
+        if size is not None and size != event.size:
+            # This event is out of date, and Textual would apply whatever event comes last.
+            event.prevent_default()
+            self.post_message(Resize(size, size))
+            return
+        if self.screen_stack and event.size == self.screen.outer_size:
+            # The size changed and reverted between frames: repaint.
+            self.refresh()
+
+    def stop_reading(self) -> None:
+        """Let the thread that reads keys end.
+
+        If memory is short at the end, Textual does not end it, and the program would wait for it.
+        """
+        driver = terminal_driver(self)
+        if driver is not None:
+            driver.exit_event.set()
+
+    def _terminal_size(self) -> Size | None:
+        """The terminal's size; ``None`` if the terminal reports changes in-band."""
+        driver = self._driver
+        if self.is_headless or driver is None or getattr(driver, "_in_band_window_resize", False):
+            return None
+        return Size(*shutil.get_terminal_size())
+
+    def on_terminal_supports_synchronized_output(
+        self, message: TerminalSupportsSynchronizedOutput
+    ) -> None:
+        """The terminal has answered a query of Textual's, of the renderer's or of a dialog's."""
+        driver = terminal_driver(self)
+        if driver is None or not driver.replied(message.time):
+            self.renderer.answered()
+        with self.renderer.in_background():
+            views = self.screen.walk_children(CellView)
+            for view in sorted(views, key=lambda it: it.id not in _FEEDBACK_PARTS):
+                view.send_on()
+            self.renderer.flush()
+
+    def _palette(self) -> Palette:
+        """The colours of the current theme."""
+        return Palette(self.get_css_variables(), self._system)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """The filters for the colours of Textual's own widgets."""
+        # Textual's own filter for no colours keeps greys.
+        filters = [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
+        filters.append(SameWidth())
+        return filters if self._colour_filter is None else [*filters, self._colour_filter]
+
+    def _take_theme(self, _: Theme) -> None:
+        self.renderer.use(self._palette())
+        # The theme dialog is on top: the screens beneath it change too.
+        for screen in self.screen_stack:
+            if isinstance(screen, PaintedScreen):
+                screen.repaint()
+
+    def say(self, sentence: str, *, lasting: bool = False) -> None:
+        """Show a message on the current screen for a few seconds, or longer."""
+        if isinstance(self.screen, PaintedScreen):
+            self.screen.say(sentence, lasting=lasting)
+
+    def write_to_terminal(self, sequence: str) -> None:
+        """Write a control sequence that draws nothing, such as a notification."""
+        if self._driver is not None and self.is_running:
+            self._driver.write(sequence)
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """See Textual's; the one place that all key actions pass."""
+        method = (
+            action.partition("(")[0].rpartition(".")[2] if isinstance(action, str) else action[1]
+        )
+        if is_method_refused(method):
+            self.say("in a browser gpumon only shows: this key does nothing here")
+            return True
+        with self.reporting_too_many_files():
+            try:
+                return await super().run_action(action, default_namespace, namespaces)
+            except (KeyError, NoMatches):
+                # If two keys arrive together, one opens a dialog and the next finds it empty; and
+                # Textual's own lists fail if they scroll before their first layout.
+                if not isinstance(default_namespace, (OptionList, ModalScreen)):
+                    raise
+        return True
+
+    @contextmanager
+    def reporting_too_many_files(self) -> Iterator[None]:
+        """Show a message if a module or file cannot be opened; everything else continues."""
+        try:
+            yield
+        except (OSError, ImportError) as error:
+            if not is_lack_of_files(error):
+                raise
+            self.say("this cannot be opened now: too many files are open on this machine")
+
+    def _handle_exception(self, error: Exception) -> None:
+        """See Textual's; a long traceback does not help if a resource was exhausted."""
+        if isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
+            # The command palette, the only user of workers, was closed while it searched.
+            return
+        if lack_behind(error) is not None:
+            self.resource_error = error
+            self._close_messages_no_wait()
+        else:
+            super()._handle_exception(error)
+
+    def pop_screen(self) -> AwaitComplete:
+        """See Textual's; the main screen itself is never closed."""
+        # The second click on a closing screen would close the screen beneath it.
+        if self.screen is self.main_screen:
+            return AwaitComplete.nothing()  # type: ignore[no-untyped-call,no-any-return]  # Textual's
+        # This cache keeps a thousand entries, and with them the closed screens.
+        StylesCache.get_inner_outer.cache_clear()
+        return super().pop_screen()
+
+    async def on_event(self, event: Event) -> None:
+        """See Textual's; after the end there is no screen for input that still arrives."""
+        if isinstance(event, _FROM_TERMINAL):
+            if not self.screen_stack:
+                return
+            if isinstance(self.screen, ConfirmDialog) and not self.screen.admits(event):
+                event.stop()
+                return
+        await super().on_event(event)
+
+    def on_key(self, event: Key) -> None:
+        """Handle letters of a filter or search before Textual looks up their bindings."""
+        if isinstance(self.screen, (PaintedScreen, InputScreen)) and self.screen.take_key(event):
+            event.prevent_default()
+
+    async def on_paste(self, event: Paste) -> None:
+        """Insert a line, after the keys that were read before it.
+
+        If it begins with a key that opens an input, it has the effect of typing it.
+        """
+        line = next(iter(event.text.splitlines()), "")
+        screen = self.screen
+        if not isinstance(screen, (PaintedScreen, InputScreen)) or screen.take_text(line):
+            return
+        for action, _, target in self._commands(screen):
+            if action.name in _OPENING and line[:1] in keys_of(action.name):
+                await self.run_action(action.action, target)
+                if isinstance(opened := self.screen, (PaintedScreen, InputScreen)):
+                    opened.take_text(line[1:])
+                return
+
+    def _warn(self, sentence: str) -> None:
+        """Show an error in a file long enough to be read."""
+        self.notify(sentence, severity="warning", timeout=_WARNING_SECONDS)
+
+    def action_themes(self) -> None:
+        """Open the theme dialog."""
+        from gpumon.ui.dialogs.themes import ThemesDialog
+
+        self.push_screen(ThemesDialog(self._themes, self.theme), self._remember_theme)
+
+    def _remember_theme(self, name: str | None) -> None:
+        if name is None or not self._saves_theme:
+            return
+        if (fault := remember(name)) is not None:
+            self._warn(fault)
+
+    def action_command_palette(self) -> None:
+        """See Textual's: open the list of all commands."""
+        if not isinstance(self.screen, CommandsDialog):
+            placeholder = spelled_out("Search for commands…")
+            self.push_screen(CommandsDialog(placeholder=placeholder, id="--command-palette"))
+
+    def action_help(self) -> None:
+        """Open the help page: it begins with the state under the cursor and the page's keys."""
+        screen = self.screen
+        if isinstance(screen, HelpScreen):
+            return
+        first: list[HelpSection] = []
+        if isinstance(screen, PaintedScreen):
+            first += screen.state_help()
+        if isinstance(screen, PageScreen):
+            first += page_keys(screen.heading, screen.explained())
+        self.push_screen(self._help_screen(first))
+
+    def _help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
+        if self.workspace is not None:
+            return HelpScreen(self.explained(), self.workspace.session.history, first)
+        from gpumon.ui.view.fleet_hosts import fleet_sections
+
+        return HelpScreen(self.explained(), None, first, fleet_sections())
+
+    def explained(self) -> list[tuple[KeyAction, str]]:
+        """The key actions of the application and the main screen that work, with descriptions."""
+        place: KeyScope = "fleet" if self.workspace is None else "dashboard"
+        readonly = self.workspace is not None and self.workspace.session.machine.processes.readonly
+        return [
+            (action, about)
+            for action, about in explained("app", place)
+            if not (action.action == "suspend_process" and not self._can_suspend())
+            and not (readonly and action.name == "end")
+        ]
+
+    def _can_suspend(self) -> bool:
+        return self._driver is not None and self._driver.can_suspend
+
+    def action_suspend_process(self) -> None:
+        """See Textual's."""
+        if self._can_suspend():
+            super().action_suspend_process()
+        else:
+            self.say("gpumon is not suspended: no shell here could continue it")
+
+    def action_leave(self) -> None:
+        """Quit."""
+        self.leave(0)
+
+    def leave_soon(self, status: int) -> bool:
+        """Request the end from another thread; False if the application has not started."""
+        # A request during the start takes effect once it has started.
+        if not self._started.wait(_START_SECONDS) or self._loop is None:
+            return False
+        self._loop.call_soon_threadsafe(self.leave, status)
+        return True
+
+    def leave(self, status: int) -> None:
+        """End with a status, even if the driver or the terminal hangs."""
+        if self.watchdog is not None:
+            self.watchdog.begin(status)
+        self.exit(status, return_code=status)
+
 
 EXIT_NO_SOURCE = 1
 

@@ -13,13 +13,12 @@ from msgspec import Struct
 from gpumon.fleet.fleet import HostStatus
 from gpumon.system.folders import state_folder
 from gpumon.system.system import THIS_SYSTEM
-from gpumon.ui.background import run_in_thread
-from gpumon.ui.base_app import BaseApp
+from gpumon.ui.app import BaseApp
+from gpumon.ui.background import Wakeup, run_in_thread
 from gpumon.ui.screens.fleet import FleetScreen
 from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.fleet_view import FleetView
 from gpumon.ui.view.table_entries import ProcessFilter
-from gpumon.ui.wakeup import Wakeup
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpumon.findings.memory import memory_account
+from gpumon.host.process_host import Target, target_of
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
 from gpumon.kill.target import descendants
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
-    from gpumon.host.process_host import RelatedProcess, Target
+    from gpumon.findings.groups import JobGroup
+    from gpumon.host.process_host import RelatedProcess
     from gpumon.kill.outcome import TerminationReport
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Snapshot
     from gpumon.ui.dialogs.end import SignalChoice
     from gpumon.ui.session import Session
+
 
 _HOLDS_NOTHING = (HoldReason.OBSERVER, HoldReason.CHILD)
 """Why a process has the file of a GPU open, and no memory there that the driver does not list."""
@@ -261,3 +264,14 @@ def _went_well(report: TerminationReport) -> bool:
         and not any(gpu.short for gpu in report.memory)
         and not report.unlogged
     )
+
+
+def targets_of_job(job: JobGroup) -> tuple[Target, ...]:
+    """The launcher of a job, which could restart its workers, and the processes on GPUs.
+
+    Of a launcher on no GPU only the identity is known; the dialog looks up the rest.
+    """
+    targets = tuple(map(target_of, job.processes))
+    if job.launcher is None or any(target.id == job.launcher for target in targets):
+        return targets
+    return Target(job.launcher, None, name=job.launcher_name), *targets

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpumon.config.columns import DEFAULT_COLUMNS
 from gpumon.text.table import Sort
 from gpumon.ui.view.chart_series import UTIL
-from gpumon.ui.view.view import View
+from gpumon.ui.view.dashboard_view import View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpumon.recording.playback.replay import STEP_SECONDS
 from gpumon.recording.recording import RecordingError
+from gpumon.ui.view.dashboard_view import Timeline
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.view import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

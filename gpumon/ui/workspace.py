@@ -9,7 +9,7 @@ from gpumon.alerts.deliveries import Deliveries
 from gpumon.findings.groups import JobGroup
 from gpumon.makers.source import SourceError
 from gpumon.ui.alert_controller import AlertController
-from gpumon.ui.background import call_soon
+from gpumon.ui.background import Wakeup, call_soon
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.page import PageScreen
@@ -17,7 +17,6 @@ from gpumon.ui.terminal.notifier import ScreenTerminal
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.kill_report import summary_text
 from gpumon.ui.viewed_time import ViewedTime
-from gpumon.ui.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from gpumon.alerts.notice import Notice
     from gpumon.model.processes import ProcessId
     from gpumon.ui.alert_controller import Subject
-    from gpumon.ui.base_app import BaseApp
+    from gpumon.ui.app import BaseApp
     from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions
     from gpumon.ui.view.table_entries import ProcessFilter
@@ -162,11 +161,10 @@ class Workspace:
                 self._app.push_screen(make())
 
     def _page_of(self, subject: ProcessId | JobGroup | str) -> PageScreen:
-        from gpumon.ui.screens.gpu import GpuScreen
-        from gpumon.ui.screens.process import ProcessScreen
+        from gpumon.ui.screens.subjects import GpuScreen, ProcessScreen
 
         if isinstance(subject, JobGroup):
-            from gpumon.ui.screens.job import JobScreen
+            from gpumon.ui.screens.subjects import JobScreen
 
             return JobScreen(self, subject)
         if isinstance(subject, str):

@@ -38,7 +38,7 @@ from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
 from gpumon.sampling.collector import Collector
 from gpumon.system.system import System
 from gpumon.ui.view.dashboard_rows import Dashboard
-from gpumon.ui.view.view import View
+from gpumon.ui.view.dashboard_view import View
 from tests.clock import HandClock
 from tests.driver import GIB, Driver, Owner, Wave, h100
 from tests.driver.layout import FUNCTIONS

@@ -30,13 +30,11 @@ from gpumon.ui.dialogs.moment import MomentDialog
 from gpumon.ui.dialogs.themes import ThemesDialog
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.fleet import FleetScreen
-from gpumon.ui.screens.gpu import GpuScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import PageScreen
-from gpumon.ui.screens.process import ProcessScreen
-from gpumon.ui.view.footer_keys import footer_keys
-from gpumon.ui.view.key_names import explained, keycap, use_keys
-from gpumon.ui.view.view import View
+from gpumon.ui.screens.subjects import GpuScreen, ProcessScreen
+from gpumon.ui.view.dashboard_view import View
+from gpumon.ui.view.key_names import explained, footer_keys, keycap, use_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ from textual.command import CommandList
 from textual.containers import Vertical
 from textual.widgets import Button, Checkbox, Input, Label, OptionList, Static
 
-from gpumon.ui.base_app import BaseApp
+from gpumon.ui.app import BaseApp
 from tests.build import NOON, gpu, process, snapshot
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS

@@ -43,7 +43,7 @@ from gpumon.scheduling.requirements import Requirements
 from gpumon.text.formatting import cell_width
 from gpumon.text.time_parsing import MomentError, parse_moment
 from gpumon.ui.view.dashboard_rows import Dashboard
-from gpumon.ui.view.view import View
+from gpumon.ui.view.dashboard_view import View
 from tests.build import NOON, gpu, snapshot
 from tests.recording.csv.test_recording import GOOD, LISTS
 

@@ -16,7 +16,7 @@ from gpumon.model.snapshot import Gpu, Reserved, Snapshot
 from gpumon.recording.history import History
 from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.session import SessionAlerts
-from gpumon.ui.view.view import Watched
+from gpumon.ui.view.dashboard_view import Watched
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:

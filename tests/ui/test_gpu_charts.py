@@ -9,7 +9,7 @@ from textual.screen import Screen
 from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
-from gpumon.ui.screens.gpu import GpuScreen
+from gpumon.ui.screens.subjects import GpuScreen
 from tests.build import NOON
 from tests.ui.test_pages import Pages, at, history_of, shown, text, until, workspace_of
 

@@ -33,9 +33,8 @@ from gpumon.model.processes import (
 from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
 from gpumon.ui.palette import Palette, to_textual
-from gpumon.ui.screens.gpu import GpuScreen
 from gpumon.ui.screens.page import PageScreen
-from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.screens.subjects import GpuScreen, ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.widgets.cell_view import CellView
 from tests.build import GIB, NOON, device_files, gpu, process, snapshot
@@ -549,7 +548,7 @@ async def test_new_colours_are_applied() -> None:
 PROGRAM = """
 import threading
 from gpumon.ui.background import run_in_thread
-from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.screens.subjects import ProcessScreen
 from tests.ui.test_pages import ANN, Pages, Told, at, history_of, looked, workspace_of
 from textual.binding import Binding
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, cast
 
-from gpumon.ui.wakeup import Wakeup
+from gpumon.ui.background import Wakeup
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from gpumon.ui.palette import Palette, to_textual
 from gpumon.ui.terminal.first_picture import first_styles
 from gpumon.ui.view.cell_writer import CellWriter
 from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.dashboard_view import View
+from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
-from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.table_entries import Listing
-from gpumon.ui.view.view import View
 from tests.absent import ABSENT
 from tests.build import recording_of
 from tests.ui.view.test_dashboard_rows import demo

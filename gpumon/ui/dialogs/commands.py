@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from textual.command import Hits
     from textual.events import Mount
 
-    from gpumon.ui.base_app import BaseApp
+    from gpumon.ui.app import BaseApp
 
 _WHOLE_WORDS = 1000.0
 """Words that were typed as they are count more than letters that occur somewhere in that order, and

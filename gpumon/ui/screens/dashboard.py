@@ -17,23 +17,22 @@ from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
-from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of
+from gpumon.ui.kill_controller import targets_of_job
 from gpumon.ui.screens.list_screen import ListScreen, updating
 from gpumon.ui.startup_options import first_view
-from gpumon.ui.view import update
+from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_layout import TOO_SMALL, Layout, is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
-from gpumon.ui.view.footer_keys import footer_keys
+from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.gpu_graphs import tile_at
 from gpumon.ui.view.gpu_table_layout import gpu_at
 from gpumon.ui.view.header_footer import interval_text
-from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.help_page import process_sections, state_sections
+from gpumon.ui.view.key_names import footer_keys, keycap
 from gpumon.ui.view.list_view import clear_message
-from gpumon.ui.view.state_help import process_sections, state_sections
 from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.timeline import time_at
-from gpumon.ui.view.view import View
 from gpumon.ui.viewed_time import NOTHING_RECORDED, next_of
 
 if TYPE_CHECKING:
@@ -50,10 +49,10 @@ if TYPE_CHECKING:
     from gpumon.system.folders import Folder
     from gpumon.ui.alert_controller import Subject
     from gpumon.ui.startup_options import StartupOptions
+    from gpumon.ui.view.dashboard_view import Watched
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.view.key_names import FooterKey
     from gpumon.ui.view.table_entries import ProcessFilter
-    from gpumon.ui.view.view import Watched
     from gpumon.ui.workspace import Workspace
 
 INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -142,24 +141,24 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     # -- movement --------------------------------------------------------------------------------
 
-    action_move = updating(update.move)
-    action_page = updating(update.page)
-    action_aside = updating(update.fold_or_scroll)
-    action_change_side = updating(update.change_side)
-    action_gpus = updating(update.scroll_gpus)
+    action_move = updating(dashboard_view.move)
+    action_page = updating(dashboard_view.page)
+    action_aside = updating(dashboard_view.fold_or_scroll)
+    action_change_side = updating(dashboard_view.change_side)
+    action_gpus = updating(dashboard_view.scroll_gpus)
 
     def action_edge(self, end: int) -> None:
         """Move the cursor to the first or last line; in the past move to its start or end."""
         if self._viewed_time.go_to_edge(end):
             self._show_time()
         else:
-            self._show(update.move_to_end(self._view, self._layout, end))
+            self._show(dashboard_view.move_to_end(self._view, self._layout, end))
 
     def _clear_choice(self) -> None:
         """Clear the most recent of reports, filter, tags and selection, or the past."""
         view = self._view
         if not self._kill_controller.dismiss():
-            self._view = update.clear_choice(view)
+            self._view = dashboard_view.clear_choice(view)
             if self._viewed_time.is_live and self._view is view:
                 if self._viewed_time.go_to_edge(1):
                     self._show_time()
@@ -226,12 +225,12 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     # -- the table -------------------------------------------------------------------------------
 
-    action_only_gpu = updating(update.toggle_only_gpu)
-    action_kind = updating(update.cycle_kind)
+    action_only_gpu = updating(dashboard_view.toggle_only_gpu)
+    action_kind = updating(dashboard_view.cycle_kind)
 
     def action_listing(self, name: str) -> None:
         """List the tree, users or jobs; pressed again: processes."""
-        self._view = update.switch_listing(self._view, self._layout, name)
+        self._view = dashboard_view.switch_listing(self._view, self._layout, name)
         self._session.lookup.want_relatives(self._view.listing is Listing.TREE)
         self.draw()
 
@@ -241,12 +240,12 @@ class DashboardScreen(ListScreen[View, Layout]):
         if me is None:
             self.say("nobody is logged in on this machine")
         else:
-            self._show(update.toggle_mine(self._view, me))
+            self._show(dashboard_view.toggle_mine(self._view, me))
 
     def action_only_user(self) -> None:
         """Show only the processes of the user under the cursor, or of all again."""
         processes = () if self._snapshot is None else self._snapshot.processes
-        self._show(update.toggle_only_user(self._view, self._layout, processes))
+        self._show(dashboard_view.toggle_only_user(self._view, self._layout, processes))
 
     @property
     def _filter(self) -> tuple[str, Language[Any, Any]]:
@@ -254,7 +253,7 @@ class DashboardScreen(ListScreen[View, Layout]):
         return "" if known is None else known.text, PROCESSES
 
     def _narrowed(self, chosen: Filter) -> View:
-        return update.narrow(self._view, replace(self._view.narrowing, filter=chosen))
+        return dashboard_view.narrow(self._view, replace(self._view.narrowing, filter=chosen))
 
     def _unfiltered(self) -> View:
         return replace(self._view, narrowing=replace(self._view.narrowing, filter=None))
@@ -287,17 +286,17 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     # -- actions on processes and GPUs -----------------------------------------------------------
 
-    action_tag = updating(update.tag)
-    action_tag_all = updating(update.tag_all)
+    action_tag = updating(dashboard_view.tag)
+    action_tag_all = updating(dashboard_view.tag_all)
 
     def _open(self) -> None:
         entry = self._layout.entry
         if self._view.gpu is not None:
             self._workspace.open_page(self._view.gpu)
         elif entry is None:
-            self.say(update.choose_any())
+            self.say(dashboard_view.choose_any())
         elif entry.user is not None:
-            self._show(update.open_user(self._view, entry.user.user))
+            self._show(dashboard_view.open_user(self._view, entry.user.user))
         elif entry.job is not None:
             self._workspace.open_page(entry.job)
         elif entry.process is not None:
@@ -312,7 +311,7 @@ class DashboardScreen(ListScreen[View, Layout]):
         elif (entry := self._layout.entry) is not None and entry.process is not None:
             self.say(copy_kill(self.app, entry.process.id, self._session.machine.name))
         else:
-            self.say(update.choose_any())
+            self.say(dashboard_view.choose_any())
 
     def action_watch(self) -> None:
         """Notify when the GPU under the cursor is free, or the process or job ends (toggle)."""
@@ -327,7 +326,7 @@ class DashboardScreen(ListScreen[View, Layout]):
         elif entry is not None and entry.user is not None:
             self.say("choose a process first: Enter shows this user's")
         else:
-            self.say(update.choose_any())
+            self.say(dashboard_view.choose_any())
 
     def action_alerts(self) -> None:
         """Open the page of alerts."""
@@ -350,7 +349,7 @@ class DashboardScreen(ListScreen[View, Layout]):
         elif not chosen and self._kill_controller.ask_again():
             pass
         elif not chosen:
-            self.say(update.no_process(self._view, self._layout))
+            self.say(dashboard_view.no_process(self._view, self._layout))
         else:
             self._kill_controller.ask(chosen, name)
 
@@ -382,8 +381,8 @@ class DashboardScreen(ListScreen[View, Layout]):
         told = partial(self.say, lasting=True)
         run_in_thread(self.app, turn, told, failed, name="gpumon-logbook")
 
-    action_next_graph = updating(update.show_next_graph)
-    action_own_cost = updating(update.show_cost)
+    action_next_graph = updating(dashboard_view.show_next_graph)
+    action_own_cost = updating(dashboard_view.show_cost)
 
     def action_host_strip(self) -> None:
         """Show or hide the host line, and save that for the next start."""
@@ -438,7 +437,7 @@ class DashboardScreen(ListScreen[View, Layout]):
             elif shape.tiles:
                 gpu = tile_at(snapshot, width, shape.tiles, x, y)
         if gpu is not None:
-            self._show(update.point_at_gpu(self._view, gpu.uuid))
+            self._show(dashboard_view.point_at_gpu(self._view, gpu.uuid))
 
     @property
     def _footer_keys(self) -> Sequence[FooterKey]:

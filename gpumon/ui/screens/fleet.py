@@ -10,13 +10,12 @@ from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.text.formatting import printable
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.list_screen import ListScreen, updating
-from gpumon.ui.view import fleet_update
+from gpumon.ui.view import fleet_view
 from gpumon.ui.view.fleet_layout import FleetLayout
 from gpumon.ui.view.fleet_rows import FleetParts, FleetPicture, fleet_keys
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
-from gpumon.ui.view.help_page import HelpSection
+from gpumon.ui.view.help_page import HelpSection, state_sections
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.state_help import state_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,22 +93,22 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
 
     # -- keys ------------------------------------------------------------------------------------
 
-    action_aside = updating(fleet_update.aside)
-    action_change_side = updating(fleet_update.change_side)
-    action_listing = updating(fleet_update.switch_listing)
+    action_aside = updating(fleet_view.aside)
+    action_change_side = updating(fleet_view.change_side)
+    action_listing = updating(fleet_view.switch_listing)
 
     def _open(self) -> None:
         entry = self._layout.entry
         if entry is None:
             self.say(f"choose a line first: {keycap('previous_line', 'next_line')}")
         elif entry.user is not None:
-            self._show(fleet_update.narrow_to_user(self._view, entry.user.user))
+            self._show(fleet_view.narrow_to_user(self._view, entry.user.user))
         elif entry.host is not None:
             self._open_host(entry.host.name, None if entry.process is None else entry.process.id)
 
     def _clear_choice(self) -> None:
         """Clear the most recent of filter, list and selection."""
-        self._show(replace(fleet_update.clear_choice(self._view), message=""))
+        self._show(replace(fleet_view.clear_choice(self._view), message=""))
 
     def action_filter(self) -> None:
         """Open the filter line."""
@@ -124,10 +123,10 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
         return self._view.filter, HOSTS if by_host else FLEET_PROCESSES
 
     def _narrowed(self, chosen: Selection[Any, Any]) -> FleetView:
-        return fleet_update.narrow(self._view, chosen.text)
+        return fleet_view.narrow(self._view, chosen.text)
 
     def _unfiltered(self) -> FleetView:
-        return fleet_update.narrow(self._view, "")
+        return fleet_view.narrow(self._view, "")
 
     @property
     def _footer_keys(self) -> Sequence[FooterKey]:

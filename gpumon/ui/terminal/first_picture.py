@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History
     from gpumon.text.cells import Row
-    from gpumon.ui.view.view import View
+    from gpumon.ui.view.dashboard_view import View
 
 Attributes: TypeAlias = "list[int | list[bytes | int]]"
 """A terminal's settings, as ``termios`` returns them."""

@@ -10,7 +10,7 @@ from gpumon.text.notification import notification
 from gpumon.ui.background import call_soon
 
 if TYPE_CHECKING:
-    from gpumon.ui.base_app import BaseApp
+    from gpumon.ui.app import BaseApp
 
 _BELL_SECONDS = 1.0
 """Seconds in which the bell rings once, however many alerts ring it."""

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
     from gpumon.sampling.collector import Collector
-    from gpumon.ui.app import GpumonApp
-    from gpumon.ui.base_app import BaseApp
+    from gpumon.ui.app import BaseApp, GpumonApp
     from gpumon.ui.fleet_app import OpenHost
     from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.recording.recording import EventKind
 from gpumon.text.cells import Field, Row, braille, fill, spark
 from gpumon.text.formatting import cell_width, fit, fit_right
 from gpumon.text.units import memory_units
-from gpumon.ui.view.event_glyphs import EVENT_BITS, EVENT_SIGNS, PROCESS_BITS, event_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpumon.ui.view.chart_series import ChartSeries, Quantity, SubjectT
 
     Values = Sequence[float | None]
+
 
 EDGE = 6
 """Width of the axis of values."""
@@ -335,3 +336,53 @@ def side_by_side(charts: Sequence[Sequence[Row]], width: int) -> list[Row]:
         fill([field for row in rows for field in (*row, gap)][:-1], width)
         for rows in zip(*charts, strict=True)
     ]
+
+
+class EventSign(NamedTuple):
+    """How a kind of event is shown.
+
+    Attributes:
+        glyph: Its glyph.
+        style: Its style; that of processes is another one in each place, and empty here.
+        about: What has happened.
+        short: The same in a legend.
+    """
+
+    glyph: str
+    style: str
+    about: str
+    short: str
+
+
+EVENT_SIGNS = {
+    EventKind.CAME: EventSign("+", "", "a process came", "a process came"),
+    EventKind.WENT: EventSign("-", "", "a process went", "one went"),
+    EventKind.FULL: EventSign("■", "state.note", "a GPU's memory became full", "memory full"),
+    EventKind.THROTTLED: EventSign("▼", "state.warning", "a GPU was slowed down", "slowed down"),
+    EventKind.ERROR: EventSign(
+        "✖", "state.critical", "an error: an XID, a GPU lost or silent", "an error"
+    ),
+}
+"""By increasing severity."""
+
+CAME_AND_WENT = "±"
+"""The glyph of a cell in which processes came and others went."""
+
+EVENT_BITS = {kind: 1 << place for place, kind in enumerate(EVENT_SIGNS)}
+PROCESS_BITS = EVENT_BITS[EventKind.CAME] | EVENT_BITS[EventKind.WENT]
+
+_BY_BIT = tuple(EVENT_SIGNS.values())
+
+
+def event_field(bits: int, process_style: str, prefix: str = "") -> Field:
+    """The glyph and style of a cell with events.
+
+    Args:
+        bits: The kinds of its events; the most severe is shown.
+        process_style: The style of processes that came or went.
+        prefix: Prefix of the style of all other events.
+    """
+    if bits == PROCESS_BITS:
+        return CAME_AND_WENT, process_style
+    sign = _BY_BIT[bits.bit_length() - 1]
+    return sign.glyph, f"{prefix}{sign.style}" if sign.style else process_style

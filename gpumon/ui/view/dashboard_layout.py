@@ -12,6 +12,7 @@ from gpumon.config.columns import DEFAULT_COLUMNS, gpu_columns, process_columns
 from gpumon.findings.groups import users
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import by_column
+from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.gpu_graphs import tile_height, tiles_rows
 from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_line, gpu_lines, gpus_shape, list_columns
 from gpumon.ui.view.gpu_text import mig_indices
@@ -27,7 +28,6 @@ from gpumon.ui.view.table_entries import (
     user_entries,
 )
 from gpumon.ui.view.user_table import USER_COLUMNS, user_columns
-from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.text.table import Column
+    from gpumon.ui.view.frame import Memo
     from gpumon.ui.view.gpu_table_layout import LineColumns
-    from gpumon.ui.view.memo import Memo
 
 LEAST_WIDTH = 60
 LEAST_HEIGHT = 15

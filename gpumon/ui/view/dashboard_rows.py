@@ -21,8 +21,7 @@ from gpumon.ui.view.dashboard_layout import (
     lay_out,
     table_context,
 )
-from gpumon.ui.view.footer_keys import ALWAYS, footer_keys
-from gpumon.ui.view.frame import Frame
+from gpumon.ui.view.frame import Frame, Memo
 from gpumon.ui.view.gpu_graphs import graph_rows
 from gpumon.ui.view.gpu_panels import panel_rows
 from gpumon.ui.view.gpu_table import gpu_rows
@@ -40,8 +39,7 @@ from gpumon.ui.view.header_footer import (
     tiny_rows,
 )
 from gpumon.ui.view.host_strip import host_rows, strip_rows
-from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.memo import Memo
+from gpumon.ui.view.key_names import ALWAYS, footer_keys, keycap
 from gpumon.ui.view.process_table import job_row, process_row
 from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.user_table import user_columns, user_row
@@ -51,9 +49,9 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
     from gpumon.text.process_columns import RowContext
     from gpumon.ui.view.dashboard_layout import TableContext
+    from gpumon.ui.view.dashboard_view import View
     from gpumon.ui.view.gpu_table_layout import GpusShape
     from gpumon.ui.view.list_view import Key
-    from gpumon.ui.view.view import View
 
 _MOST_REPORT_ROWS = 8
 

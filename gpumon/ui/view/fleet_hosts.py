@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpumon.findings import RULES, Severity
 from gpumon.fleet.fleet import HostOrigin, HostStatus
+from gpumon.fleet.terms import HOST_TERMS
 from gpumon.text.cells import Field, Row, bar, bar_style
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -24,11 +25,13 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.table import PLAIN, Column, Marks, line
 from gpumon.ui.view.gpu_text import GLYPHS, STATE_STYLES, state_glyph
+from gpumon.ui.view.help_page import HelpSection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.fleet.summary import GpuSummary, HostSummary
+
 
 _LEVELS = "▁▂▃▄▅▆▇"
 _MOST_NAME = 24
@@ -319,3 +322,26 @@ def host_sentence(host: HostSummary, now: float) -> str:
     if not parts:
         parts.append(f"{host.free or 'none'} of {counted(len(host.gpus), 'GPU')} free")
     return f"{printable(host.name)}: {'; '.join(parts)}"
+
+
+_CELLS = (
+    ("○", "a free GPU"),
+    ("▁ ▇", "the level is the memory in use; the colour is the load, stronger where it is higher"),
+    ("▲ ✖", "a GPU that needs attention; the state says why"),
+    ("◌ ◔", "a host that is down or silent: the rest of its line was so when it last answered"),
+    ("≥", "at least: a host is missing in the sum, or a GPU in that of its host"),
+)
+
+
+def fleet_sections() -> list[HelpSection]:
+    """The cells, the filter and the columns of hosts."""
+    return [
+        HelpSection("A host's GPUs", _CELLS),
+        HelpSection(
+            "The filter of hosts",
+            tuple((term.example, term.about) for term in HOST_TERMS),
+            "Words match the host, its users, GPU models and states; all words and terms must "
+            "match. The list of processes has the terms below, and host.",
+        ),
+        HelpSection("Host columns", tuple((one.label, one.about) for one in HOST_COLUMNS)),
+    ]

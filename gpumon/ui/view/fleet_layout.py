@@ -1,27 +1,35 @@
-"""The layout of a fleet's screen: the lines of the list, and a view within bounds."""
+"""The layout of a fleet's screen: the lines of its lists, and a view within bounds."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN
-from gpumon.text.table import GUTTER, line_width
-from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, host_columns
-from gpumon.ui.view.fleet_lists import FleetEntry, entries_of
+from gpumon.filters.language import parse
+from gpumon.filters.terms import FilterContext
+from gpumon.fleet.fleet import Owner
+from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
+from gpumon.model.arithmetic import known_sum
+from gpumon.text.process_columns import RowContext
+from gpumon.text.table import GUTTER, by_column, in_order, line_width
+from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, HostItem, host_columns
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
-from gpumon.ui.view.list_view import ListLayout
-from gpumon.ui.view.process_table import visible_columns
-from gpumon.ui.view.user_table import FLEET_USER_COLUMNS, fleet_user_columns
+from gpumon.ui.view.list_view import ListEntry, ListLayout
+from gpumon.ui.view.process_table import by_pid, sort_value, visible_columns
+from gpumon.ui.view.user_table import FLEET_USER_COLUMNS, FleetUser, fleet_user_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.findings.groups import UserUse
     from gpumon.fleet.summary import HostSummary
-    from gpumon.text.table import Column
-    from gpumon.ui.view.fleet_hosts import HostItem
-    from gpumon.ui.view.memo import Memo
+    from gpumon.model.processes import GpuProcess
+    from gpumon.text.table import Column, Sort
+    from gpumon.ui.view.frame import Memo
+
 
 _LEAST_HOST = 64
 """Cells of a column of hosts, where there are several: enough for the state and the main user."""
@@ -33,6 +41,14 @@ HOST_WIDTH = 12
 
 HOST_HEADER = replace(HOST_COLUMNS[0], width=HOST_WIDTH)
 """The column of the host before those of a process."""
+
+
+class FleetEntry(ListEntry, frozen=True):
+    """A line of a list."""
+
+    host: HostSummary | None = None  # Of a line of hosts or processes.
+    user: FleetUser | None = None
+    process: GpuProcess | None = None
 
 
 class FleetLayout(ListLayout[FleetView, FleetEntry], frozen=True, kw_only=True):
@@ -97,3 +113,80 @@ def lay_out(
     if (top, cursor) == (view.top, view.cursor):
         return layout
     return replace(layout, view=replace(view, top=top, cursor=cursor))
+
+
+def entries_of(hosts: Sequence[HostSummary], view: FleetView, now: float) -> list[FleetEntry]:
+    """The lines of the current list that pass its filter, sorted."""
+    if view.listing is FleetListing.HOSTS:
+        selection = parse(view.filter, HOSTS)
+        shown = [host for host in hosts if selection.matches(host, now)]
+        ordered = by_column(map(HostItem, shown), HOST_COLUMNS, view.sort)
+        return [FleetEntry(item.host.name, item.host) for item in ordered]
+    if view.listing is FleetListing.USERS:
+        return [FleetEntry(use.user or "", user=use) for use in _users(hosts, view.sort)]
+    return _processes(hosts, view.filter, view.sort)
+
+
+def _users(hosts: Sequence[HostSummary], sort: Sort) -> list[FleetUser]:
+    owned: dict[str | None, list[tuple[str, UserUse | Owner]]] = {}
+    for host in hosts:
+        for use in host.users if host.is_live else ():
+            owned.setdefault(use.user, []).append((host.name, use))
+    found = [_user(user, uses) for user, uses in owned.items()]
+    by_name = sorted(found, key=lambda use: use.user or "")
+    return by_column(by_name, FLEET_USER_COLUMNS, sort)
+
+
+def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> FleetUser:
+    by_memory = sorted(uses, key=lambda one: -(one[1].memory or 0))
+    # Metrics tell no processes, and so neither their number nor their age.
+    seen = [use for _, use in uses if not isinstance(use, Owner)]
+    ages = [use.longest for use in seen if use.longest is not None]
+    return FleetUser(
+        user,
+        known_sum(use.gpus if isinstance(use, Owner) else len(use.gpus) for _, use in uses),
+        sum(use.processes for use in seen) if seen else None,
+        known_sum(use.memory for _, use in uses),
+        known_sum(use.idle_memory for _, use in uses),
+        tuple(name for name, _ in by_memory),
+        max(ages, default=None),
+    )
+
+
+def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[FleetEntry]:
+    """The processes of all live hosts: sorted on each, then all together."""
+    selection = parse(text, FLEET_PROCESSES) if text.strip() else None
+    # The process, its host, and the value by which it is sorted.
+    found: list[tuple[GpuProcess, HostSummary, object]] = []
+    for host in hosts:
+        snapshot = host.state.snapshot
+        if not host.is_live or snapshot is None:
+            continue
+        context = row_context(host)
+        filter_context = FilterContext(
+            context.now, context.idle_seconds, context.idle_after, host.name
+        )
+        value_of = None if sort.column == "host" else sort_value(sort.column, context)
+        found += [
+            (process, host, host.index if value_of is None else value_of(process))
+            for process in snapshot.processes
+            if selection is None or selection.matches(process, filter_context)
+        ]
+    # Rows alike in these two stay with their host.
+    if sort.column not in {"host", "idle"}:
+        found.sort(key=lambda one: by_pid(one[0]))
+    ranked = in_order(found, lambda one: one[2], descending=sort.descending)
+    return [FleetEntry((host.name, one.id), host, process=one) for one, host, _ in ranked]
+
+
+def row_context(host: HostSummary) -> RowContext:
+    """What the rows of a host's processes need."""
+    snapshot, history = host.state.snapshot, host.history
+    assert snapshot is not None  # noqa: S101 - a host with processes has one
+    assert history is not None  # noqa: S101 - likewise
+    return RowContext(
+        snapshot.time,
+        cache(history.process_idle),
+        history.thresholds.idle_after,
+        snapshot.host.memory_total,
+    )

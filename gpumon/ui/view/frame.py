@@ -1,20 +1,24 @@
-"""What a frame of the dashboard is drawn from."""
+"""What a frame of the dashboard is drawn from, and the cache of what was drawn before."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpumon.ui.view.chart_series import SMALL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping
+
+    from typing_extensions import TypeVar, TypeVarTuple, Unpack
 
     from gpumon.findings import Finding
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.chart_series import ChartSeries
-    from gpumon.ui.view.memo import Memo
-    from gpumon.ui.view.view import View
+    from gpumon.ui.view.dashboard_view import View
+
+    _Args = TypeVarTuple("_Args")
+    _Made = TypeVar("_Made")
 
 
 class Frame(NamedTuple):
@@ -40,3 +44,52 @@ class Frame(NamedTuple):
     def graph(self) -> ChartSeries[Gpu]:
         """What the small graph of each GPU shows."""
         return SMALL[self.view.graph]
+
+
+class Memo:
+    """Caches the newest result of each function, with its arguments or a key.
+
+    One result per function bounds the memory. Functions that are called for several GPUs or
+    processes use a ``part`` for each.
+    """
+
+    __slots__ = ("_made", "_parts")
+
+    def __init__(self) -> None:
+        # Any function may be a key; the signatures below give each result its type.
+        self._made: dict[Callable[..., Any], tuple[object, Any]] = {}
+        self._parts: dict[Hashable, Memo] = {}
+
+    def __call__(self, make: Callable[[Unpack[_Args]], _Made], *args: Unpack[_Args]) -> _Made:
+        """Return the function's result; call it only if an argument has changed."""
+        known = self._made.get(make)
+        if known is None or known[0] != args:
+            known = self._made[make] = (args, make(*args))
+        made: _Made = known[1]
+        return made
+
+    def by(
+        self, key: object, make: Callable[[Unpack[_Args]], _Made], *args: Unpack[_Args]
+    ) -> _Made:
+        """Return the function's result; call it only if the key has changed."""
+        known = self._made.get(make)
+        if known is None or known[0] != key:
+            known = self._made[make] = (key, make(*args))
+        made: _Made = known[1]
+        return made
+
+    def newest(self, make: Callable[..., _Made]) -> _Made | None:
+        """Return the function's newest result, whatever its arguments were."""
+        known = self._made.get(make)
+        return None if known is None else known[1]
+
+    def part(self, name: Hashable) -> Memo:
+        """Return the memo of one item among several, such as a GPU."""
+        part = self._parts.get(name)
+        if part is None:
+            part = self._parts[name] = Memo()
+        return part
+
+    def keep(self, names: Iterable[Hashable]) -> None:
+        """Forget all other parts."""
+        self._parts = {name: self._parts[name] for name in names if name in self._parts}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
     from gpumon.recording.recording import Recording
     from gpumon.ui.view.chart_series import ChartSeries
-    from gpumon.ui.view.memo import Memo
+    from gpumon.ui.view.frame import Memo
 
 
 _SPANS = (

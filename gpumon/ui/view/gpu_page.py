@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.recording.recording import Recording
-    from gpumon.ui.view.memo import Memo
+    from gpumon.ui.view.frame import Memo
 
 _IDENTITY = (
     "name",

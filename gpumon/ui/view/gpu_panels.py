@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
     from gpumon.ui.view.chart_series import ChartSeries
-    from gpumon.ui.view.frame import Frame
-    from gpumon.ui.view.memo import Memo
+    from gpumon.ui.view.frame import Frame, Memo
 
 _LABEL = 8
 _VALUE = 10

@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
     from gpumon.text.process_columns import DeviceKey
     from gpumon.ui.view.chart_series import ChartSeries
-    from gpumon.ui.view.frame import Frame
+    from gpumon.ui.view.frame import Frame, Memo
     from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
-    from gpumon.ui.view.memo import Memo
 
 
 class GpuLine(Struct, gc=False):

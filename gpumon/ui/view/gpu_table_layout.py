@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.text.table import Column
-    from gpumon.ui.view.memo import Memo
+    from gpumon.ui.view.frame import Memo
 
 _LEAST_LINE = 40
 """The least width of a GPU's line that holds its numbers."""

@@ -1,4 +1,4 @@
-"""The content of the help page: its sections, what a search finds in them, and its columns."""
+"""The content of the help page: the state under the cursor, sections, search, and columns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from gpumon.config.keymap import FURTHER_WORDS, display
 from gpumon.filters.terms import TERMS
+from gpumon.findings import explain, process_findings
 from gpumon.model.snapshot import GPU_METRICS
 from gpumon.text.cells import row_width
 from gpumon.text.formatting import cell_width
 from gpumon.text.gpu_columns import GPU_COLUMNS
 from gpumon.text.process_columns import PROCESS_COLUMNS
 from gpumon.ui.view.gpu_table import EXPLAINED
-from gpumon.ui.view.gpu_text import STATE_SIGNS
+from gpumon.ui.view.gpu_text import STATE_SIGNS, state_glyph
 from gpumon.ui.view.key_names import keycap, keys_of
 from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.timeline import SIGNS
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.config.keymap import KeyAction
+    from gpumon.findings import Finding
+    from gpumon.model.processes import GpuProcess
+    from gpumon.recording.history import History
     from gpumon.text.cells import Field, Row
+
 
 _GAP = 2
 """Cells between two columns, and between a term and its meaning."""
@@ -263,3 +268,55 @@ def _beside(columns: Sequence[Sequence[Row]], room: int) -> list[Row]:
                 row += column[at]
         rows.append(tuple(row))
     return rows
+
+
+_MOST_PROCESSES = 8
+"""The largest number of processes of a job that are judged: growth takes time to look for."""
+
+
+def state_sections(name: str, history: History, findings: Iterable[Finding]) -> list[HelpSection]:
+    """Explain findings, a section each.
+
+    Args:
+        name: What they are about, such as ``GPU 3``; safe to print.
+        history: The history at the moment that is shown.
+        findings: The findings.
+    """
+    sections = []
+    for finding in findings:
+        text = explain(history, finding)
+        seen = " · ".join(fact for fact in text.seen if fact not in finding.sentence)
+        entries = (
+            ("seen", seen),
+            ("since", (text.since or "").removeprefix("since ")),
+            ("means", text.meaning),
+            ("could be", "; ".join(text.causes)),
+            ("to do", " ".join(text.advice)),
+            ("source", text.source),
+        )
+        sections.append(
+            HelpSection(
+                f"{state_glyph(finding)} {name}: {finding.short}",
+                tuple((term, about) for term, about in entries if about),
+                finding.sentence if finding.sentence != finding.short else "",
+                beside=False,
+            )
+        )
+    return sections
+
+
+def process_sections(history: History, processes: Iterable[GpuProcess]) -> list[HelpSection]:
+    """Explain the findings of processes, such as those of a job: each kind once.
+
+    Args:
+        history: The history at the moment that is shown.
+        processes: The processes.
+    """
+    kinds = set()
+    sections = []
+    for process in tuple(processes)[:_MOST_PROCESSES]:
+        found = process_findings(history, process)
+        new = [finding for finding in found if finding.kind not in kinds]
+        kinds |= {finding.kind for finding in new}
+        sections += state_sections(f"process {process.id.pid}", history, new)
+    return sections

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Host
     from gpumon.recording.history import History
     from gpumon.ui.view.chart_series import ChartSeries
-    from gpumon.ui.view.memo import Memo
+    from gpumon.ui.view.frame import Memo
 
 _TALL = 40
 """A terminal of this height or more shows a second row of it."""

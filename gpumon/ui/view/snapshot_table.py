@@ -8,12 +8,12 @@ from gpumon.findings import conditions, gpu_state, mig_state
 from gpumon.recording.history import History
 from gpumon.text.process_columns import RowContext
 from gpumon.text.table import Sort, heading_row
-from gpumon.ui.view.frame import Frame
+from gpumon.ui.view.dashboard_view import View
+from gpumon.ui.view.frame import Frame, Memo
 from gpumon.ui.view.gpu_table import gpu_rows
 from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_lines, line_columns
 from gpumon.ui.view.gpu_text import load_word, mig_indices
 from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
-from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.process_table import (
     default_columns,
     process_row,
@@ -21,7 +21,6 @@ from gpumon.ui.view.process_table import (
     visible_columns,
     whole_width,
 )
-from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

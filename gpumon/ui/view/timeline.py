@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import cell_width, duration, fit, fit_right, printable
-from gpumon.ui.view.event_glyphs import (
+from gpumon.ui.view.chart_plot import (
     CAME_AND_WENT,
     EVENT_BITS,
     EVENT_SIGNS,
@@ -28,7 +28,7 @@ from gpumon.ui.view.key_names import keycap
 
 if TYPE_CHECKING:
     from gpumon.recording.playback.replay import Playing
-    from gpumon.ui.view.view import Timeline
+    from gpumon.ui.view.dashboard_view import Timeline
 
 _STATE_WIDTH = 11
 _CLOCK_WIDTH, _SHORT_WIDTH, _WHEN_WIDTH = 10, 20, 28

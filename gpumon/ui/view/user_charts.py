@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gpumon.text.process_columns import IdleTime, RowContext
     from gpumon.ui.view.chart_series import ChartSeries
     from gpumon.ui.view.dashboard_layout import TableContext
-    from gpumon.ui.view.memo import Memo
+    from gpumon.ui.view.frame import Memo
 
 _LEAST_HEIGHT, _MOST_CHART = 3, 14
 _LEAST_CHART = 5

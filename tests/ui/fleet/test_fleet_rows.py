@@ -13,8 +13,7 @@ from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
 from gpumon.text.table import Sort
 from gpumon.ui.view.fleet_rows import FleetParts, FleetPicture
-from gpumon.ui.view.fleet_update import show_list
-from gpumon.ui.view.fleet_view import FleetListing, FleetView
+from gpumon.ui.view.fleet_view import FleetListing, FleetView, show_list
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import demo_hosts, host, host_state
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.ui.view import fleet_update as update
-from gpumon.ui.view import list_view
+from gpumon.ui.view import fleet_view, list_view
 from gpumon.ui.view.fleet_rows import FleetPicture, fleet_keys
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
 from tests.build import NOON
@@ -40,11 +39,11 @@ class Hand:
         self.draw()
 
     def filter(self, text: str) -> None:
-        self.view = update.narrow(self.view, text)
+        self.view = fleet_view.narrow(self.view, text)
         self.draw()
 
     def escape(self) -> None:
-        self.view = update.clear_choice(self.view)
+        self.view = fleet_view.clear_choice(self.view)
         self.draw()
 
     @property
@@ -81,7 +80,7 @@ def test_free_first_and_sick_first() -> None:
 
 def test_every_visible_column_can_be_sorted_by_in_every_list() -> None:
     hand = Hand(width=200)
-    for press in ((), (update.switch_listing, "users"), (update.change_side,)):
+    for press in ((), (fleet_view.switch_listing, "users"), (fleet_view.change_side,)):
         if press:
             hand.press(*press)
         for _ in range(len(hand.layout.headers) + 1):
@@ -94,14 +93,14 @@ def test_hosts_stand_beside_each_other_where_they_would_not_fit() -> None:
     assert hand.layout.beside == 3
     assert len(hand.layout.visible) == 100
     hand.press(list_view.move, 1)
-    hand.press(update.aside, 1)
+    hand.press(fleet_view.aside, 1)
     assert hand.view.cursor == hand.names[46]
-    hand.press(update.aside, 1)
-    hand.press(update.aside, 1)
+    hand.press(fleet_view.aside, 1)
+    hand.press(fleet_view.aside, 1)
     assert hand.view.cursor == hand.names[92]
-    hand.press(update.aside, -1)
-    hand.press(update.aside, -1)
-    hand.press(update.aside, -1)
+    hand.press(fleet_view.aside, -1)
+    hand.press(fleet_view.aside, -1)
+    hand.press(fleet_view.aside, -1)
     assert hand.view.cursor == hand.names[0]
     assert hand.layout.line_at(0, 3) == 3
     assert hand.layout.line_at(70, 3) == 49
@@ -130,9 +129,9 @@ def test_a_filter_hides_hosts_and_escape_brings_them_back() -> None:
 
 def test_enter_on_a_user_shows_their_processes_and_escape_goes_back_step_by_step() -> None:
     hand = Hand()
-    hand.press(update.switch_listing, "users")
+    hand.press(fleet_view.switch_listing, "users")
     assert [entry.user.user for entry in hand.layout.entries[:2] if entry.user] == ["ann", "erin"]
-    hand.press(lambda view, _: update.narrow_to_user(view, "ann"))
+    hand.press(lambda view, _: fleet_view.narrow_to_user(view, "ann"))
     assert hand.view.listing is FleetListing.PROCESSES
     assert {one.process.user for one in hand.layout.entries if one.process} == {"ann"}
     hand.escape()
@@ -146,23 +145,23 @@ def test_enter_on_a_user_shows_their_processes_and_escape_goes_back_step_by_step
 
 def test_a_user_whose_name_needs_quotes_is_found() -> None:
     hand = Hand()
-    hand.press(lambda view, _: update.narrow_to_user(view, 'a "b" c'))
+    hand.press(lambda view, _: fleet_view.narrow_to_user(view, 'a "b" c'))
     assert hand.view.filter == 'user="a ""b"" c"'
     assert not hand.layout.entries
-    hand.press(lambda view, _: update.narrow_to_user(view, None))
+    hand.press(lambda view, _: fleet_view.narrow_to_user(view, None))
     assert "not visible" in hand.message
 
 
 def test_each_list_keeps_its_cursor_and_its_filter() -> None:
     hand = Hand()
     hand.press(list_view.move_to, 5)
-    hand.press(update.change_side)
+    hand.press(fleet_view.change_side)
     hand.filter("host:gpu-02")
     hand.press(list_view.move_to, 2)
     assert {entry.host.name for entry in hand.layout.entries if entry.host} == {"gpu-02"}
-    hand.press(update.change_side)
+    hand.press(fleet_view.change_side)
     assert (hand.view.cursor, hand.view.filter) == ("gpu-06", "")
-    hand.press(update.change_side)
+    hand.press(fleet_view.change_side)
     assert hand.view.filter == "host:gpu-02"
     assert hand.layout.entry is hand.layout.entries[2]
 
@@ -176,6 +175,6 @@ def test_the_footer_offers_what_works() -> None:
     assert "open" not in labels()
     hand.press(list_view.move, 1)
     assert {"open", "filter", "free first", "sick first"} <= set(labels())
-    hand.press(update.switch_listing, "users")
+    hand.press(fleet_view.switch_listing, "users")
     assert not {"filter", "free first"} & set(labels())
     assert next(key for key in fleet_keys(hand.layout) if key.label == "users").on

@@ -18,8 +18,8 @@ from gpumon.recording.recording import Event, EventKind
 from gpumon.text.cells import Row, row_width
 from gpumon.ui.view.chart_plot import Span, plot
 from gpumon.ui.view.chart_series import Quantity
+from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_charts import chart_rows, window_seconds, window_title
-from gpumon.ui.view.memo import Memo
 from tests.build import GIB, NOON, gpu, recording_of, snapshot
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 from gpumon.findings import conditions
 from gpumon.model.snapshot import GpuStatus, MigInstance
 from gpumon.recording.history import History
-from gpumon.ui.view import update
+from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
+from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.table_entries import Listing
-from gpumon.ui.view.view import View
 from tests.build import NOON, gpu, process, snapshot
 from tests.ui.view.test_update import course
 
@@ -49,13 +49,13 @@ class Hand:
 
     def down(self, lines: int = 1) -> None:
         for _ in range(abs(lines)):
-            self.press(update.move, 1 if lines > 0 else -1)
+            self.press(dashboard_view.move, 1 if lines > 0 else -1)
 
     def tab(self) -> None:
-        self.press(update.change_side)
+        self.press(dashboard_view.change_side)
 
     def escape(self) -> None:
-        self.press(lambda view, _: update.clear_choice(view))
+        self.press(lambda view, _: dashboard_view.clear_choice(view))
 
     @property
     def cursor(self) -> str:
@@ -92,7 +92,7 @@ def test_what_is_on_the_gpu_under_the_cursor_comes_first_and_the_rest_is_dim(
 ) -> None:
     hand = Hand(demo(), 120, 50)
     if listing is not Listing.PROCESSES:
-        hand.press(update.switch_listing, listing.value)
+        hand.press(dashboard_view.switch_listing, listing.value)
     before = [line for line, _ in hand.table()]
     hand.tab()
     hand.down(index)
@@ -172,14 +172,14 @@ def test_the_arrows_go_from_the_first_process_to_the_last_gpu_and_back() -> None
     assert hand.cursor.startswith("0 H100")
     hand.down(-1)
     assert hand.cursor.startswith("0 H100")
-    hand.press(update.page, 1)
+    hand.press(dashboard_view.page, 1)
     assert hand.cursor.startswith("7 H100"), "a page does not leave the GPUs"
 
 
 def test_down_from_the_last_gpu_goes_to_its_first_process_if_none_was_chosen() -> None:
     hand = Hand(demo())
     hand.tab()
-    hand.press(update.move_to_end, 1)
+    hand.press(dashboard_view.move_to_end, 1)
     first = hand.table()[0][0].strip()
     hand.down()
     assert hand.cursor == first
@@ -189,7 +189,7 @@ def test_one_key_shows_the_processes_of_one_gpu_alone_and_goes_on_with_the_next(
     hand = Hand(demo())
     hand.tab()
     hand.down(3)
-    hand.press(update.toggle_only_gpu)
+    hand.press(dashboard_view.toggle_only_gpu)
     assert "── GPU 3 · 2 of 18 processes · Esc shows all ──" in hand.rule
     assert [line.split()[0] for line, _ in hand.table()] == ["3", "3"]
     hand.down(4)
@@ -199,10 +199,10 @@ def test_one_key_shows_the_processes_of_one_gpu_alone_and_goes_on_with_the_next(
     hand.down()
     assert "── GPU 7 · 7 of 18 processes · Esc shows all ──" in hand.rule
     cursor = hand.cursor
-    hand.press(update.toggle_only_gpu)
+    hand.press(dashboard_view.toggle_only_gpu)
     assert "── 18 processes · " in hand.rule
     assert hand.cursor == cursor
-    hand.press(update.toggle_only_gpu)
+    hand.press(dashboard_view.toggle_only_gpu)
     assert "── GPU 7 · 7 of 18 processes · Esc shows all ──" in hand.rule
     hand.escape()
     assert "── 18 processes · " in hand.rule
@@ -218,16 +218,16 @@ def test_one_key_shows_what_else_the_user_under_the_cursor_runs() -> None:
     hand.down()
     assert " ann " in hand.cursor
     cursor = hand.cursor
-    hand.press(update.toggle_only_user, demo().processes)
+    hand.press(dashboard_view.toggle_only_user, demo().processes)
     assert "── 3 of 18 processes · only ann · Esc shows all ──" in hand.rule
     assert users_in(hand) == {"ann"}
     assert hand.cursor == cursor
     # The key ends it wherever the cursor is.
     hand.tab()
     hand.down(3)
-    hand.press(update.toggle_only_user, demo().processes)
+    hand.press(dashboard_view.toggle_only_user, demo().processes)
     assert "── 18 processes · " in hand.rule
-    hand.press(update.toggle_only_user, demo().processes)
+    hand.press(dashboard_view.toggle_only_user, demo().processes)
     assert "only bo · Esc shows all ──" in hand.rule
     assert users_in(hand) == {"bo"}
     hand.escape()
@@ -236,24 +236,24 @@ def test_one_key_shows_what_else_the_user_under_the_cursor_runs() -> None:
 
 def test_the_user_of_a_gpu_is_who_its_line_names_whatever_a_filter_hides() -> None:
     hand = Hand(demo(), 120, 50)
-    hand.press(lambda view, _: update.toggle_mine(view, "ann"))
+    hand.press(lambda view, _: dashboard_view.toggle_mine(view, "ann"))
     hand.tab()
     hand.down(7)
     assert "svc-llm  69.7" in hand.cursor
-    hand.press(update.toggle_only_user, demo().processes)
+    hand.press(dashboard_view.toggle_only_user, demo().processes)
     assert " · only svc-llm · " in hand.rule
     assert "mine" not in hand.rule
     assert users_in(hand) == {"svc-llm"}
-    hand.press(lambda view, _: update.toggle_mine(view, "ann"))
+    hand.press(lambda view, _: dashboard_view.toggle_mine(view, "ann"))
     assert users_in(hand) == {"ann"}
 
 
 @pytest.mark.parametrize("listing", [Listing.USERS, Listing.JOBS, Listing.TREE])
 def test_the_user_of_a_line_of_any_list_is_known(listing: Listing) -> None:
     hand = Hand(demo(), 120, 50)
-    hand.press(update.switch_listing, listing.value)
+    hand.press(dashboard_view.switch_listing, listing.value)
     hand.down()
-    hand.press(update.toggle_only_user, demo().processes)
+    hand.press(dashboard_view.toggle_only_user, demo().processes)
     assert " · only ann · " in hand.rule
 
 
@@ -262,7 +262,7 @@ def test_a_key_that_finds_no_user_says_why() -> None:
     hand = Hand(snapshot(NOON, gpu(), gpu(index=1, uuid="GPU-1"), processes=(hidden,)))
 
     def message() -> str:
-        after = update.toggle_only_user(hand.view, hand.parts.layout, hand.shown.processes)
+        after = dashboard_view.toggle_only_user(hand.view, hand.parts.layout, hand.shown.processes)
         assert isinstance(after, tuple)
         view, message = after
         assert view == hand.view
@@ -282,7 +282,7 @@ def test_a_table_of_one_gpu_stays_with_it_when_the_cursor_goes_to_the_gpus(key: 
     hand = Hand(demo())
     hand.tab()
     hand.down(1)
-    hand.press(update.toggle_only_gpu)
+    hand.press(dashboard_view.toggle_only_gpu)
     hand.tab()
     # This process is on GPU 0 too.
     assert hand.cursor.startswith("0,1 ")
@@ -297,8 +297,8 @@ def test_a_table_of_one_gpu_stays_with_it_when_the_cursor_goes_to_the_gpus(key: 
 def test_escape_is_not_promised_to_show_all_while_it_takes_tags_away() -> None:
     hand = Hand(demo())
     hand.down()
-    hand.press(update.tag)
-    hand.press(update.toggle_only_gpu)
+    hand.press(dashboard_view.tag)
+    hand.press(dashboard_view.toggle_only_gpu)
     assert "1 tagged" in hand.rule
     assert "shows all" not in hand.rule
     hand.escape()
@@ -309,7 +309,7 @@ def test_a_gpu_that_is_gone_from_the_picture_has_no_cursor_and_no_processes() ->
     hand = Hand(demo())
     hand.tab()
     hand.down(3)
-    hand.press(update.toggle_only_gpu)
+    hand.press(dashboard_view.toggle_only_gpu)
     others = tuple(one for one in demo().gpus if one.index != 3)
     hand.shown = msgspec.structs.replace(demo(), gpus=others, processes=demo().processes[:2])
     hand.press(lambda view, _: view)
@@ -327,20 +327,20 @@ def test_left_and_right_move_between_gpus_that_stand_side_by_side() -> None:
     hand.tab()
     hand.down(2)
     assert hand.cursor.startswith("2 ")
-    hand.press(update.fold_or_scroll, 1)
+    hand.press(dashboard_view.fold_or_scroll, 1)
     assert hand.cursor.startswith("10 ")
-    hand.press(update.fold_or_scroll, 1)
+    hand.press(dashboard_view.fold_or_scroll, 1)
     assert hand.cursor.startswith("10 ")
-    hand.press(update.fold_or_scroll, -1)
+    hand.press(dashboard_view.fold_or_scroll, -1)
     assert hand.cursor.startswith("2 ")
-    hand.press(update.fold_or_scroll, -1)
+    hand.press(dashboard_view.fold_or_scroll, -1)
     assert hand.cursor.startswith("2 ")
 
 
 def test_the_wheel_over_gpus_that_are_all_in_sight_leaves_the_cursor() -> None:
     hand = Hand(demo())
     hand.tab()
-    hand.press(update.scroll_gpus, 3)
+    hand.press(dashboard_view.scroll_gpus, 3)
     assert hand.cursor.startswith("0 H100")
 
 
@@ -374,6 +374,6 @@ def test_the_cursor_is_seen_without_colours_on_tall_panels_too(cards: int) -> No
     shown = [gpu(index=index) for index in range(cards)]
     hand = Hand(snapshot(NOON, *shown, processes=(process(100),)))
     hand.tab()
-    hand.press(update.move_to_end, 1)
+    hand.press(dashboard_view.move_to_end, 1)
     assert hand.parts.layout.line_columns is None
     assert hand.cursor.startswith(f"{cards - 1}  H100")

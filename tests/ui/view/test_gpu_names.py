@@ -9,7 +9,7 @@ import pytest
 from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
-from gpumon.ui.view.view import View
+from gpumon.ui.view.dashboard_view import View
 from tests.build import NOON, gpu, snapshot
 
 MODELS = [

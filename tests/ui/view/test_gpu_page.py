@@ -25,9 +25,9 @@ from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, MigInstance, Unkn
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import printable
+from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_charts import least_rows
 from gpumon.ui.view.gpu_page import gpu_rows
-from gpumon.ui.view.memo import Memo
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.export.hostile import snapshot_of, texts
 

@@ -12,9 +12,9 @@ from gpumon.model.snapshot import Host
 from gpumon.recording.history import History
 from gpumon.text.cells import row_width
 from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.dashboard_view import View
+from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.host_strip import host_rows
-from gpumon.ui.view.memo import Memo
-from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, snapshot
 
 if TYPE_CHECKING:

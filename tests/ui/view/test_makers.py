@@ -8,8 +8,8 @@ from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.findings import conditions, explain, gpu_state
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
+from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
-from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.process_page import process_rows
 from tests.build import NOON, gpu, process, recording_of, snapshot
 

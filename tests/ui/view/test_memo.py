@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpumon.ui.view.memo import Memo
+from gpumon.ui.view.frame import Memo
 
 
 def test_a_function_is_called_again_only_when_an_argument_has_changed() -> None:

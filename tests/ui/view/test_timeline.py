@@ -17,7 +17,7 @@ from gpumon.recording.recording import Event, EventKind
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import cell_width
 from gpumon.ui.view import timeline
-from gpumon.ui.view.view import Timeline
+from gpumon.ui.view.dashboard_view import Timeline
 from tests.build import NOON
 
 if TYPE_CHECKING:

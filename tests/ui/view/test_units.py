@@ -20,10 +20,10 @@ from gpumon.recording.history import History
 from gpumon.text.formatting import gibibytes, memory_size, temperature
 from gpumon.text.units import Units, use_units
 from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.dashboard_view import View
+from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_charts import chart_rows
 from gpumon.ui.view.gpu_page import gpu_rows
-from gpumon.ui.view.memo import Memo
-from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.ui.view.test_dashboard_rows import demo
 

@@ -14,10 +14,10 @@ from gpumon.findings import conditions
 from gpumon.makers.demo import DemoSource
 from gpumon.recording.history import History
 from gpumon.text.process_columns import PROCESS_COLUMNS
-from gpumon.ui.view import list_view, update
+from gpumon.ui.view import dashboard_view, list_view
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
+from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.table_entries import Listing
-from gpumon.ui.view.view import View
 from tests.build import NOON
 from tests.clock import HandClock
 
@@ -52,26 +52,26 @@ def with_argument(change: Callable[..., View | tuple[View, str]], *arguments: ob
 
 
 KEYS: dict[str, Key] = {
-    **{f"{step:+} line": with_argument(update.move, step) for step in (-1, 1)},
-    **{f"{step:+} page": with_argument(update.page, step) for step in (-1, 1)},
-    **{f"edge {end:+}": with_argument(update.move_to_end, end) for end in (-1, 1)},
-    **{f"aside {step:+}": with_argument(update.fold_or_scroll, step) for step in (-1, 1)},
-    **{f"cards {step:+}": with_argument(update.scroll_gpus, step) for step in (-1, 3)},
+    **{f"{step:+} line": with_argument(dashboard_view.move, step) for step in (-1, 1)},
+    **{f"{step:+} page": with_argument(dashboard_view.page, step) for step in (-1, 1)},
+    **{f"edge {end:+}": with_argument(dashboard_view.move_to_end, end) for end in (-1, 1)},
+    **{f"aside {step:+}": with_argument(dashboard_view.fold_or_scroll, step) for step in (-1, 1)},
+    **{f"cards {step:+}": with_argument(dashboard_view.scroll_gpus, step) for step in (-1, 3)},
     **{f"wheel {step:+}": with_argument(scrolled, step) for step in (-3, 3)},
-    **{one.value: with_argument(update.switch_listing, one.value) for one in Listing},
+    **{one.value: with_argument(dashboard_view.switch_listing, one.value) for one in Listing},
     **{f"sort {one.key}": with_argument(list_view.sort, one.key) for one in PROCESS_COLUMNS},
     **{f"sort {step:+}": with_argument(list_view.sort_step, step) for step in (-1, 1)},
-    "side": update.change_side,
-    "only gpu": update.toggle_only_gpu,
-    "only user": lambda view, layout: update.toggle_only_user(view, layout, layout.shown),
-    "kind": update.cycle_kind,
+    "side": dashboard_view.change_side,
+    "only gpu": dashboard_view.toggle_only_gpu,
+    "only user": lambda view, layout: dashboard_view.toggle_only_user(view, layout, layout.shown),
+    "kind": dashboard_view.cycle_kind,
     "reverse": list_view.reverse,
-    "tag": update.tag,
-    "tag all": update.tag_all,
-    "graph": update.show_next_graph,
-    "cost": update.show_cost,
-    "release": lambda view, _: update.clear_choice(view),
-    "mine": lambda view, _: update.toggle_mine(view, "ann"),
+    "tag": dashboard_view.tag,
+    "tag all": dashboard_view.tag_all,
+    "graph": dashboard_view.show_next_graph,
+    "cost": dashboard_view.show_cost,
+    "release": lambda view, _: dashboard_view.clear_choice(view),
+    "mine": lambda view, _: dashboard_view.toggle_mine(view, "ann"),
     "pause": lambda view, _: msgspec.structs.replace(view, paused=not view.paused),
     "host": lambda view, _: msgspec.structs.replace(view, host_strip=not view.host_strip),
 }
@@ -132,18 +132,18 @@ def test_a_cursor_that_the_cards_take_leaves_its_line_with_the_same_key() -> Non
     history.add(shown)
     dashboard = Dashboard(history)
     layout = dashboard.rows(shown, View(interval=0.5), 100, 24).layout
-    view = update.move(layout.view, layout, 0)
+    view = dashboard_view.move(layout.view, layout, 0)
     assert [row[0][0] for row in dashboard.rows(shown, view, 100, 24).processes].count("▸") == 1
-    view = update.change_side(view, layout)
+    view = dashboard_view.change_side(view, layout)
     assert all(row[0][0] != "▸" for row in dashboard.rows(shown, view, 100, 24).processes)
 
 
 def test_escape_clears_one_thing_after_the_other() -> None:
     layout = layout_of(View(interval=0.5))
-    view = update.toggle_mine(update.tag_all(layout.view, layout), "ann")
-    view = update.change_side(update.move(view, layout, 3), layout)
+    view = dashboard_view.toggle_mine(dashboard_view.tag_all(layout.view, layout), "ann")
+    view = dashboard_view.change_side(dashboard_view.move(view, layout, 3), layout)
     cleared = []
-    while (after := update.clear_choice(view)) is not view:
+    while (after := dashboard_view.clear_choice(view)) is not view:
         fields = View.__struct_fields__
         cleared.append([name for name in fields if getattr(view, name) != getattr(after, name)])
         view = after

@@ -13,8 +13,8 @@ from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.text.cells import row_width
 from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.table_entries import Listing
-from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:

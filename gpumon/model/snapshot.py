@@ -14,7 +14,7 @@ arrays of their fields (``array_like=True``), which is short; in JSON they are o
 
 # No ``from __future__ import annotations``: the metrics stand in the annotations of ``Gpu``.
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -230,6 +230,23 @@ class Gpu(Struct, frozen=True, gc=False, array_like=True):
 
 _BOUNDED: dict[Any, Any] = {int: Count, int | None: Integer | None, float | None: Real | None}
 """The types of the metrics with bounds. Hardware may report impossible values, so these are wide."""
+
+
+class Device(Struct, frozen=True, gc=False):
+    """A GPU, or one of its MIG devices."""
+
+    gpu: Gpu
+    mig: MigInstance | None = None
+
+    @property
+    def uuid(self) -> str:
+        """The UUID, as CUDA knows it."""
+        return self.gpu.uuid if self.mig is None else self.mig.uuid
+
+
+def lines_of(gpus: Iterable[Gpu]) -> list[Device]:
+    """The lines of a list of GPUs: each GPU, followed by its MIG devices."""
+    return [Device(gpu, mig) for gpu in gpus for mig in (None, *gpu.mig)]
 
 
 def metrics_of(row: type[Struct]) -> tuple[Metric, ...]:

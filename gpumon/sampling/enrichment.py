@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.host.process_host import Refused
-from gpumon.model.snapshot import Reserved
+from gpumon.model.snapshot import Reserved, lines_of
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -337,8 +337,7 @@ class Lookup:
         began = self._clock.monotonic()
         snapshot = self._snapshot
         if snapshot is not None and self._reservations is not None:
-            gpu_of = {gpu.uuid: gpu.uuid for gpu in snapshot.gpus}
-            gpu_of |= {mig.uuid: gpu.uuid for gpu in snapshot.gpus for mig in gpu.mig}
+            gpu_of = {line.uuid: line.gpu.uuid for line in lines_of(snapshot.gpus)}
             with suppress(OSError):
                 held = self._reservations(gpu_of)
                 found = tuple(_reserved(gpu_of[uuid], uuid, held[uuid]) for uuid in held)

@@ -14,17 +14,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.makers.visible_devices import Meaning, Visible, VisibleDevices, cut, mapping, quoted
 from gpumon.model.makers import gpus_of
-from gpumon.model.snapshot import GpuStatus
+from gpumon.model.snapshot import Device, GpuStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.model.snapshot import Gpu, MigInstance
+    from gpumon.model.snapshot import Gpu
 
 
 _BY_BUS = "PCI_BUS_ID"
@@ -94,17 +93,6 @@ def visible_devices(value: str | None, order: str | None, gpus: Sequence[Gpu]) -
     return _Interpreter(order, gpus).meaning(value)
 
 
-class _Device(Struct, frozen=True):
-    """A GPU, or a MIG device of it."""
-
-    gpu: Gpu
-    mig: MigInstance | None = None
-
-    @property
-    def uuid(self) -> str:
-        return self.gpu.uuid if self.mig is None else self.mig.uuid
-
-
 class _Invalid(Exception):  # noqa: N818 - the ordinary end of a list
     """An entry that names no GPU; the text says why."""
 
@@ -129,7 +117,7 @@ class _Interpreter:
 
     def meaning(self, value: str | None) -> Meaning:
         by_index = value is None or not value.startswith(("GPU-", "MIG-"))
-        named = [_Device(gpu) for gpu in self.gpus] if value is None else self._listed(value)
+        named = [Device(gpu) for gpu in self.gpus] if value is None else self._listed(value)
         if by_index and named:
             self._doubt_counting()
             if not self._order_known():
@@ -153,14 +141,14 @@ class _Interpreter:
         why = "; ".join(dict.fromkeys(self.notes + self.doubts))
         return Meaning(devices, not self.doubts, sentence, why)
 
-    def _listed(self, value: str) -> list[_Device]:
+    def _listed(self, value: str) -> list[Device]:
         """The devices of a list, up to the first invalid entry."""
         if not value:
             self.notes.append("CUDA_VISIBLE_DEVICES is empty")
             return []
         kind = value[:4]
         resolve = {"GPU-": self._by_uuid, "MIG-": self._by_mig_uuid}.get(kind, self._by_index)
-        named: list[_Device] = []
+        named: list[Device] = []
         for entry in value.split(","):
             try:
                 device = resolve(entry)
@@ -173,7 +161,7 @@ class _Interpreter:
             named.append(device)
         return named
 
-    def _by_index(self, entry: str) -> _Device:
+    def _by_index(self, entry: str) -> Device:
         match = _INDEX.match(entry)
         if match is None:
             if entry.lstrip().startswith(("GPU-", "MIG-")):
@@ -186,15 +174,15 @@ class _Interpreter:
             raise _Invalid(f"there is no GPU {cut(digits)}")
         if str(number) != entry.strip():
             self.doubts.append(f"how CUDA reads {quoted(entry)} is written nowhere")
-        return _Device(self.gpus[number])
+        return Device(self.gpus[number])
 
-    def _by_uuid(self, entry: str) -> _Device:
+    def _by_uuid(self, entry: str) -> Device:
         self._check_kind(entry, "GPU-")
-        return _Device(self._gpu(entry))
+        return Device(self._gpu(entry))
 
-    def _by_mig_uuid(self, entry: str) -> _Device:
+    def _by_mig_uuid(self, entry: str) -> Device:
         self._check_kind(entry, "MIG-")
-        devices = [_Device(gpu, mig) for gpu in self.gpus for mig in gpu.mig]
+        devices = [Device(gpu, mig) for gpu in self.gpus for mig in gpu.mig]
         for device in devices:
             if device.uuid == entry:
                 return device
@@ -204,7 +192,7 @@ class _Interpreter:
             instance = int(old[2]), int(old[3])
             for mig in gpu.mig:
                 if (mig.gpu_instance, mig.compute_instance) == instance:
-                    return _Device(gpu, mig)
+                    return Device(gpu, mig)
         begun = [device for device in devices if device.uuid.startswith(entry)]
         if len(begun) != 1:
             raise _Invalid("it fits several MIG devices" if begun else "there is no such device")
@@ -260,7 +248,7 @@ class _Interpreter:
                     f"GPU {gpu.index} {_GONE[gpu.status]}, and CUDA may not count it"
                 )
 
-    def _after_mig(self, named: list[_Device]) -> list[_Device]:
+    def _after_mig(self, named: list[Device]) -> list[Device]:
         """The devices that CUDA shows: with MIG only one MIG device, and no other GPU."""
         instances = [device for device in named if device.mig is not None]
         if instances:
@@ -274,7 +262,7 @@ class _Interpreter:
                     f"GPU {gpu.index} has MIG on: of its devices CUDA takes the first it may open, "
                     "and no other GPU"
                 )
-                return [_Device(gpu, min(gpu.mig, key=lambda mig: mig.index))]
+                return [Device(gpu, min(gpu.mig, key=lambda mig: mig.index))]
         bare = [device.gpu.index for device in named if _has_mig(device.gpu)]
         self.notes += [f"GPU {index} has MIG on and no MIG device" for index in bare]
         return [device for device in named if not _has_mig(device.gpu)]

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.findings import Finding, Severity, gpu_state, mig_state
-from gpumon.model.snapshot import GpuStatus
+from gpumon.model.snapshot import GpuStatus, lines_of
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, printable
 from gpumon.text.table import Marks, heading_row
@@ -170,14 +170,14 @@ def _states(
 
     While the history before a past moment is incomplete, no GPU is shown as well.
     """
-    states = {
-        gpu.uuid: _state(memo.part(gpu.uuid), history, snapshot, gpu, second)
-        for gpu in snapshot.gpus
-    }
-    for gpu in snapshot.gpus:
-        for one in gpu.mig:
-            key = (second, snapshot.processes, snapshot.reserved, one, gpu.status)
-            states[one.uuid] = memo.part(one.uuid).by(key, mig_state, history, gpu, one)
+    states: dict[str, Finding] = {}
+    for line in lines_of(snapshot.gpus):
+        gpu, mig, part = line.gpu, line.mig, memo.part(line.uuid)
+        if mig is None:
+            states[gpu.uuid] = _state(part, history, snapshot, gpu, second)
+        else:
+            key = (second, snapshot.processes, snapshot.reserved, mig, gpu.status)
+            states[mig.uuid] = part.by(key, mig_state, history, gpu, mig)
     return states if complete else {uuid: _unless_well(state) for uuid, state in states.items()}
 
 
@@ -254,13 +254,13 @@ def _worst_hidden(frame: Frame, shown: int) -> Field | None:
     """The state of the worst hidden GPU, if it is a warning or worse."""
     above = frame.view.gpus_top
     worst: Finding | None = None
-    index = line = 0
-    for gpu in frame.snapshot.gpus:
-        state = frame.states[gpu.uuid]
-        in_sight = above <= line < above + shown
-        if not in_sight and (worst is None or state.severity > worst.severity):
-            worst, index = state, gpu.index
-        line += 1 + len(gpu.mig)
+    index = 0
+    for number, line in enumerate(lines_of(frame.snapshot.gpus)):
+        if line.mig is not None or above <= number < above + shown:
+            continue
+        state = frame.states[line.uuid]
+        if worst is None or state.severity > worst.severity:
+            worst, index = state, line.gpu.index
     if worst is None or worst.severity < Severity.WARNING:
         return None
     return f"GPU {index}: {printable(worst.brief)}", STATE_STYLES[worst.severity]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.snapshot import lines_of
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width, spark
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -227,24 +228,22 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
     """The visible lines; no others are drawn."""
     memo, snapshot, history, states, view, _ = frame
     graph = frame.graph
-    lines: list[Row] = []
-    first = 0
+    rows: list[Row] = []
     held: Mapping[DeviceKey, tuple[str, ...]] = memo(holders, snapshot.processes)
     second = int(snapshot.time)
     spark_width, names = columns.width_of("spark"), dict(columns.names)
     shown = [(_COLUMN[key], width) for key, width in columns.widths]
-    for gpu in snapshot.gpus:
-        own = range(first, first + 1 + len(gpu.mig))
-        first = own.stop
-        if own.stop <= visible.start or own.start >= visible.stop:
+    for line in lines_of(snapshot.gpus)[visible.start : visible.stop]:
+        gpu, mig, part, state = line.gpu, line.mig, memo.part(line.uuid), states[line.uuid]
+        if mig is not None:
+            users = held.get((gpu.uuid, (mig.gpu_instance, mig.compute_instance)), ())
+            rows.append(part(_mig_line, gpu, mig, state, users, columns))
             continue
-        part = memo.part(gpu.uuid)
         drawn: Field = ("", "")
         if spark_width:
             # The graph changes once a second.
             key = (second, spark_width, graph)
             drawn = part.by(key, _spark, history, gpu, spark_width - 2, second, graph)
-        state = states[gpu.uuid]
         item = GpuLine(
             gpu,
             names[short_name(gpu.name)],
@@ -255,17 +254,11 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
             WATCHED if gpu.uuid in view.watched.gpus else " ",
             "stale" if is_stale(gpu, state) else "",
         )
-        line = _line(part, item, shown, columns.width)
+        row = _line(part, item, shown, columns.width)
         if gpu.uuid == view.gpu:
-            line = restyle(_with_cursor(gpu, line), "cursor")
-        of_gpu = [line]
-        for one in gpu.mig:
-            users = held.get((gpu.uuid, (one.gpu_instance, one.compute_instance)), ())
-            of_gpu.append(
-                memo.part(one.uuid)(_mig_line, gpu, one, states[one.uuid], users, columns)
-            )
-        lines += of_gpu[max(0, visible.start - own.start) : visible.stop - own.start]
-    return lines
+            row = restyle(_with_cursor(gpu, row), "cursor")
+        rows.append(row)
+    return rows
 
 
 def _spark(history: History, gpu: Gpu, width: int, second: int, graph: ChartSeries[Gpu]) -> Field:

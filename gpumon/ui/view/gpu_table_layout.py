@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.makers import first_maker, makers_of
+from gpumon.model.snapshot import lines_of
 from gpumon.text.formatting import cell_width, gibibytes, mig_name, number
 from gpumon.text.table import GUTTER, line_width
 from gpumon.ui.view.gpu_names import brief_names
@@ -113,8 +114,8 @@ def line_columns(
     # As wide as the largest possible value, so that no number moves or is cut.
     watts = max((len(number(limit)) for limit in {gpu.power_limit for gpu in gpus}), default=0)
     sizes = max((len(gibibytes(size)) for size in {gpu.memory_total for gpu in gpus}), default=0)
-    mig_names = (mig_name(gpu.index, one.index) for gpu in gpus for one in gpu.mig)
-    mig = max((len(f"MIG {name} ") for name in mig_names), default=0)
+    devices = ((line.gpu.index, line.mig.index) for line in lines_of(gpus) if line.mig is not None)
+    mig = max((len(f"MIG {mig_name(*device)} ") for device in devices), default=0)
     fixed = {
         # Different models need their names more than the rest of their state.
         _FIRST_STATE: 20 if len(names) < _SEVERAL else 17,
@@ -212,7 +213,7 @@ def gpus_shape(lines: int, gpus: int, width: int, room: int, panel_room: int = 0
 
 def gpu_lines(snapshot: Snapshot) -> int:
     """Number of lines: one for each GPU and one for each of its MIG instances."""
-    return sum(1 + len(gpu.mig) for gpu in snapshot.gpus)
+    return len(lines_of(snapshot.gpus))
 
 
 def list_columns(
@@ -246,12 +247,8 @@ def list_columns(
 
 def gpu_line(snapshot: Snapshot, uuid: str | None) -> int | None:
     """The line number of a GPU; ``None`` if it is not in the snapshot."""
-    line = 0
-    for gpu in snapshot.gpus:
-        if gpu.uuid == uuid:
-            return line
-        line += 1 + len(gpu.mig)
-    return None
+    lines = lines_of(snapshot.gpus)
+    return next((number for number, line in enumerate(lines) if line.uuid == uuid), None)
 
 
 def gpu_at(
@@ -265,8 +262,5 @@ def gpu_at(
     line = top + y - 1
     if shape.columns > 1 and x > width // 2:
         line += shape.rows - 1
-    for gpu in snapshot.gpus:
-        if line <= len(gpu.mig):
-            return gpu
-        line -= 1 + len(gpu.mig)
-    return None
+    lines = lines_of(snapshot.gpus)
+    return lines[line].gpu if line < len(lines) else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.findings import RULES, FindingKind, Severity
 from gpumon.model import makers
 from gpumon.model.process_states import ENDED
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown, lines_of
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
@@ -160,9 +160,9 @@ def memory_share(used: int | None, total: int | None) -> float | None:
 def mig_indices(gpus: Iterable[Gpu]) -> MigIndices:
     """The indices by which processes name their MIG devices."""
     return {
-        (gpu.uuid, (one.gpu_instance, one.compute_instance)): one.index
-        for gpu in gpus
-        for one in gpu.mig
+        (line.gpu.uuid, (line.mig.gpu_instance, line.mig.compute_instance)): line.mig.index
+        for line in lines_of(gpus)
+        if line.mig is not None
     }
 
 

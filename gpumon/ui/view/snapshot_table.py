@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.findings import conditions, gpu_state, mig_state
+from gpumon.model.snapshot import lines_of
 from gpumon.recording.history import History
 from gpumon.text.process_columns import RowContext
 from gpumon.text.table import Sort, heading_row
@@ -53,8 +54,12 @@ def table(
         width = shutil.get_terminal_size().columns
     history = History(conditions(thresholds), thresholds)
     history.add(snapshot)
-    states = {gpu.uuid: gpu_state(history, gpu) for gpu in snapshot.gpus}
-    states |= {one.uuid: mig_state(history, gpu, one) for gpu in snapshot.gpus for one in gpu.mig}
+    states = {
+        line.uuid: gpu_state(history, line.gpu)
+        if line.mig is None
+        else mig_state(history, line.gpu, line.mig)
+        for line in lines_of(snapshot.gpus)
+    }
     shape = GpusShape(panels=0, columns=1, rows=gpu_lines(snapshot) + 1)
     parts = line_columns(width, snapshot.gpus, graphs=False)
     frame = Frame(Memo(), snapshot, history, states, View(interval=0.0), width)

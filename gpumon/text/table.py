@@ -112,6 +112,13 @@ class Marks(NamedTuple):
 PLAIN, AT_CURSOR = Marks(), Marks(cursor=True)
 
 
+def at_cursor(row: Row) -> Row:
+    """A row under the cursor: the sign replaces its first cell, a blank."""
+    (text, _), *rest = row
+    sign, style = AT_CURSOR.sign
+    return restyle(((sign + text[1:], style), *rest), AT_CURSOR.style)
+
+
 def line(
     cells: Iterable[Sequence[Field]], width: int, marks: Marks = PLAIN, style: str = ""
 ) -> Row:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.text.cells import Field, Row, fill, restyle
+from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import cell_width, duration, fit, printable
+from gpumon.text.table import at_cursor
 from gpumon.ui.view.gpu_text import GLYPHS, STATE_STYLES
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.page_layout import moment_text, text_rows, wrap
@@ -84,7 +85,7 @@ def _line(notice: Notice, ended: float | None, now: float, width: int, *, chosen
         if notice.ended or ended is not None:
             over = notice.at if ended is None else ended
             since += f", ended after {duration(max(0.0, over - notice.since))}"
-    fields: list[Field] = [("▸ " if chosen else "  ", ""), (at, "dim"), (" ", "")]
+    fields: list[Field] = [("  ", ""), (at, "dim"), (" ", "")]
     room = width - sum(cell_width(text) for text, _ in fields) - cell_width(sign)
     style = STATE_STYLES[notice.severity]
     beside = room - cell_width(since) - 2
@@ -94,7 +95,7 @@ def _line(notice: Notice, ended: float | None, now: float, width: int, *, chosen
     else:
         fields += [(sign, style), (fit(printable(notice.title), max(1, room)), style)]
     row = fill(fields, width)
-    return restyle(row, "cursor") if chosen else row
+    return at_cursor(row) if chosen else row
 
 
 def _empty(width: int) -> list[Row]:

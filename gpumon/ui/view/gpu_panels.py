@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.model.makers import maker_of
 from gpumon.model.snapshot import GPU_METRIC
-from gpumon.text.cells import Field, Row, bar, fill, restyle, row_width
+from gpumon.text.cells import Field, Row, bar, fill, row_width
 from gpumon.text.formatting import (
     cell_width,
     fit,
@@ -15,7 +15,7 @@ from gpumon.text.formatting import (
     memory_size,
     number,
 )
-from gpumon.text.table import WATCHED
+from gpumon.text.table import WATCHED, at_cursor
 from gpumon.ui.view.chart_series import MAIN_SERIES, MEMORY, UTIL
 from gpumon.ui.view.gpu_text import (
     holders,
@@ -56,7 +56,7 @@ def panel_rows(frame: Frame, height: int) -> list[Row]:
         part, second = memo.part(gpu.uuid), int(snapshot.time)
         mark = WATCHED if gpu.uuid in view.watched.gpus else " "
         title = part(_title, gpu.index, gpu.name, state, holder, width, mark)
-        rows.append(restyle(_with_cursor(title), "cursor") if gpu.uuid == view.gpu else title)
+        rows.append(at_cursor(title) if gpu.uuid == view.gpu else title)
         stale = is_stale(gpu, state)
         if across:
             # The graphs change once a second.
@@ -182,11 +182,6 @@ def _meters_rows(
         fill([(" ", ""), *fill(start, left), *drawn], width)
         for start, drawn in zip(lines, graphs, strict=False)
     ]
-
-
-def _with_cursor(title: Row) -> Row:
-    (name, style), *rest = title
-    return ("▸" + name[1:], style), *rest
 
 
 def _meters(gpu: Gpu, width: int, stale: bool) -> list[Row]:

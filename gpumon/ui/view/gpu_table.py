@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.snapshot import lines_of
-from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width, spark
+from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width, spark
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
@@ -21,7 +21,7 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.gpu_columns import GPU_COLUMNS
-from gpumon.text.table import WATCHED, Column, beside
+from gpumon.text.table import WATCHED, Column, at_cursor, beside
 from gpumon.text.units import degree
 from gpumon.ui.view.chart_series import UTIL
 from gpumon.ui.view.gpu_table_layout import NAME_HEADING
@@ -256,7 +256,7 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
         )
         row = _line(part, item, shown, columns.width)
         if gpu.uuid == view.gpu:
-            row = restyle(_with_cursor(gpu, row), "cursor")
+            row = at_cursor(row if gpu.index < 10 else _shifted(row))
         rows.append(row)
     return rows
 
@@ -326,10 +326,8 @@ def _mig_line(
     return fill(fields, columns.width)
 
 
-def _with_cursor(gpu: Gpu, line: Row) -> Row:
-    """Put the cursor glyph into the first cell, where one-digit indices leave a space."""
-    if gpu.index < 10:
-        return ((f"▸{gpu.index}", ""), *line[1:])
-    (mark, _), (after, style) = line[1:3]
+def _shifted(line: Row) -> Row:
+    """Leave the first cell to the cursor, at the expense of a space behind a long index."""
+    (index, look), (mark, _), (after, style), *rest = line
     spaced = mark + after.removesuffix(" ") if after.endswith(" ") else after
-    return ((f"▸{gpu.index}", ""), (spaced, style), *line[3:])
+    return (f" {index}", look), (spaced, style), *rest

@@ -13,7 +13,7 @@ from gpumon.ui.background import Wakeup, call_soon
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.page import PageScreen
-from gpumon.ui.terminal.notifier import ScreenTerminal
+from gpumon.ui.terminal.desktop import ScreenTerminal
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.kill_report import summary_text
 from gpumon.ui.viewed_time import ViewedTime
@@ -66,7 +66,8 @@ class Workspace:
         self.kill_controller = KillController(app, session, self._show_reports, app.say)
         self.dashboard = DashboardScreen(self, narrowing, options)
         self._deliveries = Deliveries(
-            ScreenTerminal(app), lambda sentence: call_soon(app, self.alerts.report, sentence)
+            ScreenTerminal(app, app.write_to_terminal),
+            lambda sentence: call_soon(app, self.alerts.report, sentence),
         )
         self.alerts = AlertController(
             session.alerts,

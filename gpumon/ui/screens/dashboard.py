@@ -16,11 +16,11 @@ from gpumon.host.process_host import target_of, target_of_relative
 from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
-from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.kill_controller import targets_of_job
 from gpumon.ui.screens.list_screen import ListScreen, updating
 from gpumon.ui.startup_options import first_view
+from gpumon.ui.terminal.desktop import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_layout import TOO_SMALL, Layout, is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts

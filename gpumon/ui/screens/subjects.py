@@ -17,10 +17,10 @@ from gpumon.model.process_states import ENDED
 from gpumon.model.processes import GpuProcess, GpuUse, blamed
 from gpumon.text.process_columns import RowContext
 from gpumon.ui.background import run_in_thread
-from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.kill_controller import targets_of_job
 from gpumon.ui.screens.page import SCROLL, PageScreen
+from gpumon.ui.terminal.desktop import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.gpu_text import mig_indices

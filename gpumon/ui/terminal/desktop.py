@@ -1,4 +1,4 @@
-"""Copies lines to the clipboard of the user's terminal, also over ssh.
+"""What the terminal does on the user's desktop, also over ssh: bell, notifications, clipboard.
 
 Textual's ``App.copy_to_clipboard`` writes OSC 52 (xterm's control sequences, "Manipulate Selection
 Data"). No terminal confirms it, some ignore it, and multiplexers may drop it: tmux passes it on
@@ -10,24 +10,66 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from typing import TYPE_CHECKING, Any
 
 from gpumon.text.formatting import printable
+from gpumon.text.notification import notification
+from gpumon.ui.background import call_soon
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import App
 
     from gpumon.model.processes import ProcessId
 
 PAST_NUMBER = "this is the past: the number may be another process's by now, so nothing is copied"
 
+_BELL_SECONDS = 1.0
+"""Seconds in which the bell rings once, however many alerts ring it."""
+_MOST_SHOWN = 10
+"""How many notifications are shown within a minute; the page of alerts lists all."""
+_MINUTE = 60.0
+
+
+class ScreenTerminal:
+    """Rings and notifies while Textual has the terminal; implements ``Terminal`` of the channels.
+
+    The thread of the application writes.
+    """
+
+    def __init__(self, app: App[int], write: Callable[[str], None]) -> None:
+        self._app = app
+        self._write = write
+        self._rung_at = -_BELL_SECONDS
+        self._shown_at: list[float] = []
+
+    def bell(self) -> None:
+        """Ring the bell."""
+        call_soon(self._app, self._ring)
+
+    def notify(self, title: str, text: str) -> None:
+        """Show a notification."""
+        sequence = notification(title, text, os.environ)
+        call_soon(self._app, self._show, sequence)
+
+    def _ring(self) -> None:
+        now = time.monotonic()
+        if now - self._rung_at >= _BELL_SECONDS:
+            self._rung_at = now
+            self._app.bell()
+
+    def _show(self, sequence: str) -> None:
+        now = time.monotonic()
+        self._shown_at = [at for at in self._shown_at if now - at < _MINUTE]
+        if len(self._shown_at) < _MOST_SHOWN:
+            self._shown_at.append(now)
+            self._write(sequence)
+
 
 def copy(app: App[Any], text: str) -> str:
-    """Copy a line to the terminal's clipboard.
-
-    Args:
-        app: The application.
-        text: One printable line: it will be pasted into a shell.
+    """Copy a line, which will be pasted into a shell, to the terminal's clipboard.
 
     Returns:
         The message for the user, which contains the line.

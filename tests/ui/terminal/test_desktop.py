@@ -12,7 +12,7 @@ from textual.app import App
 
 from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.processes import ProcessId
-from gpumon.ui.clipboard import copy, copy_kill
+from gpumon.ui.terminal.desktop import copy, copy_kill
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
 
@@ -23,7 +23,7 @@ PROGRAM = """
 from textual.app import App
 from textual.binding import Binding
 from gpumon.makers.visible_devices import assignment_line
-from gpumon.ui.clipboard import copy
+from gpumon.ui.terminal.desktop import copy
 
 class Copies(App):
     BINDINGS = [Binding("y", "copy")]

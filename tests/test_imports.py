@@ -138,7 +138,7 @@ def test_what_a_package_was_imported_without_is_there_for_others(
 
 def test_textual_is_imported_without_widgets_that_nobody_sees() -> None:
     program = (
-        "import sys; from gpumon.ui.terminal.startup import import_textual; import_textual();"
+        "import sys; from gpumon.ui.startup import import_textual; import_textual();"
         "import gpumon.ui.app;"
         "print('textual.app' in sys.modules, 'textual.widgets._directory_tree' in sys.modules);"
         "from textual.types import DirEntry; print(DirEntry.__module__)"

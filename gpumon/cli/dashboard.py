@@ -182,8 +182,8 @@ class DashboardCommand(Command):
         # The driver answers while the slower modules, findings and drawing, are imported.
         builder.collector.start()
         first = builder.first_history()
-        from gpumon.ui.terminal.startup import first_picture
-        from gpumon.ui.terminal.startup import run as run_screen
+        from gpumon.ui.startup import first_picture
+        from gpumon.ui.startup import run as run_screen
         from gpumon.ui.view.table_entries import ProcessFilter
 
         filter_ = ProcessFilter(user=options.user, filter=options.filter)
@@ -204,7 +204,7 @@ class DashboardCommand(Command):
 
     def _show_fleet(self, options: argparse.Namespace, *, visitor: bool) -> int:
         from gpumon.config import load
-        from gpumon.ui.terminal.startup import run_fleet
+        from gpumon.ui.startup import run_fleet
 
         loaded = load()
         settings = loaded.settings

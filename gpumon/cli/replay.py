@@ -91,9 +91,8 @@ class ReplayCommand(Command):
             player.source.speed = options.speed
             player.collector.start()
             from gpumon.ui.session import replay_session
+            from gpumon.ui.startup import FirstPicture, run
             from gpumon.ui.startup_options import first_view
-            from gpumon.ui.terminal.first_picture import FirstPicture
-            from gpumon.ui.terminal.startup import run
             from gpumon.ui.view.table_entries import ProcessFilter
 
             session = replay_session(player, recording)

@@ -11,11 +11,25 @@ from gpumon.cli.output import EXIT_FAILED, EXIT_USAGE, configure_output, fail, s
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from gpumon.cli.parser import Parser
     from gpumon.config.themes import ThemeFile
+    from gpumon.text.cells import Row
 
 _NAME_WIDTH = 22
+
+_BAR = 24
+_WIDTH = 92
+_WHOLE = {"header.dim", "footer", "cursor"}
+"""Styles that fill the rest of their row."""
+_STATES = (
+    ("good", "free"),
+    ("quiet", "working"),
+    ("note", "idle 3h12m"),
+    ("warning", "hot: SW thermal 4m"),
+    ("critical", "lost since 13:58"),
+)
 
 
 class ThemeCommand(Command):
@@ -46,12 +60,7 @@ class ThemeCommand(Command):
             return 0
         if options.action == "check":
             return _check(options.file)
-        from rich.console import Console
-
-        from gpumon.ui.view.theme_sample import show_theme
-
-        system = Console(file=sys.stdout).color_system
-        fault = show_theme(options.name, sys.stdout, system)
+        fault = _show(options.name)
         return fail(fault, EXIT_USAGE) if fault else 0
 
 
@@ -76,6 +85,82 @@ def _list() -> None:
         out.write(
             f"Put your own into {library.folder}; gpumon theme show {DEFAULT} prints an example.\n"
         )
+
+
+def _show(name: str) -> str:
+    """Print a theme: a sample in its colours, or its file if the output has no colours.
+
+    Returns:
+        An error message; empty on success.
+    """
+    from rich.console import Console
+
+    from gpumon.config.themes import ThemeError, ThemeLibrary, resolve_styles
+    from gpumon.ui.terminal.cell_writer import CellWriter
+    from gpumon.ui.terminal.styles import sgr_styles
+
+    library, out = ThemeLibrary(), sys.stdout
+    if name not in library.names():
+        return f"there is no theme {name!r}; {library.advice(name)}."
+    if library.path(name) is None:
+        return f"{name} is Textual's own and no file: gpumon --demo --theme {name} shows it."
+    try:
+        file = library.read(name)
+    except ThemeError as error:
+        return error.brief
+    system = Console(file=out).color_system
+    if system is None:
+        out.write(_as_file(file))
+        return ""
+    writer = CellWriter(sgr_styles(resolve_styles(file.variables), system))
+    for row in _sample(file):
+        writer.row(row)
+        out.write(f"{writer.take()}\n")
+    return ""
+
+
+def _as_file(theme: ThemeFile) -> str:
+    """The theme as the text of a theme file."""
+    about = theme.about.replace("\\", "\\\\").replace('"', '\\"')
+    tables = (_table("colours", theme.colours), _table("dashboard", theme.dashboard))
+    return "\n".join((f'about = "{about}"\n', *tables))
+
+
+def _table(name: str, colours: Mapping[str, str]) -> str:
+    return f"[{name}]\n" + "".join(f'{key} = "{value}"\n' for key, value in colours.items())
+
+
+def _sample(theme: ThemeFile) -> list[Row]:
+    """A few lines with all styles of a theme."""
+    from gpumon.text.cells import bar, bar_style, fill
+
+    rows: list[Row] = [
+        ((f" {theme.name}", "header.title"), (f"  {theme.about}", "header.dim")),
+        (
+            ("  GPU", "heading"),
+            (f"  {'memory':<{_BAR + 6}}", "heading"),
+            ("util▼", "heading.sorted"),
+        ),
+    ]
+    for index, (fraction, busy) in enumerate(((0.3, 0.2), (0.7, 0.6), (0.97, 1.0))):
+        rows.append(
+            (
+                (f"  {index}    ", ""),
+                (bar(fraction, _BAR), bar_style("bar.memory", fraction)),
+                (f"{fraction:>5.0%} ", ""),
+                (bar(busy, _BAR), bar_style("bar.util", busy)),
+                (f"{busy:>5.0%}", ""),
+            )
+        )
+    rows += [
+        ((" ▸41233 ann   74.0G  python train.py", "cursor"),),
+        ((" ●41234 ann   12.0G  python eval.py", "tagged"),),
+        (("  51022 ", ""), ("bo    ", "user"), ("31.0G", ""), ("  not visible here", "stale")),
+        (("  ", ""), *((f"{words}   ", f"state.{state}") for state, words in _STATES)),
+        (("  ", ""), *((f"━━ series{n}  ", f"series.{n}") for n in range(1, 7))),
+        ((" k", "footer.key"), (" end   ", "footer"), ("?", "footer.key"), (" help", "footer")),
+    ]
+    return [fill(row, _WIDTH, row[-1][1] if row[-1][1] in _WHOLE else "") for row in rows]
 
 
 def _check(path: str) -> int:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.color import ColorSystem
 from textual._styles_cache import StylesCache
 from textual.app import App, SystemCommand
 from textual.await_complete import AwaitComplete
@@ -24,20 +23,19 @@ from textual.widgets import OptionList
 from textual.worker import WorkerFailed
 
 from gpumon.config.keymap import FURTHER_WORDS, MOST_USED, display
-from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember
+from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember, resolve_styles
 from gpumon.system.resource_errors import is_lack_of_files, lack_behind
 from gpumon.text.formatting import spelled_out
-from gpumon.ui.colours import FewColours, colour_system, refuses_colour
 from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
 from gpumon.ui.dialogs.confirm import ConfirmDialog, terminal_driver
 from gpumon.ui.keys import bindings_of, textual_keymap
-from gpumon.ui.palette import Palette
-from gpumon.ui.plain_text import SameWidth, read_no_markup
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.painted import PaintedScreen
 from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.terminal.renderer import TerminalRenderer
+from gpumon.ui.terminal.styles import COLOURS_256, TRUE_COLOUR, refuses_colour, sgr_styles
+from gpumon.ui.terminal.widget_output import FewColours, SameWidth, read_no_markup
 from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
 from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
     from gpumon.config.keymap import KeyAction, KeyScope
     from gpumon.ui.screens.dashboard import DashboardScreen
     from gpumon.ui.session import Session
+    from gpumon.ui.terminal.styles import SgrStyles
     from gpumon.ui.terminal.terminal import ShutdownWatchdog
     from gpumon.ui.view.help_page import HelpSection
 
@@ -104,8 +103,8 @@ class BaseApp(App[int]):
         """Make the application with the keys and the theme of the options."""
         super().__init__(driver_class=driver_class)
         self.no_color = refuses_colour(os.environ)
-        self._system = colour_system(os.environ, self.console.color_system)
-        rich = self._system in {ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT}
+        self._system = None if self.no_color else self.console.color_system
+        rich = self._system in {TRUE_COLOUR, COLOURS_256}
         self._colour_filter = None if rich else FewColours(self._system)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
@@ -116,7 +115,7 @@ class BaseApp(App[int]):
         self._themes = ThemeController(self, self._warn)
         self._choice = options.theme or ThemeChoice(DEFAULT, ThemeLibrary().default())
         self._themes.start(self._choice)
-        self.renderer = TerminalRenderer(self, self._palette())
+        self.renderer = TerminalRenderer(self, self._styles())
         """Writes the changed cells of its screens."""
         self.set_keymap(textual_keymap(options.keys))
         use_keys(options.keys, visitor=options.visitor)
@@ -212,9 +211,9 @@ class BaseApp(App[int]):
                 view.send_on()
             self.renderer.flush()
 
-    def _palette(self) -> Palette:
-        """The colours of the current theme."""
-        return Palette(self.get_css_variables(), self._system)
+    def _styles(self) -> SgrStyles:
+        """The styles of the current theme."""
+        return sgr_styles(resolve_styles(self.get_css_variables()), self._system)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """The filters for the colours of Textual's own widgets."""
@@ -224,7 +223,7 @@ class BaseApp(App[int]):
         return filters if self._colour_filter is None else [*filters, self._colour_filter]
 
     def _take_theme(self, _: Theme) -> None:
-        self.renderer.use(self._palette())
+        self.renderer.use(self._styles())
         # The theme dialog is on top: the screens beneath it change too.
         for screen in self.screen_stack:
             if isinstance(screen, PaintedScreen):

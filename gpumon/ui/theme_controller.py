@@ -1,19 +1,21 @@
-"""Applies themes, and reloads the current one when its file is edited."""
+"""Applies themes to Textual, and reloads the current one when its file is edited."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from textual.theme import Theme
 
 from gpumon.config.themes import TEXTUAL_THEMES, ThemeError, ThemeLibrary
-from gpumon.ui.palette import to_textual
+from gpumon.config.themes.styles import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from textual.app import App
 
-    from gpumon.config.themes import ThemeChoice
+    from gpumon.config.themes import ThemeChoice, ThemeFile
 
 _FileStamp: TypeAlias = tuple[int, int, int]
 
@@ -99,3 +101,11 @@ def _stamp(path: str) -> _FileStamp | None:
         return None
     # Two saves may fall into one tick of the file system's clock.
     return about.st_mtime_ns, about.st_size, about.st_ino
+
+
+def to_textual(file: ThemeFile) -> Theme:
+    """Convert a theme file to Textual's theme."""
+    variables = {PREFIX + key: value for key, value in file.dashboard.items()}
+    # By Textual's own names.
+    colours: Mapping[str, Any] = file.colours
+    return Theme(name=file.name, dark=file.dark, variables=variables, **colours)

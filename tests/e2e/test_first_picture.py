@@ -10,12 +10,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from rich.color import ColorSystem
 
-from gpumon.config.themes import ThemeLibrary
+from gpumon.config.themes import ThemeLibrary, resolve_styles
 from gpumon.config.themes.styles import STYLES
-from gpumon.ui.palette import Palette
-from gpumon.ui.terminal.first_picture import first_styles
+from gpumon.ui.startup import first_styles
+from gpumon.ui.terminal.styles import COLOURS_256, TRUE_COLOUR, sgr_styles
 from tests.bench.line import Line
 from tests.bench.sight import Sight
 from tests.demo import COARSE_DEMO
@@ -25,7 +24,7 @@ from tests.screen import Screen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.ui.view.cell_writer import SgrStyles
+    from gpumon.ui.terminal.styles import SgrStyles
 
 GPUMON = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
 WITHOUT_TEXTUAL = """
@@ -161,29 +160,30 @@ def test_a_terminal_of_few_colours_waits_for_textual() -> None:
 def test_its_colours_are_those_that_follow(name: str, term: dict[str, str]) -> None:
     from textual.app import App
 
-    from gpumon.ui.palette import to_textual
+    from gpumon.ui.theme_controller import to_textual
 
     file = ThemeLibrary().read(name)
     app: App[None] = App()
     app.register_theme(to_textual(file))
     app.theme = name
-    system = ColorSystem.TRUECOLOR if "COLORTERM" in term else ColorSystem.EIGHT_BIT
-    first, then = first_styles(file, term), Palette(app.get_css_variables(), system).sgr_styles
+    system = TRUE_COLOUR if "COLORTERM" in term else COLOURS_256
+    first = first_styles(file, term)
+    then = sgr_styles(resolve_styles(app.get_css_variables()), system)
     assert first is not None
     for style in STYLES:
         ours, theirs = (
-            [*map(int, re.findall(r"\d+", look(sgr_styles, style)))] for sgr_styles in (first, then)
+            [*map(int, re.findall(r"\d+", look(styles, style)))] for styles in (first, then)
         )
         # Textual's rounding may move a colour by the least there is.
         assert ours == pytest.approx(theirs, abs=1), style
 
 
-def look(sgr_styles: SgrStyles, style: str) -> str:
-    return sgr_styles.change(None, style)
+def look(styles: SgrStyles, style: str) -> str:
+    return styles.change(None, style)
 
 
 def test_the_first_picture_imports_no_textual() -> None:
-    program = "import sys, gpumon.ui.terminal.startup; print('textual' in sys.modules)"
+    program = "import sys, gpumon.ui.startup; print('textual' in sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
@@ -246,7 +246,7 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
     told = tmp_path / "collecting"
     program = (
         "import gc, sys\n"
-        "from gpumon.ui.terminal import startup\n"
+        "from gpumon.ui import startup\n"
         "from gpumon.ui.app import GpumonApp\n"
         "def tell(*_, **__):\n"
         "    with open(sys.argv[1], 'a') as file:\n"

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from rich.color import ColorSystem
 from textual.app import App
 from textual.screen import Screen as TextualScreen
 
-from gpumon.config.themes import ThemeLibrary
+from gpumon.config.themes import ThemeLibrary, resolve_styles
 from gpumon.findings import conditions
 from gpumon.host.details import read_details
 from gpumon.host.process_host import Details
@@ -32,10 +31,11 @@ from gpumon.model.processes import (
 )
 from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
-from gpumon.ui.palette import Palette, to_textual
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.subjects import GpuScreen, ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
+from gpumon.ui.terminal.styles import TRUE_COLOUR, sgr_styles
+from gpumon.ui.theme_controller import to_textual
 from gpumon.ui.widgets.cell_view import CellView
 from tests.build import GIB, NOON, device_files, gpu, process, snapshot
 from tests.screen import PATIENCE, Screen
@@ -62,8 +62,8 @@ class Pages(App[int]):
         super().__init__()
         self.register_theme(to_textual(ThemeLibrary().read("gpumon")))
         self.theme = "gpumon"
-        palette = Palette(self.get_css_variables(), ColorSystem.TRUECOLOR)
-        self.renderer = TerminalRenderer(self, palette)
+        styles = sgr_styles(resolve_styles(self.get_css_variables()), TRUE_COLOUR)
+        self.renderer = TerminalRenderer(self, styles)
         self.asked: list[Target] = []
 
 
@@ -539,7 +539,7 @@ async def test_new_colours_are_applied() -> None:
         screen = process_page(app, history_of(ANN), Told(looked()))
         app.push_screen(screen)
         await shown(pilot, "74.0 GiB")
-        app.renderer.use(Palette(app.get_css_variables(), None))
+        app.renderer.use(sgr_styles(resolve_styles(app.get_css_variables()), None))
         screen.repaint()
         strip = screen.query_one("#header", CellView).render_line(0)
         assert all(segment.style.color is None for segment in strip if segment.style)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from rich.color import ColorSystem
 from textual.theme import BUILTIN_THEMES
 
 from gpumon.config.keymap import DEFAULT_WINDOW
-from gpumon.config.themes import TEXTUAL_THEMES, ThemeLibrary
+from gpumon.config.themes import TEXTUAL_THEMES, ThemeLibrary, resolve_styles
 from gpumon.config.themes.styles import STYLES
 from gpumon.text.charset import ASCII, CONSOLE, UTF_8, take_stream
-from gpumon.ui.palette import Palette, to_textual
-from gpumon.ui.terminal.first_picture import first_styles
-from gpumon.ui.view.cell_writer import CellWriter
+from gpumon.ui.startup import first_styles
+from gpumon.ui.terminal.cell_writer import CellWriter
+from gpumon.ui.terminal.styles import COLOURS_16, COLOURS_256, TRUE_COLOUR, sgr_styles
+from gpumon.ui.terminal.widget_output import rich_style
+from gpumon.ui.theme_controller import to_textual
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.frame import Memo
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
     from gpumon.text.cells import Row
+    from gpumon.ui.terminal.styles import SgrStyles
 
 _SYSTEMS = {
-    "true colours": ColorSystem.TRUECOLOR,
-    "256 colours": ColorSystem.EIGHT_BIT,
-    "16 colours": ColorSystem.STANDARD,
+    "true colours": TRUE_COLOUR,
+    "256 colours": COLOURS_256,
+    "16 colours": COLOURS_16,
     "no colours": None,
 }
 _SIZES = ((120, 40), (80, 24))
@@ -52,43 +54,50 @@ def theme_pictures() -> Iterator[tuple[str, list[str]]]:
     themes |= {name: BUILTIN_THEMES[name] for name in TEXTUAL_THEMES}
     for name, theme in themes.items():
         for colours, system in _SYSTEMS.items():
-            palette = _palette(theme, system)
-            codes = [_written(palette, [((style, style),)]) for style in STYLES]
-            yield f"styles, {colours}: {name}", [*codes, *map(str, palette.styles.values())]
+            styles = _styles(theme, system)
+            codes = [_written(styles, [((style, style),)]) for style in STYLES]
+            yield (
+                f"styles, {colours}: {name}",
+                [
+                    *codes,
+                    *(str(rich_style(style)) for style in styles.by_name.values()),
+                ],
+            )
     for name, file in files.items():
         for colours, environ in _FIRST_TERMINALS.items():
-            styles = first_styles(file, environ)
-            assert styles is not None
-            writer = CellWriter(styles)
+            first = first_styles(file, environ)
+            assert first is not None
+            writer = CellWriter(first)
             codes = []
             for style in STYLES:
                 writer.row(((style, style),))
                 codes.append(writer.take())
             yield f"styles of the first picture, {colours}: {name}", codes
     for colours, system in _SYSTEMS.items():
-        palette = _palette(themes[library.default().name], system)
+        styles = _styles(themes[library.default().name], system)
         before: list[Row] = []
         for name, rows in _rows():
-            yield f"written, {colours}: {name}", [_written(palette, [row]) for row in rows]
+            yield f"written, {colours}: {name}", [_written(styles, [row]) for row in rows]
             if len(before) == len(rows):
-                yield f"written, {colours}: changed to {name}", _changed(palette, before, rows)
+                yield f"written, {colours}: changed to {name}", _changed(styles, before, rows)
             before = rows
 
 
-def _palette(theme: Theme, system: ColorSystem | None) -> Palette:
-    return Palette({**theme.to_color_system().generate(), **theme.variables}, system)
+def _styles(theme: Theme, system: str | None) -> SgrStyles:
+    variables = {**theme.to_color_system().generate(), **theme.variables}
+    return sgr_styles(resolve_styles(variables), system)
 
 
-def _written(palette: Palette, rows: Sequence[Row]) -> str:
-    writer = CellWriter(palette.sgr_styles)
+def _written(styles: SgrStyles, rows: Sequence[Row]) -> str:
+    writer = CellWriter(styles)
     for row in rows:
         writer.row(row)
     return writer.take()
 
 
-def _changed(palette: Palette, before: Sequence[Row], after: Sequence[Row]) -> list[str]:
+def _changed(styles: SgrStyles, before: Sequence[Row], after: Sequence[Row]) -> list[str]:
     """What is written to change a picture to another one."""
-    writer = CellWriter(palette.sgr_styles)
+    writer = CellWriter(styles)
     for y, (old, row) in enumerate(zip(before, after, strict=True)):
         writer.change(old, row, 0, y)
     return [writer.take()]

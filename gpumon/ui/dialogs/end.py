@@ -13,13 +13,13 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widgets import Button, Checkbox, RadioButton, RadioSet, Static
 
+from gpumon.config.themes.styles import resolve_style
 from gpumon.host.refusals import signal_name
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, duration, gib, gibibytes, gpu_list, printable
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.dialogs.confirm import ConfirmDialog
 from gpumon.ui.keys import bindings_of
-from gpumon.ui.palette import colour_of
 from gpumon.ui.view.dashboard_layout import is_tiny
 from gpumon.ui.view.page_layout import wrap
 
@@ -356,11 +356,11 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
 
     @property
     def _quiet(self) -> str:
-        return colour_of("header.dim", self.app.theme_variables)
+        return resolve_style("header.dim", self.app.theme_variables).fore.hex
 
     @property
     def _alarm(self) -> str:
-        return colour_of("panel.state.warning", self.app.theme_variables)
+        return resolve_style("panel.state.warning", self.app.theme_variables).fore.hex
 
     def _named(self) -> Text:
         text = Text()

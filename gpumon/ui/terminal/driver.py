@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import re
 import signal
 import struct
 import termios
@@ -17,21 +18,24 @@ from selectors import EVENT_READ, PollSelector
 from threading import Event, Lock
 from typing import IO, TYPE_CHECKING
 
+from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
-from textual.events import Resize
+from textual.events import Key, Resize
+from textual.keys import Keys
 
 from gpumon.host.process_tree import is_orphaned
 from gpumon.kill.frozen import FROZEN
 from gpumon.system.terminal_replies import MODE_QUERY, TerminalReplies
 from gpumon.ui.background import call_soon
-from gpumon.ui.terminal.parser import LenientParser
-from gpumon.ui.terminal.terminal import RESTORE
+from gpumon.ui.terminal.terminal import ALTERNATE_SCREEN, RESTORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from textual.message import Message
+
+    from gpumon.ui.terminal.terminal import Attributes
 
 _LARGEST = 2**16 - 1
 """Columns, or lines, that a terminal can have: the system keeps them in 16 bits."""
@@ -50,6 +54,56 @@ _REACTION_SECONDS = 0.001
 """Nobody reacts faster to what is written, which takes as long to reach the terminal."""
 _PASTE_PAUSE = 1.0
 """Seconds without input after which a paste is over, whether or not its end has come."""
+
+_NUMBERED_KEY = re.compile(r"\x1b\[[\d;:]*u")
+"""A key of the Kitty keyboard protocol: https://sw.kovidgoyal.net/kitty/keyboard-protocol/."""
+
+
+class LenientParser(XTermParser):
+    """Ignores invalid sequences, and can end a paste whose end does not arrive.
+
+    Any program on the terminal may have influenced what is read. Textual assumes that every
+    sequence is valid: a key with an invalid number, or a mouse event on a terminal without a pixel
+    size, ends it with a traceback. It also treats all input as pasted text until the end of the
+    paste arrives, which may be lost.
+    """
+
+    def __init__(self, debug: bool = False) -> None:
+        super().__init__(debug)
+        self.pasting = False
+        """Whether a paste has begun and not ended."""
+        self._last = ""
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """See Textual's."""
+        # Either sequence may arrive in two parts.
+        seen = self._last + data
+        begun, ended = seen.rfind(BRACKETED_PASTE_START), seen.rfind(BRACKETED_PASTE_END)
+        if begun != ended:
+            self.pasting = begun > ended
+        self._last = seen[1 - len(BRACKETED_PASTE_START) :]
+        # Textual up to 8.2.6 takes what follows one that it does not know for a part of it.
+        return super().feed(_NUMBERED_KEY.sub(self._known_key, data))
+
+    def _known_key(self, match: re.Match[str]) -> str:
+        return match[0] if list(self._sequence_to_key_events(match[0])) else ""
+
+    def end_paste(self) -> Iterable[Message]:
+        """Treat the received part of a paste as the whole paste."""
+        return self.feed(BRACKETED_PASTE_END)
+
+    def parse_mouse_code(self, code: str) -> Message | None:
+        """See Textual's."""
+        try:
+            return super().parse_mouse_code(code)
+        except (ZeroDivisionError, OverflowError):
+            return None
+
+    def _sequence_to_key_events(self, sequence: str, *how: bool, **also: bool) -> Iterable[Key]:
+        try:
+            return list(super()._sequence_to_key_events(sequence, *how, **also))
+        except (ValueError, OverflowError):
+            return [Key(Keys.Ignore, sequence)]
 
 
 class _Waking(Event):
@@ -349,3 +403,34 @@ class TerminalDriver(LinuxDriver):
         if self._mouse_pixels:
             self.write("\x1b[?1016l")
             self._mouse_pixels = False
+
+
+def driver_after(hand_over: Callable[[], Attributes | None]) -> type[TerminalDriver]:
+    """A driver for a terminal that already shows the dashboard.
+
+    Entering the alternate screen a second time would clear it, and the settings that Textual finds
+    are not those to restore at the end. ``tests/e2e/test_first_picture.py`` checks that nothing
+    flashes and everything is restored.
+
+    Args:
+        hand_over: Stops the painting of the first picture, and returns the terminal's previous
+            settings; ``None`` if nothing was painted.
+    """
+
+    class Successor(TerminalDriver):
+        _entered = False
+
+        def start_application_mode(self) -> None:
+            attributes = hand_over()
+            self._entered = attributes is not None
+            super().start_application_mode()
+            if attributes is not None:
+                self.attrs_before = attributes
+
+        def write(self, data: str) -> None:
+            if self._entered and data == ALTERNATE_SCREEN:
+                self._entered = False
+                return
+            super().write(data)
+
+    return Successor

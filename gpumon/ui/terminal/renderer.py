@@ -12,6 +12,7 @@ is False and the caller repaints through Textual's public interface.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,8 +21,7 @@ from textual.widgets import Tooltip
 from textual.widgets._toast import ToastRack
 
 from gpumon.system.terminal_replies import MODE_QUERY
-from gpumon.ui.terminal.pacing import MOST, Pacing
-from gpumon.ui.view.cell_writer import CellWriter
+from gpumon.ui.terminal.cell_writer import CellWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
-    from gpumon.ui.palette import Palette
+    from gpumon.ui.terminal.styles import SgrStyles
 
 _OVER_ALL = (ToastRack, Tooltip)
 """What Textual lays over a screen."""
@@ -40,30 +40,107 @@ _SYNC_END = "\x1b[?2026l"
 # because a full queue would block the event loop and every key.
 _BACKLOG = 2
 
+LEAST, MOST = 120, 16384
+"""Bytes between two queries: at 20 kB/s the minimum is shown without a visible delay."""
 
-class TerminalRenderer:
-    """Collects the changed cells of one frame, then writes them.
+_SLOW, _SLOW_SHARE = 0.008, 0.25
+"""Seconds that an answer may take longer than the fastest one; or this share of its time."""
+_PATIENCE = 1.0
+"""Seconds after which an answer counts as lost."""
+_CAUTION, _MOST_CAUTION = 1.0, 16.0
+"""Seconds after a slow answer in which the amount is not increased. A busy machine is slow for a
+moment, a slow line permanently: so each failed increase delays the next one further."""
+_INTERACTIVE = 3
+"""The effects of keys are written without waiting, unless this many answers are pending."""
 
-    Args:
-        app: The application whose terminal is written to.
-        palette: The colours.
 
-    Attributes:
-        palette: The colours.
-        writer: Receives the cells.
-        interactive: Whether the current drawing is the effect of a key; see ``in_background``.
+class Pacing:
+    """Limits how much is written to a terminal before it has shown the previous output.
+
+    Nothing reports how much output is still in transit: the kernel buffers 21 kB before it blocks,
+    which is a second on a slow line, and the effect of every key comes after that. So a query that
+    terminals answer follows the output, and nothing more is written until the answer arrives;
+    output that is due meanwhile goes into the next frame. The faster the answers, the more is
+    written between two queries, so that a fast terminal is rarely queried.
+
+    All times are in seconds of one clock.
     """
 
-    def __init__(self, app: App[int], palette: Palette) -> None:
+    def __init__(self) -> None:
+        self.heard = False
+        """Whether this terminal answers at all; until then it gets whole frames, and no query."""
+        self._share = LEAST
+        self._written = 0
+        # The time, and the bytes written before.
+        self._asked: list[tuple[float, int]] = []
+        self._unanswered_since = math.inf
+        self._quickest = math.inf
+        self._careful_until = -math.inf
+        self._caution = _CAUTION
+        self._too_much = math.inf
+
+    def room(self, now: float, *, interactive: bool = False) -> float:
+        """Bytes that may be written now; ``interactive`` if a key was just pressed."""
+        if not self.heard:
+            return math.inf
+        if self._asked and now - self._asked[-1][0] >= _PATIENCE:
+            self._asked = []
+            self._share = LEAST
+        if self._asked and not (interactive and len(self._asked) < _INTERACTIVE):
+            return 0
+        return self._share
+
+    def wrote(self, size: int, now: float) -> bool:
+        """Record written bytes; returns whether the query must follow them."""
+        self._written += size
+        if not self.heard or (self._share > 4 * LEAST and self._written < self._share // 2):
+            return False
+        self._asked.append((now, self._written))
+        self._written = 0
+        self._unanswered_since = min(self._unanswered_since, now)
+        return True
+
+    def silent(self, now: float) -> bool:
+        """Whether answers have stopped: output written now is not seen."""
+        return now - self._unanswered_since > _PATIENCE
+
+    def answered(self, now: float) -> None:
+        """Record the terminal's answer."""
+        self.heard = True
+        self._unanswered_since = math.inf
+        if not self._asked:
+            return
+        asked, size = self._asked.pop(0)
+        took = now - asked
+        self._quickest = min(self._quickest, took)
+        longer = took - self._quickest
+        if longer > max(_SLOW, _SLOW_SHARE * self._quickest):
+            self._careful_until = now + self._caution
+            if self._share > LEAST:
+                self._too_much = self._share
+                self._share //= 2
+                self._caution = min(2 * self._caution, _MOST_CAUTION)
+            return
+        if size >= self._too_much:
+            self._too_much, self._caution = math.inf, _CAUTION
+        if now >= self._careful_until and 2 * size >= self._share:
+            self._share = min(MOST, self._share * 2)
+
+
+class TerminalRenderer:
+    """Collects the changed cells of one frame in its ``writer``, then writes them."""
+
+    def __init__(self, app: App[int], styles: SgrStyles) -> None:
         self._app = app
-        self.use(palette)
+        self.use(styles)
         self._pacing = Pacing()
         self.interactive = True
+        """Whether the current drawing is the effect of a key; see ``in_background``."""
 
-    def use(self, palette: Palette) -> None:
+    def use(self, styles: SgrStyles) -> None:
         """Write in other colours from now on."""
-        self.palette = palette
-        self.writer = CellWriter(palette.sgr_styles)
+        self.styles = styles
+        self.writer = CellWriter(styles)
 
     def ready(self, screen: Screen[object]) -> bool:
         """Whether cells may be written past the compositor right now."""

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.kill.frozen import FROZEN
 from gpumon.system.terminal_replies import REPLY_SECONDS
@@ -18,6 +18,10 @@ from gpumon.text.charset import ASCII, UTF_8
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+Attributes: TypeAlias = "list[int | list[bytes | int]]"
+"""A terminal's settings, as ``termios`` returns them."""
+
+ALTERNATE_SCREEN = "\x1b[?1049h"
 RESTORE = (
     "\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"
     "\x1b[?2004l\x1b[?1004l\x1b[?2048l\x1b[<u\x1b[m\x1b[?7h\x1b[?1049l\x1b[?25h"
@@ -25,6 +29,9 @@ RESTORE = (
 """Switches off everything that Textual may have switched on: reports of mouse, paste, focus and
 size, the keyboard protocol, synchronized output, the alternate screen; then restores cursor and
 line wrap."""
+
+_LOCAL, _INPUT = 3, 0
+"""Where the settings have their modes."""
 
 _ASKED_FOR = 0
 """No signal's number: it means that the application itself requested the end."""
@@ -58,6 +65,30 @@ def read_leniently() -> None:
     linux_driver.getincrementaldecoder = lambda _: partial(codec, "replace")  # type: ignore[assignment,attr-defined]  # not in its stub
 
 
+def queue_keys() -> Attributes | None:
+    """Let keys queue without echo until they are read; returns the previous settings."""
+    import termios
+
+    try:
+        before: Attributes = termios.tcgetattr(0)
+        settings = termios.tcgetattr(0)
+        # The settings that Textual will use.
+        settings[_LOCAL] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
+        settings[_INPUT] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR)
+        termios.tcsetattr(0, termios.TCSANOW, settings)
+    except termios.error:
+        return None
+    return before
+
+
+def set_attributes(attributes: Attributes) -> None:
+    """Apply these settings to the terminal, if it still exists."""
+    import termios
+
+    with contextlib.suppress(termios.error):
+        termios.tcsetattr(0, termios.TCSANOW, attributes)
+
+
 ENDING_SIGNALS = tuple(
     number for number in signal.Signals if number.name in {"SIGINT", "SIGTERM", "SIGHUP"}
 )
@@ -72,7 +103,7 @@ class Terminal:
     """
 
     def __init__(self) -> None:
-        self._attributes: list[int | list[bytes | int]] | None = None
+        self._attributes: Attributes | None = None
         self._elsewhere: int | None = None
 
     def __enter__(self) -> Terminal:

@@ -11,7 +11,8 @@ from textual.widget import Widget
 
 from gpumon.text.cells import fill
 from gpumon.text.formatting import spelled_out
-from gpumon.ui.view.cell_writer import CellWriter
+from gpumon.ui.terminal.cell_writer import CellWriter, RowPainter
+from gpumon.ui.terminal.widget_output import rich_style
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gpumon.text.cells import Row
-    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.terminal.styles import SgrStyles
 
 
 class CellStrip(Strip):
@@ -28,20 +29,18 @@ class CellStrip(Strip):
 
     __slots__ = ["_written"]
 
-    def __init__(self, row: Row, width: int, palette: Palette) -> None:
-        styles = palette.styles
-        super().__init__([Segment(spelled_out(text), styles[style]) for text, style in row], width)
-        writer = CellWriter(palette.sgr_styles)
+    def __init__(self, row: Row, width: int, styles: SgrStyles) -> None:
+        segments = [
+            Segment(spelled_out(text), rich_style(styles.by_name[style])) for text, style in row
+        ]
+        super().__init__(segments, width)
+        writer = CellWriter(styles)
         writer.row(row)
         self._written = writer.take()
 
     def render(self, console: Console) -> str:  # noqa: ARG002 - Textual's signature
         """The row as terminal output."""
         return self._written
-
-
-def _has_cursor(row: Row | None) -> bool:
-    return row is not None and any(style == "cursor" for _, style in row[:2])
 
 
 class CellView(Widget):
@@ -64,11 +63,7 @@ class CellView(Widget):
         self._renderer = renderer
         self.rows: Sequence[Row] = []
         """The current rows."""
-        # The rows that the terminal shows; None where unknown.
-        self._painted: list[Row | None] = []
-        # The columns at which their fields start; None where unknown.
-        self._starts: dict[int, Sequence[int] | None] = {}
-        self._first = 0
+        self._painter = RowPainter()
         self._strips: dict[int, tuple[Row, Strip]] = {}
 
     def repaint(self) -> None:
@@ -93,74 +88,46 @@ class CellView(Widget):
             ready: The result of ``TerminalRenderer.ready``, if known.
         """
         self.rows = rows
-        if not moved and rows == self._painted:
+        if not moved and rows == self._painter.painted:
             return
         self._send(width, moved=moved, ready=ready)
 
     def send_on(self) -> None:
         """Send changes that earlier frames had no room for."""
-        if self.rows != self._painted:
+        if self.rows != self._painter.painted:
             self._send(self.region.width, moved=False, ready=None)
 
     def _send(self, width: int, *, moved: bool, ready: bool | None) -> None:
-        rows, painted, region = self.rows, self._painted, self.region
+        rows, painter, region = self.rows, self._painter, self.region
+        lines = len(painter.painted)
         # Before the layout the widget is not yet where these rows belong.
-        in_place = len(painted) == len(rows) == region.height and width == region.width
+        in_place = lines == len(rows) == region.height and width == region.width
         if (
             in_place
             and not moved
             and (self._renderer.ready(self.screen) if ready is None else ready)
         ):
-            self._write(region)
+            full = self._renderer.full if self._renderer.limited else None
+            painter.paint(rows, self._renderer.writer, region.x, region.y, full)
             return
-        self._painted = list(rows)
-        self._starts.clear()
-        if len(rows) < len(painted):
+        dirty = painter.expect(rows)
+        if len(rows) < lines:
             self.refresh()
-            return
-        painted += [None] * (len(rows) - len(painted))
-        dirty = [
-            y for y, (row, before) in enumerate(zip(rows, painted, strict=True)) if row != before
-        ]
-        if dirty:
+        elif dirty:
             self.refresh(*(Region(0, y, region.width, 1) for y in dirty))
-
-    def _write(self, region: Region) -> None:
-        """Write changed rows while there is room, starting where the last frame stopped."""
-        rows, painted = self.rows, self._painted
-        first, self._first = self._first, 0
-        order = [y for y in (*range(first, len(rows)), *range(first)) if rows[y] != painted[y]]
-        limited = self._renderer.limited
-        if limited:
-            # After a key the user looks for the cursor: its new row first, then its old one.
-            order.sort(key=lambda y: 2 - 2 * _has_cursor(rows[y]) - _has_cursor(painted[y]))
-        for y in order:
-            row, before = rows[y], painted[y]
-            if limited and self._renderer.full():
-                self._first = y
-                return
-            if before is None:
-                self._renderer.writer.place(row, region.x, region.y + y)
-                self._starts[y] = None
-            else:
-                self._starts[y] = self._renderer.writer.change(
-                    before, row, region.x, region.y + y, self._starts.get(y)
-                )
-            painted[y] = row
-            if limited and (_has_cursor(row) or _has_cursor(before)):
-                self._renderer.writer.flush_changes()
 
     def render_line(self, y: int) -> Strip:
         """One row as Textual's strip, for complete repaints."""
         row = self.rows[y] if y < len(self.rows) else ()
-        if y < len(self._painted) and self._painted[y] != row:
+        painted = self._painter.painted
+        if y < len(painted) and painted[y] != row:
             # Textual may be painting part of a pending row: its state is unknown then.
-            self._painted[y] = None
+            painted[y] = None
         known = self._strips.get(y)
         if known is not None and known[0] is row:
             return known[1]
         width = self.size.width
-        strip = CellStrip(fill(row, width), width, self._renderer.palette)
+        strip = CellStrip(fill(row, width), width, self._renderer.styles)
         self._strips[y] = (row, strip)
         return strip
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual import events
 
-from gpumon.ui.terminal.parser import LenientParser
+from gpumon.ui.terminal.driver import LenientParser
 from tests.driver import Driver, h100
 from tests.screen import Screen
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpumon.ui.terminal.pacing import LEAST, MOST, Pacing
+from gpumon.ui.terminal.renderer import LEAST, MOST, Pacing
 
 
 def heard() -> Pacing:

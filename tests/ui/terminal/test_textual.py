@@ -19,8 +19,7 @@ from textual.widgets import _toast
 
 import gpumon
 from gpumon.ui.dialogs.confirm import ConfirmDialog
-from gpumon.ui.terminal.driver import TerminalDriver
-from gpumon.ui.terminal.parser import LenientParser
+from gpumon.ui.terminal.driver import LenientParser, TerminalDriver
 
 if TYPE_CHECKING:
     from types import ModuleType

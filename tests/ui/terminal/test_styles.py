@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from rich.color import ColorSystem
 from textual.theme import BUILTIN_THEMES, Theme
 
 from gpumon.config.themes import TEXTUAL_THEMES, ThemeLibrary, resolve_styles
 from gpumon.config.themes.styles import DRAWN, contrast
-from gpumon.ui.palette import Palette, to_textual
+from gpumon.ui.terminal.styles import COLOURS_16, COLOURS_256, SgrStyles, sgr_styles
+from gpumon.ui.theme_controller import to_textual
 from gpumon.ui.view.gpu_text import STATE_STYLES
 
 TEXTUALS = [BUILTIN_THEMES[name] for name in TEXTUAL_THEMES]
@@ -25,8 +25,8 @@ def variables_of(theme: Theme) -> dict[str, str]:
     return {**theme.to_color_system().generate(), **theme.variables}
 
 
-def palette_of(theme: Theme, system: ColorSystem = ColorSystem.TRUECOLOR) -> Palette:
-    return Palette(variables_of(theme), system)
+def shown(theme: Theme, system: str | None) -> SgrStyles:
+    return sgr_styles(resolve_styles(variables_of(theme)), system)
 
 
 @pytest.mark.parametrize("theme", TEXTUALS, ids=lambda theme: theme.name)
@@ -56,15 +56,14 @@ def test_textual_gets_the_colours_of_the_theme_file(name: str) -> None:
 
 
 def test_without_colours_glyphs_show_states_and_reversal_shows_the_cursor() -> None:
-    plain = Palette(variables_of(load_theme("gpumon")), None)
-    assert {plain.styles[name].color for name in STATE_STYLES.values()} == {None}
-    assert plain.styles["cursor"].reverse
-    assert not plain.styles[""].reverse
+    plain = shown(load_theme("gpumon"), None)
+    assert {plain.by_name[name].fore for name in STATE_STYLES.values()} == {None}
+    assert plain.by_name["cursor"].reverse
+    assert not plain.by_name[""].reverse
 
 
 def test_a_terminal_with_few_colours_gets_no_true_colours() -> None:
-    palette = Palette(variables_of(load_theme("gpumon")), ColorSystem.EIGHT_BIT)
-    change = palette.sgr_styles.change(None, "state.critical")
+    change = shown(load_theme("gpumon"), COLOURS_256).change(None, "state.critical")
     assert "38;5;" in change
     assert "38;2;" not in change
 
@@ -73,7 +72,7 @@ def test_a_terminal_with_few_colours_gets_no_true_colours() -> None:
 def test_with_sixteen_colours_the_cursor_and_all_text_are_visible(
     theme: Theme,
 ) -> None:
-    styles = palette_of(theme, ColorSystem.STANDARD).styles
+    styles = shown(theme, COLOURS_16).by_name
     cursor = styles["cursor"]
-    assert cursor.reverse or cursor.bgcolor != styles[""].bgcolor
-    assert all(style.color != style.bgcolor for style in styles.values())
+    assert cursor.reverse or cursor.ground != styles[""].ground
+    assert all(style.fore != style.ground for style in styles.values())

@@ -1,18 +1,22 @@
 """Opens the screens, and restores the terminal at the end.
 
-Of one machine a first picture appears at once, then Textual's: Textual is imported here only after
-the first picture was painted.
+Importing Textual is the longest part of the start. So the dashboard of one machine is painted
+without it as soon as there is a snapshot, and repainted until Textual draws the same rows. If
+nothing can be painted, the screen appears when Textual does.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
 from contextlib import nullcontext, suppress
+from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from gpumon.config.themes.styles import resolve_styles
 from gpumon.config.ui_state import load
 from gpumon.kill.frozen import FROZEN
 from gpumon.makers.source import SourceError
@@ -20,22 +24,29 @@ from gpumon.system.folders import state_folder
 from gpumon.system.resource_errors import lack_behind, require_files
 from gpumon.system.startup_imports import import_asyncio, replaced
 from gpumon.ui.startup_options import first_view
-from gpumon.ui.terminal.first_picture import FirstPicture, first_styles
+from gpumon.ui.terminal.cell_writer import CellWriter, RowPainter
+from gpumon.ui.terminal.styles import early_colour_system, sgr_styles
 from gpumon.ui.terminal.terminal import (
+    ALTERNATE_SCREEN,
     EndedEarly,
     ShutdownWatchdog,
     Terminal,
     mouse_is_free,
+    queue_keys,
     read_leniently,
+    set_attributes,
 )
+from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.key_names import use_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from signal import Signals
 
+    from gpumon.config.themes import ThemeFile
     from gpumon.fleet.fleet import Fleet
+    from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
     from gpumon.sampling.collector import Collector
@@ -43,7 +54,13 @@ if TYPE_CHECKING:
     from gpumon.ui.fleet_app import OpenHost
     from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions
+    from gpumon.ui.terminal.styles import SgrStyles
+    from gpumon.ui.terminal.terminal import Attributes
+    from gpumon.ui.view.dashboard_view import View
     from gpumon.ui.view.table_entries import ProcessFilter
+
+_ENTER = f"{ALTERNATE_SCREEN}\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"
+_LEAVE = "\x1b[m\x1b[?7h\x1b[?1049l\x1b[?25h"
 
 _OPENING = 1.0
 """Seconds to wait for the driver before the screen opens without data."""
@@ -54,6 +71,101 @@ _FILES = 16
 _YOUNG = 5000
 """New objects before a garbage collection. Samples leave no garbage, and with Python's default of
 700 a collection would run every second."""
+
+
+class FirstPicture:
+    """Paints snapshots on the sampling thread until it is handed over or closed.
+
+    Args:
+        history: The source of the graphs; it gets every snapshot before this does.
+        view: The view.
+        styles: The styles; ``None`` if nothing can be painted.
+    """
+
+    def __init__(self, history: History, view: View, styles: SgrStyles | None) -> None:
+        self._dashboard = Dashboard(history)
+        self._view = view
+        self._styles = styles
+        self._painter = RowPainter()
+        self._size = (0, 0)
+        self._painting = Lock()
+        self._seen = Event()
+        self._attributes: Attributes | None = None
+
+    def __enter__(self) -> FirstPicture:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the terminal, unless it was handed over.
+
+        This happens before a traceback is printed, which would vanish with the alternate screen.
+        """
+        attributes = self.hand_over()
+        if attributes is not None:
+            # If the terminal is gone, a signal reports it.
+            with suppress(OSError):
+                _write(_LEAVE)
+            set_attributes(attributes)
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Paint a snapshot."""
+        if snapshot.gpus and self._styles is not None:
+            with self._painting:
+                if self._styles is not None:
+                    with suppress(OSError):
+                        self._paint(snapshot, self._styles)
+            self._seen.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the first picture, because importing delays it."""
+        if self._styles is not None:
+            self._seen.wait(seconds)
+
+    def hand_over(self) -> Attributes | None:
+        """Stop painting.
+
+        Returns:
+            The previous settings of the terminal; ``None`` if nothing was painted, or after the
+            first call.
+        """
+        with self._painting:
+            self._styles = None
+            attributes, self._attributes = self._attributes, None
+        return attributes
+
+    def _paint(self, snapshot: Snapshot, styles: SgrStyles) -> None:
+        if self._attributes is None:
+            self._attributes = queue_keys()
+            if self._attributes is None:
+                self._styles = None
+                return
+            _write(_ENTER)
+        width, height = size = os.get_terminal_size(2)
+        rows = self._dashboard.rows(snapshot, self._view, width, height).all()
+        if size != self._size:
+            self._painter, self._size = RowPainter(height), size
+        writer = CellWriter(styles)
+        self._painter.paint(rows, writer)
+        _write(writer.take())
+
+
+def first_styles(theme: ThemeFile | None, environ: Mapping[str, str]) -> SgrStyles | None:
+    """The styles of the first picture.
+
+    Returns:
+        ``None`` for Textual's own themes, and where Textual has to find out what colours the
+        terminal has.
+    """
+    system = early_colour_system(environ)
+    if theme is None or system is None:
+        return None
+    return sgr_styles(resolve_styles(theme.variables), system)
+
+
+def _write(text: str) -> None:
+    assert sys.__stderr__ is not None  # noqa: S101 - it is the terminal
+    sys.__stderr__.write(text)
+    sys.__stderr__.flush()
 
 
 def run(
@@ -86,7 +198,7 @@ def run(
 
     def make_app(watchdog: ShutdownWatchdog) -> GpumonApp:
         nonlocal session, unsubscribe
-        unsubscribe = collector.subscribe(picture.take, newest=True, full=False)
+        unsubscribe = collector.subscribe(picture.on_snapshot, newest=True, full=False)
         picture.wait(_FIRST)
         session = build_session()
         watchdog.check()
@@ -94,9 +206,10 @@ def run(
         import_textual()
         watchdog.check()
         from gpumon.ui import app as application
-        from gpumon.ui.terminal.handover import driver_after
+        from gpumon.ui.terminal.driver import driver_after
 
-        app = application.GpumonApp(session, narrowing, options, driver_after(picture))
+        driver = driver_after(picture.hand_over)
+        app = application.GpumonApp(session, narrowing, options, driver)
         app.main_screen.remember_in(state_folder(), save=not options.visitor)
         return app
 
@@ -114,15 +227,10 @@ def run(
 
 
 class Ended(NamedTuple):
-    """How an application ended.
+    """How an application ended."""
 
-    Attributes:
-        code: Its exit status.
-        signal: The signal that ended it.
-    """
-
-    code: int
-    signal: Signals | None
+    code: int  # Its exit status.
+    signal: Signals | None  # The signal that ended it.
 
     def status(self) -> int:
         """The exit status; a signal is sent again, now that the terminal is restored."""
@@ -249,12 +357,12 @@ def first_picture(
         options: The options.
         readonly: Whether every signal is refused.
     """
-    sgr_styles = None
+    styles = None
     if options.theme is not None:
-        sgr_styles = first_styles(options.theme.file, os.environ)
+        styles = first_styles(options.theme.file, os.environ)
     use_keys(options.keys, visitor=options.visitor)
     view = first_view(interval, narrowing, options, readonly=readonly)
     remembered = load(state_folder()).host_strip
     if remembered is not None:
         view = replace(view, host_strip=remembered)
-    return FirstPicture(history, view, sgr_styles)
+    return FirstPicture(history, view, styles)

@@ -10,19 +10,23 @@ import pyte
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.config.themes.styles import BLACK, Rgb
 from gpumon.text.formatting import fit, printable
-from gpumon.ui.view.cell_writer import CellWriter, SgrStyle, SgrStyles
+from gpumon.ui.terminal.cell_writer import CellWriter
+from gpumon.ui.terminal.styles import SgrStyle, SgrStyles
 
 if TYPE_CHECKING:
     from gpumon.text.cells import Row
+    from gpumon.ui.terminal.styles import Colour
 
+LIGHT = Rgb(200, 200, 200)
 LOOKS = {
-    "": SgrStyle("38;2;200;200;200", "48;2;0;0;0"),
-    "same": SgrStyle("38;2;200;200;200", "48;2;0;0;0"),
-    "bad": SgrStyle("38;2;255;0;0", "48;2;0;0;0", bold=True),
-    "bar": SgrStyle("38;2;0;0;255", "48;2;30;30;30"),
+    "": SgrStyle(LIGHT, BLACK),
+    "same": SgrStyle(LIGHT, BLACK),
+    "bad": SgrStyle(Rgb(255, 0, 0), BLACK, bold=True),
+    "bar": SgrStyle(Rgb(0, 0, 255), Rgb(30, 30, 30)),
     "cursor": SgrStyle(reverse=True),
-    "picked": SgrStyle("38;2;200;200;200", "48;2;0;0;0", reverse=True),
+    "picked": SgrStyle(LIGHT, BLACK, reverse=True),
 }
 INKS = SgrStyles(LOOKS)
 WIDTH, LINES = 24, 4
@@ -55,9 +59,9 @@ def looks(screen: pyte.Screen) -> list[tuple[object, ...]]:
     return cells
 
 
-def colour(parameters: str) -> str:
-    """``38;2;255;0;0`` as the terminal has it."""
-    return "".join(f"{int(part):02x}" for part in parameters.split(";")[2:]) or "default"
+def colour(shown: Colour) -> str:
+    """As the terminal has it."""
+    return shown.hex[1:] if isinstance(shown, Rgb) else "default"
 
 
 @given(

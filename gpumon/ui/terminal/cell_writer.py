@@ -11,14 +11,14 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec import Struct
-
 from gpumon.text.formatting import cell_width
+from gpumon.ui.terminal.styles import RESET
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from gpumon.text.cells import Row
+    from gpumon.ui.terminal.styles import SgrStyles
 
 # Moving the cursor within a row takes about four bytes: shorter gaps are written instead.
 _GAP = 5
@@ -30,84 +30,67 @@ _BRAILLE = frozenset(map(chr, range(0x2800, 0x2900)))
 _MOVE_BYTES, _COLOUR_BYTES = 6, 20
 """Estimates of the bytes of a cursor movement and of a colour."""
 
-RESET = "\x1b[0m"
-
 _Run: TypeAlias = tuple[int, int, int, str, bool]
 """Its end, line, first cell and text, and whether the cursor is known to be at its end."""
 
 
-class SgrStyle(Struct, frozen=True):
-    """A style as parameters of the escape sequence SGR (ECMA-48, 8.3.117).
+class RowPainter:
+    """Writes the rows that differ from those on the terminal."""
 
-    Attributes:
-        fore: Colour of the text, such as ``38;2;255;0;0``; empty is the terminal's default.
-        ground: Colour of the background.
-        bold: Bold.
-        reverse: Text and background exchanged.
-    """
+    def __init__(self, lines: int = 0) -> None:
+        self.painted: list[Row | None] = [None] * lines
+        """The rows on the terminal; ``None`` where unknown."""
+        # The columns at which their fields start; None where unknown.
+        self._starts: dict[int, Sequence[int] | None] = {}
+        self._first = 0
 
-    fore: str = ""
-    ground: str = ""
-    bold: bool = False
-    reverse: bool = False
+    def expect(self, rows: Sequence[Row]) -> list[int]:
+        """Something else writes these rows; returns the lines that differ."""
+        painted, self.painted = self.painted, list(rows)
+        self._starts.clear()
+        known = len(painted)
+        return [y for y, row in enumerate(rows) if y >= known or row != painted[y]]
 
-
-class SgrStyles:
-    """The shortest escape sequences from one style to another.
-
-    Args:
-        styles: Style name -> SGR parameters.
-
-    Attributes:
-        canonical: Style name -> the first style with the same parameters.
-    """
-
-    def __init__(self, styles: Mapping[str, SgrStyle]) -> None:
-        self._styles = styles
-        firsts: dict[SgrStyle, str] = {}
-        self.canonical = {name: firsts.setdefault(style, name) for name, style in styles.items()}
-        self._changes: dict[tuple[str | None, str], str] = {}
-        self._same_ground: dict[tuple[str, str], bool] = {}
-
-    def change(self, before: str | None, after: str) -> str:
-        """The escape sequence, possibly empty, that changes one style to another.
+    def paint(
+        self,
+        rows: Sequence[Row],
+        writer: CellWriter,
+        left: int = 0,
+        top: int = 0,
+        full: Callable[[], bool] | None = None,
+    ) -> None:
+        """Write changed rows while there is room, starting where the last frame stopped.
 
         Args:
-            before: The current style; ``None`` is the terminal's default.
-            after: The new style.
+            rows: As many rows as are painted.
+            writer: Receives them.
+            left: Column of their first cells on screen, from 0.
+            top: Line of the first row on screen, from 0.
+            full: Whether there is no room for more; by default there is room for all.
         """
-        key = (before, after)
-        known = self._changes.get(key)
-        if known is None:
-            known = self._changes[key] = self._find(before, after)
-        return known
+        painted = self.painted
+        first, self._first = self._first, 0
+        order = [y for y in (*range(first, len(rows)), *range(first)) if rows[y] != painted[y]]
+        if full is not None:
+            # After a key the user looks for the cursor: its new row first, then its old one.
+            order.sort(key=lambda y: 2 - 2 * _has_cursor(rows[y]) - _has_cursor(painted[y]))
+        for y in order:
+            row, before = rows[y], painted[y]
+            if full is not None and full():
+                self._first = y
+                return
+            if before is None:
+                writer.place(row, left, top + y)
+                self._starts[y] = None
+            else:
+                self._starts[y] = writer.change(before, row, left, top + y, self._starts.get(y))
+            painted[y] = row
+            if full is not None and (_has_cursor(row) or _has_cursor(before)):
+                writer.flush_changes()
 
-    def looks_same(self, text: str, style: str, other: str) -> bool:
-        """Whether a text looks the same in another, canonical style; blanks show the background."""
-        if self.canonical[style] == other:
-            return True
-        if text and not text.isspace():
-            return False
-        known = self._same_ground.get((other, style))
-        if known is None:
-            old, new = self._styles[other], self._styles[style]
-            known = old.ground == new.ground and not (old.reverse or new.reverse)
-            self._same_ground[other, style] = known
-        return known
 
-    def _find(self, before: str | None, after: str) -> str:
-        old = SgrStyle() if before is None else self._styles[before]
-        new = self._styles[after]
-        codes: list[str] = []
-        if old.bold != new.bold:
-            codes.append("1" if new.bold else "22")
-        if old.reverse != new.reverse:
-            codes.append("7" if new.reverse else "27")
-        if old.fore != new.fore:
-            codes.append(new.fore or "39")
-        if old.ground != new.ground:
-            codes.append(new.ground or "49")
-        return f"\x1b[{';'.join(codes)}m" if codes else ""
+def _has_cursor(row: Row | None) -> bool:
+    return row is not None and any(style == "cursor" for _, style in row[:2])
 
 
 class CellWriter:

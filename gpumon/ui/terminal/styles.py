@@ -5,7 +5,6 @@ The first picture is drawn with them: neither Textual nor, in true colour, Rich 
 
 from __future__ import annotations
 
-from colorsys import rgb_to_hls
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -181,6 +180,8 @@ def _hue(colour: Rgb, *, dark: bool) -> int:
         if dark:
             return _WHITE if light > 0.8 else _GREY if light > 0.42 else _BRIGHT
         return _BLACK if light < 0.4 else _BRIGHT
+    from colorsys import rgb_to_hls
+
     hue, _, _ = rgb_to_hls(*(part / 255 for part in colour))
     return _HUES[round(hue * 6) % 6] + (_BRIGHT if dark else 0)
 

@@ -25,7 +25,7 @@ from gpumon.ui.dialogs import end
 from gpumon.ui.fleet_app import FleetApp
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
-from gpumon.ui.startup_options import StartupOptions
+from gpumon.ui.view.dashboard_view import StartupOptions
 from screenshots.cells import cells_of
 from screenshots.drawing import svg_of
 

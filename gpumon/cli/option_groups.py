@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpumon.cli.parser import Parser
     from gpumon.config import ConfigError, Loaded, Settings
     from gpumon.config.themes import ThemeChoice
-    from gpumon.ui.startup_options import StartupOptions
+    from gpumon.ui.view.dashboard_view import StartupOptions
 
 
 class Option:
@@ -195,7 +195,7 @@ class ScreenOptions(OptionGroup):
         from gpumon.config.key_changes import keys_in_force
         from gpumon.text.table import Sort
         from gpumon.text.units import use_units
-        from gpumon.ui.startup_options import StartupOptions
+        from gpumon.ui.view.dashboard_view import StartupOptions
 
         settings = loaded.settings
         use_units(settings.units)

@@ -92,7 +92,7 @@ class ReplayCommand(Command):
             player.collector.start()
             from gpumon.ui.session import replay_session
             from gpumon.ui.startup import FirstPicture, run
-            from gpumon.ui.startup_options import first_view
+            from gpumon.ui.view.dashboard_view import first_view
             from gpumon.ui.view.table_entries import ProcessFilter
 
             session = replay_session(player, recording)

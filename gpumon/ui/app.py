@@ -26,22 +26,22 @@ from gpumon.config.keymap import FURTHER_WORDS, MOST_USED, display
 from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember, resolve_styles
 from gpumon.system.resource_errors import is_lack_of_files, lack_behind
 from gpumon.text.formatting import spelled_out
-from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
+from gpumon.ui.dialogs.choices import CommandsDialog, KeyCommands
 from gpumon.ui.dialogs.confirm import ConfirmDialog, terminal_driver
 from gpumon.ui.keys import bindings_of, textual_keymap
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.painted import PaintedScreen
-from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.terminal.styles import COLOURS_256, TRUE_COLOUR, refuses_colour, sgr_styles
 from gpumon.ui.terminal.widget_output import FewColours, SameWidth, read_no_markup
 from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
+from gpumon.ui.view.dashboard_view import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
 from gpumon.ui.view.table_entries import ProcessFilter
 from gpumon.ui.widgets.cell_view import CellView
-from gpumon.ui.widgets.text_input import InputScreen
+from gpumon.ui.widgets.inputs import InputScreen
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ class BaseApp(App[int]):
 
     def action_themes(self) -> None:
         """Open the theme dialog."""
-        from gpumon.ui.dialogs.themes import ThemesDialog
+        from gpumon.ui.dialogs.choices import ThemesDialog
 
         self.push_screen(ThemesDialog(self._themes, self.theme), self._remember_theme)
 

@@ -16,7 +16,7 @@ from gpumon.system.system import THIS_SYSTEM
 from gpumon.ui.app import BaseApp
 from gpumon.ui.background import Wakeup, run_in_thread
 from gpumon.ui.screens.fleet import FleetScreen
-from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
+from gpumon.ui.view.dashboard_view import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.fleet_view import FleetView
 from gpumon.ui.view.table_entries import ProcessFilter
 from gpumon.ui.workspace import Workspace

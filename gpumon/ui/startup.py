@@ -23,7 +23,6 @@ from gpumon.makers.source import SourceError
 from gpumon.system.folders import state_folder
 from gpumon.system.resource_errors import lack_behind, require_files
 from gpumon.system.startup_imports import import_asyncio, replaced
-from gpumon.ui.startup_options import first_view
 from gpumon.ui.terminal.cell_writer import CellWriter, RowPainter
 from gpumon.ui.terminal.styles import early_colour_system, sgr_styles
 from gpumon.ui.terminal.terminal import (
@@ -37,6 +36,7 @@ from gpumon.ui.terminal.terminal import (
     set_attributes,
 )
 from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.dashboard_view import first_view
 from gpumon.ui.view.key_names import use_keys
 
 if TYPE_CHECKING:
@@ -53,10 +53,9 @@ if TYPE_CHECKING:
     from gpumon.ui.app import BaseApp, GpumonApp
     from gpumon.ui.fleet_app import OpenHost
     from gpumon.ui.session import Session
-    from gpumon.ui.startup_options import StartupOptions
     from gpumon.ui.terminal.styles import SgrStyles
     from gpumon.ui.terminal.terminal import Attributes
-    from gpumon.ui.view.dashboard_view import View
+    from gpumon.ui.view.dashboard_view import StartupOptions, View
     from gpumon.ui.view.table_entries import ProcessFilter
 
 _ENTER = f"{ALTERNATE_SCREEN}\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"

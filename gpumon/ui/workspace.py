@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpumon.ui.alert_controller import Subject
     from gpumon.ui.app import BaseApp
     from gpumon.ui.session import Session
-    from gpumon.ui.startup_options import StartupOptions
+    from gpumon.ui.view.dashboard_view import StartupOptions
     from gpumon.ui.view.table_entries import ProcessFilter
 
 

@@ -24,10 +24,8 @@ from gpumon.config.keymap import (
 )
 from gpumon.config.table import InvalidValue
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.dialogs.columns import ColumnsDialog
+from gpumon.ui.dialogs.choices import ColumnsDialog, MomentDialog, ThemesDialog
 from gpumon.ui.dialogs.end import EndDialog, _Signals
-from gpumon.ui.dialogs.moment import MomentDialog
-from gpumon.ui.dialogs.themes import ThemesDialog
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.fleet import FleetScreen
 from gpumon.ui.screens.help import HelpScreen

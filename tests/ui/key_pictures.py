@@ -34,7 +34,7 @@ from gpumon.ui.app import GpumonApp
 from gpumon.ui.fleet_app import FleetApp
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session, SessionAlerts
-from gpumon.ui.startup_options import StartupOptions
+from gpumon.ui.view.dashboard_view import StartupOptions
 from gpumon.ui.widgets.cell_view import CellView
 from tests.absent import ABSENT
 from tests.build import NOON, GivenMachine

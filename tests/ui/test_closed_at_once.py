@@ -24,10 +24,8 @@ from gpumon.recording.history import History
 from gpumon.recording.playback.replay import Playing
 from gpumon.ui import kill_controller as cases
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.dialogs.columns import ColumnsDialog
+from gpumon.ui.dialogs.choices import ColumnsDialog, MomentDialog, ThemesDialog
 from gpumon.ui.dialogs.end import EndDialog
-from gpumon.ui.dialogs.moment import MomentDialog
-from gpumon.ui.dialogs.themes import ThemesDialog
 from gpumon.ui.screens.help import HelpScreen
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.test_terminal import GPUMON

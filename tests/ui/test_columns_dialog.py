@@ -7,7 +7,7 @@ import asyncio
 from textual.app import App
 
 from gpumon.config.columns import COLUMN_SETS
-from gpumon.ui.dialogs.columns import ColumnsDialog
+from gpumon.ui.dialogs.choices import ColumnsDialog
 
 
 def chosen_after(*keys: str, shown: tuple[str, ...]) -> tuple[str, ...] | None:

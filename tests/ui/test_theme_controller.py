@@ -12,7 +12,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import OptionList, Static
 
 from gpumon.config.themes import ThemeChoice, ThemeLibrary
-from gpumon.ui.dialogs.themes import ThemesDialog
+from gpumon.ui.dialogs.choices import ThemesDialog
 from gpumon.ui.theme_controller import ThemeController
 from tests.fuzz.test_screen import settled
 from tests.ui.test_closed_at_once import shown

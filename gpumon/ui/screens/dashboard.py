@@ -19,13 +19,12 @@ from gpumon.ui.background import run_in_thread
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.kill_controller import targets_of_job
 from gpumon.ui.screens.list_screen import ListScreen, updating
-from gpumon.ui.startup_options import first_view
 from gpumon.ui.terminal.desktop import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_layout import TOO_SMALL, Layout, is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
-from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.gpu_graphs import tile_at
+from gpumon.ui.view.dashboard_view import View, first_view
+from gpumon.ui.view.gpu_panels import tile_at
 from gpumon.ui.view.gpu_table_layout import gpu_at
 from gpumon.ui.view.header_footer import interval_text
 from gpumon.ui.view.help_page import process_sections, state_sections
@@ -48,8 +47,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.system.folders import Folder
     from gpumon.ui.alert_controller import Subject
-    from gpumon.ui.startup_options import StartupOptions
-    from gpumon.ui.view.dashboard_view import Watched
+    from gpumon.ui.view.dashboard_view import StartupOptions, Watched
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.view.key_names import FooterKey
     from gpumon.ui.view.table_entries import ProcessFilter
@@ -189,7 +187,7 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     def action_go_to(self) -> None:
         """Open the dialog for a time, and go there."""
-        from gpumon.ui.dialogs.moment import MomentDialog
+        from gpumon.ui.dialogs.choices import MomentDialog
 
         player = self._viewed_time.rewind()
         if player is None:
@@ -276,7 +274,7 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     def action_columns(self) -> None:
         """Open the dialog for columns."""
-        from gpumon.ui.dialogs.columns import ColumnsDialog
+        from gpumon.ui.dialogs.choices import ColumnsDialog
 
         def take(columns: tuple[str, ...] | None) -> None:
             if columns is not None:

@@ -14,7 +14,7 @@ from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
 from gpumon.ui.view import list_view
 from gpumon.ui.view.header_footer import key_at
 from gpumon.ui.view.list_view import ViewT
-from gpumon.ui.widgets.filter_bar import FilterBar
+from gpumon.ui.widgets.inputs import FilterBar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

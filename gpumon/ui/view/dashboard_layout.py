@@ -13,7 +13,7 @@ from gpumon.findings.groups import users
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import by_column
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.gpu_graphs import tile_height, tiles_rows
+from gpumon.ui.view.gpu_panels import tile_height, tiles_rows
 from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_line, gpu_lines, gpus_shape, list_columns
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.key_names import keycap

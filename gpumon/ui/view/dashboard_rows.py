@@ -22,8 +22,7 @@ from gpumon.ui.view.dashboard_layout import (
     table_context,
 )
 from gpumon.ui.view.frame import Frame, Memo
-from gpumon.ui.view.gpu_graphs import graph_rows
-from gpumon.ui.view.gpu_panels import panel_rows
+from gpumon.ui.view.gpu_panels import graph_rows, panel_rows
 from gpumon.ui.view.gpu_table import gpu_rows
 from gpumon.ui.view.gpu_table_layout import gpu_lines
 from gpumon.ui.view.gpu_text import STATE_STYLES, load_word

@@ -5,11 +5,13 @@ Only keys that other lists do not have are here; the functions are called as tho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.config.columns import DEFAULT_COLUMNS
+from gpumon.model.snapshot import lines_of
 from gpumon.text.table import Sort
 from gpumon.ui.view import list_view
 from gpumon.ui.view.chart_series import UTIL, next_small
@@ -19,8 +21,9 @@ from gpumon.ui.view.list_view import Key, ListView, clear_message
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from gpumon.config.themes import ThemeChoice
     from gpumon.host.process_host import RelatedProcess
     from gpumon.kill.outcome import TerminationReport
     from gpumon.model.processes import GpuProcess, ProcessId
@@ -195,7 +198,7 @@ def fold_or_scroll(view: View, layout: Layout, step: int) -> View:
 
 
 def _move_beside(view: View, gpus: Sequence[Gpu], shape: GpusShape, step: int) -> View:
-    lines = [gpu.uuid for gpu in gpus for _ in range(1 + len(gpu.mig))]
+    lines = [line.gpu.uuid for line in lines_of(gpus)]
     if view.gpu not in lines:
         return view
     line = lines.index(view.gpu) + step * (shape.rows - 1)
@@ -361,3 +364,37 @@ def show_next_graph(view: View, layout: Layout) -> tuple[View, str]:
 def show_cost(view: View, _: Layout) -> View:
     """Show or hide gpumon's own cost in the header."""
     return replace(view, show_cost=not view.show_cost)
+
+
+class StartupOptions(NamedTuple):
+    """The initial state of the dashboard."""
+
+    columns: tuple[str, ...] = DEFAULT_COLUMNS  # Keys of the columns.
+    sort: Sort = Sort()
+    # The keys of each action that has other keys than the default ones, by its id.
+    keys: Mapping[str, tuple[str, ...]] = {}
+    config_error: str = ""  # The errors in the configuration, shown at start.
+    theme: ThemeChoice | None = None  # ``None`` for the default.
+    graph: str = UTIL.name  # Key of the metric in the small graphs.
+    # Whether the host line is shown, unless the user has toggled it before.
+    host_strip: bool = False
+    # Whether the user only looks on, in a browser: everything else is refused, nothing is saved.
+    visitor: bool = False
+
+
+DEFAULT_OPTIONS = StartupOptions()
+
+
+def first_view(
+    interval: float, narrowing: ProcessFilter, options: StartupOptions, *, readonly: bool
+) -> View:
+    """The view before the first key; ``readonly`` if every signal is refused."""
+    return View(
+        interval=interval,
+        narrowing=narrowing,
+        columns=options.columns,
+        sort=options.sort,
+        readonly=readonly,
+        graph=options.graph,
+        host_strip=options.host_strip,
+    )

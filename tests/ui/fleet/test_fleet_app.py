@@ -12,7 +12,7 @@ from gpumon.fleet.demo import DemoFleet
 from gpumon.fleet.summary import FleetSummaries
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.ui.fleet_app import FleetApp, OpenHost
-from gpumon.ui.startup_options import StartupOptions
+from gpumon.ui.view.dashboard_view import StartupOptions
 from tests.clock import HandClock
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gpumon.text.cells import row_width
 from gpumon.ui.view.chart_series import GPU_SERIES, SMALL, SMALL_SERIES, next_small
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.gpu_graphs import tile_at
+from gpumon.ui.view.gpu_panels import tile_at
 from tests.build import GIB, NOON, gpu, snapshot
 
 if TYPE_CHECKING:

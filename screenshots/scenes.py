@@ -23,8 +23,7 @@ from gpumon.sampling.enrichment import Lookup
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.dialogs import end
 from gpumon.ui.fleet_app import FleetApp
-from gpumon.ui.logbook import Logbook
-from gpumon.ui.session import Session
+from gpumon.ui.session import Logbook, Session
 from gpumon.ui.view.dashboard_view import StartupOptions
 from screenshots.cells import cells_of
 from screenshots.drawing import svg_of

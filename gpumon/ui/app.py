@@ -30,8 +30,9 @@ from gpumon.ui.dialogs.choices import CommandsDialog, KeyCommands
 from gpumon.ui.dialogs.confirm import ConfirmDialog, terminal_driver
 from gpumon.ui.keys import bindings_of, textual_keymap
 from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.inputs import InputScreen
 from gpumon.ui.screens.page import PageScreen
-from gpumon.ui.screens.painted import PaintedScreen
+from gpumon.ui.screens.painted import CellView, PaintedScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.terminal.styles import COLOURS_256, TRUE_COLOUR, refuses_colour, sgr_styles
 from gpumon.ui.terminal.widget_output import FewColours, SameWidth, read_no_markup
@@ -40,8 +41,6 @@ from gpumon.ui.view.dashboard_view import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
 from gpumon.ui.view.table_entries import ProcessFilter
-from gpumon.ui.widgets.cell_view import CellView
-from gpumon.ui.widgets.inputs import InputScreen
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from gpumon.kill.local_host import LocalHost
 from gpumon.makers.nvidia import MAKER
 from gpumon.sampling.enrichment import Lookup
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.logbook import Logbook
-from gpumon.ui.session import Session
+from gpumon.ui.session import Logbook, Session
 from tests.bench.soak import HEAD, Day, Figures, grown, machine, tell
 from tests.build import GivenMachine
 from tests.driver import Driver, owners

@@ -24,8 +24,7 @@ from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
 from gpumon.system.system import System
 from gpumon.ui.kill_controller import KillController
-from gpumon.ui.logbook import Logbook
-from gpumon.ui.session import Session
+from gpumon.ui.session import Logbook, Session
 from tests.build import GivenMachine
 from tests.clock import HandClock
 from tests.driver import GIB, Card, Driver, Owner, Wave, h100, owners

@@ -32,10 +32,9 @@ from gpumon.sampling.cost_meter import CostMeter
 from gpumon.sampling.enrichment import Lookup
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.fleet_app import FleetApp
-from gpumon.ui.logbook import Logbook
-from gpumon.ui.session import Session, SessionAlerts
+from gpumon.ui.screens.painted import CellView
+from gpumon.ui.session import Logbook, Session, SessionAlerts
 from gpumon.ui.view.dashboard_view import StartupOptions
-from gpumon.ui.widgets.cell_view import CellView
 from tests.absent import ABSENT
 from tests.build import NOON, GivenMachine
 from tests.clock import HandClock

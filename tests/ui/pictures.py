@@ -42,8 +42,7 @@ from gpumon.ui.view.fleet_rows import FleetPicture
 from gpumon.ui.view.fleet_view import FleetListing, FleetView, show_list
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
-from gpumon.ui.view.job_page import job_rows
-from gpumon.ui.view.process_page import process_rows
+from gpumon.ui.view.process_page import job_rows, process_rows
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
 from gpumon.ui.view.user_table import USER_COLUMNS
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot

@@ -10,7 +10,7 @@ import pytest
 from gpumon.makers.demo import DemoSource
 from gpumon.recording.csv.files import default_name
 from gpumon.sampling.collector import Collector
-from gpumon.ui.logbook import Logbook
+from gpumon.ui.session import Logbook
 from gpumon.ui.view.header_footer import footer_row
 from tests.build import NOON
 

@@ -32,11 +32,11 @@ from gpumon.model.processes import (
 from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
 from gpumon.ui.screens.page import PageScreen
+from gpumon.ui.screens.painted import CellView
 from gpumon.ui.screens.subjects import GpuScreen, ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.terminal.styles import TRUE_COLOUR, sgr_styles
 from gpumon.ui.theme_controller import to_textual
-from gpumon.ui.widgets.cell_view import CellView
 from tests.build import GIB, NOON, device_files, gpu, process, snapshot
 from tests.screen import PATIENCE, Screen
 

@@ -16,7 +16,7 @@ from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN, whole_choice
 from gpumon.text.formatting import printable
 from gpumon.text.time_parsing import FORMS, MomentError, day_and_time, parse_moment
 from gpumon.ui.keys import bindings_of
-from gpumon.ui.widgets.inputs import InputScreen, TextInput
+from gpumon.ui.screens.inputs import InputScreen, TextInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,9 @@ from textual.widgets import Input, Static
 from gpumon import __version__
 from gpumon.text.formatting import spelled_out
 from gpumon.ui.keys import bindings_of
+from gpumon.ui.screens.inputs import InputScreen, TextInput
 from gpumon.ui.view.header_footer import own_cost_sentence
 from gpumon.ui.view.help_page import find, help_rows, key_groups, other_sections
-from gpumon.ui.widgets.inputs import InputScreen, TextInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

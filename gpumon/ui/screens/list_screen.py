@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, ParamSpec, Typ
 from msgspec.structs import replace
 
 from gpumon.ui.keys import click_key
+from gpumon.ui.screens.inputs import FilterBar
 from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
 from gpumon.ui.view import list_view
 from gpumon.ui.view.header_footer import key_at
 from gpumon.ui.view.list_view import ViewT
-from gpumon.ui.widgets.inputs import FilterBar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

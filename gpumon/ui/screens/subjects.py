@@ -25,10 +25,9 @@ from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.help_page import process_sections, state_sections
-from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text, text_rows
-from gpumon.ui.view.process_page import process_rows
+from gpumon.ui.view.process_page import job_rows, process_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -46,7 +46,7 @@ async def until(pilot: Pilot[int], holds: Callable[[], object], what: str) -> No
 
 def shown(app: FleetApp) -> str:
     """The rows of the visible screen."""
-    from gpumon.ui.widgets.cell_view import CellView
+    from gpumon.ui.screens.painted import CellView
 
     rows = [row for view in app.screen.query(CellView) for row in view.rows]
     return "\n".join("".join(text for text, _ in row) for row in rows)

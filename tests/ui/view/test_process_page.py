@@ -20,10 +20,9 @@ from gpumon.text.formatting import cell_width, printable
 from gpumon.text.process_columns import RowContext
 from gpumon.ui.view.chart_series import bytes_trend, percent_trend
 from gpumon.ui.view.gpu_text import mig_indices
-from gpumon.ui.view.job_page import job_rows
 from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.process_details import HIDDEN
-from gpumon.ui.view.process_page import process_rows, state_words
+from gpumon.ui.view.process_page import job_rows, process_rows, state_words
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.export.hostile import place_of, texts
 

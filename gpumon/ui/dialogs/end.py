@@ -66,19 +66,13 @@ LOOK_SECONDS = 2.0
 
 
 class SignalChoice(NamedTuple):
-    """The confirmed choice.
+    """The confirmed choice."""
 
-    Attributes:
-        targets: The processes named in the dialog, without those marked to get no signal.
-        number: The signal.
-        whole_tree: Whether to include children that they fork from now on.
-        name: What they are together, such as a job; may be empty.
-    """
-
+    # The processes named in the dialog, without those marked to get no signal.
     targets: tuple[Target, ...]
-    number: int
-    whole_tree: bool
-    name: str = ""
+    number: int  # The signal.
+    whole_tree: bool  # Whether to include children that they fork from now on.
+    name: str = ""  # What they are together, such as a job; may be empty.
 
 
 class _Signal(RadioButton):

@@ -339,19 +339,12 @@ def side_by_side(charts: Sequence[Sequence[Row]], width: int) -> list[Row]:
 
 
 class EventSign(NamedTuple):
-    """How a kind of event is shown.
-
-    Attributes:
-        glyph: Its glyph.
-        style: Its style; that of processes is another one in each place, and empty here.
-        about: What has happened.
-        short: The same in a legend.
-    """
+    """How a kind of event is shown."""
 
     glyph: str
-    style: str
-    about: str
-    short: str
+    style: str  # Its style; that of processes is another one in each place, and empty here.
+    about: str  # What has happened.
+    short: str  # The same in a legend.
 
 
 EVENT_SIGNS = {

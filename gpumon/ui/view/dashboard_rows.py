@@ -56,13 +56,9 @@ _MOST_REPORT_ROWS = 8
 
 
 class Parts(Struct, frozen=True):
-    """The rows of the dashboard, from the top; in a tiny terminal only ``tiny``.
+    """The rows of the dashboard, from the top; in a tiny terminal only ``tiny``."""
 
-    Attributes:
-        layout: Where everything is drawn.
-    """
-
-    layout: Layout
+    layout: Layout  # Where everything is drawn.
 
     header: list[Row] = []
     host: list[Row] = []

@@ -30,13 +30,9 @@ if TYPE_CHECKING:
 
 
 class FleetParts(Struct, frozen=True):
-    """The rows of the screen, from the top.
+    """The rows of the screen, from the top."""
 
-    Attributes:
-        layout: Where everything is drawn.
-    """
-
-    layout: FleetLayout
+    layout: FleetLayout  # Where everything is drawn.
     header: list[Row]
     lines: list[Row]
     rule: list[Row]

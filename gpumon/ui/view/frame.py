@@ -22,23 +22,14 @@ if TYPE_CHECKING:
 
 
 class Frame(NamedTuple):
-    """What the parts of a frame have in common.
+    """What the parts of a frame have in common."""
 
-    Attributes:
-        memo: Caches drawn parts.
-        snapshot: The snapshot, with GPUs.
-        history: The values of the graphs.
-        states: The state of each GPU and MIG device, by UUID.
-        view: The view within bounds.
-        width: Cells.
-    """
-
-    memo: Memo
-    snapshot: Snapshot
-    history: History
-    states: Mapping[str, Finding]
-    view: View
-    width: int
+    memo: Memo  # Caches drawn parts.
+    snapshot: Snapshot  # With GPUs.
+    history: History  # The values of the graphs.
+    states: Mapping[str, Finding]  # The state of each GPU and MIG device, by UUID.
+    view: View  # The view within bounds.
+    width: int  # Cells.
 
     @property
     def graph(self) -> ChartSeries[Gpu]:

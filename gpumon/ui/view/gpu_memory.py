@@ -38,21 +38,13 @@ _GAP = "  "
 
 
 class Holder(Struct, frozen=True):
-    """A line of the memory: a process, or a MIG device with its processes.
+    """A line of the memory: a process, or a MIG device with its processes."""
 
-    Attributes:
-        label: The user and PID, or the MIG device.
-        memory: Bytes; ``None`` is unknown.
-        amount: Those bytes as text.
-        work: Since when it is idle, or how busy it is.
-        about: The job and the command, or who holds the MIG device.
-    """
-
-    label: str
-    memory: int | None
-    amount: str
-    work: str
-    about: str
+    label: str  # The user and PID, or the MIG device.
+    memory: int | None  # Bytes; ``None`` is unknown.
+    amount: str  # Those bytes as text.
+    work: str  # Since when it is idle, or how busy it is.
+    about: str  # The job and the command, or who holds the MIG device.
 
 
 def holders_of(gpu: Gpu, snapshot: Snapshot | None, history: History) -> list[Holder]:

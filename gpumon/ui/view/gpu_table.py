@@ -49,27 +49,16 @@ if TYPE_CHECKING:
 
 
 class GpuLine(Struct, gc=False):
-    """A GPU or a MIG device as the columns see it.
+    """A GPU or a MIG device as the columns see it."""
 
-    Attributes:
-        gpu: The GPU, or that of the MIG device.
-        name: Its name that fits.
-        state: Its state.
-        holders: Texts about who holds it, longest first.
-        memory: Bytes in use and of all.
-        graph: The small graph.
-        mark: The cell behind the index.
-        stale: The style of values that are old; empty if they are not.
-    """
-
-    gpu: Gpu
-    name: str
+    gpu: Gpu  # The GPU, or that of the MIG device.
+    name: str  # Its name that fits.
     state: Finding
-    holders: tuple[str, ...]
-    memory: tuple[int | None, int | None]
+    holders: tuple[str, ...]  # Texts about who holds it, longest first.
+    memory: tuple[int | None, int | None]  # Bytes in use and of all.
     graph: Field = ("", "")
-    mark: str = " "
-    stale: str = ""
+    mark: str = " "  # The cell behind the index.
+    stale: str = ""  # The style of values that are old; empty if they are not.
 
 
 def _index(item: GpuLine, _: int) -> Sequence[Field]:

@@ -34,19 +34,13 @@ _PANEL_WIDTH = 72
 
 
 class LineColumns(Struct, frozen=True):
-    """The columns of a GPU's line that fit; those of a MIG device have the same widths.
+    """The columns of a GPU's line that fit; those of a MIG device have the same widths."""
 
-    Attributes:
-        width: Cells of the line.
-        widths: The key and the cells of each column in order, with the gap before it.
-        clock_label: The heading of the clock.
-        names: The text of each short name.
-    """
-
-    width: int
+    width: int  # Cells of the line.
+    # The key and the cells of each column in order, with the gap before it.
     widths: tuple[tuple[str, int], ...]
-    clock_label: str = "SM MHz"
-    names: tuple[tuple[str, str], ...] = ()
+    clock_label: str = "SM MHz"  # The heading of the clock.
+    names: tuple[tuple[str, str], ...] = ()  # The text of each short name.
 
     def width_of(self, key: str) -> int:
         """Cells of a column; 0 if it is not there."""
@@ -174,17 +168,11 @@ def _fitting(texts: Sequence[str], width: int) -> str:
 
 
 class GpusShape(Struct, frozen=True):
-    """The layout of the GPUs.
+    """The layout of the GPUs."""
 
-    Attributes:
-        panels: Height of each tall panel; 0 if the GPUs are lines.
-        columns: Number of lines side by side.
-        rows: Height of all of it, with the heading.
-    """
-
-    panels: int
-    columns: int
-    rows: int
+    panels: int  # Height of each tall panel; 0 if the GPUs are lines.
+    columns: int  # Number of lines side by side.
+    rows: int  # Height of all of it, with the heading.
 
     @property
     def in_sight(self) -> int:

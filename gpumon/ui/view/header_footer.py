@@ -31,38 +31,24 @@ _BRIEF_WIDTH = BRIEF_CELLS + 2
 
 
 class LogNote(Struct, frozen=True):
-    """The state of the log that is being written.
+    """The state of the log that is being written."""
 
-    Attributes:
-        text: Its size and duration, or the number of lost samples, briefly.
-        trouble: Why samples are being lost, in a sentence; empty if none are.
-    """
-
-    text: str
-    trouble: str = ""
+    text: str  # Its size and duration, or the number of lost samples, briefly.
+    trouble: str = ""  # Why samples are being lost, in a sentence; empty if none are.
 
 
 class Moment(Struct, frozen=True):
-    """The values of the header that do not describe the machine.
+    """The values of the header that do not describe the machine."""
 
-    Attributes:
-        interval: Seconds between samples; ``None`` for a single sample.
-        age: Seconds since the newest values if a GPU does not answer; otherwise ``None``.
-        paused: Whether the screen is paused.
-        cost: Own cost, if it is shown.
-        log: The state of the log that is being written.
-        unread: How many notices of alerts have not been seen on their page.
-        source: Replaces the name of the snapshot's source.
-        in_gap: Whether the shown moment is in a gap of the log, so that the sample is older.
-    """
-
-    interval: float | None = None
+    interval: float | None = None  # Seconds between samples; ``None`` for a single sample.
+    # Seconds since the newest values if a GPU does not answer; otherwise ``None``.
     age: float | None = None
-    paused: bool = False
-    cost: OwnCost | None = None
-    log: LogNote | None = None
-    unread: int = 0
-    source: str = ""
+    paused: bool = False  # Whether the screen is paused.
+    cost: OwnCost | None = None  # Own cost, if it is shown.
+    log: LogNote | None = None  # The state of the log that is being written.
+    unread: int = 0  # How many notices of alerts have not been seen on their page.
+    source: str = ""  # Replaces the name of the snapshot's source.
+    # Whether the shown moment is in a gap of the log, so that the sample is older.
     in_gap: bool = False
 
 
@@ -169,29 +155,17 @@ def _cost_text(cost: OwnCost) -> str:
 
 
 class Scrolled(Struct, frozen=True):
-    """The filters and scroll positions, for the rule.
+    """The filters and scroll positions, for the rule."""
 
-    Attributes:
-        narrowing: The conditions that select the processes, in words.
-        lines: Number of lines of the table.
-        lines_above: Number of these that are scrolled away.
-        room: Number of rows for them; ``None`` if all fit.
-        gpus_above: Number of lines of GPUs scrolled away.
-        gpus_below: Number of lines of GPUs that do not fit below.
-        worst: The worst state of a hidden GPU, if it is a warning or worse.
-        notes: Further texts on the table.
-        gpu: The GPU whose processes alone are shown.
-    """
-
-    narrowing: tuple[str, ...] = ()
-    lines: int = 0
-    lines_above: int = 0
-    room: int | None = None
-    gpus_above: int = 0
-    gpus_below: int = 0
-    worst: Field | None = None
-    notes: tuple[str, ...] = ()
-    gpu: str = ""
+    narrowing: tuple[str, ...] = ()  # The conditions that select the processes, in words.
+    lines: int = 0  # Number of lines of the table.
+    lines_above: int = 0  # Number of these that are scrolled away.
+    room: int | None = None  # Number of rows for them; ``None`` if all fit.
+    gpus_above: int = 0  # Number of lines of GPUs scrolled away.
+    gpus_below: int = 0  # Number of lines of GPUs that do not fit below.
+    worst: Field | None = None  # The worst state of a hidden GPU, if it is a warning or worse.
+    notes: tuple[str, ...] = ()  # Further texts on the table.
+    gpu: str = ""  # The GPU whose processes alone are shown.
 
 
 def rule_facts(snapshot: Snapshot) -> tuple[object, ...]:

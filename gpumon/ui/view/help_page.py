@@ -75,23 +75,14 @@ _SIGNS = (
 
 
 class HelpSection(Struct, frozen=True):
-    """A section of the help page.
+    """A section of the help page."""
 
-    Attributes:
-        title: Its title.
-        entries: Its terms and their meanings.
-        about: A sentence under the title.
-        group: Whether it is a group of keys, which stands beside other groups.
-        beside: Whether its entries stand in several columns on a wide terminal.
-        further: Other words by which a search finds entries.
-    """
-
-    title: str
-    entries: tuple[tuple[str, str], ...] = ()
-    about: str = ""
-    group: bool = False
-    beside: bool = True
-    further: Mapping[tuple[str, str], str] = {}
+    title: str  # Its title.
+    entries: tuple[tuple[str, str], ...] = ()  # Its terms and their meanings.
+    about: str = ""  # A sentence under the title.
+    group: bool = False  # Whether it is a group of keys, which stands beside other groups.
+    beside: bool = True  # Whether its entries stand in several columns on a wide terminal.
+    further: Mapping[tuple[str, str], str] = {}  # Other words by which a search finds entries.
 
 
 def key_groups(explained: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:

@@ -22,17 +22,11 @@ _METHODS_BEYOND_LOOKING = frozenset(action.method for action in KEYMAP if action
 
 
 class FooterKey(Struct, frozen=True):
-    """Keys in a footer with their label.
+    """Keys in a footer with their label."""
 
-    Attributes:
-        names: The names of their actions in the keymap.
-        label: The label.
-        on: Whether they switch something on and off that is on now.
-    """
-
-    names: tuple[str, ...]
-    label: str
-    on: bool = False
+    names: tuple[str, ...]  # The names of their actions in the keymap.
+    label: str  # The label.
+    on: bool = False  # Whether they switch something on and off that is on now.
 
 
 @cache

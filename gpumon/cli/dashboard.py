@@ -184,7 +184,7 @@ class DashboardCommand(Command):
         first = builder.first_history()
         from gpumon.ui.startup import first_picture
         from gpumon.ui.startup import run as run_screen
-        from gpumon.ui.view.table_entries import ProcessFilter
+        from gpumon.ui.view.process_table import ProcessFilter
 
         filter_ = ProcessFilter(user=options.user, filter=options.filter)
         demo = bool(options.demo)

@@ -93,7 +93,7 @@ class ReplayCommand(Command):
             from gpumon.ui.session import replay_session
             from gpumon.ui.startup import FirstPicture, run
             from gpumon.ui.view.dashboard_view import first_view
-            from gpumon.ui.view.table_entries import ProcessFilter
+            from gpumon.ui.view.process_table import ProcessFilter
 
             session = replay_session(player, recording)
             try:

@@ -37,13 +37,12 @@ from gpumon.text.table import Sort
 from gpumon.ui.view.chart_series import SMALL_SERIES
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View, Watched
-from gpumon.ui.view.fleet_layout import lay_out
 from gpumon.ui.view.fleet_rows import FleetPicture
-from gpumon.ui.view.fleet_view import FleetListing, FleetView, show_list
+from gpumon.ui.view.fleet_view import FleetListing, FleetView, lay_out, show_list
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.process_page import job_rows, process_rows
-from gpumon.ui.view.table_entries import Listing, ProcessFilter
+from gpumon.ui.view.process_table import Listing, ProcessFilter
 from gpumon.ui.view.user_table import USER_COLUMNS
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.hosts import demo_hosts

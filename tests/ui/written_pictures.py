@@ -20,7 +20,7 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
-from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.process_table import Listing
 from tests.absent import ABSENT
 from tests.build import recording_of
 from tests.ui.view.test_dashboard_rows import demo

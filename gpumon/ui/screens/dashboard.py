@@ -30,7 +30,7 @@ from gpumon.ui.view.header_footer import interval_text
 from gpumon.ui.view.help_page import process_sections, state_sections
 from gpumon.ui.view.key_names import footer_keys, keycap
 from gpumon.ui.view.list_view import clear_message
-from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.process_table import Listing
 from gpumon.ui.view.timeline import time_at
 from gpumon.ui.viewed_time import NOTHING_RECORDED, next_of
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from gpumon.ui.view.dashboard_view import StartupOptions, Watched
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.view.key_names import FooterKey
-    from gpumon.ui.view.table_entries import ProcessFilter
+    from gpumon.ui.view.process_table import ProcessFilter
     from gpumon.ui.workspace import Workspace
 
 INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)

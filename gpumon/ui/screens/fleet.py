@@ -11,9 +11,8 @@ from gpumon.text.formatting import printable
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.list_screen import ListScreen, updating
 from gpumon.ui.view import fleet_view
-from gpumon.ui.view.fleet_layout import FleetLayout
 from gpumon.ui.view.fleet_rows import FleetParts, FleetPicture, fleet_keys
-from gpumon.ui.view.fleet_view import FleetListing, FleetView
+from gpumon.ui.view.fleet_view import FleetLayout, FleetListing, FleetView
 from gpumon.ui.view.help_page import HelpSection, state_sections
 from gpumon.ui.view.key_names import keycap
 

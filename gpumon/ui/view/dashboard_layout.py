@@ -18,14 +18,15 @@ from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_line, gpu_lines, gpus
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import ListLayout
-from gpumon.ui.view.process_table import default_columns, visible_columns
-from gpumon.ui.view.table_entries import (
+from gpumon.ui.view.process_table import (
     Listing,
     TableEntry,
+    default_columns,
     job_entries,
     process_entries,
     tree_entries,
     user_entries,
+    visible_columns,
 )
 from gpumon.ui.view.user_table import USER_COLUMNS, user_columns
 

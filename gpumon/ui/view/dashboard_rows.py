@@ -39,8 +39,7 @@ from gpumon.ui.view.header_footer import (
 )
 from gpumon.ui.view.host_strip import host_rows, strip_rows
 from gpumon.ui.view.key_names import ALWAYS, footer_keys, keycap
-from gpumon.ui.view.process_table import job_row, process_row
-from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.process_table import Listing, job_row, process_row
 from gpumon.ui.view.user_table import user_columns, user_row
 
 if TYPE_CHECKING:

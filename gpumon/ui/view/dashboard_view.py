@@ -18,7 +18,7 @@ from gpumon.ui.view.chart_series import UTIL, next_small
 from gpumon.ui.view.gpu_text import users_of_gpu
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import Key, ListView, clear_message
-from gpumon.ui.view.table_entries import Listing, ProcessFilter
+from gpumon.ui.view.process_table import Listing, ProcessFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

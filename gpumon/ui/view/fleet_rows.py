@@ -13,8 +13,7 @@ from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import cell_width, counted, fit, memory_size, printable
 from gpumon.text.table import AT_CURSOR, PLAIN, beside, heading_row, line
 from gpumon.ui.view.fleet_hosts import age_text, host_row, host_sentence, status_text
-from gpumon.ui.view.fleet_layout import HOST_WIDTH, FleetLayout, lay_out, row_context
-from gpumon.ui.view.fleet_view import FleetListing
+from gpumon.ui.view.fleet_view import HOST_WIDTH, FleetLayout, FleetListing, lay_out, row_context
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.header_footer import first_fitting, footer_row, interval_text
 from gpumon.ui.view.key_names import ALWAYS, COMMANDS, FILTERING, SELECT, SORT, footer_key, keycap
@@ -24,8 +23,7 @@ from gpumon.ui.view.user_table import fleet_user_row
 if TYPE_CHECKING:
     from gpumon.fleet.summary import HostSummary
     from gpumon.text.table import Marks
-    from gpumon.ui.view.fleet_layout import FleetEntry
-    from gpumon.ui.view.fleet_view import FleetView
+    from gpumon.ui.view.fleet_view import FleetEntry, FleetView
     from gpumon.ui.view.key_names import FooterKey
 
 

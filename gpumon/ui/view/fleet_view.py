@@ -1,4 +1,4 @@
-"""What the user has chosen to see of many hosts, and the next view for each of its keys.
+"""The lists of many hosts: what the user has chosen to see, the next view for each key, the layout.
 
 Only keys that other lists do not have are here; the functions are called as those of ``list_view``.
 """
@@ -6,17 +6,32 @@ Only keys that other lists do not have are here; the functions are called as tho
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpumon.text.table import Sort
-from gpumon.ui.view.list_view import ListView, move_to
+from gpumon.config.columns import COLUMN
+from gpumon.filters.language import parse
+from gpumon.filters.terms import FilterContext
+from gpumon.fleet.fleet import Owner
+from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
+from gpumon.model.arithmetic import known_sum
+from gpumon.text.process_columns import RowContext
+from gpumon.text.table import GUTTER, Sort, by_column, in_order, line_width
+from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, HostItem, host_columns
+from gpumon.ui.view.list_view import ListEntry, ListLayout, ListView, move_to
+from gpumon.ui.view.process_table import by_pid, sort_value, visible_columns
+from gpumon.ui.view.user_table import FLEET_USER_COLUMNS, FleetUser, fleet_user_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from gpumon.ui.view.fleet_layout import FleetLayout
+    from gpumon.findings.groups import UserUse
+    from gpumon.fleet.summary import HostSummary
+    from gpumon.model.processes import GpuProcess
+    from gpumon.text.table import Column
+    from gpumon.ui.view.frame import Memo
 
 
 class FleetListing(str, Enum):
@@ -96,3 +111,164 @@ def clear_choice(view: FleetView) -> FleetView:
     if view.cursor is not None or view.top:
         return replace(view, cursor=None, top=0)
     return view
+
+
+_LEAST_HOST = 64
+"""Cells of a column of hosts, where there are several: enough for the state and the main user."""
+_CHROME = 4
+"""Header, heading, rule and footer."""
+HOST_WIDTH = 12
+"""Cells of the host in the list of processes."""
+
+
+HOST_HEADER = replace(HOST_COLUMNS[0], width=HOST_WIDTH)
+"""The column of the host before those of a process."""
+
+
+class FleetEntry(ListEntry, frozen=True):
+    """A line of a list."""
+
+    host: HostSummary | None = None  # Of a line of hosts or processes.
+    user: FleetUser | None = None
+    process: GpuProcess | None = None
+
+
+class FleetLayout(ListLayout[FleetView, FleetEntry], frozen=True, kw_only=True):
+    """Where the screen of a fleet is drawn."""
+
+    hosts: Sequence[HostSummary] = ()  # All hosts.
+    # The columns of a host, if hosts are listed.
+    host_columns: tuple[Column[HostItem], ...] = ()
+
+    @property
+    def sortable(self) -> tuple[Sequence[Column[Any]], str]:
+        """See ``ListLayout.sortable``."""
+        columns: dict[FleetListing, Sequence[Column[Any]]] = {
+            FleetListing.HOSTS: HOST_COLUMNS,
+            FleetListing.USERS: FLEET_USER_COLUMNS,
+            FleetListing.PROCESSES: (HOST_HEADER, *COLUMN.values()),
+        }
+        return columns[self.view.listing], self.view.listing.value
+
+
+def lay_out(
+    memo: Memo,
+    hosts: tuple[HostSummary, ...],
+    view: FleetView,
+    now: float,
+    width: int,
+    height: int,
+) -> FleetLayout:
+    """List the lines, and bring the view within bounds; the memo keeps the list."""
+    room = max(1, height - _CHROME - view.editing)
+    by_host = view.listing is FleetListing.HOSTS
+    # Lists of thousands of processes are sorted once a second; of hosts at every change.
+    news: object = hosts if by_host else tuple([one.state.status for one in hosts])
+    key = (news, int(now), view.listing, view.sort, view.filter)
+    entries = memo.by(key, entries_of, hosts, view, now)
+    beside = 1
+    if by_host and entries:
+        most = max(1, (width + GUTTER) // (_LEAST_HOST + GUTTER))
+        beside = min(most, -(-len(entries) // room))
+    columns = visible_columns(max(1, width - HOST_WIDTH - 1), view.columns)
+    headers: Sequence[Column[Any]] = (HOST_HEADER, *columns)
+    of_hosts: tuple[Column[HostItem], ...] = ()
+    if by_host:
+        headers = of_hosts = memo(host_columns, hosts, line_width(width, beside))
+    elif view.listing is FleetListing.USERS:
+        headers = fleet_user_columns(width)
+    layout = FleetLayout(
+        view=view,
+        entries=entries,
+        headers=headers,
+        columns=columns,
+        width=width,
+        room=room,
+        beside=beside,
+        hosts=hosts,
+        host_columns=of_hosts,
+    )
+    index = layout.index_of(view.cursor)
+    # A host that a filter hides, or that has gone, leaves no key to act on another one.
+    cursor = None if index is None else view.cursor
+    top = layout.bounded_top(view.top, index if view.follows_cursor else None)
+    if (top, cursor) == (view.top, view.cursor):
+        return layout
+    return replace(layout, view=replace(view, top=top, cursor=cursor))
+
+
+def entries_of(hosts: Sequence[HostSummary], view: FleetView, now: float) -> list[FleetEntry]:
+    """The lines of the current list that pass its filter, sorted."""
+    if view.listing is FleetListing.HOSTS:
+        selection = parse(view.filter, HOSTS)
+        shown = [host for host in hosts if selection.matches(host, now)]
+        ordered = by_column(map(HostItem, shown), HOST_COLUMNS, view.sort)
+        return [FleetEntry(item.host.name, item.host) for item in ordered]
+    if view.listing is FleetListing.USERS:
+        return [FleetEntry(use.user or "", user=use) for use in _users(hosts, view.sort)]
+    return _processes(hosts, view.filter, view.sort)
+
+
+def _users(hosts: Sequence[HostSummary], sort: Sort) -> list[FleetUser]:
+    owned: dict[str | None, list[tuple[str, UserUse | Owner]]] = {}
+    for host in hosts:
+        for use in host.users if host.is_live else ():
+            owned.setdefault(use.user, []).append((host.name, use))
+    found = [_user(user, uses) for user, uses in owned.items()]
+    by_name = sorted(found, key=lambda use: use.user or "")
+    return by_column(by_name, FLEET_USER_COLUMNS, sort)
+
+
+def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> FleetUser:
+    by_memory = sorted(uses, key=lambda one: -(one[1].memory or 0))
+    # Metrics tell no processes, and so neither their number nor their age.
+    seen = [use for _, use in uses if not isinstance(use, Owner)]
+    ages = [use.longest for use in seen if use.longest is not None]
+    return FleetUser(
+        user,
+        known_sum(use.gpus if isinstance(use, Owner) else len(use.gpus) for _, use in uses),
+        sum(use.processes for use in seen) if seen else None,
+        known_sum(use.memory for _, use in uses),
+        known_sum(use.idle_memory for _, use in uses),
+        tuple(name for name, _ in by_memory),
+        max(ages, default=None),
+    )
+
+
+def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[FleetEntry]:
+    """The processes of all live hosts: sorted on each, then all together."""
+    selection = parse(text, FLEET_PROCESSES) if text.strip() else None
+    # The process, its host, and the value by which it is sorted.
+    found: list[tuple[GpuProcess, HostSummary, object]] = []
+    for host in hosts:
+        snapshot = host.state.snapshot
+        if not host.is_live or snapshot is None:
+            continue
+        context = row_context(host)
+        filter_context = FilterContext(
+            context.now, context.idle_seconds, context.idle_after, host.name
+        )
+        value_of = None if sort.column == "host" else sort_value(sort.column, context)
+        found += [
+            (process, host, host.index if value_of is None else value_of(process))
+            for process in snapshot.processes
+            if selection is None or selection.matches(process, filter_context)
+        ]
+    # Rows alike in these two stay with their host.
+    if sort.column not in {"host", "idle"}:
+        found.sort(key=lambda one: by_pid(one[0]))
+    ranked = in_order(found, lambda one: one[2], descending=sort.descending)
+    return [FleetEntry((host.name, one.id), host, process=one) for one, host, _ in ranked]
+
+
+def row_context(host: HostSummary) -> RowContext:
+    """What the rows of a host's processes need."""
+    snapshot, history = host.state.snapshot, host.history
+    assert snapshot is not None  # noqa: S101 - a host with processes has one
+    assert history is not None  # noqa: S101 - likewise
+    return RowContext(
+        snapshot.time,
+        cache(history.process_idle),
+        history.thresholds.idle_after,
+        snapshot.host.memory_total,
+    )

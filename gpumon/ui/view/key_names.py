@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.config.keymap import KEYMAP, NAMED, display
-from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.process_table import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpumon.config.keymap import KeyAction, KeyScope
     from gpumon.ui.view.dashboard_view import View
-    from gpumon.ui.view.table_entries import TableEntry
+    from gpumon.ui.view.process_table import TableEntry
 
 
 _METHODS_BEYOND_LOOKING = frozenset(action.method for action in KEYMAP if action.beyond_looking)

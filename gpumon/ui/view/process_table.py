@@ -1,11 +1,16 @@
-"""The table of processes: its columns at a width, its order, and its lines."""
+"""The table of processes: its lines (a list, a tree, users or jobs), columns, order and drawing."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from gpumon.config.columns import COLUMN, DEFAULT_COLUMNS
+from gpumon.findings.groups import jobs
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -19,15 +24,19 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.process_columns import LEAST_COMMAND, ProcessItem
 from gpumon.text.table import PLAIN, in_order, line, remaining
+from gpumon.ui.view.list_view import ListEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from gpumon.findings.groups import JobGroup
-    from gpumon.model.processes import GpuProcess
+    from gpumon.filters.terms import Filter, FilterContext
+    from gpumon.findings.groups import JobGroup, UserUse
+    from gpumon.host.process_host import RelatedProcess
+    from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.text.cells import Field, Row
     from gpumon.text.process_columns import RowContext
     from gpumon.text.table import Column, Marks, Sort
+    from gpumon.ui.view.list_view import Key
 
 
 @lru_cache(maxsize=16)
@@ -124,3 +133,289 @@ def job_row(
 def users_of(processes: Sequence[GpuProcess]) -> int:
     """How many users own a process."""
     return len({process.user for process in processes if process.user is not None})
+
+
+class Listing(str, Enum):
+    """The kinds of lists."""
+
+    PROCESSES = "processes"
+    TREE = "tree"
+    USERS = "users"
+    JOBS = "jobs"
+
+
+class TableEntry(ListEntry, frozen=True):
+    """A line of the table."""
+
+    # A process on no GPU, such as a shell in the tree, has no uses.
+    process: GpuProcess | None = None
+    branch: str = ""  # Tree glyphs before the command.
+    below: int = 0  # Number of lines under it that can be folded.
+    folded: bool = False  # Whether these are folded.
+    user: UserUse | None = None  # In the list of users.
+    job: JobGroup | None = None  # On its summary line.
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Indices of the GPUs that the line is about."""
+        holder = self.job or self.user
+        if holder is not None:
+            return holder.gpus
+        return () if self.process is None else self.process.gpu_indices
+
+    @property
+    def users(self) -> Sequence[str | None]:
+        """Owners of the line's processes; ``None`` is an unknown owner."""
+        if self.job is not None:
+            return self.job.users
+        owner = self.user or self.process
+        return () if owner is None else (owner.user,)
+
+    @property
+    def processes(self) -> tuple[GpuProcess, ...]:
+        """The processes that a key on this line applies to; none on the line of a user."""
+        if self.job is not None:
+            return self.job.processes
+        return () if self.process is None else (self.process,)
+
+
+class ProcessFilter(Struct, frozen=True):
+    """Selects the processes that are shown; all conditions apply together."""
+
+    user: str | None = None  # The user from the command line.
+    mine: str | None = None  # The current user's name, to show only their processes.
+    # The user whose processes are shown; never together with ``mine``.
+    only_user: str | None = None
+    # ``C`` shows only compute processes, ``G`` only graphics processes.
+    kind: str | None = None
+    filter: Filter | None = None  # The filter that was typed.
+    gpu: str | None = None  # UUID of the GPU whose processes are shown.
+
+    def words(self, processes: Sequence[GpuProcess]) -> list[str]:
+        """Describe each condition briefly, except the GPU, for the rule above the table."""
+        words = []
+        if self.user is not None:
+            none = all(process.user != self.user for process in processes)
+            words.append(f"of {self.user}{', who has none' if none else ''}")
+        if self.mine is not None:
+            words.append("only mine")
+        if self.only_user is not None:
+            words.append(f"only {self.only_user}")
+        if self.kind is not None:
+            words.append("only compute" if self.kind == "C" else "only graphics")
+        if self.filter is not None and self.filter.text:
+            words.append(f"/{self.filter.text}")
+        return words
+
+    def apply(
+        self, processes: Sequence[GpuProcess], context: FilterContext | None
+    ) -> list[GpuProcess]:
+        """Return the processes that meet all conditions; a filter needs the context."""
+        return [
+            process
+            for process in processes
+            if (self.user is None or process.user == self.user)
+            and (self.mine is None or process.user == self.mine)
+            and (self.only_user is None or process.user == self.only_user)
+            and (self.kind is None or self._is_kind(process))
+            and (self.gpu is None or any(use.gpu_uuid == self.gpu for use in process.uses))
+            and (self.filter is None or context is None or self.filter.matches(process, context))
+        ]
+
+    def _is_kind(self, process: GpuProcess) -> bool:
+        # MPS clients (type M) compute.
+        kinds = process.type.split("+")
+        return "G" in kinds if self.kind == "G" else bool({"C", "M"} & set(kinds))
+
+
+FOLDED_FROM = 5
+"""A process with this many descendants, none of them on a GPU, starts folded: data loaders."""
+
+
+def process_entries(
+    processes: Sequence[GpuProcess], sort: Sort, context: RowContext, first_gpu: int | None = None
+) -> list[TableEntry]:
+    """One line per process; those on ``first_gpu`` come first."""
+    ordered = _sorted(processes, sort, context, first_gpu)
+    return [TableEntry(process.id, process) for process in ordered]
+
+
+def _sorted(
+    processes: Sequence[GpuProcess], sort: Sort, context: RowContext, first_gpu: int | None
+) -> list[GpuProcess]:
+    """Sort processes; those on ``first_gpu`` come first."""
+    ordered = sort_processes(processes, sort, context)
+    return _with_first(first_gpu, ordered, lambda process: process.gpu_indices)
+
+
+_Item = TypeVar("_Item")
+
+
+def _with_first(
+    first_gpu: int | None, items: list[_Item], gpus_of: Callable[[_Item], Collection[int]]
+) -> list[_Item]:
+    """Move the items on a GPU to the front; otherwise keep the order."""
+    if first_gpu is None:
+        return items
+    return sorted(items, key=lambda item: first_gpu not in gpus_of(item))
+
+
+def job_entries(
+    processes: Sequence[GpuProcess],
+    sort: Sort,
+    context: RowContext,
+    toggled: Collection[Key],
+    first_gpu: int | None = None,
+) -> list[TableEntry]:
+    """One line per job with its processes below it; a job of one process is only that process.
+
+    Jobs are sorted by their own value, or by their first process where a job has no value in this
+    column. Those on ``first_gpu`` come first; those in ``toggled`` are folded.
+    """
+    ordered = _sorted(processes, sort, context, first_gpu)
+    rank = {process.id: place for place, process in enumerate(ordered)}
+    found = sorted(jobs(ordered), key=lambda job: min(rank[p.id] for p in job.processes))
+    if (value_of := _JOB_VALUES.get(sort.column)) is not None:
+        found = in_order(found, value_of, descending=sort.descending)
+    found = _with_first(first_gpu, found, lambda job: job.gpus)
+    entries: list[TableEntry] = []
+    for job in found:
+        members = sorted(job.processes, key=lambda process: rank[process.id])
+        if len(members) == 1:
+            entries.append(TableEntry(members[0].id, members[0]))
+            continue
+        key = f"job:{job.key}"
+        folded = key in toggled
+        entries.append(TableEntry(key, below=len(members), folded=folded, job=job))
+        if not folded:
+            entries += [
+                TableEntry(process.id, process, branch="└─" if process is members[-1] else "├─")
+                for process in members
+            ]
+    return entries
+
+
+_JOB_VALUES: dict[str, Callable[[JobGroup], object]] = {
+    "gpu": lambda job: job.gpus,
+    "memory_used": lambda job: job.memory,
+    "sm": lambda job: job.sm,
+    "age": lambda job: None if job.started_at is None else -job.started_at,
+}
+"""The values of a job as a whole, by column."""
+
+
+def user_entries(uses: list[UserUse], first_gpu: int | None = None) -> list[TableEntry]:
+    """One line per user; those on ``first_gpu`` come first."""
+    ordered = _with_first(first_gpu, uses, lambda use: use.gpus)
+    return [TableEntry(f"user:{use.user}", user=use) for use in ordered]
+
+
+class _Node:
+    """A node of the process tree."""
+
+    __slots__ = ("below", "process", "rank")
+
+    def __init__(self, process: GpuProcess, rank: float) -> None:
+        self.process = process
+        self.rank = rank
+        self.below: list[_Node] = []
+
+    def count(self) -> int:
+        return sum(1 + node.count() for node in self.below)
+
+    def holds_gpus(self) -> bool:
+        return any(node.process.uses or node.holds_gpus() for node in self.below)
+
+
+_LAST = float("inf")
+
+
+def tree_entries(
+    processes: Sequence[GpuProcess],
+    relatives: Sequence[RelatedProcess],
+    sort: Sort,
+    context: RowContext,
+    toggled: Collection[Key],
+    first_gpu: int | None = None,
+) -> list[TableEntry]:
+    """The processes with their ancestors and descendants, as a tree.
+
+    A parent is sorted among its siblings by the first GPU process in its subtree. Processes on
+    ``first_gpu`` come first. ``relatives`` are from ``ProcessHost.relatives``, parents first.
+    """
+    ordered = _sorted(processes, sort, context, first_gpu)
+    rank = {process.id: float(place) for place, process in enumerate(ordered)}
+    nodes: dict[ProcessId, _Node] = {}
+    shown = {process.id: process for process in ordered}
+    known = {relative.id: relative for relative in relatives}
+    by_pid = {relative.id.pid: relative.id for relative in relatives}
+    for identity in _with_families(shown, known, by_pid):
+        process = shown.get(identity) or known[identity].on_no_gpu()
+        nodes[identity] = _Node(process, rank.get(identity, _LAST))
+    roots: list[_Node] = []
+    for identity, node in nodes.items():
+        parent = by_pid.get(known[identity].parent) if identity in known else None
+        above = None if parent is None or parent == identity else nodes.get(parent)
+        (roots if above is None else above.below).append(node)
+    entries: list[TableEntry] = []
+    _sort_siblings(roots)
+    for root in roots:
+        _add_subtree(root, "", "", toggled, entries)
+    return entries
+
+
+def _with_families(
+    shown: dict[ProcessId, GpuProcess],
+    known: dict[ProcessId, RelatedProcess],
+    by_pid: dict[int, ProcessId],
+) -> list[ProcessId]:
+    """The shown processes and their known ancestors and descendants."""
+    children: defaultdict[int, list[ProcessId]] = defaultdict(list)
+    for relative in known.values():
+        children[relative.parent].append(relative.id)
+    wanted = dict.fromkeys(shown)
+    for identity in shown:
+        above = known.get(identity)
+        while above is not None and (parent := by_pid.get(above.parent)) is not None:
+            if parent in wanted:
+                break
+            wanted[parent] = None
+            above = known[parent]
+    waiting = list(shown)
+    while waiting:
+        for child in children[waiting.pop().pid]:
+            if child not in wanted:
+                wanted[child] = None
+                waiting.append(child)
+    return list(wanted)
+
+
+def _sort_siblings(nodes: list[_Node]) -> None:
+    """Sort siblings by the first GPU process in each subtree, then by PID."""
+    for node in nodes:
+        _sort_siblings(node.below)
+        node.rank = min([node.rank, *(below.rank for below in node.below)])
+    nodes.sort(key=lambda node: (node.rank, node.process.id.pid))
+
+
+def _add_subtree(
+    node: _Node, branch: str, after: str, toggled: Collection[Key], entries: list[TableEntry]
+) -> None:
+    count = node.count()
+    folded = False
+    if count:
+        begins_folded = count >= FOLDED_FROM and not node.holds_gpus()
+        folded = begins_folded != (node.process.id in toggled)
+    mark = f"{branch}+{count} " if folded else branch
+    entries.append(TableEntry(node.process.id, node.process, mark, count, folded))
+    if folded:
+        return
+    for below in node.below:
+        last = below is node.below[-1]
+        _add_subtree(
+            below,
+            after + ("└─" if last else "├─"),
+            after + ("  " if last else "│ "),
+            toggled,
+            entries,
+        )

@@ -15,7 +15,7 @@ from gpumon.recording.history import History
 from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.process_table import Listing
 from tests.build import NOON, gpu, process, snapshot
 from tests.ui.view.test_update import course
 

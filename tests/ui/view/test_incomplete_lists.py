@@ -11,7 +11,7 @@ from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.process_table import Listing
 from tests.build import NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, write_log
 

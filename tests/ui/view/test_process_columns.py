@@ -16,7 +16,7 @@ from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.header_footer import Moment, header_row
-from gpumon.ui.view.table_entries import ProcessFilter
+from gpumon.ui.view.process_table import ProcessFilter
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from gpumon.host.process_host import RelatedProcess
 from gpumon.model.processes import ProcessId, Workload
 from gpumon.text.process_columns import RowContext
 from gpumon.text.table import Sort
-from gpumon.ui.view.table_entries import (
+from gpumon.ui.view.process_table import (
     FOLDED_FROM,
     ProcessFilter,
     TableEntry,

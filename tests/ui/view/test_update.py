@@ -17,7 +17,7 @@ from gpumon.text.process_columns import PROCESS_COLUMNS
 from gpumon.ui.view import dashboard_view, list_view
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.process_table import Listing
 from tests.build import NOON
 from tests.clock import HandClock
 

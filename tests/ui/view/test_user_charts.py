@@ -14,7 +14,7 @@ from gpumon.recording.history import History
 from gpumon.text.cells import row_width
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import by_column
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.gpu_panels import tile_height, tiles_rows
-from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_line, gpu_lines, gpus_shape, list_columns
+from gpumon.ui.view.gpu_table import GpusShape, gpu_line, gpu_lines, gpus_shape, list_columns
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import ListLayout
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
     from gpumon.text.table import Column
     from gpumon.ui.view.frame import Memo
-    from gpumon.ui.view.gpu_table_layout import LineColumns
+    from gpumon.ui.view.gpu_line import LineColumns
 
 LEAST_WIDTH = 60
 LEAST_HEIGHT = 15

@@ -23,8 +23,7 @@ from gpumon.ui.view.dashboard_layout import (
 )
 from gpumon.ui.view.frame import Frame, Memo
 from gpumon.ui.view.gpu_panels import graph_rows, panel_rows
-from gpumon.ui.view.gpu_table import gpu_rows
-from gpumon.ui.view.gpu_table_layout import gpu_lines
+from gpumon.ui.view.gpu_table import gpu_lines, gpu_rows
 from gpumon.ui.view.gpu_text import STATE_STYLES, load_word
 from gpumon.ui.view.header_footer import (
     Moment,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from gpumon.text.process_columns import RowContext
     from gpumon.ui.view.dashboard_layout import TableContext
     from gpumon.ui.view.dashboard_view import View
-    from gpumon.ui.view.gpu_table_layout import GpusShape
+    from gpumon.ui.view.gpu_table import GpusShape
     from gpumon.ui.view.list_view import Key
 
 _MOST_REPORT_ROWS = 8

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpumon.recording.playback.replay import Playing
     from gpumon.recording.recording import Event
     from gpumon.ui.view.dashboard_layout import Layout
-    from gpumon.ui.view.gpu_table_layout import GpusShape
+    from gpumon.ui.view.gpu_table import GpusShape
     from gpumon.ui.view.header_footer import LogNote
 
 

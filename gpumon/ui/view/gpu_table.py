@@ -8,192 +8,132 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.snapshot import lines_of
-from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width, spark
+from gpumon.text.cells import Field, Row, fill, row_width, spark
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
     fit,
     fit_right,
-    gibibytes,
     mig_name,
-    number,
     printable,
-    temperature,
 )
-from gpumon.text.gpu_columns import GPU_COLUMNS
-from gpumon.text.table import WATCHED, Column, at_cursor, beside
+from gpumon.text.table import GUTTER, WATCHED, Column, at_cursor, beside, line_width
 from gpumon.text.units import degree
 from gpumon.ui.view.chart_series import UTIL
-from gpumon.ui.view.gpu_table_layout import NAME_HEADING
+from gpumon.ui.view.gpu_line import LINE_COLUMN, GpuLine, line_columns
 from gpumon.ui.view.gpu_text import (
     holders,
     is_stale,
-    memory_share,
-    rate,
-    share,
     short_name,
-    state_fields,
     unlisted_holder,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpumon.findings import Finding
-    from gpumon.model.snapshot import Gpu, MigInstance
+    from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
     from gpumon.recording.history import History
     from gpumon.text.process_columns import DeviceKey
     from gpumon.ui.view.chart_series import ChartSeries
     from gpumon.ui.view.frame import Frame, Memo
-    from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
+    from gpumon.ui.view.gpu_line import LineColumns
 
 
-class GpuLine(Struct, gc=False):
-    """A GPU or a MIG device as the columns see it."""
-
-    gpu: Gpu  # The GPU, or that of the MIG device.
-    name: str  # Its name that fits.
-    state: Finding
-    holders: tuple[str, ...]  # Texts about who holds it, longest first.
-    memory: tuple[int | None, int | None]  # Bytes in use and of all.
-    graph: Field = ("", "")
-    mark: str = " "  # The cell behind the index.
-    stale: str = ""  # The style of values that are old; empty if they are not.
+_LEAST_LINE = 40
+"""The least width of a GPU's line that holds its numbers."""
+_LEAST_PANEL = 5
+_PANEL_WIDTH = 72
 
 
-def _index(item: GpuLine, _: int) -> Sequence[Field]:
-    return [(f"{item.gpu.index:>2}", item.stale or "strong"), (item.mark, "tagged")]
+class GpusShape(Struct, frozen=True):
+    """The layout of the GPUs."""
+
+    panels: int  # Height of each tall panel; 0 if the GPUs are lines.
+    columns: int  # Number of lines side by side.
+    rows: int  # Height of all of it, with the heading.
+
+    @property
+    def in_sight(self) -> int:
+        """Number of lines that fit."""
+        return self.columns * (self.rows - 1)
 
 
-def _name(item: GpuLine, width: int) -> Sequence[Field]:
-    return [(fit(fit(item.name, width - 1), width), item.stale)]
+def gpus_shape(lines: int, gpus: int, width: int, room: int, panel_room: int = 0) -> GpusShape:
+    """Choose the layout of the GPUs.
+
+    Args:
+        lines: Number of lines for all GPUs and their MIG instances.
+        gpus: Number of GPUs.
+        width: Cells.
+        room: Maximum number of rows.
+        panel_room: Maximum number of rows of tall panels; 0 allows none.
+    """
+    if 1 <= gpus <= 2 and lines == gpus and width >= _PANEL_WIDTH:
+        height = panel_room // gpus
+        if height >= _LEAST_PANEL:
+            return GpusShape(height, 1, height * gpus)
+    if lines + 1 <= room:
+        return GpusShape(0, 1, lines + 1)
+    if width >= 2 * _LEAST_LINE + GUTTER:
+        needed = (lines + 1) // 2 + 1
+        return GpusShape(0, 2, min(needed, room))
+    return GpusShape(0, 1, max(0, room))
 
 
-def _state(item: GpuLine, width: int) -> Sequence[Field]:
-    return state_fields(item.state, item.holders, width, holder_style=item.stale)
+def gpu_lines(snapshot: Snapshot) -> int:
+    """Number of lines: one for each GPU and one for each of its MIG instances."""
+    return len(lines_of(snapshot.gpus))
 
 
-def _memory(item: GpuLine, width: int) -> Sequence[Field]:
-    (used, total), stale = item.memory, item.stale
-    if used is None and total is None:
-        return [(fit_right(UNKNOWN, width), stale)]
-    cap = f"/{gibibytes(total)}G" if total is not None else "G"
-    return [(fit_right(gibibytes(used), width - len(cap)), stale), (cap, stale or "dim")]
+def list_columns(
+    memo: Memo,
+    snapshot: Snapshot,
+    shape: GpusShape,
+    width: int,
+    graphs: bool,
+    added: Sequence[Column[Gpu]],
+) -> LineColumns | None:
+    """The columns of the GPUs' lines; ``None`` for tall panels.
+
+    Args:
+        memo: Caches the result.
+        snapshot: The snapshot.
+        shape: From ``gpus_shape``.
+        width: Cells of all lines side by side.
+        graphs: Whether to show the small graph.
+        added: The columns that the user has added.
+    """
+    if shape.panels:
+        return None
+    each = line_width(width, shape.columns)
+    kinds = {
+        (gpu.name, gpu.power_limit, gpu.memory_total, gpu.index if gpu.mig else None)
+        for gpu in snapshot.gpus
+    }
+    key = (each, kinds, graphs, added)
+    return memo.by(key, line_columns, each, snapshot.gpus, graphs, added)
 
 
-def _memory_bar(item: GpuLine, width: int) -> Sequence[Field]:
-    return _bar(item, "bar.memory", memory_share(*item.memory), width)
+def gpu_line(snapshot: Snapshot, uuid: str | None) -> int | None:
+    """The line number of a GPU; ``None`` if it is not in the snapshot."""
+    lines = lines_of(snapshot.gpus)
+    return next((number for number, line in enumerate(lines) if line.uuid == uuid), None)
 
 
-def _utilization(item: GpuLine, width: int) -> Sequence[Field]:
-    percent, stale = item.gpu.utilization_gpu, item.stale
-    if percent is None:
-        return [(fit_right(UNKNOWN, width), stale)]
-    return [(f"{percent:>{width - 1}}", stale), ("%", stale or "dim")]
-
-
-def _utilization_bar(item: GpuLine, width: int) -> Sequence[Field]:
-    return _bar(item, "bar.util", share(item.gpu.utilization_gpu, 100), width)
-
-
-def _bar(item: GpuLine, style: str, filled: float | None, width: int) -> Sequence[Field]:
-    """A bar after its figure."""
-    look = "bar.stale" if item.stale else bar_style(style, filled)
-    return [(" ", ""), (bar(filled, width - 1), look)]
-
-
-def _power(item: GpuLine, width: int) -> Sequence[Field]:
-    draw, limit, stale = item.gpu.power_draw, item.gpu.power_limit, item.stale
-    if draw is None:
-        return [(fit_right(UNKNOWN, width), stale)]
-    cap = "" if limit is None else f"/{limit:.0f}"
-    # The limit has a constant width, so the draw does not move.
-    unit = f"{cap}W"
-    return [(f"{draw:>{width - len(unit)}.0f}", stale), (unit, stale or "dim")]
-
-
-def _graph(item: GpuLine, _: int) -> Sequence[Field]:
-    return [("  ", ""), item.graph]
-
-
-def _traffic(item: GpuLine, width: int) -> Sequence[Field]:
-    received, sent = item.gpu.pcie_rx, item.gpu.pcie_tx
-    known = received is not None or sent is not None
-    text = f"{rate(received):>6} {rate(sent):>6}" if known else UNKNOWN
-    return [(fit_right(text, width), item.stale or "dim")]
-
-
-def _text(text: Callable[[Gpu], str], style: str = "") -> Callable[[GpuLine, int], Sequence[Field]]:
-    """Draws a text at the right."""
-    return lambda item, width: [(fit_right(text(item.gpu), width), item.stale or style)]
-
-
-_LINE_COLUMNS: tuple[Column[GpuLine], ...] = (
-    Column("index", " # ", 0, "", lambda item: (item.gpu.index, item.mark), draw=_index),
-    Column("name", NAME_HEADING, 0, "", lambda item: item.name, left=True, draw=_name),
-    Column(
-        *("state", "state", 0),
-        "then the user with the most memory on the GPU, how much, and how many others there are",
-        lambda item: (item.state, item.holders),
-        left=True,
-        draw=_state,
-    ),
-    Column(
-        *("memory", "memory", 0),
-        "used by processes, of all there is; what the driver reserves is left out",
-        lambda item: item.memory,
-        draw=_memory,
-    ),
-    Column("memory_bar", "", 0, "", lambda item: item.memory, draw=_memory_bar),
-    Column(
-        *("util", "util", 0),
-        "share of time in which any kernel ran; says nothing of how full the chip was",
-        lambda item: item.gpu.utilization_gpu,
-        draw=_utilization,
-    ),
-    Column("util_bar", "", 0, "", lambda item: item.gpu.utilization_gpu, draw=_utilization_bar),
-    Column(
-        *("celsius", "", 0, ""),
-        lambda item: item.gpu.temperature_gpu,
-        draw=_text(lambda gpu: temperature(gpu.temperature_gpu)),
-    ),
-    Column(
-        *("power", "power", 0, "draw and the cap in force"),
-        lambda item: (item.gpu.power_draw, item.gpu.power_limit),
-        draw=_power,
-    ),
-    Column(
-        *("spark", "last 60 s", 0),
-        "the same, over a second a column, or memory, power by its cap, heat by its slowdown point",
-        lambda item: item.graph,
-        left=True,
-        draw=_graph,
-    ),
-    Column(
-        *("clock", "SM MHz", 0, "clock of the multiprocessors"),
-        lambda item: item.gpu.clock_sm,
-        draw=_text(lambda gpu: number(gpu.clock_sm), "dim"),
-    ),
-    Column(
-        *("pcie", "PCIe rx  tx/s", 0, "into and out of the GPU"),
-        lambda item: (item.gpu.pcie_rx, item.gpu.pcie_tx),
-        draw=_traffic,
-    ),
-)
-
-
-def _of_line(column: Column[Gpu]) -> Column[GpuLine]:
-    """A column that the user may add, in the line of a GPU."""
-    return Column(
-        *(column.key, column.label, column.width, column.about),
-        lambda item: column.value(item.gpu),
-        draw=_text(column.text),
-    )
-
-
-_COLUMN = {column.key: column for column in (*_LINE_COLUMNS, *map(_of_line, GPU_COLUMNS))}
-EXPLAINED = tuple((" ".join(it.label.split()), it.about) for it in _LINE_COLUMNS if it.about)
-"""The headings that need an explanation, with it."""
+def gpu_at(
+    snapshot: Snapshot, shape: GpusShape, width: int, top: int, x: int, y: int
+) -> Gpu | None:
+    """The GPU at a cell; ``None`` at the heading and below the last GPU."""
+    if shape.panels:
+        return snapshot.gpus[y // shape.panels] if y // shape.panels < len(snapshot.gpus) else None
+    if y < 1:
+        return None
+    line = top + y - 1
+    if shape.columns > 1 and x > width // 2:
+        line += shape.rows - 1
+    lines = lines_of(snapshot.gpus)
+    return lines[line].gpu if line < len(lines) else None
 
 
 def gpu_rows(frame: Frame, columns: LineColumns, shape: GpusShape) -> list[Row]:
@@ -221,7 +161,7 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
     held: Mapping[DeviceKey, tuple[str, ...]] = memo(holders, snapshot.processes)
     second = int(snapshot.time)
     spark_width, names = columns.width_of("spark"), dict(columns.names)
-    shown = [(_COLUMN[key], width) for key, width in columns.widths]
+    shown = [(LINE_COLUMN[key], width) for key, width in columns.widths]
     for line in lines_of(snapshot.gpus)[visible.start : visible.stop]:
         gpu, mig, part, state = line.gpu, line.mig, memo.part(line.uuid), states[line.uuid]
         if mig is not None:
@@ -271,7 +211,7 @@ def _heading(columns: LineColumns, graph: ChartSeries[Gpu]) -> Row:
         "clock": columns.clock_label,
     }
     texts = [
-        _COLUMN[key].fit(labels.get(key, _COLUMN[key].label), width)
+        LINE_COLUMN[key].fit(labels.get(key, LINE_COLUMN[key].label), width)
         for key, width in columns.widths
     ]
     return fill(((text, "heading") for text in texts), columns.width, "heading")
@@ -306,7 +246,7 @@ def _mig_line(
     fields: list[Field] = [(" └ ", "dim"), (fit(name, columns.width_of("name")), "dim")]
     for key in ("state", "memory", "memory_bar"):
         if width := columns.width_of(key):
-            fields += _COLUMN[key].fields(item, width)
+            fields += LINE_COLUMN[key].fields(item, width)
     fields.append((f"  {printable(instance.profile or '')}", "dim"))
     if instance.gpu_instance is not None:
         own_id = f"  GPU instance {instance.gpu_instance}"

@@ -17,7 +17,7 @@ from gpumon.text.cells import row_width
 from gpumon.text.formatting import cell_width
 from gpumon.text.gpu_columns import GPU_COLUMNS
 from gpumon.text.process_columns import PROCESS_COLUMNS
-from gpumon.ui.view.gpu_table import EXPLAINED
+from gpumon.ui.view.gpu_line import EXPLAINED
 from gpumon.ui.view.gpu_text import STATE_SIGNS, state_glyph
 from gpumon.ui.view.key_names import keycap, keys_of
 from gpumon.ui.view.page_layout import wrap

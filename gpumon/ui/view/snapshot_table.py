@@ -11,8 +11,8 @@ from gpumon.text.process_columns import RowContext
 from gpumon.text.table import Sort, heading_row
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.frame import Frame, Memo
-from gpumon.ui.view.gpu_table import gpu_rows
-from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_lines, line_columns
+from gpumon.ui.view.gpu_line import line_columns
+from gpumon.ui.view.gpu_table import GpusShape, gpu_lines, gpu_rows
 from gpumon.ui.view.gpu_text import load_word, mig_indices
 from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
 from gpumon.ui.view.process_table import (

@@ -32,7 +32,7 @@ from gpumon.text.table import Sort
 from gpumon.ui.view.dashboard_layout import is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import Timeline, View, Watched
-from gpumon.ui.view.gpu_table_layout import line_columns
+from gpumon.ui.view.gpu_line import line_columns
 from gpumon.ui.view.gpu_text import core_name, holders, state_fields
 from gpumon.ui.view.header_footer import LogNote, footer_row, key_at
 from gpumon.ui.view.key_names import footer_key, footer_keys, keycap

@@ -1,4 +1,4 @@
-"""The layout of the table of GPUs: its columns, and the rows and columns of lines.
+"""The line of a GPU: its columns, and which of them fit.
 
 ``line_columns`` decides what fits into a width: it goes through ``_WIDTH_STEPS``, most wanted
 first. Read backwards, the steps say what a narrow terminal drops first.
@@ -15,22 +15,188 @@ from msgspec import Struct
 
 from gpumon.model.makers import first_maker, makers_of
 from gpumon.model.snapshot import lines_of
-from gpumon.text.formatting import cell_width, gibibytes, mig_name, number
-from gpumon.text.table import GUTTER, line_width
-from gpumon.ui.view.gpu_text import core_name, short_name
+from gpumon.text.cells import Field, bar, bar_style
+from gpumon.text.formatting import (
+    UNKNOWN,
+    cell_width,
+    fit,
+    fit_right,
+    gibibytes,
+    mig_name,
+    number,
+    temperature,
+)
+from gpumon.text.gpu_columns import GPU_COLUMNS
+from gpumon.text.table import Column
+from gpumon.ui.view.gpu_text import (
+    core_name,
+    memory_share,
+    rate,
+    share,
+    short_name,
+    state_fields,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gpumon.model.snapshot import Gpu, Snapshot
-    from gpumon.text.table import Column
-    from gpumon.ui.view.frame import Memo
+    from gpumon.findings import Finding
+    from gpumon.model.snapshot import Gpu
 
 
-_LEAST_LINE = 40
-"""The least width of a GPU's line that holds its numbers."""
-_LEAST_PANEL = 5
-_PANEL_WIDTH = 72
+_NAME_HEADING = "GPU"
+
+
+class GpuLine(Struct, gc=False):
+    """A GPU or a MIG device as the columns see it."""
+
+    gpu: Gpu  # The GPU, or that of the MIG device.
+    name: str  # Its name that fits.
+    state: Finding
+    holders: tuple[str, ...]  # Texts about who holds it, longest first.
+    memory: tuple[int | None, int | None]  # Bytes in use and of all.
+    graph: Field = ("", "")
+    mark: str = " "  # The cell behind the index.
+    stale: str = ""  # The style of values that are old; empty if they are not.
+
+
+def _index(item: GpuLine, _: int) -> Sequence[Field]:
+    return [(f"{item.gpu.index:>2}", item.stale or "strong"), (item.mark, "tagged")]
+
+
+def _name(item: GpuLine, width: int) -> Sequence[Field]:
+    return [(fit(fit(item.name, width - 1), width), item.stale)]
+
+
+def _state(item: GpuLine, width: int) -> Sequence[Field]:
+    return state_fields(item.state, item.holders, width, holder_style=item.stale)
+
+
+def _memory(item: GpuLine, width: int) -> Sequence[Field]:
+    (used, total), stale = item.memory, item.stale
+    if used is None and total is None:
+        return [(fit_right(UNKNOWN, width), stale)]
+    cap = f"/{gibibytes(total)}G" if total is not None else "G"
+    return [(fit_right(gibibytes(used), width - len(cap)), stale), (cap, stale or "dim")]
+
+
+def _memory_bar(item: GpuLine, width: int) -> Sequence[Field]:
+    return _bar(item, "bar.memory", memory_share(*item.memory), width)
+
+
+def _utilization(item: GpuLine, width: int) -> Sequence[Field]:
+    percent, stale = item.gpu.utilization_gpu, item.stale
+    if percent is None:
+        return [(fit_right(UNKNOWN, width), stale)]
+    return [(f"{percent:>{width - 1}}", stale), ("%", stale or "dim")]
+
+
+def _utilization_bar(item: GpuLine, width: int) -> Sequence[Field]:
+    return _bar(item, "bar.util", share(item.gpu.utilization_gpu, 100), width)
+
+
+def _bar(item: GpuLine, style: str, filled: float | None, width: int) -> Sequence[Field]:
+    """A bar after its figure."""
+    look = "bar.stale" if item.stale else bar_style(style, filled)
+    return [(" ", ""), (bar(filled, width - 1), look)]
+
+
+def _power(item: GpuLine, width: int) -> Sequence[Field]:
+    draw, limit, stale = item.gpu.power_draw, item.gpu.power_limit, item.stale
+    if draw is None:
+        return [(fit_right(UNKNOWN, width), stale)]
+    cap = "" if limit is None else f"/{limit:.0f}"
+    # The limit has a constant width, so the draw does not move.
+    unit = f"{cap}W"
+    return [(f"{draw:>{width - len(unit)}.0f}", stale), (unit, stale or "dim")]
+
+
+def _graph(item: GpuLine, _: int) -> Sequence[Field]:
+    return [("  ", ""), item.graph]
+
+
+def _traffic(item: GpuLine, width: int) -> Sequence[Field]:
+    received, sent = item.gpu.pcie_rx, item.gpu.pcie_tx
+    known = received is not None or sent is not None
+    text = f"{rate(received):>6} {rate(sent):>6}" if known else UNKNOWN
+    return [(fit_right(text, width), item.stale or "dim")]
+
+
+def _text(text: Callable[[Gpu], str], style: str = "") -> Callable[[GpuLine, int], Sequence[Field]]:
+    """Draws a text at the right."""
+    return lambda item, width: [(fit_right(text(item.gpu), width), item.stale or style)]
+
+
+_FIRST_COLUMNS: tuple[Column[GpuLine], ...] = (
+    Column("index", " # ", 0, "", lambda item: (item.gpu.index, item.mark), draw=_index),
+    Column("name", _NAME_HEADING, 0, "", lambda item: item.name, left=True, draw=_name),
+    Column(
+        *("state", "state", 0),
+        "then the user with the most memory on the GPU, how much, and how many others there are",
+        lambda item: (item.state, item.holders),
+        left=True,
+        draw=_state,
+    ),
+    Column(
+        *("memory", "memory", 0),
+        "used by processes, of all there is; what the driver reserves is left out",
+        lambda item: item.memory,
+        draw=_memory,
+    ),
+    Column("memory_bar", "", 0, "", lambda item: item.memory, draw=_memory_bar),
+    Column(
+        *("util", "util", 0),
+        "share of time in which any kernel ran; says nothing of how full the chip was",
+        lambda item: item.gpu.utilization_gpu,
+        draw=_utilization,
+    ),
+    Column("util_bar", "", 0, "", lambda item: item.gpu.utilization_gpu, draw=_utilization_bar),
+    Column(
+        *("celsius", "", 0, ""),
+        lambda item: item.gpu.temperature_gpu,
+        draw=_text(lambda gpu: temperature(gpu.temperature_gpu)),
+    ),
+    Column(
+        *("power", "power", 0, "draw and the cap in force"),
+        lambda item: (item.gpu.power_draw, item.gpu.power_limit),
+        draw=_power,
+    ),
+)
+_LAST_COLUMNS: tuple[Column[GpuLine], ...] = (
+    Column(
+        *("spark", "last 60 s", 0),
+        "the same, over a second a column, or memory, power by its cap, heat by its slowdown point",
+        lambda item: item.graph,
+        left=True,
+        draw=_graph,
+    ),
+    Column(
+        *("clock", "SM MHz", 0, "clock of the multiprocessors"),
+        lambda item: item.gpu.clock_sm,
+        draw=_text(lambda gpu: number(gpu.clock_sm), "dim"),
+    ),
+    Column(
+        *("pcie", "PCIe rx  tx/s", 0, "into and out of the GPU"),
+        lambda item: (item.gpu.pcie_rx, item.gpu.pcie_tx),
+        draw=_traffic,
+    ),
+)
+
+
+def _of_line(column: Column[Gpu]) -> Column[GpuLine]:
+    """A column that the user may add, in the line of a GPU."""
+    return Column(
+        *(column.key, column.label, column.width, column.about),
+        lambda item: column.value(item.gpu),
+        draw=_text(column.text),
+    )
+
+
+_LINE_COLUMNS = (*_FIRST_COLUMNS, *_LAST_COLUMNS)
+"""In their order; those that the user has added stand between them."""
+LINE_COLUMN = {column.key: column for column in (*_LINE_COLUMNS, *map(_of_line, GPU_COLUMNS))}
+EXPLAINED = tuple((" ".join(it.label.split()), it.about) for it in _LINE_COLUMNS if it.about)
+"""The headings that need an explanation, with it."""
 
 
 class LineColumns(Struct, frozen=True):
@@ -47,19 +213,12 @@ class LineColumns(Struct, frozen=True):
         return dict(self.widths).get(key, 0)
 
 
-_ADDED = "added"
-"""Where the columns that the user has added stand, and the step at which they get their room."""
-ORDER = (
-    *("index", "name", "state", "memory", "memory_bar", "util", "util_bar", "celsius", "power"),
-    *(_ADDED, "spark", "clock", "pcie"),
-)
-"""The keys of the columns in order."""
-
 # Placeholders for widths that depend on the GPUs.
 _FIRST_STATE, _TIGHT_NAME, _CORE_NAME, _WHOLE_NAME, _WATTS = -1, -2, -3, -4, -5
 _LONGEST_NAME = 24
 _SEVERAL = 2
-NAME_HEADING = "GPU"
+_ADDED = "added"
+"""The step at which the columns that the user has added get their room."""
 
 # (column, width to reach, whether a part of the step is useless), most wanted first.
 _WIDTH_STEPS: tuple[tuple[str, int, bool], ...] = (
@@ -121,7 +280,7 @@ def line_columns(
         _WHOLE_NAME: max(mig, _name_width(names)),
         _WATTS: 2 * max(watts, 3) + len("  /W"),
     }
-    widths = dict.fromkeys(ORDER, 0)
+    widths = {column.key: 0 for column in _LINE_COLUMNS}
     widths |= {"index": 3, "state": 10, "memory": 2 * max(sizes, 4) + len("  /G")}
     widths |= {"util": 6, "celsius": 4}
     left = width - sum(widths.values())
@@ -143,13 +302,12 @@ def line_columns(
     widths["state"] += min(left, 0)
     clocks = {maker.clock_heading for maker in makers_of(gpus) or (first_maker(),)}
     texts = [(name, _fitting((name, brief[name], tight[name]), widths["name"])) for name in names]
-    before = ORDER[: ORDER.index(_ADDED)]
     return LineColumns(
         width=width,
         widths=(
-            *((key, widths[key]) for key in before if widths[key] > 0),
+            *((it.key, widths[it.key]) for it in _FIRST_COLUMNS if widths[it.key] > 0),
             *((column.key, column.width) for column in fitting),
-            *((key, widths[key]) for key in ORDER[len(before) :] if widths[key] > 0),
+            *((it.key, widths[it.key]) for it in _LAST_COLUMNS if widths[it.key] > 0),
         ),
         clock_label=clocks.pop() if len(clocks) == 1 else "core MHz",
         names=tuple(texts),
@@ -159,102 +317,12 @@ def line_columns(
 def _name_width(names: Iterable[str]) -> int:
     """The width of a column for these names and its heading, with the gap after it."""
     widest = max(map(cell_width, names), default=0)
-    return max(len(NAME_HEADING), min(widest, _LONGEST_NAME)) + 1
+    return max(len(_NAME_HEADING), min(widest, _LONGEST_NAME)) + 1
 
 
 def _fitting(texts: Sequence[str], width: int) -> str:
     """The first text that fits, or the last one."""
     return next((text for text in texts if cell_width(text) < width), texts[-1])
-
-
-class GpusShape(Struct, frozen=True):
-    """The layout of the GPUs."""
-
-    panels: int  # Height of each tall panel; 0 if the GPUs are lines.
-    columns: int  # Number of lines side by side.
-    rows: int  # Height of all of it, with the heading.
-
-    @property
-    def in_sight(self) -> int:
-        """Number of lines that fit."""
-        return self.columns * (self.rows - 1)
-
-
-def gpus_shape(lines: int, gpus: int, width: int, room: int, panel_room: int = 0) -> GpusShape:
-    """Choose the layout of the GPUs.
-
-    Args:
-        lines: Number of lines for all GPUs and their MIG instances.
-        gpus: Number of GPUs.
-        width: Cells.
-        room: Maximum number of rows.
-        panel_room: Maximum number of rows of tall panels; 0 allows none.
-    """
-    if 1 <= gpus <= 2 and lines == gpus and width >= _PANEL_WIDTH:
-        height = panel_room // gpus
-        if height >= _LEAST_PANEL:
-            return GpusShape(height, 1, height * gpus)
-    if lines + 1 <= room:
-        return GpusShape(0, 1, lines + 1)
-    if width >= 2 * _LEAST_LINE + GUTTER:
-        needed = (lines + 1) // 2 + 1
-        return GpusShape(0, 2, min(needed, room))
-    return GpusShape(0, 1, max(0, room))
-
-
-def gpu_lines(snapshot: Snapshot) -> int:
-    """Number of lines: one for each GPU and one for each of its MIG instances."""
-    return len(lines_of(snapshot.gpus))
-
-
-def list_columns(
-    memo: Memo,
-    snapshot: Snapshot,
-    shape: GpusShape,
-    width: int,
-    graphs: bool,
-    added: Sequence[Column[Gpu]],
-) -> LineColumns | None:
-    """The columns of the GPUs' lines; ``None`` for tall panels.
-
-    Args:
-        memo: Caches the result.
-        snapshot: The snapshot.
-        shape: From ``gpus_shape``.
-        width: Cells of all lines side by side.
-        graphs: Whether to show the small graph.
-        added: The columns that the user has added.
-    """
-    if shape.panels:
-        return None
-    each = line_width(width, shape.columns)
-    kinds = {
-        (gpu.name, gpu.power_limit, gpu.memory_total, gpu.index if gpu.mig else None)
-        for gpu in snapshot.gpus
-    }
-    key = (each, kinds, graphs, added)
-    return memo.by(key, line_columns, each, snapshot.gpus, graphs, added)
-
-
-def gpu_line(snapshot: Snapshot, uuid: str | None) -> int | None:
-    """The line number of a GPU; ``None`` if it is not in the snapshot."""
-    lines = lines_of(snapshot.gpus)
-    return next((number for number, line in enumerate(lines) if line.uuid == uuid), None)
-
-
-def gpu_at(
-    snapshot: Snapshot, shape: GpusShape, width: int, top: int, x: int, y: int
-) -> Gpu | None:
-    """The GPU at a cell; ``None`` at the heading and below the last GPU."""
-    if shape.panels:
-        return snapshot.gpus[y // shape.panels] if y // shape.panels < len(snapshot.gpus) else None
-    if y < 1:
-        return None
-    line = top + y - 1
-    if shape.columns > 1 and x > width // 2:
-        line += shape.rows - 1
-    lines = lines_of(snapshot.gpus)
-    return lines[line].gpu if line < len(lines) else None
 
 
 _SPELLED = {"PCIE": "PCIe"}

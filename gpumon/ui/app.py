@@ -36,7 +36,7 @@ from gpumon.ui.screens.painted import CellView, PaintedScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.terminal.styles import COLOURS_256, TRUE_COLOUR, refuses_colour, sgr_styles
 from gpumon.ui.terminal.widget_output import FewColours, SameWidth, read_no_markup
-from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
+from gpumon.ui.theme_controller import RELOAD_SECONDS, ThemeController
 from gpumon.ui.view.dashboard_view import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
@@ -132,7 +132,7 @@ class BaseApp(App[int]):
     def on_mount(self) -> None:
         """Subscribe to themes."""
         self.theme_changed_signal.subscribe(self, self._take_theme)
-        self.set_interval(LOOK_SECONDS, self._themes.reload_if_changed)
+        self.set_interval(RELOAD_SECONDS, self._themes.reload_if_changed)
         for sentence in self._choice.sentences:
             self._warn(sentence)
         self._loop = asyncio.get_running_loop()

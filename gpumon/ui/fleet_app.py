@@ -77,7 +77,7 @@ class FleetApp(BaseApp):
         self._options = options
         self._open: OpenHost | None = None
         self._is_opening = False
-        self._told: HostStatus | None = None
+        self._reported: HostStatus | None = None
         self._hosts_closing: list[Event] = []
         self.fleet_screen = FleetScreen(
             summaries,
@@ -100,7 +100,7 @@ class FleetApp(BaseApp):
         """Follow the hosts. Textual also calls the handler of the base."""
         self._wakeup.start()
         self._summaries.start(self._wakeup.wake)
-        self.set_interval(_STATUS_SECONDS, self._look)
+        self.set_interval(_STATUS_SECONDS, self._check_host)
 
     def on_unmount(self) -> None:
         """Stop everything that calls this application."""
@@ -132,7 +132,7 @@ class FleetApp(BaseApp):
         workspace = Workspace(
             self, opened.session, ProcessFilter(), self._options, failed=close, leave=close
         )
-        self._open, self.workspace, self._told = opened, workspace, HostStatus.LIVE
+        self._open, self.workspace, self._reported = opened, workspace, HostStatus.LIVE
         workspace.dashboard.remember_in(state_folder(), save=not self._options.visitor)
         if process is not None:
             workspace.dashboard.point_at(process)
@@ -162,7 +162,7 @@ class FleetApp(BaseApp):
         # Signals that are on their way and a sample that is being taken come to their end.
         run_in_thread(self, close, lambda _: None, name="gpumon-close-host")
 
-    def _look(self) -> None:
+    def _check_host(self) -> None:
         """Report a bug of the thread that judges; tell once when the open host stops to answer."""
         if self._summaries.failure is not None:
             raise self._summaries.failure
@@ -170,9 +170,9 @@ class FleetApp(BaseApp):
         if workspace is None:
             return
         state = self._state_of(workspace.session.collector.hostname)
-        if state.status is self._told:
+        if state.status is self._reported:
             return
-        self._told = state.status
+        self._reported = state.status
         if state.status is HostStatus.LIVE:
             workspace.dashboard.say(f"{state.name} answers again")
         else:

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from gpumon.config.keymap import KeyScope
 
 
-def bindings_of(place: KeyScope) -> list[BindingType]:
+def bindings_of(scope: KeyScope) -> list[BindingType]:
     """Textual's bindings for a screen, with the ids of the actions."""
     return [
         Binding(
             _textual(one.keys),
             one.action,
-            one.on[place],
+            one.on[scope],
             id=one.id,
             priority=one.priority,
         )
         for one in KEYMAP
-        if place in one.on
+        if scope in one.on
     ]
 
 

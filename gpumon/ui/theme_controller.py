@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _FileStamp: TypeAlias = tuple[int, int, int]
 
-LOOK_SECONDS = 1.0
+RELOAD_SECONDS = 1.0
 """Seconds between two checks whether the user's theme file was saved."""
 
 

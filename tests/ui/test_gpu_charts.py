@@ -73,7 +73,7 @@ async def test_a_hidden_page_draws_nothing() -> None:
         history.asked = 0
         history.add(at(10))
         page._refresh_page()
-        page.renew()
+        page.rebuild()
         assert history.asked == 0
         app.pop_screen()
         await until(pilot, lambda: history.asked > 0, "waiting for its return")

@@ -202,12 +202,12 @@ async def test_no_second_read_starts_while_one_hangs() -> None:
             app.push_screen(screen)
             await until(pilot, lambda: host.looks == 1, "waiting for the look")
             for _ in range(5):
-                screen._look()
+                screen._read_details()
             await pilot.press("down")
             assert host.looks == 1
             host.go.set()
             await shown(pilot, "/home/ann")
-            screen._look()
+            screen._read_details()
             await until(pilot, lambda: host.looks == 2, "waiting for the next look")
     finally:
         host.go.set()
@@ -242,7 +242,7 @@ async def test_the_page_shows_the_details_of_a_real_process() -> None:
             assert "hush" not in text(app)
             child.stdin.close()
             child.wait()
-            screen._look()
+            screen._read_details()
             await shown(pilot, "Ended at")
             assert "cuda:0 is GPU 1" in text(app)
 
@@ -257,7 +257,7 @@ async def test_the_page_of_a_process_out_of_reach_says_why_and_guesses_nothing()
         assert "74.0 GiB" in text(app)
         history.add(at(1))
         screen.follow()
-        screen.renew()
+        screen.rebuild()
         await shown(pilot, "it may have ended")
         assert "Ended at" not in text(app)
 
@@ -332,12 +332,12 @@ async def test_no_end_is_requested_for_an_ended_process() -> None:
         await shown(pilot, "/home/ann")
         host.answer = None
         history.add(at(180))
-        screen._look()
+        screen._read_details()
         await shown(pilot, "these are its last values")
         assert "/home/ann" in text(app)
         assert "74.0 GiB" in text(app)
         looks = host.looks
-        screen._look()
+        screen._read_details()
         await pilot.press("k")
         assert host.looks == looks
         assert app.asked == []
@@ -351,9 +351,9 @@ async def test_a_living_process_that_left_the_gpus_is_not_called_ended() -> None
         app.push_screen(screen)
         await shown(pilot, "/home/ann")
         history.add(at(1))
-        screen.renew()
+        screen.rebuild()
         assert "it may have ended" in text(app)
-        screen._look()
+        screen._read_details()
         await shown(pilot, "it is still running, on no GPU")
         history.add(at(2, ANN))
         await until(pilot, lambda: "holds none" not in text(app), "waiting for its return")
@@ -429,7 +429,7 @@ class Counted(PageScreen):
         return "counted"
 
     @property
-    def keys(self) -> list[FooterKey]:
+    def footer_keys(self) -> list[FooterKey]:
         return []
 
     def follow(self) -> None:
@@ -457,7 +457,7 @@ async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
         await until(pilot, lambda: not screen.in_sight, "waiting for the other screen")
         history.add(at(2, ANN))
         screen._refresh_page()
-        screen.renew()
+        screen.rebuild()
         assert screen.made == made + 1
         app.pop_screen()
         await until(pilot, lambda: screen.made == made + 2, "waiting for its return")

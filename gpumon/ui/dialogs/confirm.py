@@ -68,7 +68,7 @@ class ConfirmDialog(ModalScreen[ScreenResultType], Generic[ScreenResultType]):
         """Say that keys were ignored, or no longer."""
         raise NotImplementedError
 
-    def renew(self) -> None:
+    def rebuild(self) -> None:
         """What would be confirmed has changed: it must be seen before it can be confirmed."""
         self._version += 1
         self._seen_at, self._asked = None, False

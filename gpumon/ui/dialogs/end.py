@@ -185,7 +185,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
             return
         self._terminal_size = self.app.size
         self._describe()
-        self.renew()
+        self.rebuild()
         if self._name_of_all:
             count = len(self._targets)
             plural = "" if count == 1 else "es"
@@ -204,7 +204,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
         self._describe()
         if event.size != self._terminal_size:
             self._terminal_size = event.size
-            self.renew()
+            self.rebuild()
         self.call_after_refresh(self._show_scroll_position)
 
     def _show_scroll_position(self) -> None:
@@ -258,7 +258,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
             return
         self._describe()
         if another or children is None or {target.id for target in self._reachable} != before:
-            self.renew()
+            self.rebuild()
         else:
             self.completed()
 
@@ -517,7 +517,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
         if found is not None and self._take_in(found):
             self.action_button("cancel")
             self._describe()
-            self.renew()
+            self.rebuild()
         else:
             self.dismiss(answer)
 

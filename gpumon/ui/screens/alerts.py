@@ -14,7 +14,6 @@ from gpumon.ui.view.key_names import FooterKey, footer_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual import events
     from textual.binding import BindingType
 
     from gpumon.alerts.notice import Notice
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 class AlertsScreen(PageScreen):
     """The notices, newest first, with a cursor that opens their subject, and what is watched."""
 
-    place: ClassVar[KeyScope] = "alerts"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
+    scope: ClassVar[KeyScope] = "alerts"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(scope)
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
@@ -43,8 +42,8 @@ class AlertsScreen(PageScreen):
         return "alerts"
 
     @property
-    def keys(self) -> Sequence[FooterKey]:
-        """See ``PageScreen.keys``."""
+    def footer_keys(self) -> Sequence[FooterKey]:
+        """See ``PaintedScreen.footer_keys``."""
         opened = [footer_key("open subject", label="open")] if self._notices else []
         return (footer_key("back"), footer_key("help"), *opened, SCROLL)
 
@@ -107,16 +106,14 @@ class AlertsScreen(PageScreen):
         else:
             self._point_at(0 if edge < 0 else len(self._notices) - 1)
 
-    def on_click(self, event: events.Click) -> None:
-        """Select a clicked notice; a double click opens it. The base handles the footer."""
-        view, _ = self.get_widget_at(event.screen_x, event.screen_y)
-        row = self._top + event.screen_y - view.region.y
-        if view is self._views["body"] and row < len(self._owners):
-            owner = self._owners[row]
-            if owner is not None:
-                self._point_at(owner)
-                if event.chain == 2:
-                    self.action_open()
+    def _click(self, part: str, x: int, y: int, *, again: bool) -> None:  # noqa: ARG002 - rows are whole
+        """Select a clicked notice; a double click opens it."""
+        row = self._top + y
+        owner = self._owners[row] if part == "body" and row < len(self._owners) else None
+        if owner is not None:
+            self._point_at(owner)
+            if again:
+                self.action_open()
 
     # -- opening ---------------------------------------------------------------------------------
 

@@ -438,7 +438,8 @@ class DashboardScreen(ListScreen[View, Layout]):
             self._show(dashboard_view.point_at_gpu(self._view, gpu.uuid))
 
     @property
-    def _footer_keys(self) -> Sequence[FooterKey]:
+    def footer_keys(self) -> Sequence[FooterKey]:
+        """See ``PaintedScreen.footer_keys``."""
         return footer_keys(self._view, self._layout.entry)
 
     def _click_time(self, x: int) -> None:

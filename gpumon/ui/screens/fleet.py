@@ -128,7 +128,8 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
         return fleet_view.narrow(self._view, "")
 
     @property
-    def _footer_keys(self) -> Sequence[FooterKey]:
+    def footer_keys(self) -> Sequence[FooterKey]:
+        """See ``PaintedScreen.footer_keys``."""
         return fleet_keys(self._layout)
 
     def state_help(self) -> list[HelpSection]:

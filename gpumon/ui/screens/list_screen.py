@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, ParamSpec, Typ
 
 from msgspec.structs import replace
 
-from gpumon.ui.keys import click_key
 from gpumon.ui.screens.inputs import FilterBar
 from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
 from gpumon.ui.view import list_view
-from gpumon.ui.view.header_footer import key_at
 from gpumon.ui.view.list_view import ViewT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
     from textual import events
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
     from gpumon.filters.language import Language, Selection
     from gpumon.ui.terminal.renderer import TerminalRenderer
-    from gpumon.ui.view.key_names import FooterKey
     from gpumon.ui.view.list_view import ListLayout
 
 _P = ParamSpec("_P")
@@ -235,20 +232,11 @@ class ListScreen(PaintedScreen, Generic[ViewT, LayoutT]):
 
     # -- mouse -----------------------------------------------------------------------------------
 
-    def on_click(self, event: events.Click) -> None:
-        """Sort by a clicked heading, select a clicked line; a double click opens it."""
-        view, _ = self.get_widget_at(event.screen_x, event.screen_y)
-        x, y = event.screen_x, event.screen_y - view.region.y
-        self._click(view.id or "", x, y, again=event.chain == 2)
-
     def _click(self, part: str, x: int, y: int, *, again: bool) -> None:
-        """Handle a click on a cell of a part of the screen."""
-        if part == "footer":
-            if not self._view.message:
-                click_key(self, key_at(self._footer_keys, self.size.width, x))
-        elif part != self.list_part:
+        """Sort by a clicked heading, select a clicked line; a double click opens it."""
+        if part != self.list_part:
             return
-        elif y == 0:
+        if y == 0:
             if (column := self._layout.column_at(x)) is not None:
                 self.action_sort(column.key)
         elif again:
@@ -258,9 +246,9 @@ class ListScreen(PaintedScreen, Generic[ViewT, LayoutT]):
             self._show(list_view.move_to(self._view, self._layout, index))
 
     @property
-    @abstractmethod
-    def _footer_keys(self) -> Sequence[FooterKey]:
-        """The keys in the footer."""
+    def message(self) -> str:
+        """See ``PaintedScreen.message``."""
+        return self._view.message
 
     def _scroll(self, _: events.MouseEvent, rows: int) -> None:
         self._show(self._view.scrolled(rows))

@@ -6,15 +6,13 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.text.cells import fill
-from gpumon.ui.keys import bindings_of, click_key
+from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
-from gpumon.ui.view.header_footer import footer_row, key_at
-from gpumon.ui.view.key_names import FooterKey, explained, footer_key
+from gpumon.ui.view.header_footer import footer_row
+from gpumon.ui.view.key_names import explained, footer_key
 from gpumon.ui.view.page_layout import moment_text, page_header
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -36,8 +34,8 @@ _NOTHING: tuple[object, object, object] = (None, None, None)
 class PageScreen(PaintedScreen):
     """A header, rows that scroll, and the keys. Subclasses provide the rows."""
 
-    place: ClassVar[KeyScope] = "page"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
+    scope: ClassVar[KeyScope] = "page"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(scope)
 
     DEFAULT_CSS = """
     PageScreen #body { height: 1fr; }
@@ -61,11 +59,6 @@ class PageScreen(PaintedScreen):
     @abstractmethod
     def heading(self) -> str:
         """The name of its subject, for the header."""
-
-    @property
-    @abstractmethod
-    def keys(self) -> Sequence[FooterKey]:
-        """The footer's keys, most important first."""
 
     def find(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - not every page has a subject
         """Update the subject from a snapshot; False if it is missing there."""
@@ -114,11 +107,16 @@ class PageScreen(PaintedScreen):
         """The page's active keys, with descriptions."""
         return [
             (one, about)
-            for one, about in explained(self.place, "page")
+            for one, about in explained(self.scope, "page")
             if self.check_action(one.method, ())
         ]
 
     # -- what is shown ---------------------------------------------------------------------------
+
+    @property
+    def message(self) -> str:
+        """See ``PaintedScreen.message``."""
+        return self._message
 
     @property
     def _history(self) -> History:
@@ -131,25 +129,25 @@ class PageScreen(PaintedScreen):
 
     def on_mount(self) -> None:
         """Show it at once, then update it repeatedly."""
-        self.renew()
+        self.rebuild()
         self.set_interval(REBUILD_SECONDS, self._refresh_page)
 
     def _refresh_page(self) -> None:
         """Rebuild the rows if their data has changed."""
-        now = self._told()
+        now = self._row_data()
         if any(one is not before for one, before in zip(now, self._drawn_from, strict=True)):
-            self.renew()
+            self.rebuild()
 
-    def _told(self) -> tuple[object, object, object]:
+    def _row_data(self) -> tuple[object, object, object]:
         """The data of the rows: for a past moment more data may arrive later."""
         settled, history = self._viewed_time.settled, self._history
         return history, history.latest, settled
 
-    def renew(self) -> None:
+    def rebuild(self) -> None:
         """Rebuild the rows and show them."""
         if not self.in_sight:
             return
-        self._drawn_from = self._told()
+        self._drawn_from = self._row_data()
         self._rows_width = self._room.width
         self.follow()
         self._rows = self.page(self._rows_width)
@@ -169,11 +167,11 @@ class PageScreen(PaintedScreen):
         body = [*shown, *([blank] * (height - len(shown)))]
         source = "REWIND" if self._viewed_time.is_past and self._viewed_time.is_live else ""
         latest = self._history.latest
-        header = page_header(self.heading, self._place(height), latest, width, source)
+        header = page_header(self.heading, self._visible_range(height), latest, width, source)
         self._views["header"].show([header], width)
         self._views["body"].show(body, width)
         # A dialog on top has its own keys.
-        keys = self.keys if self.app.screen is self else ()
+        keys = self.footer_keys if self.app.screen is self else ()
         self._views["footer"].show([footer_row(keys, self._message, width)], width)
         self._renderer.flush()
         self._message_drawn()
@@ -183,7 +181,7 @@ class PageScreen(PaintedScreen):
         """Number of visible rows."""
         return max(0, self._room.height - _CHROME)
 
-    def _place(self, height: int) -> str:
+    def _visible_range(self, height: int) -> str:
         """The range of the visible rows; empty if all are visible."""
         count = len(self._rows)
         if count <= height:
@@ -220,12 +218,6 @@ class PageScreen(PaintedScreen):
         """Scroll to the top or to the end."""
         self._top = 0 if edge < 0 else len(self._rows)
         self.draw()
-
-    def on_click(self, event: events.Click) -> None:
-        """Run the action of a clicked key in the footer."""
-        view, _ = self.get_widget_at(event.screen_x, event.screen_y)
-        if view is self._views["footer"] and not self._message:
-            click_key(self, key_at(self.keys, self.size.width, event.screen_x))
 
     def _scroll(self, _: events.MouseEvent, rows: int) -> None:
         self.action_scroll_rows(rows)

@@ -13,8 +13,10 @@ from textual.widget import Widget
 
 from gpumon.text.cells import fill
 from gpumon.text.formatting import spelled_out
+from gpumon.ui.keys import click_key
 from gpumon.ui.terminal.cell_writer import CellWriter, RowPainter
 from gpumon.ui.terminal.widget_output import rich_style
+from gpumon.ui.view.header_footer import key_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.terminal.styles import SgrStyles
     from gpumon.ui.view.help_page import HelpSection
+    from gpumon.ui.view.key_names import FooterKey
 
 
 MESSAGE_SECONDS = 3.0
@@ -71,11 +74,11 @@ class PaintedScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Draw for the new size."""
-        self.renew()
+        self.rebuild()
 
     def on_screen_resume(self) -> None:
         """Redraw: nothing was drawn while another screen was on top."""
-        self.renew()
+        self.rebuild()
 
     def on_screen_suspend(self) -> None:
         """Redraw without the footer's keys, which do not work under a dialog."""
@@ -85,7 +88,7 @@ class PaintedScreen(Screen[None]):
     def draw(self) -> None:
         """Update all parts; unchanged cells are not sent."""
 
-    def renew(self) -> None:
+    def rebuild(self) -> None:
         """Draw also what does not change with every key."""
         self.draw()
 
@@ -131,6 +134,28 @@ class PaintedScreen(Screen[None]):
     def take_text(self, text: str) -> bool:  # noqa: ARG002 - most screens have no filter line
         """Insert a pasted line into the filter line; False if that is not open."""
         return False
+
+    @property
+    @abstractmethod
+    def footer_keys(self) -> Sequence[FooterKey]:
+        """The keys in the footer, most important first."""
+
+    @property
+    @abstractmethod
+    def message(self) -> str:
+        """What stands in their place; empty if nothing does."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Run the action of a clicked key in the footer."""
+        view, _ = self.get_widget_at(event.screen_x, event.screen_y)
+        x, y = event.screen_x, event.screen_y - view.region.y
+        if view is not self._views["footer"]:
+            self._click(view.id or "", x, y, again=event.chain == 2)
+        elif not self.message:
+            click_key(self, key_at(self.footer_keys, self.size.width, x))
+
+    def _click(self, part: str, x: int, y: int, *, again: bool) -> None:
+        """Handle a click on a cell of another part; ``again`` if it is the second of two."""
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down."""

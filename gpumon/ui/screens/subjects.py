@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 class GpuScreen(PageScreen):
     """All details of one GPU, with charts."""
 
-    place: ClassVar[KeyScope] = "gpu"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
+    scope: ClassVar[KeyScope] = "gpu"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(scope)
 
     def __init__(self, workspace: Workspace, uuid: str) -> None:
         super().__init__(workspace)
@@ -63,8 +63,8 @@ class GpuScreen(PageScreen):
         return "GPU" if self._gpu is None else f"GPU {self._gpu.index}"
 
     @property
-    def keys(self) -> Sequence[FooterKey]:
-        """See ``PageScreen.keys``."""
+    def footer_keys(self) -> Sequence[FooterKey]:
+        """See ``PaintedScreen.footer_keys``."""
         offered = self._can_end and self._blamed()
         end = [footer_key("end", label="end unlisted holders…")] if offered else []
         windows = [footer_key(f"chart_{one.label}", on=one is self._window) for one in WINDOWS]
@@ -106,7 +106,7 @@ class GpuScreen(PageScreen):
     def action_window(self, key: str) -> None:
         """Show another time window."""
         self._window = next(one for one in WINDOWS if one.key == key)
-        self.renew()
+        self.rebuild()
 
     def _blamed(self) -> tuple[UnlistedHolder, ...]:
         """The unlisted processes that may hold this GPU's missing memory."""
@@ -146,42 +146,42 @@ class GpuScreen(PageScreen):
         self.say(copy(self.app, assignment_line([self._uuid], gpus)), lasting=True)
 
 
-LOOK_SECONDS = 2.0
+_READ_SECONDS = 2.0
 """Seconds between two reads of the details while the page is visible."""
 
 
 class ProcessScreen(PageScreen):
     """All details of one process."""
 
-    place: ClassVar[KeyScope] = "process"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
+    scope: ClassVar[KeyScope] = "process"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(scope)
 
     def __init__(self, workspace: Workspace, process: ProcessId) -> None:
         super().__init__(workspace)
-        self._who = process
+        self._process_id = process
         self._process = GpuProcess(id=process, type="", uses=())
         self._details: Details | None = None
         self._reveals = False
-        self._looking = False
+        self._reading = False
         self._alive_at: float | None = None
         self._listed = False
         self._ended_at: float | None = None
 
     def on_mount(self) -> None:
         """Read the details now and repeatedly."""
-        self._look()
-        self.set_interval(LOOK_SECONDS, self._look)
+        self._read_details()
+        self.set_interval(_READ_SECONDS, self._read_details)
 
     # -- what is shown ---------------------------------------------------------------------------
 
     @property
     def heading(self) -> str:
         """The process's name."""
-        return f"process {self._who.pid}"
+        return f"process {self._process_id.pid}"
 
     @property
-    def keys(self) -> Sequence[FooterKey]:
-        """See ``PageScreen.keys``."""
+    def footer_keys(self) -> Sequence[FooterKey]:
+        """See ``PaintedScreen.footer_keys``."""
         end = [footer_key("end")] if self._can_end and self._ended_at is None else []
         reveal = "hide secrets" if self._reveals else "show secrets"
         copied, secrets = footer_key("copy", label="copy kill"), footer_key("secrets", label=reveal)
@@ -205,7 +205,9 @@ class ProcessScreen(PageScreen):
 
     def find(self, snapshot: Snapshot) -> bool:
         """See ``PageScreen.find``: one that was never on a GPU is not missing."""
-        found = next((process for process in snapshot.processes if process.id == self._who), None)
+        found = next(
+            (process for process in snapshot.processes if process.id == self._process_id), None
+        )
         if found is None:
             return not self._listed
         self._listed, self._process = True, found
@@ -231,40 +233,40 @@ class ProcessScreen(PageScreen):
 
     # -- looking up ------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _read_details(self) -> None:
         """Read the details on another thread, unless the previous read hangs."""
         # The details are those of now, and the page may show the past.
         if (
             self._viewed_time.is_past
-            or self._looking
+            or self._reading
             or self._ended_at is not None
             or not self.in_sight
         ):
             return
-        if self._who.start_time is None:
+        if self._process_id.start_time is None:
             # It is in another PID namespace: its PID means another process here, or none.
             return
-        self._looking = True
+        self._reading = True
         run_in_thread(
             self.app,
-            lambda: self._viewed_time.session.machine.processes.details(self._who),
-            self._take,
-            self._take_failure,
+            lambda: self._viewed_time.session.machine.processes.details(self._process_id),
+            self._show_details,
+            self._show_failure,
             name="gpumon-details",
         )
 
-    def _take_failure(self, error: Exception) -> None:
+    def _show_failure(self, error: Exception) -> None:
         """Say why there are no newer details: their machine cannot be asked."""
         if not isinstance(error, Refused):
             raise error
-        self._looking = False
+        self._reading = False
         if self.is_attached:
-            last = self._details or Details(self._who)
+            last = self._details or Details(self._process_id)
             self._details = msgspec.structs.replace(last, unreadable=(f"{error.sentence}.",))
-            self.renew()
+            self.rebuild()
 
-    def _take(self, details: Details | None) -> None:
-        self._looking = False
+    def _show_details(self, details: Details | None) -> None:
+        self._reading = False
         if not self.is_attached:
             return
         latest = self._history.latest
@@ -274,14 +276,14 @@ class ProcessScreen(PageScreen):
         else:
             self._alive_at, self._details = now, details
             self._process = self._process if self._listed else _unlisted(details)
-        self.renew()
+        self.rebuild()
 
     # -- keys ------------------------------------------------------------------------------------
 
     def action_end(self) -> None:
         """Request its end."""
         if self._ended_at is not None:
-            self.say(f"{self._who.pid} has ended already")
+            self.say(f"{self._process_id.pid} has ended already")
             return
         self._workspace.kill_controller.ask([target_of(self._process)])
 
@@ -293,13 +295,13 @@ class ProcessScreen(PageScreen):
         """Copy the kill command, and show it."""
         said = PAST_NUMBER
         if not self._viewed_time.is_past:
-            said = copy_kill(self.app, self._who, self._viewed_time.session.machine.name)
+            said = copy_kill(self.app, self._process_id, self._viewed_time.session.machine.name)
         self.say(said, lasting=True)
 
     def action_reveal(self) -> None:
         """Show or hide values that look like secrets."""
         self._reveals = not self._reveals
-        self.renew()
+        self.rebuild()
 
 
 def _unlisted(details: Details) -> GpuProcess:
@@ -313,8 +315,8 @@ def _unlisted(details: Details) -> GpuProcess:
 class JobScreen(PageScreen):
     """All that is known about one job as a whole."""
 
-    place: ClassVar[KeyScope] = "job"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
+    scope: ClassVar[KeyScope] = "job"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(scope)
 
     def __init__(self, workspace: Workspace, job: JobGroup) -> None:
         super().__init__(workspace)
@@ -326,8 +328,8 @@ class JobScreen(PageScreen):
         return f"job {self._job.label}"
 
     @property
-    def keys(self) -> Sequence[FooterKey]:
-        """See ``PageScreen.keys``."""
+    def footer_keys(self) -> Sequence[FooterKey]:
+        """See ``PaintedScreen.footer_keys``."""
         end = [footer_key("end")] if self._can_end and self._gone_at is None else []
         return (footer_key("back"), *end, footer_key("notify", label="notify when ended"), SCROLL)
 

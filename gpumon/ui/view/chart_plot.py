@@ -63,10 +63,10 @@ class Span(Struct, frozen=True):
     start: float  # The left edge, in seconds since the epoch.
     seconds: float
 
-    def place(self, moment: float, width: int) -> int | None:
-        """The cell of a moment; ``None`` if it is not shown."""
-        place = math.floor((moment - self.start) / self.seconds * width)
-        return place if 0 <= place < width else None
+    def cell_of(self, time: float, width: int) -> int | None:
+        """The cell of a time; ``None`` if it is not shown."""
+        cell = math.floor((time - self.start) / self.seconds * width)
+        return cell if 0 <= cell < width else None
 
 
 def span_until(now: float, seconds: float, dots: int) -> Span:
@@ -169,9 +169,9 @@ def _top(
 def _plot_row(dots: str, label: str, style: str, events: Mapping[int, int], *, dashed: bool) -> Row:
     """A row of a curve; its blank cells show the limit or the times of events."""
     edge: list[Field] = [(fit_right(label, EDGE - 1), "dim"), ("┤" if label else "│", "rule")]
-    behind: dict[int, Field] = {place: ("┊", "rule") for place in events if dots[place] == _BLANK}
+    behind: dict[int, Field] = {cell: ("┊", "rule") for cell in events if dots[cell] == _BLANK}
     if dashed:
-        behind = {place: ("╌", "dim") for place, dot in enumerate(dots) if dot == _BLANK}
+        behind = {cell: ("╌", "dim") for cell, dot in enumerate(dots) if dot == _BLANK}
     return (*edge, *_replace_cells(dots, style, behind))
 
 
@@ -179,16 +179,16 @@ def _replace_cells(text: str, style: str, cells: dict[int, Field]) -> list[Field
     """A text in one style, with some cells replaced."""
     fields: list[Field] = []
     begin, before = 0, ""
-    for place in sorted(cells):
-        glyph, name = cells[place]
-        if place > begin:
-            fields.append((text[begin:place], style))
+    for cell in sorted(cells):
+        glyph, name = cells[cell]
+        if cell > begin:
+            fields.append((text[begin:cell], style))
             before = ""
         if before == name:
             fields[-1] = (fields[-1][0] + glyph, name)
         else:
             fields.append((glyph, name))
-        begin, before = place + 1, name
+        begin, before = cell + 1, name
     if begin < len(text):
         fields.append((text[begin:], style))
     return fields
@@ -251,15 +251,15 @@ def event_bits(events: Iterable[Event], span: Span, width: int) -> dict[int, int
     """The kinds of events in each cell of a curve, as bits."""
     bits: dict[int, int] = {}
     for event in events:
-        place = span.place(event.time, max(1, width - EDGE))
-        if place is not None:
-            bits[place] = bits.get(place, 0) | EVENT_BITS[event.kind]
+        cell = span.cell_of(event.time, max(1, width - EDGE))
+        if cell is not None:
+            bits[cell] = bits.get(cell, 0) | EVENT_BITS[event.kind]
     return bits
 
 
 def _time_axis(events: Mapping[int, int], ticks: Sequence[tuple[int, str]], width: int) -> Row:
-    cells: dict[int, Field] = {place: ("┬", "rule") for place, _ in ticks}
-    cells |= {place: event_field(bits, _PROCESS_STYLE) for place, bits in events.items()}
+    cells: dict[int, Field] = {cell: ("┬", "rule") for cell, _ in ticks}
+    cells |= {cell: event_field(bits, _PROCESS_STYLE) for cell, bits in events.items()}
     edge: list[Field] = [(fit_right("0", EDGE - 1), "dim"), ("┼", "rule")]
     return (*edge, *_replace_cells("─" * width, "rule", cells))
 
@@ -267,8 +267,8 @@ def _time_axis(events: Mapping[int, int], ticks: Sequence[tuple[int, str]], widt
 def _times(ticks: Sequence[tuple[int, str]], width: int) -> Row:
     """The times of day, each below its tick if the edges allow it."""
     text = ""
-    for place, label in ticks:
-        at = max(0, min(EDGE + place - len(label) // 2, EDGE + width - len(label)))
+    for cell, label in ticks:
+        at = max(0, min(EDGE + cell - len(label) // 2, EDGE + width - len(label)))
         if at > len(text) or not text:
             text += " " * (at - len(text)) + label
     return ((fit(text, EDGE + width), "dim"),)
@@ -287,8 +287,8 @@ def _ticks(span: Span, width: int) -> list[tuple[int, str]]:
     shift = 0.0 if offset is None else offset.total_seconds()
     ticks: list[tuple[int, str]] = []
     moment = math.ceil((span.start + shift) / step) * step - shift
-    while (place := span.place(moment, width)) is not None:
-        ticks.append((place, time.strftime(form, time.localtime(moment))))
+    while (cell := span.cell_of(moment, width)) is not None:
+        ticks.append((cell, time.strftime(form, time.localtime(moment))))
         moment += step
     return ticks
 
@@ -342,7 +342,7 @@ class EventSign(NamedTuple):
     """How a kind of event is shown."""
 
     glyph: str
-    style: str  # Its style; that of processes is another one in each place, and empty here.
+    style: str  # Its style; that of processes differs between the timeline and charts.
     about: str  # What has happened.
     short: str  # The same in a legend.
 
@@ -361,7 +361,7 @@ EVENT_SIGNS = {
 CAME_AND_WENT = "±"
 """The glyph of a cell in which processes came and others went."""
 
-EVENT_BITS = {kind: 1 << place for place, kind in enumerate(EVENT_SIGNS)}
+EVENT_BITS = {kind: 1 << bit for bit, kind in enumerate(EVENT_SIGNS)}
 PROCESS_BITS = EVENT_BITS[EventKind.CAME] | EVENT_BITS[EventKind.WENT]
 
 _BY_BIT = tuple(EVENT_SIGNS.values())

@@ -291,8 +291,8 @@ def graph_rows(frame: Frame, height: int) -> list[Row]:
     key = (width, height, int(snapshot.time), graph, uuids)
     drawn = memo.by(key, _graphs, snapshot, history, width, height, graph)
     rows: list[Row] = []
-    for place, graphs in enumerate(drawn):
-        beside = snapshot.gpus[place * across : (place + 1) * across]
+    for line, graphs in enumerate(drawn):
+        beside = snapshot.gpus[line * across : (line + 1) * across]
         titles = []
         for gpu in beside:
             state = states[gpu.uuid]
@@ -301,7 +301,7 @@ def graph_rows(frame: Frame, height: int) -> list[Row]:
             texts = (gpu.index, graph.name, *graph.texts(gpu), sign, style, stale)
             titles.append(memo.part(gpu.uuid)(_tile_title, *texts, each))
         rest = width - len(titles) * (_GAP + each)
-        rows += [memo.part(place)(_join_tile_titles, rest, *titles), *graphs]
+        rows += [memo.part(line)(_join_tile_titles, rest, *titles), *graphs]
     return rows
 
 
@@ -333,8 +333,8 @@ def _graphs(
 def tile_at(snapshot: Snapshot, width: int, height: int, x: int, y: int) -> Gpu | None:
     """The GPU whose graph is drawn at a cell; ``None`` if there is none."""
     across, each = _grid(snapshot, width)
-    place = y // height * across + min(x // (each + _GAP), across - 1)
-    return snapshot.gpus[place] if place < len(snapshot.gpus) else None
+    index = y // height * across + min(x // (each + _GAP), across - 1)
+    return snapshot.gpus[index] if index < len(snapshot.gpus) else None
 
 
 def _join_tile_titles(rest: int, *titles: Row) -> Row:

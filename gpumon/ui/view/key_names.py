@@ -68,13 +68,13 @@ def keys_of(name: str) -> Sequence[str]:
     return _Current.changed.get(name) or NAMED[name].keys
 
 
-def explained(*places: KeyScope) -> list[tuple[KeyAction, str]]:
-    """The actions in these places, with their descriptions."""
+def explained(*scopes: KeyScope) -> list[tuple[KeyAction, str]]:
+    """The actions in these scopes, with their descriptions."""
     return [
-        (action, action.on[place])
+        (action, action.on[scope])
         for action in KEYMAP
-        for place in places
-        if action.on.get(place) and not is_refused(action.name)
+        for scope in scopes
+        if action.on.get(scope) and not is_refused(action.name)
     ]
 
 

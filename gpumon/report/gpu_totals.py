@@ -17,7 +17,7 @@ from gpumon.report.sums import SharedSums, Sums, TimeSum
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.report.lists import GpuProcessList, ListLayout, SubjectShare, WrittenList
+    from gpumon.report.lists import GpuProcessList, SameProcesses, SubjectShare, WrittenList
     from gpumon.report.samples import GpuSample, SteadyGpu
     from gpumon.report.window import TimeWindow
 
@@ -53,7 +53,7 @@ class GpuTotals(Struct):
     reach: float = 0.0  # maximum seconds for which it counts
     meter: EnergyMeter = field(default_factory=EnergyMeter)  # follows its energy counter
     listed: GpuProcessList | None = None  # its current process list; ``None`` if unknown
-    layout: ListLayout | None = None  # whose processes the newest list has
+    layout: SameProcesses | None = None  # whose processes the newest list has
     # The lists that it is made of, by the number of their log, oldest first. There are several only
     # if none is complete, as in logs of one user's processes.
     written: dict[int, WrittenList] = field(default_factory=dict)

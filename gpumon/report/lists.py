@@ -88,7 +88,7 @@ class WrittenList(Struct, frozen=True):
     rows: list[ListedUse]
 
 
-class ListLayout(Struct):
+class SameProcesses(Struct):
     """What lists of one GPU with the same processes have in common."""
 
     processes: list[SteadyUse]  # the process of each row

@@ -15,7 +15,7 @@ from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.gpu_totals import GpuTotals
 from gpumon.report.lists import (
     GpuProcessList,
-    ListLayout,
+    SameProcesses,
     SubjectOnGpu,
     SubjectShare,
     WrittenList,
@@ -242,14 +242,14 @@ class HostTotals:
             shares=layout.shares(listed, count),
         )
 
-    def _layout(self, gpu: GpuTotals, processes: list[SteadyUse]) -> ListLayout:
+    def _layout(self, gpu: GpuTotals, processes: list[SteadyUse]) -> SameProcesses:
         """Whose processes a list has; most lists have those of the list before."""
         subjects, known = self.subjects, gpu.layout
         groupings = 0 if subjects is None else subjects.groupings
         if known is not None and known.groupings == groupings and known.processes == processes:
             return known
         found = [] if subjects is None else self._on_gpu(subjects, processes)
-        gpu.layout = ListLayout(processes, groupings, found, *counted(processes))
+        gpu.layout = SameProcesses(processes, groupings, found, *counted(processes))
         return gpu.layout
 
     def _on_gpu(self, subjects: Subjects, processes: list[SteadyUse]) -> list[SubjectOnGpu]:

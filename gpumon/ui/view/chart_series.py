@@ -281,18 +281,16 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
         if not top:
             return [None] * count
         # The end of the second: its start would leave out the newest sample.
-        values = self.over_time(history, subject).buckets(
-            self.fields[0], seconds, count, second + 0.999
-        )
+        series = self.over_time(history, subject)
+        values = series.buckets(self.fields[0], seconds, count, second + 0.999)
         return [None if value is None else value / top for value in values]
 
     def graph(
         self, history: History, subject: SubjectT, width: int, height: int, second: int
     ) -> list[str]:
         """A graph of braille cells, a second for each column of dots."""
-        return braille(
-            self.shares(history, subject, 2 * width, 2 * width, second), 1.0, width, height
-        )
+        values = self.shares(history, subject, 2 * width, 2 * width, second)
+        return braille(values, 1.0, width, height)
 
     def small_top(self, peak: float | None) -> float:
         """The upper edge of a small chart with this peak."""
@@ -306,7 +304,7 @@ def _of_gpu(history: History, gpu: Gpu) -> ViewedSeries:
 def _gpu_series(
     label: str,
     *fields: str,
-    styles: tuple[str, ...] = ("graph.other",),
+    style: str = "graph.other",
     whole: str = "",
     can_exceed: bool = False,
     top: float | None = None,
@@ -321,7 +319,7 @@ def _gpu_series(
         label,
         fields,
         quantity,
-        styles,
+        (style,) if len(fields) == 1 else (_UPWARD, _DOWNWARD),
         _of_gpu,
         whole=attrgetter(whole) if whole else _nothing,
         can_exceed=can_exceed,
@@ -336,7 +334,7 @@ def _gpu_series(
 UTIL = _gpu_series(
     "utilisation",
     "utilization_gpu",
-    styles=("graph.util",),
+    style="graph.util",
     name="util",
     short="util",
     about="utilisation",
@@ -344,7 +342,7 @@ UTIL = _gpu_series(
 MEMORY = _gpu_series(
     "memory",
     "memory_used",
-    styles=("graph.memory",),
+    style="graph.memory",
     whole="memory_total",
     name="memory",
     short="mem",
@@ -370,33 +368,31 @@ _TEMPERATURE = _gpu_series(
     short="temp",
     about="temperature, against where it slows down",
 )
-_SMS = _gpu_series(
-    "SMs active",
-    "sm_active",
-    styles=("graph.util",),
-    optional=True,
-    name="sm",
-    short="SMs",
-    about="the SMs that have work",
-)
-_DRAM = _gpu_series(
-    "DRAM",
-    "dram_active",
-    styles=("graph.memory",),
-    optional=True,
-    name="dram",
-    short="DRAM",
-    about="the traffic of GPU memory",
-)
 MAIN_SERIES = (UTIL, MEMORY, _POWER, _TEMPERATURE)
 """What nearly all GPUs report."""
 _LISTED = (
     *MAIN_SERIES,
-    _SMS,
-    _DRAM,
+    _gpu_series(
+        "SMs active",
+        "sm_active",
+        style="graph.util",
+        optional=True,
+        name="sm",
+        short="SMs",
+        about="the SMs that have work",
+    ),
+    _gpu_series(
+        "DRAM",
+        "dram_active",
+        style="graph.memory",
+        optional=True,
+        name="dram",
+        short="DRAM",
+        about="the traffic of GPU memory",
+    ),
     _gpu_series("SM clock", "clock_sm", whole="clock_sm_max"),
-    _gpu_series("PCIe", "pcie_rx", "pcie_tx", styles=(_UPWARD, _DOWNWARD)),
-    _gpu_series("NVLink", "nvlink_rx", "nvlink_tx", styles=(_UPWARD, _DOWNWARD)),
+    _gpu_series("PCIe", "pcie_rx", "pcie_tx"),
+    _gpu_series("NVLink", "nvlink_rx", "nvlink_tx"),
 )
 _LISTED_FIELDS = {field for series in _LISTED for field in series.fields}
 GPU_SERIES = (

@@ -124,7 +124,7 @@ def _share(
 ) -> float | None:
     sizes = {gpu.uuid: gpu.memory_total for gpu in gpus if gpu.memory_total}
     on_known_gpus = all(use.gpu_uuid in sizes for process in processes for use in process.uses)
-    if memory is None or not on_known_gpus:
+    if memory is None or not sizes or not on_known_gpus:
         return None
     return memory / sum(sizes.values())
 

@@ -112,8 +112,8 @@ class Metric(Struct, frozen=True):
     only: str | None = None  # The maker whose GPUs or driver have this feature.
     never: str | None = None  # The maker whose driver does not report it.
     column: str | None = None  # Its heading in the list of GPUs, where users may add it.
-    # Whether its values over time are kept and have a chart: also the peaks, or the means alone
-    # where a sample tells an instant only.
+    # Which of its values over time are kept, and drawn on the GPU's page: the means and the peaks,
+    # or the means only. ``None`` keeps none.
     charted: Literal["mean", "peak"] | None = None
     field: str = ""  # The name of the field.
 

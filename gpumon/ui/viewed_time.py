@@ -112,7 +112,7 @@ class ViewedTime:
             self.player.collector.start()
         return self.player
 
-    # -- keys that move through the past: they return a message, which is empty if all is shown ---
+    # -- keys that move through the past: they return a message, or an empty text ---------------
 
     def step(self, samples: int) -> str:
         """Move by samples."""

@@ -83,6 +83,11 @@ def test_one_unknown_part_leaves_the_sum_unknown() -> None:
     assert (ann.memory, ann.share) == (None, None)
 
 
+def test_without_any_known_size_a_share_is_unknown() -> None:
+    now = snapshot(NOON, gpu(memory_total=None), processes=(process(1, gpus=(), memory_used=GIB),))
+    assert [use.share for use in users(now, cast("History", Seen()))] == [None]
+
+
 def test_a_share_is_of_the_cards_that_tell_their_size() -> None:
     machine = (gpu(index=0), gpu(index=1, memory_total=None))
     here, there = process(1, memory_used=20 * GIB), process(2, user="bo", gpus=(1,))

@@ -34,7 +34,7 @@ from gpumon.model.snapshot import MigInstance
 from gpumon.recording.history import History
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import Sort
-from gpumon.ui.view.chart_series import SMALL_SERIES
+from gpumon.ui.view.chart_series import SMALL_GRAPHS
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View, Watched
 from gpumon.ui.view.fleet_rows import FleetPicture
@@ -147,7 +147,7 @@ def _views(shown: Snapshot) -> Iterator[tuple[str, View]]:
         yield f"{listing.value} folded", replace(listed, toggled=folded)
     yield "all columns", replace(plain, columns=every)
     yield "nvitop's columns", replace(plain, columns=whole_choice(["nvitop"]))
-    for series in SMALL_SERIES:
+    for series in SMALL_GRAPHS:
         yield f"graph {series.name}", replace(plain, graph=series.name)
     yield "host, cost", replace(plain, host_strip=True, show_cost=True)
     yield "message", replace(plain, message="sorted by AGE, descending")

@@ -18,6 +18,7 @@ from textual.screen import Screen as TextualScreen
 
 from gpumon.config.themes import ThemeLibrary, resolve_styles
 from gpumon.findings import conditions
+from gpumon.findings.groups import jobs
 from gpumon.host.details import read_details
 from gpumon.host.process_host import Details
 from gpumon.host.processes import ProcessReader
@@ -33,7 +34,7 @@ from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.painted import CellView
-from gpumon.ui.screens.subjects import GpuScreen, ProcessScreen
+from gpumon.ui.screens.subjects import GpuScreen, JobScreen, ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.terminal.styles import TRUE_COLOUR, sgr_styles
 from gpumon.ui.theme_controller import to_textual
@@ -41,7 +42,7 @@ from tests.build import GIB, NOON, device_files, gpu, process, snapshot
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from textual.pilot import Pilot
 
@@ -65,6 +66,12 @@ class Pages(App[int]):
         styles = sgr_styles(resolve_styles(self.get_css_variables()), TRUE_COLOUR)
         self.renderer = TerminalRenderer(self, styles)
         self.asked: list[Target] = []
+        self.asked_name = ""
+
+    def ask(self, targets: Sequence[Target], name: str = "") -> None:
+        """Keep what a page asks to end."""
+        self.asked.extend(targets)
+        self.asked_name = name
 
 
 class Present:
@@ -121,7 +128,7 @@ def workspace_of(app: Pages, history: History, host: Any = None) -> Any:
     return SimpleNamespace(
         viewed_time=Present(history, host or Told()),
         renderer=app.renderer,
-        kill_controller=SimpleNamespace(ask=app.asked.extend),
+        kill_controller=SimpleNamespace(ask=app.ask),
     )
 
 
@@ -312,6 +319,24 @@ async def test_the_end_is_requested_for_the_process_on_screen(key: str) -> None:
         await until(pilot, lambda: bool(app.asked), "waiting for the request")
         (target,) = app.asked
         assert (target.id, target.user, target.uses) == (ANN.id, ANN.user, ANN.uses)
+
+
+async def test_the_end_of_a_job_is_requested_as_a_whole() -> None:
+    history = history_of(ANN)
+    (job,) = jobs([ANN])
+    async with opened() as (app, pilot):
+        app.push_screen(JobScreen(workspace_of(app, history), job))
+        await shown(pilot, "k end…")
+        await pilot.press("k")
+        await until(pilot, lambda: bool(app.asked), "waiting for the request")
+        assert [target.id for target in app.asked] == [ANN.id]
+        assert app.asked_name == f"job {job.label}"
+        app.asked.clear()
+        history.add(at(60))
+        await shown(pilot, "None of its processes is on a GPU since 12:01")
+        await pilot.press("k")
+        await shown(pilot, "is on no GPU any more")
+        assert app.asked == []
 
 
 async def test_readonly_disables_the_key_end() -> None:

@@ -15,8 +15,8 @@ the resolution that is still kept, and durations from the past intervals, of whi
 ``intervals.INTERVALS_KEPT`` are kept, the newest and the longest. Start and idle times are kept for
 ``PAST_KEPT`` processes that have exited.
 
-Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_GPU_DEPTH``), 5.5 MB a
-GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 980 kB, the machine to
+Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_GPU_DEPTH``), 6.3 MB a
+GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 900 kB, the machine to
 155 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB
 from half a day on. Eight GPUs and a hundred processes that run for days take 21 MB. Intervals add 3
 kB at most for each condition of a GPU and each process, 6 MB in all where everything comes and

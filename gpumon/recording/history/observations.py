@@ -50,7 +50,7 @@ GPU_DEPTH = Depth(
 )
 """Of a GPU: two minutes sample by sample, an hour in seconds, a day in tens of seconds."""
 LOG_GPU_DEPTH = structs.replace(GPU_DEPTH, seconds=86_401)
-"""Of a GPU in a log, of which every moment is as likely to be shown: a day in seconds, 5.5 MB."""
+"""Of a GPU in a log, of which every moment is as likely to be shown: a day in seconds, 6.3 MB."""
 STATE_GPU_DEPTH = Depth(fields=len(CHARTED), peaks=0, seconds=2, tens=2, samples=32)
 """For a history that only judges states, of which a fleet has one a host: 3 kB a GPU."""
 HOST_DEPTH = Depth(fields=len(HOST_CHARTED), peaks=0, seconds=901, tens=8641)

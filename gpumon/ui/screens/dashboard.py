@@ -417,16 +417,14 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     def _click(self, part: str, x: int, y: int, *, again: bool) -> None:
         """See ``ListScreen``; a click also selects a GPU or a time."""
-        if again and (part == "graphs" or (part == "gpus" and y > 0)):
-            self.action_open()
-        elif part in {"gpus", "graphs"}:
-            self._click_gpu(part, x, y)
+        if part in {"gpus", "graphs"}:
+            self._click_gpu(part, x, y, again=again)
         elif part == "timeline":
             self._click_time(x)
         else:
             super()._click(part, x, y, again=again)
 
-    def _click_gpu(self, part: str, x: int, y: int) -> None:
+    def _click_gpu(self, part: str, x: int, y: int, *, again: bool) -> None:
         snapshot, shape, width = self._snapshot, self._layout.shape, self.size.width
         gpu: Gpu | None = None
         if snapshot is not None and shape is not None:
@@ -434,7 +432,9 @@ class DashboardScreen(ListScreen[View, Layout]):
                 gpu = gpu_at(snapshot, shape.gpus, width, self._view.gpus_top, x, y)
             elif shape.tiles:
                 gpu = tile_at(snapshot, width, shape.tiles, x, y)
-        if gpu is not None:
+        if gpu is not None and again:
+            self.action_open()
+        elif gpu is not None:
             self._show(dashboard_view.point_at_gpu(self._view, gpu.uuid))
 
     @property

@@ -239,10 +239,12 @@ class ListScreen(PaintedScreen, Generic[ViewT, LayoutT]):
         if y == 0:
             if (column := self._layout.column_at(x)) is not None:
                 self.action_sort(column.key)
+        elif (index := self._layout.line_at(x, y - 1)) is None:
+            return
         elif again:
             # The first click has moved the cursor, and with it perhaps the row.
             self.action_open()
-        elif (index := self._layout.line_at(x, y - 1)) is not None:
+        else:
             self._show(list_view.move_to(self._view, self._layout, index))
 
     @property

@@ -78,7 +78,7 @@ class PageScreen(PaintedScreen):
         elif self._gone_at is None:
             self._gone_at = latest.time
 
-    def gone_words(self, sentence: str) -> str:
+    def gone_text(self, sentence: str) -> str:
         """The sentence with the time since which the subject is missing; empty if it is not."""
         latest = self._history.latest
         if latest is None or self._gone_at is None:

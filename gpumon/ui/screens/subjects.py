@@ -81,7 +81,7 @@ class GpuScreen(PageScreen):
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot that has the GPU."""
-        gone = self.gone_words("Not in the driver's list since {since}; these are its last values.")
+        gone = self.gone_text("Not in the driver's list since {since}; these are its last values.")
         if self._gpu is None:
             return text_rows(f"  {self._uuid}: {gone}", width)
         return gpu_rows(
@@ -204,7 +204,7 @@ class ProcessScreen(PageScreen):
         )
 
     def find(self, snapshot: Snapshot) -> bool:
-        """See ``PageScreen.find``: one that was never on a GPU is not missing."""
+        """See ``PageScreen.find``. A process that was never on a GPU is not missing."""
         found = next(
             (process for process in snapshot.processes if process.id == self._process_id), None
         )
@@ -225,7 +225,7 @@ class ProcessScreen(PageScreen):
             return ""
         alive = self._alive_at is not None and self._alive_at >= self._gone_at
         still = "it is still running, on no GPU" if alive else "it may have ended"
-        return self.gone_words(f"In no GPU's process list since {{since}}: {still}.")
+        return self.gone_text(f"In no GPU's process list since {{since}}: {still}.")
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
@@ -341,7 +341,7 @@ class JobScreen(PageScreen):
         context = RowContext(
             now, history.process_idle, history.thresholds.idle_after, mig=mig_indices(gpus)
         )
-        gone = self.gone_words(
+        gone = self.gone_text(
             "None of its processes is on a GPU since {since}; these are its last values."
         )
         return job_rows(self._job, gone, gpus, context, width)

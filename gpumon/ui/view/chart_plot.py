@@ -125,7 +125,7 @@ def plot(
     return [*rows, _times(ticks, room)] if times else rows
 
 
-def plotted(
+def series_rows(
     series: ChartSeries[SubjectT],
     history: History,
     subject: SubjectT,

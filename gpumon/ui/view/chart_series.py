@@ -20,16 +20,17 @@ from gpumon.text.formatting import (
     duration,
     gib,
     gibibytes,
-    memory_size,
     temperature,
 )
 from gpumon.text.units import degree, degrees, memory_units
+from gpumon.ui.view.gpu_text import rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from gpumon.findings.groups import UserUse
+    from gpumon.model.metrics import Metric
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Host
     from gpumon.recording.history import History, ViewedSeries
@@ -40,7 +41,7 @@ SubjectT = TypeVar("SubjectT")
 
 _UPWARD, _DOWNWARD = "graph.memory", "graph.util"
 """The styles of two values that are drawn in opposite directions."""
-_HEADROOM = 1.25
+_SMALL_HEADROOM = 1.25
 """The top of a small chart as a multiple of its peak, so that a constant value looks like one."""
 _LEAST_SECONDS = 20.0
 """With less time than this, no direction is given."""
@@ -149,17 +150,14 @@ class Quantity(Struct, frozen=True):
     """How values of a kind are written and scaled; they are in the model's unit."""
 
     text: Callable[[float], str] = _whole_number  # A value, without ``unit``.
-    unit: Callable[[], str] = str  # What follows it on a page: `` GiB``.
-    short_unit: Callable[[], str] = str  # What follows it in a list: ``G``.
-    digits: int = 3  # The least width of ``text`` in a list, so that the unit stays in place.
+    # What follows it on a page, `` GiB``, and in a list, ``G``; ``str()`` is empty.
+    unit: Callable[[], str] = str
+    short_unit: Callable[[], str] = str
+    least_width: int = 3  # Of ``text`` in a list, so that what follows stays in its place.
     axis: Callable[[float], str] = _whole_number  # A converted value beside an axis.
     convert: Callable[[float], float] = float  # To the unit of the axis.
     step: float | None = 1.0  # The unit of round values on an axis; ``None`` is bytes.
     trend: Callable[[Points, float | None, float | None], str] = percent_trend  # In words.
-
-
-def _rate(value: float) -> str:
-    return memory_size(int(value))
 
 
 def _gibibytes_label(value: float) -> str:
@@ -190,9 +188,9 @@ _QUANTITIES = {
     Unit.MEGAHERTZ: Quantity(unit=lambda: " MHz"),
     Unit.RPM: Quantity(unit=lambda: " RPM"),
     Unit.BYTES_PER_SECOND: Quantity(
-        text=_rate,
+        text=rate,
         unit=lambda: " a second",
-        axis=lambda value: _rate(value).replace(".0", ""),
+        axis=lambda value: rate(value).replace(".0", ""),
         step=None,
     ),
 }
@@ -239,18 +237,22 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
             return None, self.whole(subject)
         return self.whole(subject) or self.top, None
 
-    def texts(self, subject: SubjectT) -> tuple[str, str]:
-        """The newest value for a list, and its unit after what it is a part of: ``340 /700W``."""
+    def text(self, subject: SubjectT) -> str:
+        """The newest value without its unit."""
         value = self.newest(subject)
-        if value is None:
+        return UNKNOWN if value is None else self.quantity.text(value)
+
+    def texts(self, subject: SubjectT) -> tuple[str, str]:
+        """The newest value in a constant width, and what follows it in a list; see ``rest``."""
+        if self.newest(subject) is None:
             return UNKNOWN, ""
-        return self.quantity.text(value).rjust(self.text_width(subject)), self.rest(subject)
+        return self.text(subject).rjust(self.text_width(subject)), self.rest(subject)
 
     def text_width(self, subject: SubjectT) -> int:
         """The width of the newest value in a list: that of its maximum, so that nothing moves."""
         whole = self.whole(subject)
         width = 0 if whole is None else len(self.quantity.text(whole))
-        return max(self.quantity.digits, width)
+        return max(self.quantity.least_width, width)
 
     def rest(self, subject: SubjectT, *, on_page: bool = False) -> str:
         """What follows a value: ``/700W``, on a page ``/700 W``."""
@@ -265,7 +267,7 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
             return None
         return 0.0 if self.quantity.text(value) == self.quantity.text(0.0) else value / whole
 
-    def bar(self, share: float | None) -> str:
+    def bar_style(self, share: float | None) -> str:
         """The style of a bar that is so full."""
         style = self.style.replace("graph.", "bar.")
         return style if style == "bar.other" else bar_style(style, share)
@@ -294,7 +296,7 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
 
     def small_top(self, peak: float | None) -> float:
         """The upper edge of a small chart with this peak."""
-        return (peak or 1) * _HEADROOM if self.top is None else max(self.top, peak or 0.0)
+        return (peak or 1) * _SMALL_HEADROOM if self.top is None else max(self.top, peak or 0.0)
 
 
 def _of_gpu(history: History, gpu: Gpu) -> ViewedSeries:
@@ -394,32 +396,35 @@ _LISTED = (
     _gpu_series("PCIe", "pcie_rx", "pcie_tx"),
     _gpu_series("NVLink", "nvlink_rx", "nvlink_tx"),
 )
-_LISTED_FIELDS = {field for series in _LISTED for field in series.fields}
-GPU_SERIES = (
-    *_LISTED,
-    *(
-        _gpu_series(
-            metric.label,
-            metric.field,
-            whole=most if (most := f"{metric.field}_max") in GPU_METRIC else "",
-            optional=True,
-        )
-        for metric in GPU_METRICS
-        if metric.charted and metric.field not in _LISTED_FIELDS
-    ),
-)
+
+
+def charts_of(metrics: Iterable[Metric]) -> tuple[ChartSeries[Gpu], ...]:
+    """The charts on the page of a GPU: those above, then one for each other charted metric."""
+    listed = {field for series in _LISTED for field in series.fields}
+    others = [metric for metric in metrics if metric.charted and metric.field not in listed]
+    return *_LISTED, *map(_chart_of, others)
+
+
+def _chart_of(metric: Metric) -> ChartSeries[Gpu]:
+    whole = f"{metric.field}_max"
+    return _gpu_series(
+        metric.label, metric.field, whole=whole if whole in GPU_METRIC else "", optional=True
+    )
+
+
+GPU_SERIES = charts_of(GPU_METRICS)
 """The charts on the page of a GPU, the main ones first."""
-SMALL_SERIES = tuple(series for series in GPU_SERIES if series.name)
+SMALL_GRAPHS = tuple(series for series in GPU_SERIES if series.name)
 """Those that the small graph of a GPU can show."""
-SMALL = {series.name: series for series in SMALL_SERIES}
+SMALL_GRAPH = {series.name: series for series in SMALL_GRAPHS}
 
 
-def next_small(name: str, gpus: Sequence[Gpu]) -> ChartSeries[Gpu]:
+def next_small_graph(name: str, gpus: Sequence[Gpu]) -> ChartSeries[Gpu]:
     """The next small graph of which these GPUs report something; after the last the first."""
-    after = SMALL_SERIES.index(SMALL[name]) + 1
+    after = SMALL_GRAPHS.index(SMALL_GRAPH[name]) + 1
     return next(
         series
-        for series in (*SMALL_SERIES[after:], *SMALL_SERIES[:after])
+        for series in (*SMALL_GRAPHS[after:], *SMALL_GRAPHS[:after])
         if series in MAIN_SERIES or any(series.newest(gpu) is not None for gpu in gpus)
     )
 
@@ -437,7 +442,8 @@ def _process_series(
 _SIZE = replace(_MEMORY, text=size_text, unit=str)
 PROCESS_SERIES = (
     _process_series("GPU memory", "memory_used", _SIZE, "graph.memory"),
-    _process_series("SM", "sm", PERCENT, "graph.util", 100.0),
+    # Named as the maker of its GPUs names the load.
+    _process_series("", "sm", PERCENT, "graph.util", 100.0),
     _process_series("CPU", "cpu_percent", PERCENT, "graph.util", 100.0),
     _process_series("host memory", "rss", _SIZE, "graph.memory"),
 )
@@ -451,7 +457,7 @@ USER_SERIES: tuple[ChartSeries[UserUse], ...] = (
     ChartSeries(
         "GPU memory",
         ("memory_used",),
-        replace(_MEMORY, text=_rate, unit=str),
+        replace(_MEMORY, text=rate, unit=str),
         ("graph.memory",),
         _of_user,
         lambda use, _: use.memory,
@@ -472,12 +478,17 @@ def _of_host(history: History, _: Host) -> ViewedSeries:
     return history.host_series()
 
 
+def _load_text(value: float) -> str:
+    """A load, or a number of cores, which is whole."""
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
 HOST_SERIES: tuple[ChartSeries[Host], ...] = (
     ChartSeries("cpu", ("cpu_percent",), PERCENT, ("graph.util",), _of_host, top=100.0),
     ChartSeries(
         "ram",
         ("memory_used",),
-        replace(_MEMORY, text=lambda size: gibibytes(int(size), 0), digits=1),
+        replace(_MEMORY, text=lambda size: gibibytes(int(size), 0), least_width=1),
         ("graph.memory",),
         _of_host,
         whole=lambda host: host.memory_total,
@@ -485,14 +496,10 @@ HOST_SERIES: tuple[ChartSeries[Host], ...] = (
     ChartSeries(
         "load",
         ("load",),
-        # A number of cores is whole, a load is not.
-        Quantity(
-            text=lambda value: f"{value:.2f}" if isinstance(value, float) else str(value), digits=5
-        ),
+        Quantity(text=_load_text, least_width=5),
         ("graph.other",),
         _of_host,
         lambda host, _: None if host.load is None else host.load[0],
         whole=lambda host: host.cpu_count,
-        can_exceed=True,
     ),
 )

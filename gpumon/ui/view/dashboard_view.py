@@ -14,7 +14,7 @@ from gpumon.config.columns import DEFAULT_COLUMNS
 from gpumon.model.snapshot import lines_of
 from gpumon.text.table import Sort
 from gpumon.ui.view import list_view
-from gpumon.ui.view.chart_series import UTIL, next_small
+from gpumon.ui.view.chart_series import UTIL, next_small_graph
 from gpumon.ui.view.gpu_text import users_of_gpu
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import Key, ListView, clear_message
@@ -71,7 +71,7 @@ class View(ListView, frozen=True, kw_only=True):
     watched: Watched = Watched()
     unread: int = 0  # How many notices of alerts have not been seen on their page.
     gpus_top: int = 0  # Number of lines of GPUs scrolled away.
-    graph: str = UTIL.name  # Key of the value that the small graph shows.
+    graph: str = UTIL.name  # Name of the series that the small graph shows.
     graph_fits: bool = True  # Whether the small graph fits; set by ``lay_out``.
     paused: bool = False  # Whether the screen is paused.
     host_strip: bool = False  # Whether CPU, memory and load of the host have a line of their own.
@@ -357,7 +357,7 @@ def show_next_graph(view: View, layout: Layout) -> tuple[View, str]:
     """Show the next value in the small graphs."""
     if not view.graph_fits:
         return view, "at this size there is no room for the small graphs"
-    graph = next_small(view.graph, layout.gpus)
+    graph = next_small_graph(view.graph, layout.gpus)
     return replace(view, graph=graph.name), f"the small graph shows {graph.about}"
 
 
@@ -375,7 +375,7 @@ class StartupOptions(NamedTuple):
     keys: Mapping[str, tuple[str, ...]] = {}
     config_error: str = ""  # The errors in the configuration, shown at start.
     theme: ThemeChoice | None = None  # ``None`` for the default.
-    graph: str = UTIL.name  # Key of the metric in the small graphs.
+    graph: str = UTIL.name  # Name of the series in the small graphs.
     # Whether the host line is shown, unless the user has toggled it before.
     host_strip: bool = False
     # Whether the user only looks on, in a browser: everything else is refused, nothing is saved.

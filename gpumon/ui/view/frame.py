@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpumon.ui.view.chart_series import SMALL
+from gpumon.ui.view.chart_series import SMALL_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -34,7 +34,7 @@ class Frame(NamedTuple):
     @property
     def graph(self) -> ChartSeries[Gpu]:
         """What the small graph of each GPU shows."""
-        return SMALL[self.view.graph]
+        return SMALL_GRAPH[self.view.graph]
 
 
 class Memo:

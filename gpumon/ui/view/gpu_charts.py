@@ -18,7 +18,7 @@ from gpumon.ui.view.chart_plot import (
     dots,
     event_bits,
     legend,
-    plotted,
+    series_rows,
     side_by_side,
     small_graph,
     span_until,
@@ -279,7 +279,7 @@ def _draw(
     span = span_until(history.now, seconds, dots(width))
     events = recording.events(span.start, span.start + seconds)
     bits = event_bits((event for event in events if gpu.uuid in event.gpus), span, width)
-    rows = plotted(series, history, gpu, span, bits, width, height, times=times)
+    rows = series_rows(series, history, gpu, span, bits, width, height, times=times)
     return _DrawnChart(rows, bits)
 
 

@@ -28,11 +28,11 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.gpu_columns import GPU_COLUMNS
 from gpumon.text.table import Column
+from gpumon.ui.view.chart_series import UTIL
 from gpumon.ui.view.gpu_text import (
     core_name,
     memory_share,
     rate,
-    share,
     short_name,
     state_fields,
 )
@@ -92,7 +92,7 @@ def _utilization(item: GpuLine, width: int) -> Sequence[Field]:
 
 
 def _utilization_bar(item: GpuLine, width: int) -> Sequence[Field]:
-    return _bar(item, "bar.util", share(item.gpu.utilization_gpu, 100), width)
+    return _bar(item, "bar.util", UTIL.share(item.gpu), width)
 
 
 def _bar(item: GpuLine, style: str, filled: float | None, width: int) -> Sequence[Field]:

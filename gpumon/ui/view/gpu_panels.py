@@ -194,14 +194,15 @@ def _meters(gpu: Gpu, width: int, stale: bool) -> list[Row]:
 
 def _meter(series: ChartSeries[Gpu], gpu: Gpu, width: int, stale: bool) -> Row:
     label = series.name if len(series.name) < _LABEL else series.short
-    value, unit = series.texts(gpu)[0].strip(), series.rest(gpu)
+    value, unit = series.text(gpu), series.rest(gpu)
     filled = series.share(gpu)
+    style = "bar.stale" if stale else series.bar_style(filled)
     return (
         (fit(label, _LABEL), "dim"),
         (fit_right(value, _VALUE - cell_width(unit)), "stale" if stale else "strong"),
         (unit, "dim"),
         (" ", ""),
-        (bar(filled, width - _LABEL - _VALUE - 1), "bar.stale" if stale else series.bar(filled)),
+        (bar(filled, width - _LABEL - _VALUE - 1), style),
     )
 
 

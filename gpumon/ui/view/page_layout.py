@@ -26,7 +26,8 @@ TWO_COLUMNS = 140
 """The least width of a page with two columns."""
 
 _MARGIN, _INDENT, _GUTTER = 2, 2, 4
-_LABEL = 14
+LABEL_WIDTH = 14
+"""Cells of the labels of facts and small charts."""
 _DAY = 86400.0
 
 
@@ -121,7 +122,7 @@ class Fact(Struct, frozen=True):
     lines: int | None = None  # The most of the value; ``None`` does not limit it.
 
 
-def fact_rows(facts: Iterable[Fact], width: int, label: int = _LABEL) -> list[Row]:
+def fact_rows(facts: Iterable[Fact], width: int, label: int = LABEL_WIDTH) -> list[Row]:
     """Facts one below the other, with the values wrapped in a column of their own.
 
     Args:

@@ -29,6 +29,7 @@ from gpumon.text.table import Sort, heading_row
 from gpumon.ui.view.chart_series import PROCESS_SERIES
 from gpumon.ui.view.gpu_text import load_word, mig_indices, short_name
 from gpumon.ui.view.page_layout import (
+    LABEL_WIDTH,
     Fact,
     Section,
     Side,
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
 
 SPAN = 300.0
 """The time that the charts show, in seconds."""
-_LABEL = 14
 _CAPTION = 36
 """Cells of a chart's text; its graph takes the rest."""
 _GRAPH_ROWS = 2
@@ -212,7 +212,7 @@ def _process(
         facts.append(Fact("started", moment_text(process.started_at, now), note=age))
     facts += _program(process, details, reading)
     place = process.place if details is None or details.place is None else details.place
-    facts += workload_facts(place, looked_up=not reading)
+    facts += workload_facts(place, looked_up=details is not None or not (reading or ended))
     rows = fact_rows(facts, width)
     for sentence in () if details is None else details.unreadable:
         rows += text_rows(sentence, width, "dim")
@@ -329,10 +329,8 @@ def _chart(
     series: ChartSeries[GpuProcess], process: GpuProcess, history: History, width: int
 ) -> list[Row]:
     (field,), quantity = series.fields, series.quantity
-    label = series.label
-    if field == "sm":
-        gpus = () if history.latest is None else history.latest.gpus
-        label = load_word(gpus, process.uses)
+    gpus = () if history.latest is None else history.latest.gpus
+    label = series.label or load_word(gpus, process.uses)
     newest, values = series.newest(process), series.over_time(history, process)
     now = "not known" if newest is None else f"{quantity.text(newest)}{quantity.unit()}"
     peak = values.peak(field, SPAN)
@@ -342,7 +340,8 @@ def _chart(
     graph = braille(
         values.buckets(field, SPAN, 2 * room), series.small_top(peak), room, _GRAPH_ROWS
     )
-    name, value = (fit(label, _LABEL), "dim"), (fit(now, max(1, caption - _LABEL)), "strong")
+    newest_width = max(1, caption - LABEL_WIDTH)
+    name, value = (fit(label, LABEL_WIDTH), "dim"), (fit(now, newest_width), "strong")
     return [
         fill([name, value, (graph[0], series.style)], width),
         fill([(fit(trend, caption), "dim"), (graph[1], series.style)], width),

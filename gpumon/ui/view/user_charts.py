@@ -22,7 +22,7 @@ from gpumon.ui.view.chart_plot import (
     EDGE,
     chart_width,
     dots,
-    plotted,
+    series_rows,
     side_by_side,
     small_graph,
     span_until,
@@ -116,19 +116,17 @@ def _chart(
     height: int,
 ) -> list[Row]:
     span = span_until(history.now, seconds, dots(width))
-    newest, _ = series.texts(use)
-    title = [(" " * EDGE + f"{series.label}  ", "dim"), (newest.strip(), "strong")]
-    return [fill(title, width), *plotted(series, history, use, span, {}, width, height - 1)]
+    title = [(" " * EDGE + f"{series.label}  ", "dim"), (series.text(use), "strong")]
+    return [fill(title, width), *series_rows(series, history, use, span, {}, width, height - 1)]
 
 
 def _line(
     series: ChartSeries[UserUse], use: UserUse, history: History, seconds: float, width: int
 ) -> Row:
     room = max(1, width - _LINE_LABEL - _LINE_NOW - 2)
-    newest, _ = series.texts(use)
     fields = [
         (" " + fit(series.label, _LINE_LABEL), "dim"),
-        (fit(newest.strip(), _LINE_NOW), "strong"),
+        (fit(series.text(use), _LINE_NOW), "strong"),
         (small_graph(series, history, use, seconds, room), series.style),
     ]
     return fill(fields, width)

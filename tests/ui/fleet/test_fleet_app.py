@@ -108,3 +108,21 @@ async def test_a_log_of_an_open_host_is_told_after_the_end(
         await until(pilot, lambda: app.screen is app.fleet_screen, "all hosts")
     assert len(notes) == 1
     assert "gpumon" in notes[0]
+
+
+async def test_a_double_click_opens_the_host_under_the_pointer_and_no_other() -> None:
+    app, _, _ = made(DemoFleet(NAMES))
+    async with app.run_test(size=(100, 24)) as pilot:
+        await until(pilot, lambda: "gpu-12" in shown(app), "the hosts")
+        rows = shown(app).splitlines()
+        line = next(y for y, row in enumerate(rows) if "gpu-03" in row)
+        await pilot.press("down")
+        await pilot.click(
+            offset=(5, max(y for y, row in enumerate(rows) if "gpu-" in row) + 2), times=2
+        )
+        await pilot.pause()
+        assert app.workspace is None, "below the last line"
+        await pilot.click(offset=(5, line), times=2)
+        await until(pilot, lambda: app.workspace is not None, "the host")
+        assert app.workspace is not None
+        assert app.workspace.session.collector.hostname == "gpu-03"

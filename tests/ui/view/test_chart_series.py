@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from gpumon.findings import conditions
-from gpumon.model.snapshot import GPU_METRICS
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 from gpumon.recording.history import CHARTED, History
 from gpumon.text.cells import row_width
-from gpumon.ui.view.chart_series import GPU_SERIES, SMALL, SMALL_SERIES, next_small
+from gpumon.ui.view.chart_series import (
+    GPU_SERIES,
+    SMALL_GRAPH,
+    SMALL_GRAPHS,
+    charts_of,
+    next_small_graph,
+)
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.gpu_panels import tile_at
@@ -40,7 +47,7 @@ def seen(*cards: Gpu) -> History:
 
 
 def shares(key: str, card: Gpu) -> set[float | None]:
-    return set(SMALL[key].shares(seen(card), card, 60, 30, int(NOON) + 99))
+    return set(SMALL_GRAPH[key].shares(seen(card), card, 60, 30, int(NOON) + 99))
 
 
 def screen(key: str, history: History, width: int) -> list[tuple[str, set[str]]]:
@@ -85,18 +92,28 @@ def test_every_metric_whose_values_are_kept_has_a_chart() -> None:
     assert {field for series in GPU_SERIES for field in series.fields} == kept == set(CHARTED)
 
 
+def test_a_chart_of_another_metric_needs_no_more_than_its_mark() -> None:
+    marked = replace(GPU_METRIC["clock_memory"], charted="mean")
+    *listed, added = charts_of([*GPU_METRICS, marked])
+    assert tuple(listed) == GPU_SERIES
+    card = gpu(clock_memory=1313, clock_memory_max=2619)
+    assert (added.label, added.fields) == ("Memory clock", ("clock_memory",))
+    assert (added.text(card), added.rest(card, on_page=True)) == ("1313", "/2619 MHz")
+    assert added.bounds(card) == (2619, None)
+
+
 def test_after_the_last_comes_the_first() -> None:
-    keys = [SMALL_SERIES[0].name]
-    for _ in SMALL_SERIES:
-        keys.append(next_small(keys[-1], [gpu(), CARD]).name)
+    keys = [SMALL_GRAPHS[0].name]
+    for _ in SMALL_GRAPHS:
+        keys.append(next_small_graph(keys[-1], [gpu(), CARD]).name)
     assert keys == ["util", "memory", "power", "temperature", "sm", "dram", "util"]
 
 
 def test_what_no_gpu_reports_is_left_out() -> None:
     older = gpu(utilization_gpu=None)
-    assert next_small("temperature", [older]).name == "util"
-    assert next_small("sm", [older]).name == "util"
-    assert next_small("temperature", [older, gpu(dram_active=0.0)]).name == "dram"
+    assert next_small_graph("temperature", [older]).name == "util"
+    assert next_small_graph("sm", [older]).name == "util"
+    assert next_small_graph("temperature", [older, gpu(dram_active=0.0)]).name == "dram"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +139,7 @@ def test_heading_and_colour_follow_what_is_shown(
     assert [name for name in styles if name.startswith("graph.")] == [style]
 
 
-@pytest.mark.parametrize("key", list(SMALL))
+@pytest.mark.parametrize("key", list(SMALL_GRAPH))
 def test_a_panel_shows_it_first_and_never_the_same_twice(key: str) -> None:
     history = seen(CARD)
     other = "util" if key == "memory" else "memory"
@@ -131,7 +148,7 @@ def test_a_panel_shows_it_first_and_never_the_same_twice(key: str) -> None:
     caption = next(line for line in lines if ", last" in line)
     assert caption.index(f"{key}, last") < caption.index(f"{other}, last")
     text = " ".join(line for line, _ in screen(key, history, 120) if " 116 s" in line)
-    shown = [series.name for series in SMALL_SERIES if f" {series.name}  " in text]
+    shown = [series.name for series in SMALL_GRAPHS if f" {series.name}  " in text]
     assert min(shown, key=lambda one: text.index(f" {one}  ")) == key
     assert [text.count(f" {one}  ") for one in shown] == [1, 1, 1, 1]
 

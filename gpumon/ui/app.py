@@ -9,7 +9,7 @@ import threading
 from abc import abstractmethod
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual._styles_cache import StylesCache
 from textual.app import App, SystemCommand
@@ -24,9 +24,9 @@ from textual.worker import WorkerFailed
 
 from gpumon.config.keymap import FURTHER_WORDS, MOST_USED, display
 from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember, resolve_styles
-from gpumon.system.resource_errors import is_lack_of_files, lack_behind
+from gpumon.system.resource_errors import is_lack_of_files, lack_behind, require_files
 from gpumon.text.formatting import spelled_out
-from gpumon.ui.dialogs.choices import CommandsDialog, KeyCommands
+from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
 from gpumon.ui.dialogs.confirm import ConfirmDialog, terminal_driver
 from gpumon.ui.keys import bindings_of, textual_keymap
 from gpumon.ui.screens.help import HelpScreen
@@ -281,6 +281,16 @@ class BaseApp(App[int]):
             self._close_messages_no_wait()
         else:
             super()._handle_exception(error)
+
+    def push_screen(self, *args: Any, **named: Any) -> Any:
+        """See Textual's.
+
+        Raises:
+            OSError: No file can be opened.
+        """
+        # Textual reads the style sheet of a screen after it has begun to show it.
+        require_files(1)
+        return super().push_screen(*args, **named)
 
     def pop_screen(self) -> AwaitComplete:
         """See Textual's; the main screen itself is never closed."""

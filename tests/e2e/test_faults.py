@@ -229,7 +229,7 @@ def test_without_a_free_descriptor_the_screen_lives_on(driver: Driver) -> None:
         driver.cards[0].processes = [Owner(owner.pid, memory=GIB)]
         screen.wait_for(rf" {owner.pid} ")
         is_alive(screen, driver.cards[1], 1, 77)
-        for key in ("\x1b[B\r", "e", "L"):
+        for key in ("\x1b[B\r", "e", "L", "?", "T", "k"):
             screen.type(key)
             screen.wait_for("[Tt]oo many (open )?files")
             screen.type("P")

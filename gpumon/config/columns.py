@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 COLUMN = {column.key: column for column in PROCESS_COLUMNS}
 
-DEFAULT_COLUMNS = tuple(column.key for column in PROCESS_COLUMNS if column.shown)
+PROCESS_DEFAULTS = tuple(column.key for column in PROCESS_COLUMNS if column.shown)
 """Keys of the columns of processes shown by default."""
+DEFAULT_COLUMNS = (*PROCESS_DEFAULTS,)
+"""The same with those of the list of GPUs that users may remove."""
 
 
 GPU_COLUMN = {column.key: column for column in GPU_COLUMNS}

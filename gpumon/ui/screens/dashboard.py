@@ -19,7 +19,7 @@ from gpumon.ui.background import run_in_thread
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.kill_controller import targets_of_job
 from gpumon.ui.screens.list_screen import ListScreen, updating
-from gpumon.ui.terminal.desktop import PAST_NUMBER, copy, copy_kill
+from gpumon.ui.terminal.desktop import NO_PID_OF_THE_PAST, copy, copy_kill
 from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_layout import TOO_SMALL, Layout, is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
@@ -305,7 +305,7 @@ class DashboardScreen(ListScreen[View, Layout]):
         if self._view.gpu is not None:
             self.say(copy(self.app, assignment_line([self._view.gpu], self._layout.gpus)))
         elif self._viewed_time.is_past:
-            self.say(PAST_NUMBER)
+            self.say(NO_PID_OF_THE_PAST)
         elif (entry := self._layout.entry) is not None and entry.process is not None:
             self.say(copy_kill(self.app, entry.process.id, self._session.machine.name))
         else:

@@ -20,7 +20,7 @@ from gpumon.ui.background import run_in_thread
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.kill_controller import targets_of_job
 from gpumon.ui.screens.page import SCROLL, PageScreen
-from gpumon.ui.terminal.desktop import PAST_NUMBER, copy, copy_kill
+from gpumon.ui.terminal.desktop import NO_PID_OF_THE_PAST, copy, copy_kill
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.gpu_text import mig_indices
@@ -293,7 +293,7 @@ class ProcessScreen(PageScreen):
 
     def action_copy(self) -> None:
         """Copy the kill command, and show it."""
-        said = PAST_NUMBER
+        said = NO_PID_OF_THE_PAST
         if not self._viewed_time.is_past:
             said = copy_kill(self.app, self._process_id, self._viewed_time.session.machine.name)
         self.say(said, lasting=True)

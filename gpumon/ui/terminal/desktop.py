@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from gpumon.model.processes import ProcessId
 
-PAST_NUMBER = "this is the past: the number may be another process's by now, so nothing is copied"
+NO_PID_OF_THE_PAST = (
+    "this is the past: the number may be another process's by now, so nothing is copied"
+)
 
 _BELL_SECONDS = 1.0
 """Seconds in which the bell rings once, however many alerts ring it."""

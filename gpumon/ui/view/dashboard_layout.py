@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.config.columns import DEFAULT_COLUMNS, gpu_columns, process_columns
+from gpumon.config.columns import PROCESS_DEFAULTS, gpu_columns, process_columns
 from gpumon.findings.groups import users
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import by_column
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.gpu_panels import tile_height, tiles_rows
-from gpumon.ui.view.gpu_table import GpusShape, gpu_line, gpu_lines, gpus_shape, list_columns
+from gpumon.ui.view.gpu_panels import tile_height, tiles_height
+from gpumon.ui.view.gpu_table import GpusShape, gpus_shape, line_count, line_number, list_columns
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import ListLayout
@@ -73,7 +73,7 @@ def dashboard_shape(lines: int, gpus: int, width: int, height: int) -> Dashboard
     """Divide the rows between GPUs and processes.
 
     The processes keep a third, or less if otherwise a few GPUs would not all fit. Below panels they
-    keep at least ten lines, below large graphs half or more. ``lines`` are those of ``gpu_lines``.
+    keep at least ten lines, below large graphs half or more. ``lines`` are those of ``line_count``.
     """
     rest = max(0, height - _FRAME_ROWS)
     panels = rest - max(_LEAST_BELOW_PANELS, rest // 3)
@@ -83,7 +83,7 @@ def dashboard_shape(lines: int, gpus: int, width: int, height: int) -> Dashboard
     tiles = 0
     if not shape.panels and shape.columns == 1 and shape.rows > lines:
         tiles = tile_height(gpus, width, rest // 2 - shape.rows)
-    table = rest - shape.rows - tiles_rows(gpus, tiles)
+    table = rest - shape.rows - tiles_height(gpus, tiles)
     return DashboardShape(shape, tiles, table)
 
 
@@ -179,7 +179,7 @@ def lay_out(
     The memo keeps the list. ``room`` is the rows of the table without its heading.
     """
     chosen = process_columns(view.columns)
-    if chosen == DEFAULT_COLUMNS:
+    if chosen == PROCESS_DEFAULTS:
         chosen = default_columns(snapshot.processes)
     columns = visible_columns(width, chosen)
     # Some lists change with time although the processes do not.
@@ -202,7 +202,7 @@ def lay_out(
         room=room,
         gpus=snapshot.gpus,
         shape=shape,
-        lines=gpu_lines(snapshot),
+        lines=line_count(snapshot),
         line_columns=line_columns,
         shown=shown,
     )
@@ -253,7 +253,7 @@ def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:
         living = {process.id for process in snapshot.processes}
         tags &= living | {relative.id for relative in view.relatives}
     gpus_top, hidden = view.gpus_top, layout.hidden_gpus
-    line = gpu_line(snapshot, view.gpu)
+    line = line_number(snapshot, view.gpu)
     if line is not None and hidden:
         gpus_top = max(min(gpus_top, line), line - shape.gpus.in_sight + 1)
     index = layout.index_of(view.cursor)

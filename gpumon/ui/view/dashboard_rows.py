@@ -22,8 +22,8 @@ from gpumon.ui.view.dashboard_layout import (
     table_context,
 )
 from gpumon.ui.view.frame import Frame, Memo
-from gpumon.ui.view.gpu_panels import graph_rows, panel_rows
-from gpumon.ui.view.gpu_table import gpu_lines, gpu_rows
+from gpumon.ui.view.gpu_panels import panel_rows, tile_rows
+from gpumon.ui.view.gpu_table import gpu_rows, line_count
 from gpumon.ui.view.gpu_text import STATE_STYLES, load_word
 from gpumon.ui.view.header_footer import (
     Moment,
@@ -36,7 +36,7 @@ from gpumon.ui.view.header_footer import (
     rule_row,
     tiny_rows,
 )
-from gpumon.ui.view.host_strip import host_rows, strip_rows
+from gpumon.ui.view.host_strip import host_height, host_rows
 from gpumon.ui.view.key_names import ALWAYS, footer_keys, keycap
 from gpumon.ui.view.process_table import Listing, job_row, process_row
 from gpumon.ui.view.user_table import user_columns, user_row
@@ -110,8 +110,8 @@ class Dashboard:
             moment = _moment(snapshot, view)
             tiny = tiny_rows(snapshot, states, moment, width, height, view.message)
             return Parts(Layout(view=view, gpus=snapshot.gpus), tiny=tiny)
-        strip = strip_rows(height) if view.host_strip else 0
-        lines, gpus = gpu_lines(snapshot), len(snapshot.gpus)
+        strip = host_height(height) if view.host_strip else 0
+        lines, gpus = line_count(snapshot), len(snapshot.gpus)
         shape = dashboard_shape(lines, gpus, width, height - strip)
         report = _report_rows(view, width, shape.table - LEAST_TABLE)
         timeline = _timeline_rows(snapshot, view, width)
@@ -129,7 +129,7 @@ class Dashboard:
             header=[_header(frame)],
             host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
             gpus=exactly(drawn, width, shape.gpus.rows),
-            graphs=graph_rows(frame, shape.tiles),
+            graphs=tile_rows(frame, shape.tiles),
             rule=[_rule(frame, shape.gpus, layout)],
             processes=exactly([*listed, *about_user], width, table),
             report=report,

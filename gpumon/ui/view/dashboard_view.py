@@ -53,7 +53,7 @@ class Watched(Struct, frozen=True):
 
 
 class View(ListView, frozen=True, kw_only=True):
-    """What the user has chosen to see; the functions of ``update`` return the next view."""
+    """What is seen, as the user has chosen; functions here and in ``list_view`` give the next."""
 
     narrowing: ProcessFilter = ProcessFilter()  # Selects the processes that are shown.
     listing: Listing = Listing.PROCESSES

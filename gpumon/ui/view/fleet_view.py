@@ -43,7 +43,7 @@ class FleetListing(str, Enum):
 
 
 class FleetView(ListView, frozen=True, kw_only=True):
-    """What the user has chosen to see; the functions of ``fleet_update`` return the next view."""
+    """What is seen, as the user has chosen; functions here and in ``list_view`` give the next."""
 
     listing: FleetListing = FleetListing.HOSTS
     sort: Sort = Sort("host", descending=False)

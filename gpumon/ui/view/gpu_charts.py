@@ -93,12 +93,12 @@ class _DrawnChart(NamedTuple):
     events: Mapping[int, int]  # The kinds of its events, by cell.
 
 
-def least_rows(width: int) -> int:
+def least_height(width: int) -> int:
     """The least height at which ``chart_rows`` draws the main charts."""
-    return _least_rows(len(MAIN_SERIES), _LEAST_MAIN, width)
+    return _least_height(len(MAIN_SERIES), _LEAST_MAIN, width)
 
 
-def _least_rows(count: int, tall: int, width: int) -> int:
+def _least_height(count: int, tall: int, width: int) -> int:
     """The rows that a number of charts need, and one for their times of day."""
     return -(-count // _across(width)) * tall + 1 if count else 0
 
@@ -153,17 +153,17 @@ def chart_rows(
     )
     room -= len(above)
     below = len(empty) + bool(charts)
-    if room - below >= _least_rows(len(charts), _LEAST_HEIGHT, width):
+    if room - below >= _least_height(len(charts), _LEAST_HEIGHT, width):
         first, room = charts, room - below
     else:
         first = [series for series in MAIN_SERIES if series in charts]
-        if room < _least_rows(len(first), _LEAST_MAIN, width):
+        if room < _least_height(len(first), _LEAST_MAIN, width):
             first = []
     rows, bits = _grid(memo, first, seen, source, width, room)
     if not first:
         rows = [_line(memo.part(series.label), series, source, seen, width) for series in charts]
     rest = [series for series in charts if series not in first]
-    tall = _least_rows(len(rest), _WITH_TIMES, width)
+    tall = _least_height(len(rest), _WITH_TIMES, width)
     more, others = _grid(memo, rest, seen, source, width, tall)
     if charts:
         empty.append(legend((bits or others).values(), width))

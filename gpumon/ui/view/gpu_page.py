@@ -25,7 +25,7 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.units import degree, memory_units
-from gpumon.ui.view.gpu_charts import chart_rows, least_rows, window_title
+from gpumon.ui.view.gpu_charts import chart_rows, least_height, window_title
 from gpumon.ui.view.gpu_memory import holder_rows, holders_of, memory_rows, process_holders
 from gpumon.ui.view.gpu_text import short_name
 from gpumon.ui.view.page_layout import (
@@ -158,7 +158,7 @@ def gpu_rows(
     sentence = text_rows(account.sentence, inside) if unusual and account.sentence else []
     # The heading of the charts, and without a single holder the bar and the rest of the memory.
     bare = 1 + airy + len(memory_rows(account, (), inside, 1)) + len(sentence) + 1 + airy
-    left = height - len(rows) - bare - least_rows(inside)
+    left = height - len(rows) - bare - least_height(inside)
     most = max(_LEAST_HOLDERS, min(_MOST_HOLDERS, left))
     memory = Section("Memory", lambda size: [*memory_rows(account, holders, size, most), *sentence])
     rows += page_rows([memory], width, airy=airy)

@@ -270,12 +270,12 @@ def tile_height(gpus: int, width: int, room: int) -> int:
     return min(height, _MOST_HEIGHT) if height >= _LEAST_HEIGHT else 0
 
 
-def tiles_rows(gpus: int, height: int) -> int:
+def tiles_height(gpus: int, height: int) -> int:
     """Height of all graphs."""
     return height * -(-gpus // _ACROSS)
 
 
-def graph_rows(frame: Frame, height: int) -> list[Row]:
+def tile_rows(frame: Frame, height: int) -> list[Row]:
     """The graphs of all GPUs; empty if their height is 0.
 
     Args:

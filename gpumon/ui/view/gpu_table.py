@@ -81,7 +81,7 @@ def gpus_shape(lines: int, gpus: int, width: int, room: int, panel_room: int = 0
     return GpusShape(0, 1, max(0, room))
 
 
-def gpu_lines(snapshot: Snapshot) -> int:
+def line_count(snapshot: Snapshot) -> int:
     """Number of lines: one for each GPU and one for each of its MIG instances."""
     return len(lines_of(snapshot.gpus))
 
@@ -115,7 +115,7 @@ def list_columns(
     return memo.by(key, line_columns, each, snapshot.gpus, graphs, added)
 
 
-def gpu_line(snapshot: Snapshot, uuid: str | None) -> int | None:
+def line_number(snapshot: Snapshot, uuid: str | None) -> int | None:
     """The line number of a GPU; ``None`` if it is not in the snapshot."""
     lines = lines_of(snapshot.gpus)
     return next((number for number, line in enumerate(lines) if line.uuid == uuid), None)

@@ -22,7 +22,7 @@ _GAP = 2
 _LEAST_SECONDS = 60
 
 
-def strip_rows(height: int) -> int:
+def host_height(height: int) -> int:
     """Number of rows that it takes on a terminal of this height."""
     return 2 if height >= _TALL else 1
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from gpumon.config.columns import COLUMN, DEFAULT_COLUMNS
+from gpumon.config.columns import COLUMN, PROCESS_DEFAULTS
 from gpumon.findings.groups import jobs
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=16)
 def visible_columns(
-    width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS
+    width: int, chosen: tuple[str, ...] = PROCESS_DEFAULTS
 ) -> tuple[Column[ProcessItem], ...]:
     """The chosen columns that fit, without those of the lowest priority."""
     columns = [COLUMN[key] for key in chosen]
@@ -57,8 +57,8 @@ def default_columns(processes: Sequence[GpuProcess]) -> tuple[str, ...]:
         processes: All processes, unfiltered, so that a filter does not move the columns.
     """
     if any(process.type != "C" for process in processes):
-        return DEFAULT_COLUMNS
-    return tuple(key for key in DEFAULT_COLUMNS if key != "type")
+        return PROCESS_DEFAULTS
+    return tuple(key for key in PROCESS_DEFAULTS if key != "type")
 
 
 def whole_width(processes: Sequence[GpuProcess], columns: Sequence[Column[ProcessItem]]) -> int:

@@ -12,7 +12,7 @@ from gpumon.text.table import Sort, heading_row
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.frame import Frame, Memo
 from gpumon.ui.view.gpu_line import line_columns
-from gpumon.ui.view.gpu_table import GpusShape, gpu_lines, gpu_rows
+from gpumon.ui.view.gpu_table import GpusShape, gpu_rows, line_count
 from gpumon.ui.view.gpu_text import load_word, mig_indices
 from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
 from gpumon.ui.view.process_table import (
@@ -60,7 +60,7 @@ def table(
         else mig_state(history, line.gpu, line.mig)
         for line in lines_of(snapshot.gpus)
     }
-    shape = GpusShape(panels=0, columns=1, rows=gpu_lines(snapshot) + 1)
+    shape = GpusShape(panels=0, columns=1, rows=line_count(snapshot) + 1)
     parts = line_columns(width, snapshot.gpus, graphs=False)
     frame = Frame(Memo(), snapshot, history, states, View(interval=0.0), width)
     sort = Sort()

@@ -26,7 +26,7 @@ from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import printable
 from gpumon.ui.view.frame import Memo
-from gpumon.ui.view.gpu_charts import least_rows
+from gpumon.ui.view.gpu_charts import least_height
 from gpumon.ui.view.gpu_page import gpu_rows
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.export.hostile import snapshot_of, texts
@@ -205,7 +205,7 @@ def test_one_look_has_the_state_the_memory_and_the_charts(
     ]
     assert found == sorted(found)
     left = height - 1 - found[-1]
-    assert left >= (least_rows(width - 6) if height > 15 else 3)
+    assert left >= (least_height(width - 6) if height > 15 else 3)
     for label in ("utilisation", "memory", "power", "temperature") if height > 15 else ():
         assert any(f" {label} " in line for line in look[-left:])
 

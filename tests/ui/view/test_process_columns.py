@@ -83,7 +83,7 @@ def test_the_columns_of_nvitop_can_be_chosen() -> None:
     assert row[: heading.index("RAM%") + 4].split()[-1] == "–"
 
 
-def gpu_lines(columns: str | list[str], width: int, height: int, *cards: Gpu) -> list[str]:
+def line_count(columns: str | list[str], width: int, height: int, *cards: Gpu) -> list[str]:
     now = snapshot(NOON, *cards)
     history = History(conditions())
     history.add(now)
@@ -98,15 +98,15 @@ def test_fan_state_and_memory_bandwidth_can_be_added_to_the_list_of_gpus(
     fans = gpu(utilization_memory=31, fan_speed=104, pstate=2)
     passive = gpu(index=1, utilization_memory=0, pstate=0)
     cards = [fans, passive, *(gpu(index=index) for index in range(2, 8))]
-    heading, first, second, third, *_ = gpu_lines("nvitop", width, height, *cards)
+    heading, first, second, third, *_ = line_count("nvitop", width, height, *cards)
     end = re.search(r"°C +power +mem bw +fan +pstate(?= |$)", heading)
     assert end is not None
     assert first[: end.end()].split()[-3:] == ["31%", "104%", "P2"]
     assert second[: end.end()].split()[-3:] == ["0%", "–", "P0"]
     assert third[: end.end()].split()[-3:] == ["0%", "–", "–"]
-    plain = gpu_lines("default", width, height, *cards)[0]
+    plain = line_count("default", width, height, *cards)[0]
     assert not re.search("mem bw|fan|pstate", plain)
-    some = gpu_lines(["pid", "pstate", "fan_speed"], width, height, *cards)
+    some = line_count(["pid", "pstate", "fan_speed"], width, height, *cards)
     assert re.search(r"power +pstate +fan( |$)", some[0])
     assert re.search(r"W +P2 +104%( |$)", some[1])
 
@@ -114,7 +114,7 @@ def test_fan_state_and_memory_bandwidth_can_be_added_to_the_list_of_gpus(
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_a_column_that_is_added_is_whole_or_absent_and_moves_no_line(width: int) -> None:
     cards = [gpu(index=index, utilization_memory=31, pstate=2) for index in range(16)]
-    lines = gpu_lines("nvitop", width, 24, *cards)
+    lines = line_count("nvitop", width, 24, *cards)
     assert {len(line) for line in lines} == {width}
     assert "mem b…" not in lines[0]
     assert "psta…" not in lines[0]

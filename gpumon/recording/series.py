@@ -42,22 +42,16 @@ _UNKNOWN = math.nan
 
 
 class Depth(Struct, frozen=True):
-    """What a series keeps, and for how long.
+    """What a series keeps, and for how long."""
 
-    Attributes:
-        fields: Number of fields.
-        peaks: Number of fields, from the first, whose peak is kept for each slot in addition to the
-            mean; for the others the highest mean replaces the peak.
-        seconds: Number of one-second slots: one more than a moving window needs.
-        tens: Number of ten-second slots, with one more too.
-        samples: Number of samples kept individually: ``RECENT_SAMPLES``, or none if they arrive at
-            most once a second, because a one-second slot then has the same information.
-    """
-
-    fields: int
+    fields: int  # Number of fields.
+    # Number of fields, from the first, whose peak is kept for each slot in addition to the mean;
+    # for the others the highest mean replaces the peak.
     peaks: int
-    seconds: int
-    tens: int
+    seconds: int  # Number of one-second slots: one more than a moving window needs.
+    tens: int  # Number of ten-second slots, with one more too.
+    # Number of samples kept individually: ``RECENT_SAMPLES``, or none if they arrive at most once a
+    # second, because a one-second slot then has the same information.
     samples: int = 0
 
 

@@ -243,17 +243,11 @@ def _part(text: str, width: int) -> tuple[str, str]:
 
 
 class _Interpreter(Struct, frozen=True):
-    """The options of an interpreter.
+    """The options of an interpreter."""
 
-    Attributes:
-        code: A pattern of options that are followed by code.
-        valued: Options that are followed by a value.
-        naming: Options that are followed by the script.
-    """
-
-    code: str
-    valued: frozenset[str] = frozenset()
-    naming: frozenset[str] = frozenset()
+    code: str  # A pattern of options that are followed by code.
+    valued: frozenset[str] = frozenset()  # Options that are followed by a value.
+    naming: frozenset[str] = frozenset()  # Options that are followed by the script.
 
 
 _SHELL = _Interpreter("-[a-z]*c", frozenset({"-o", "-O", "--rcfile", "--init-file"}))

@@ -56,21 +56,15 @@ class IdleTime(Protocol):
 
 
 class RowContext(NamedTuple):
-    """What a row needs besides its process.
+    """What a row needs besides its process."""
 
-    Attributes:
-        now: The time that ages are computed from: that of the snapshot, or of one shortly before.
-        idle: Returns a process's idle interval; ``None`` if it is not idle or this is unknown.
-        idle_after: Idle time in seconds before the table shows it.
-        host_memory: Memory of the host in bytes; ``None`` if it is unknown.
-        mig: The indices of MIG devices, from ``mig_indices``.
-    """
-
+    # The time that ages are computed from: that of the snapshot, or of one shortly before.
     now: float
+    # Returns a process's idle interval; ``None`` if it is not idle or this is unknown.
     idle: Callable[[ProcessId], IdleTime | None] = lambda _: None
-    idle_after: float = DEFAULTS.idle_after
-    host_memory: int | None = None
-    mig: MigIndices = MappingProxyType({})
+    idle_after: float = DEFAULTS.idle_after  # Idle time in seconds before the table shows it.
+    host_memory: int | None = None  # Memory of the host in bytes; ``None`` if it is unknown.
+    mig: MigIndices = MappingProxyType({})  # The indices of MIG devices, from ``mig_indices``.
 
     def idle_seconds(self, process: ProcessId) -> float | None:
         """How long a process has been idle; ``None`` if it is not, or this is unknown."""

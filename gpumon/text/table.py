@@ -28,39 +28,27 @@ class Sort(Struct, frozen=True):
 
 
 class Column(Struct, Generic[ItemT], frozen=True, gc=False):
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        key: Identifies it; columns of several tables with one meaning have one key.
-        label: The heading.
-        width: Cells, without the space behind it; 0 takes the remaining width.
-        about: What it means, in a sentence.
-        value: What items are sorted by; ``None`` is unknown, and comes last.
-        text: The text of an item.
-        style: The style of the text.
-        left: Whether the text is aligned at the left.
-        descends: Whether the first press sorts the largest first, as for amounts.
-        draw: Draws an item in exactly so many cells, in place of ``text``.
-        name: The column in a sentence, if the heading is a sign.
-        keep: On a narrow terminal the column with the lowest one is dropped first.
-        letter: The key that sorts by it.
-        shown: Whether it is shown by default.
-    """
-
-    key: str
-    label: str
+    key: str  # Identifies it; columns of several tables with one meaning have one key.
+    label: str  # The heading.
+    # Cells, without the space behind it; 0 takes the remaining width. In the list of GPUs with the
+    # gap before it, and 0 where the width of the screen decides.
     width: int
-    about: str
+    about: str  # What it means, in a sentence.
+    # What items are sorted by; ``None`` is unknown, and comes last. Where the cells of a line are
+    # kept, as in the list of GPUs, it has all that they depend on.
     value: Callable[[ItemT], object]
-    text: Callable[[ItemT], str] = str
-    style: str = ""
-    left: bool = False
-    descends: bool = True
+    text: Callable[[ItemT], str] = str  # The text of an item.
+    style: str = ""  # The style of the text.
+    left: bool = False  # Whether the text is aligned at the left.
+    descends: bool = True  # Whether the first press sorts the largest first, as for amounts.
+    # Draws an item in exactly so many cells, in place of ``text``.
     draw: Callable[[ItemT, int], Sequence[Field]] | None = None
-    name: str = ""
-    keep: int = 0
-    letter: str = ""
-    shown: bool = True
+    name: str = ""  # The column in a sentence, if the heading is a sign.
+    keep: int = 0  # On a narrow terminal the column with the lowest one is dropped first.
+    letter: str = ""  # The key that sorts by it.
+    shown: bool = True  # Whether it is shown by default.
 
     def fields(self, item: ItemT, width: int) -> Sequence[Field]:
         """What it shows of an item, in exactly so many cells."""
@@ -74,23 +62,14 @@ class Column(Struct, Generic[ItemT], frozen=True, gc=False):
 
 
 class Marks(NamedTuple):
-    """How a line is marked.
+    """How a line is marked."""
 
-    Attributes:
-        cursor: Whether it is under the cursor.
-        tagged: Whether it is tagged.
-        branch: Tree glyphs before the command.
-        shift: Cells that commands are scrolled sideways.
-        dimmed: Whether it is not on the GPU under the cursor.
-        watched: Whether its end is to be notified.
-    """
-
-    cursor: bool = False
-    tagged: bool = False
-    branch: str = ""
-    shift: int = 0
-    dimmed: bool = False
-    watched: bool = False
+    cursor: bool = False  # Whether it is under the cursor.
+    tagged: bool = False  # Whether it is tagged.
+    branch: str = ""  # Tree glyphs before the command.
+    shift: int = 0  # Cells that commands are scrolled sideways.
+    dimmed: bool = False  # Whether it is not on the GPU under the cursor.
+    watched: bool = False  # Whether its end is to be notified.
 
     @property
     def style(self) -> str:

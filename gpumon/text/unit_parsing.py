@@ -16,18 +16,13 @@ class QuantityError(ValueError):
 
 
 class Measure(Struct, frozen=True):
-    """A kind of amount.
+    """A kind of amount."""
 
-    Attributes:
-        units: The size of each unit; the empty key if a unit is optional. Lower case here; input
-            may have either case.
-        advice: How to write an amount.
-        adds: Whether several add up: ``1h30m``.
-    """
-
+    # The size of each unit; the empty key if a unit is optional. Lower case here; input may have
+    # either case.
     units: Mapping[str, float]
-    advice: str
-    adds: bool = False
+    advice: str  # How to write an amount.
+    adds: bool = False  # Whether several add up: ``1h30m``.
 
     def read(self, text: str) -> tuple[float, float]:
         """An amount, and half a step of the last digit that was typed.

@@ -23,17 +23,11 @@ class Units(Struct, frozen=True):
 
 
 class Memory(NamedTuple):
-    """The names and sizes of memory units.
+    """The names and sizes of memory units."""
 
-    Attributes:
-        kilo: How many of a unit make one of the next.
-        mega: The name of ``kilo`` squared.
-        giga: The name of ``kilo`` cubed.
-    """
-
-    kilo: int
-    mega: str
-    giga: str
+    kilo: int  # How many of a unit make one of the next.
+    mega: str  # The name of ``kilo`` squared.
+    giga: str  # The name of ``kilo`` cubed.
 
 
 _BINARY, _DECIMAL = Memory(1024, "MiB", "GiB"), Memory(1000, "MB", "GB")

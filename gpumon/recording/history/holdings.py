@@ -17,30 +17,24 @@ if TYPE_CHECKING:
 
 
 class Holding(Listed, frozen=True):
-    """What the processes hold of one GPU.
+    """What the processes hold of one GPU."""
 
-    Attributes:
-        hidden: Number of processes not visible to this host that may run.
-        owners: Users of the computing processes, largest holder first; ``None`` stands for the
-            unknown owners of hidden processes, and of those that ended unseen.
-        owner_since: When the first computing process of the first owner was first seen on a GPU.
-        cpu_percent: CPU use of the busiest computing process, percent of one core; ``None`` if no
-            use is known.
-        blocked: Number of computing processes that wait inside the kernel, mostly for a disk.
-        unseen: Number of computing processes whose CPU use or state is unknown.
-        second_sm: SM use in percent of the job with the second most: 0 without a second one,
-            ``None`` if that is unknown.
-        left_out: Whether a job ran no kernel on it, but did on most of the job's other GPUs;
-            ``None`` if that is unknown.
-    """
-
-    hidden: int = 0
+    hidden: int = 0  # Number of processes not visible to this host that may run.
+    # Users of the computing processes, largest holder first; ``None`` stands for the unknown owners
+    # of hidden processes, and of those that ended unseen.
     owners: tuple[str | None, ...] = ()
+    # When the first computing process of the first owner was first seen on a GPU.
     owner_since: float | None = None
+    # CPU use of the busiest computing process, percent of one core; ``None`` if no use is known.
     cpu_percent: float | None = None
+    # Number of computing processes that wait inside the kernel, mostly for a disk.
     blocked: int = 0
-    unseen: int = 0
+    unseen: int = 0  # Number of computing processes whose CPU use or state is unknown.
+    # SM use in percent of the job with the second most: 0 without a second one, ``None`` if that is
+    # unknown.
     second_sm: int | None = 0
+    # Whether a job ran no kernel on it, but did on most of the job's other GPUs; ``None`` if that
+    # is unknown.
     left_out: bool | None = False
 
 

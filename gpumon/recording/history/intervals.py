@@ -25,23 +25,20 @@ _ROW = 4
 
 
 class Condition(Struct, frozen=True):
-    """A condition that can hold for a GPU.
+    """A condition that can hold for a GPU."""
 
-    Attributes:
-        holds: Whether it holds now; ``None`` if unknown. Takes the GPU and its holdings, which are
-            ``None`` without a current process list. Or the bit of a clock event reason: the
-            condition holds while the reason is active.
-        hysteresis: Seconds for which it may be absent without ending, for conditions that change
-            many times a second.
-        optional: Fields that ``holds`` uses if the GPU has them. While one is missing, it is
-            unknown whether the condition does not hold: see ``History.is_missing``.
-        assumed: Fields that ``holds`` takes for 0 on a GPU without them. While one is missing, the
-            condition is unknown.
-    """
-
+    # Whether it holds now; ``None`` if unknown. Takes the GPU and its holdings, which are ``None``
+    # without a current process list. Or the bit of a clock event reason: the condition holds while
+    # the reason is active.
     holds: Callable[[Gpu, Holding | None], bool | None] | int
+    # Seconds for which it may be absent without ending, for conditions that change many times a
+    # second.
     hysteresis: float = 0.0
+    # Fields that ``holds`` uses if the GPU has them. While one is missing, it is unknown whether
+    # the condition does not hold: see ``History.is_missing``.
     optional: tuple[str, ...] = ()
+    # Fields that ``holds`` takes for 0 on a GPU without them. While one is missing, the condition
+    # is unknown.
     assumed: tuple[str, ...] = ()
 
     def of(self, gpu: Gpu, holding: Holding | None) -> bool | None:
@@ -58,20 +55,14 @@ def is_active(reason: int, reasons: int | None) -> bool | None:
 
 @final
 class Interval(Struct, frozen=True):
-    """A time during which a condition held.
+    """A time during which a condition held."""
 
-    Attributes:
-        since: When it was first observed to hold.
-        last: When it was last observed to hold.
-        start_observed: False if it already held at the first sample, or the first after a gap:
-            then it may have begun before ``since``.
-        samples: Number of samples in which it was observed to hold.
-    """
-
-    since: float
-    last: float
+    since: float  # When it was first observed to hold.
+    last: float  # When it was last observed to hold.
+    # False if it already held at the first sample, or the first after a gap: then it may have begun
+    # before ``since``.
     start_observed: bool
-    samples: int
+    samples: int  # Number of samples in which it was observed to hold.
 
     @property
     def seconds(self) -> float:

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     Part: TypeAlias = tuple[str, str | list[str] | list[Row]]
     """The name of a part of a screen, and its text or rows."""
 
-_SIZES = ((120, 40), (80, 24))
+_DASHBOARD, _FLEET = (120, 40), (80, 24)
+"""The sizes of the terminals: what fits where is what the pictures of views compare."""
 _SAMPLE = "a sample"
 """In a sequence: time passes, and the next sample is taken."""
 _SECONDS = 90.0
@@ -203,37 +204,35 @@ def _session(clock: HandClock) -> Iterator[tuple[Session, Callable[[], None]]]:
 
 def dashboard_keys() -> Iterator[tuple[str, list[Part]]]:
     """The parts of the screen on top after each key on the dashboard of one machine."""
-    for size in _SIZES:
-        clock = HandClock(epoch=NOON - 1000)
-        with _still(clock) as repeated, _session(clock) as (session, sample):
+    clock = HandClock(epoch=NOON - 1000)
+    with _still(clock) as repeated, _session(clock) as (session, sample):
 
-            def pass_by(sample: Callable[[], None] = sample) -> None:
-                sample()
-                repeated.repeat()
+        def pass_by() -> None:
+            sample()
+            repeated.repeat()
 
-            found = asyncio.run(_pressed(GpumonApp(session), DASHBOARD, size, pass_by))
-        yield from _named("keys on the dashboard", size, DASHBOARD, found)
+        found = asyncio.run(_pressed(GpumonApp(session), DASHBOARD, _DASHBOARD, pass_by))
+    yield from _named("keys on the dashboard", _DASHBOARD, DASHBOARD, found)
 
 
 def fleet_keys() -> Iterator[tuple[str, list[Part]]]:
     """The parts of the screen on top after each key on the screen of many hosts."""
-    for size in _SIZES:
-        clock = HandClock(epoch=NOON - 1000)
-        with _still(clock):
-            names = [f"gpu-{number:02}" for number in range(1, 17)]
-            fleet = DemoFleet(names, clock=clock)
-            for name in names:
-                fleet.sample(name)
-            summaries = FleetSummaries(fleet)
-            # Its thread then finds nothing new.
-            summaries._judge()
+    clock = HandClock(epoch=NOON - 1000)
+    with _still(clock):
+        names = [f"gpu-{number:02}" for number in range(1, 17)]
+        fleet = DemoFleet(names, clock=clock)
+        for name in names:
+            fleet.sample(name)
+        summaries = FleetSummaries(fleet)
+        # Its thread then finds nothing new.
+        summaries._judge()
 
-            def open_host(name: str) -> Any:
-                raise AssertionError(name)
+        def open_host(name: str) -> Any:
+            raise AssertionError(name)
 
-            app = FleetApp(fleet, summaries, open_host, StartupOptions(), None, "DEMO", clock)
-            found = asyncio.run(_pressed(app, FLEET, size, lambda: None))
-        yield from _named("keys on many hosts", size, FLEET, found)
+        app = FleetApp(fleet, summaries, open_host, StartupOptions(), None, "DEMO", clock)
+        found = asyncio.run(_pressed(app, FLEET, _FLEET, lambda: None))
+    yield from _named("keys on many hosts", _FLEET, FLEET, found)
 
 
 def _named(

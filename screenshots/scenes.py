@@ -152,7 +152,7 @@ async def svg_of_scene(scene: Scene, session: Session) -> str:
             await pilot.pause(_A_MOMENT)
         if app.workspace.viewed_time.player is not None:
             await _settle(app.workspace.viewed_time.player, pilot)
-        app.workspace.dashboard.take()
+        app.workspace.dashboard.show_newest()
         await pilot.pause()
         ground = app.current_theme.background or "#000000"
         return svg_of(cells_of(app), ground, f"gpumon --demo: {scene.shows}")

@@ -39,7 +39,7 @@ from gpumon.ui.terminal.widget_output import FewColours, SameWidth, read_no_mark
 from gpumon.ui.theme_controller import RELOAD_SECONDS, ThemeController
 from gpumon.ui.view.dashboard_view import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.help_page import page_keys
-from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
+from gpumon.ui.view.key_names import active_keys, is_method_refused, keys_of, use_keys
 from gpumon.ui.view.process_table import ProcessFilter
 from gpumon.ui.workspace import Workspace
 
@@ -131,7 +131,7 @@ class BaseApp(App[int]):
 
     def on_mount(self) -> None:
         """Subscribe to themes."""
-        self.theme_changed_signal.subscribe(self, self._take_theme)
+        self.theme_changed_signal.subscribe(self, self._apply_theme)
         self.set_interval(RELOAD_SECONDS, self._themes.reload_if_changed)
         for sentence in self._choice.sentences:
             self._warn(sentence)
@@ -146,7 +146,7 @@ class BaseApp(App[int]):
         """The commands, and for each other words by which it is found."""
         commands = list(self._commands(screen))
         used = {name: place for place, name in enumerate(MOST_USED)}
-        commands.sort(key=lambda one: used.get(one[0].name, len(used)))
+        commands.sort(key=lambda known: used.get(known[0].name, len(used)))
         for action, about, target in commands:
             run = partial(self.run_action, action.action, target)
             keys = display(keys_of(action.name))
@@ -158,10 +158,10 @@ class BaseApp(App[int]):
     ) -> Iterator[tuple[KeyAction, str, App[int] | Screen[None]]]:
         """The actions available on a screen, each with its description and its target."""
         if isinstance(screen, PageScreen):
-            for action, about in screen.explained():
+            for action, about in screen.active_keys():
                 yield action, about, screen
         main = self.main_screen
-        for action, about in self.explained():
+        for action, about in self.active_keys():
             own = "app" in action.on
             target = self if own else main
             # These are the palette itself, and a second name of Quit.
@@ -217,11 +217,15 @@ class BaseApp(App[int]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """The filters for the colours of Textual's own widgets."""
         # Textual's own filter for no colours keeps greys.
-        filters = [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
+        filters = [
+            line_filter
+            for line_filter in super().get_line_filters()
+            if not isinstance(line_filter, Monochrome)
+        ]
         filters.append(SameWidth())
         return filters if self._colour_filter is None else [*filters, self._colour_filter]
 
-    def _take_theme(self, _: Theme) -> None:
+    def _apply_theme(self, _: Theme) -> None:
         self.renderer.use(self._styles())
         # The theme dialog is on top: the screens beneath it change too.
         for screen in self.screen_stack:
@@ -313,7 +317,7 @@ class BaseApp(App[int]):
 
     def on_key(self, event: Key) -> None:
         """Handle letters of a filter or search before Textual looks up their bindings."""
-        if isinstance(self.screen, (PaintedScreen, InputScreen)) and self.screen.take_key(event):
+        if isinstance(self.screen, (PaintedScreen, InputScreen)) and self.screen.accept_key(event):
             event.prevent_default()
 
     async def on_paste(self, event: Paste) -> None:
@@ -323,13 +327,13 @@ class BaseApp(App[int]):
         """
         line = next(iter(event.text.splitlines()), "")
         screen = self.screen
-        if not isinstance(screen, (PaintedScreen, InputScreen)) or screen.take_text(line):
+        if not isinstance(screen, (PaintedScreen, InputScreen)) or screen.accept_text(line):
             return
         for action, _, target in self._commands(screen):
             if action.name in _OPENING and line[:1] in keys_of(action.name):
                 await self.run_action(action.action, target)
                 if isinstance(opened := self.screen, (PaintedScreen, InputScreen)):
-                    opened.take_text(line[1:])
+                    opened.accept_text(line[1:])
                 return
 
     def _warn(self, sentence: str) -> None:
@@ -363,23 +367,23 @@ class BaseApp(App[int]):
         if isinstance(screen, PaintedScreen):
             first += screen.state_help()
         if isinstance(screen, PageScreen):
-            first += page_keys(screen.heading, screen.explained())
+            first += page_keys(screen.heading, screen.active_keys())
         self.push_screen(self._help_screen(first))
 
     def _help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
         if self.workspace is not None:
-            return HelpScreen(self.explained(), self.workspace.session.history, first)
+            return HelpScreen(self.active_keys(), self.workspace.session.history, first)
         from gpumon.ui.view.fleet_hosts import fleet_sections
 
-        return HelpScreen(self.explained(), None, first, fleet_sections())
+        return HelpScreen(self.active_keys(), None, first, fleet_sections())
 
-    def explained(self) -> list[tuple[KeyAction, str]]:
+    def active_keys(self) -> list[tuple[KeyAction, str]]:
         """The key actions of the application and the main screen that work, with descriptions."""
         place: KeyScope = "fleet" if self.workspace is None else "dashboard"
         readonly = self.workspace is not None and self.workspace.session.machine.processes.readonly
         return [
             (action, about)
-            for action, about in explained("app", place)
+            for action, about in active_keys("app", place)
             if not (action.action == "suspend_process" and not self._can_suspend())
             and not (readonly and action.name == "end")
         ]

@@ -150,7 +150,10 @@ class FleetApp(BaseApp):
         self.pop_screen()
 
         closed = Event()
-        self._hosts_closing = [*(one for one in self._hosts_closing if not one.is_set()), closed]
+        self._hosts_closing = [
+            *(closing for closing in self._hosts_closing if not closing.is_set()),
+            closed,
+        ]
 
         def close() -> None:
             try:

@@ -22,20 +22,20 @@ def bindings_of(scope: KeyScope) -> list[BindingType]:
     """Textual's bindings for a screen, with the ids of the actions."""
     return [
         Binding(
-            _textual(one.keys),
-            one.action,
-            one.on[scope],
-            id=one.id,
-            priority=one.priority,
+            _textual(action.keys),
+            action.action,
+            action.on[scope],
+            id=action.id,
+            priority=action.priority,
         )
-        for one in KEYMAP
-        if scope in one.on
+        for action in KEYMAP
+        if scope in action.on
     ]
 
 
 def textual_keymap(changed: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Textual's keymap for keys other than the default ones, by the action's id."""
-    return {one: _textual(keys) for one, keys in changed.items()}
+    return {id_: _textual(keys) for id_, keys in changed.items()}
 
 
 def _textual(keys: Iterable[str]) -> str:

@@ -70,7 +70,7 @@ class KillController:
         """The reports, oldest first."""
         return tuple(termination.report for termination in self._open)
 
-    def take(self, snapshot: Snapshot) -> None:
+    def on_snapshot(self, snapshot: Snapshot) -> None:
         """Pass a newer snapshot, to find reclaimed memory in it."""
         at, listed = snapshot.processes_at, self._newest_listed
         # Process lists are read less often than memory: only in the first snapshot with a new list
@@ -124,7 +124,7 @@ class KillController:
             free = [target for target in targets if target.id not in protected]
             latest = self._session.history.latest
             children = descendants(free, family, latest.processes if latest else ())
-            named = [one for one in children if one.id not in asked]
+            named = [child for child in children if child.id not in asked]
             dialog.add_children(named, protected, family)
 
         run_in_thread(
@@ -242,7 +242,9 @@ class KillController:
 
     def _forget(self, termination: TerminationSession) -> None:
         termination.close()
-        self._closing = [one for one in (*self._closing, termination) if not one.join(0)]
+        self._closing = [
+            session for session in (*self._closing, termination) if not session.join(0)
+        ]
         self._open.remove(termination)
         self._done_at.pop(id(termination), None)
 

@@ -65,7 +65,7 @@ class SnapshotBuffer:
         self._kept: list[Snapshot] = []
         self._listener: Callable[[Snapshot], None] = self._kept.append
 
-    def take(self, snapshot: Snapshot) -> None:
+    def on_snapshot(self, snapshot: Snapshot) -> None:
         """Take the next snapshot. A listener of a collector."""
         with self._lock:
             self._listener(snapshot)
@@ -104,7 +104,7 @@ class SessionBuilder:
         self._stop_first: Callable[[], None] = lambda: None
         self._early = SnapshotBuffer()
         self._settling: Timer | None = None
-        self.collector.subscribe(self._early.take, full=False)
+        self.collector.subscribe(self._early.on_snapshot, full=False)
 
     def first_history(self) -> History:
         """The history of the first picture, which does not wait for ``build``."""

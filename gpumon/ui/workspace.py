@@ -58,7 +58,7 @@ class Workspace:
         self._app = app
         self._leave = leave
         self._failed = failed
-        self._wakeup = Wakeup(app, self._take_snapshots)
+        self._wakeup = Wakeup(app, self._show_snapshots)
         self._unsubscribe: Callable[[], None] = lambda: None
         self.session = session
         self.renderer = app.renderer
@@ -98,7 +98,7 @@ class Workspace:
         self._deliveries.close(_DELIVERY_SECONDS)
         self.alerts.close()
 
-    def _take_snapshots(self) -> None:
+    def _show_snapshots(self) -> None:
         """Show the newest snapshot, or end if the collector has failed."""
         collector, dashboard = self.session.collector, self.dashboard
         failure = collector.failure or self.viewed_time.failure
@@ -109,17 +109,17 @@ class Workspace:
         ):
             self.viewed_time.return_to_present()
             self._app.say(failure.sentence)
-            dashboard.take()
+            dashboard.show_newest()
         elif isinstance(failure, SourceError):
             self._failed()
         elif failure is not None:
             raise failure
         elif collector.latest is not None:
-            self.kill_controller.take(collector.latest)
+            self.kill_controller.on_snapshot(collector.latest)
             if self.viewed_time.is_live:
                 self.alerts.check()
             with self._app.renderer.in_background():
-                dashboard.take()
+                dashboard.show_newest()
 
     def _show_reports(self) -> None:
         """Show the kill reports: the dashboard has lines for them, a page one message."""

@@ -704,8 +704,8 @@ def test_the_dashboards_own_line_needs_no_argparse(line: list[str]) -> None:
 def test_what_comes_before_its_listener_is_there_comes_first_and_once() -> None:
     early, got = SnapshotBuffer(), list[object]()
     one, two, three = (build_snapshot(NOON + second) for second in range(3))
-    early.take(one)
-    early.take(two)
+    early.on_snapshot(one)
+    early.on_snapshot(two)
     early.hand_to(got.append)
-    early.take(three)
+    early.on_snapshot(three)
     assert got == [one, two, three]

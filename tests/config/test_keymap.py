@@ -32,7 +32,7 @@ from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.subjects import GpuScreen, ProcessScreen
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.key_names import explained, footer_keys, keycap, use_keys
+from gpumon.ui.view.key_names import active_keys, footer_keys, keycap, use_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,7 +130,7 @@ def test_every_action_has_its_own_id_and_every_explained_one_a_group() -> None:
 
 def test_every_key_of_a_screen_is_explained_and_has_a_name() -> None:
     for place in PLACES.keys() - DIALOGS:
-        told = [one for one, _ in explained(place)]
+        told = [one for one, _ in active_keys(place)]
         assert told == rows(place)
         assert all(NAMED[one.name] is one for one in told)
 

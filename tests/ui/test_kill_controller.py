@@ -346,14 +346,14 @@ async def test_only_a_report_of_success_disappears_by_itself(
             lambda: Outcome.ENDED in outcomes(app.kill_controller.reports[0]).values(),
             "its end",
         )
-        app.kill_controller.take(moment(1, left))
+        app.kill_controller.on_snapshot(moment(1, left))
         await until(
             pilot, lambda: app.kill_controller.reports[0].memory[0].now == left, "the memory"
         )
         if left:
-            app.kill_controller.take(moment(2, left))  # What is short must be seen twice.
+            app.kill_controller.on_snapshot(moment(2, left))  # What is short must be seen twice.
         await until(pilot, lambda: app.kill_controller.reports[0].done, "the end of the case")
-        app.kill_controller.take(moment(3, left))
+        app.kill_controller.on_snapshot(moment(3, left))
         assert bool(app.kill_controller.reports) == bool(left)
 
 
@@ -371,7 +371,7 @@ async def test_memory_is_compared_only_with_equally_new_process_lists(
         return build.snapshot(now + ahead, card, processes=processes, processes_at=now + listed)
 
     async with opened(tmp_path) as (app, pilot):
-        app.kill_controller.take(moment(-1, -1, 18 * GIB, own, other))
+        app.kill_controller.on_snapshot(moment(-1, -1, 18 * GIB, own, other))
         app.kill_controller.ask([seen])
         await send(app, pilot, "Send TERM")
         await until(
@@ -379,12 +379,12 @@ async def test_memory_is_compared_only_with_equally_new_process_lists(
             lambda: Outcome.ENDED in outcomes(app.kill_controller.reports[0]).values(),
             "its end",
         )
-        app.kill_controller.take(moment(60, 60, 18 * GIB, other))
+        app.kill_controller.on_snapshot(moment(60, 60, 18 * GIB, other))
         await until(
             pilot, lambda: app.kill_controller.reports[0].memory[0].now == 18 * GIB, "the list"
         )
-        app.kill_controller.take(moment(60.5, 60, 9 * GIB, other))
-        app.kill_controller.take(moment(61, 61, 9 * GIB))
+        app.kill_controller.on_snapshot(moment(60.5, 60, 9 * GIB, other))
+        app.kill_controller.on_snapshot(moment(61, 61, 9 * GIB))
         await until(
             pilot, lambda: app.kill_controller.reports[0].memory[0].settled, "the next list"
         )

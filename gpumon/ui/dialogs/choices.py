@@ -219,12 +219,12 @@ class MomentDialog(InputScreen["float | None"], ModalScreen["float | None"]):
             yield Static(id="answer")
             yield Static("Enter go   Esc cancel", id="keys")
 
-    def take_key(self, event: events.Key) -> bool:
+    def accept_key(self, event: events.Key) -> bool:
         """Insert a letter, or take Enter for the input, which may not have the focus yet."""
         if event.key == "enter":
             self._go()
             return True
-        return super().take_key(event)
+        return super().accept_key(event)
 
     def on_input_submitted(self) -> None:
         """Go to the time."""

@@ -276,7 +276,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
         Returns:
             Whether one of them has a command other than the one shown.
         """
-        relatives = {one.id: one for one in found}
+        relatives = {relative.id: relative for relative in found}
         changed = set()
         for target in self._targets:
             if (now := relatives.get(target.id)) is None:

@@ -97,7 +97,7 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     # -- what is shown ---------------------------------------------------------------------------
 
-    def take(self) -> None:
+    def show_newest(self) -> None:
         """Show the newest snapshot, unless the view is paused or the terminal is slow."""
         self._viewed_time.follow()
         was_past = self._view.timeline is not None
@@ -169,7 +169,7 @@ class DashboardScreen(ListScreen[View, Layout]):
     def _show_time(self, message: str = "") -> None:
         """Show the viewed time, without the message about the previous one."""
         self._view = clear_message(self._view)
-        self.take()
+        self.show_newest()
         if message:
             self.say(message)
 
@@ -204,7 +204,7 @@ class DashboardScreen(ListScreen[View, Layout]):
     def action_pause(self) -> None:
         """Pause the view, or continue with the newest snapshot. Sampling continues meanwhile."""
         if self._viewed_time.play_or_pause():
-            self.take()
+            self.show_newest()
             return
         self._view = replace(self._view, paused=not self._view.paused)
         if not self._view.paused:
@@ -256,10 +256,10 @@ class DashboardScreen(ListScreen[View, Layout]):
     def _unfiltered(self) -> View:
         return replace(self._view, narrowing=replace(self._view.narrowing, filter=None))
 
-    def take_key(self, event: events.Key) -> bool:
+    def accept_key(self, event: events.Key) -> bool:
         """See ``PaintedScreen``; also refuse a key that needs more room."""
         if self._view.editing:
-            return super().take_key(event)
+            return super().accept_key(event)
         bindings = self._bindings.key_to_bindings.get(event.key, ())
         actions = [binding.action.partition("(")[0] for binding in bindings]
         refused = not all(self.check_action(action, ()) for action in actions)
@@ -276,11 +276,11 @@ class DashboardScreen(ListScreen[View, Layout]):
         """Open the dialog for columns."""
         from gpumon.ui.dialogs.choices import ColumnsDialog
 
-        def take(columns: tuple[str, ...] | None) -> None:
+        def show(columns: tuple[str, ...] | None) -> None:
             if columns is not None:
                 self._show(replace(self._view, columns=columns))
 
-        self.app.push_screen(ColumnsDialog(self._view.columns), take)
+        self.app.push_screen(ColumnsDialog(self._view.columns), show)
 
     # -- actions on processes and GPUs -----------------------------------------------------------
 

@@ -100,9 +100,9 @@ class HelpScreen(InputScreen[None]):
             yield Static(id="found")
             yield Static(self._cost(), id="cost")
 
-    def take_key(self, event: events.Key) -> bool:
+    def accept_key(self, event: events.Key) -> bool:
         """Insert a letter, unless it closes the page."""
-        return not _closes(event.key, self.typed) and super().take_key(event)
+        return not _closes(event.key, self.typed) and super().accept_key(event)
 
     def on_mount(self) -> None:
         """Show all, and update the cost repeatedly."""

@@ -28,7 +28,7 @@ MOST_CHARACTERS = 1000
 """Maximum length: more than anybody types, and fast enough to draw for each key."""
 
 _SCROLLING = frozenset(
-    one.action for one in ScrollableContainer.BINDINGS if isinstance(one, Binding)
+    binding.action for binding in ScrollableContainer.BINDINGS if isinstance(binding, Binding)
 )
 
 
@@ -84,7 +84,7 @@ class InputScreen(Screen[ScreenResultType]):
         """The text so far."""
         return self.query_one(TextInput).value if self.query(TextInput) else self._early
 
-    def take_text(self, text: str) -> bool:
+    def accept_text(self, text: str) -> bool:
         """Insert a text at the cursor; returns True, because there is an input."""
         if inputs := self.query(TextInput):
             inputs.first().insert_text_at_cursor(text)
@@ -92,11 +92,11 @@ class InputScreen(Screen[ScreenResultType]):
             self._early += text
         return True
 
-    def take_key(self, event: events.Key) -> bool:
+    def accept_key(self, event: events.Key) -> bool:
         """Insert a letter; False for other keys."""
         if event.character is None or not event.is_printable:
             return False
-        return self.take_text(event.character)
+        return self.accept_text(event.character)
 
 
 class _Underline(Highlighter):

@@ -283,14 +283,14 @@ class ListScreen(PaintedScreen, Generic[ViewT, LayoutT]):
             view = self._view if event.filter is None else self._narrowed(event.filter)
             self._show(replace(view, message=event.wrong))
 
-    def take_key(self, event: events.Key) -> bool:
+    def accept_key(self, event: events.Key) -> bool:
         """Handle a letter of the filter."""
         if self._view.editing and event.is_printable and event.character:
             self._bar.insert(event.character)
             return True
         return False
 
-    def take_text(self, text: str) -> bool:
+    def accept_text(self, text: str) -> bool:
         """Insert a pasted line into the filter line; False if that is not open."""
         if self._view.editing:
             self._bar.paste(text)

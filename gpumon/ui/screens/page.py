@@ -9,7 +9,7 @@ from gpumon.text.cells import fill
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.painted import MESSAGE_SECONDS, PaintedScreen
 from gpumon.ui.view.header_footer import footer_row
-from gpumon.ui.view.key_names import explained, footer_key
+from gpumon.ui.view.key_names import active_keys, footer_key
 from gpumon.ui.view.page_layout import moment_text, page_header
 
 if TYPE_CHECKING:
@@ -103,12 +103,12 @@ class PageScreen(PaintedScreen):
         """Disable ``end`` where no signal may be sent."""
         return action != "end" or self._can_end
 
-    def explained(self) -> list[tuple[KeyAction, str]]:
+    def active_keys(self) -> list[tuple[KeyAction, str]]:
         """The page's active keys, with descriptions."""
         return [
-            (one, about)
-            for one, about in explained(self.scope, "page")
-            if self.check_action(one.method, ())
+            (action, about)
+            for action, about in active_keys(self.scope, "page")
+            if self.check_action(action.method, ())
         ]
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class PageScreen(PaintedScreen):
     def _refresh_page(self) -> None:
         """Rebuild the rows if their data has changed."""
         now = self._row_data()
-        if any(one is not before for one, before in zip(now, self._drawn_from, strict=True)):
+        if any(source is not before for source, before in zip(now, self._drawn_from, strict=True)):
             self.rebuild()
 
     def _row_data(self) -> tuple[object, object, object]:

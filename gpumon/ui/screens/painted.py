@@ -123,7 +123,7 @@ class PaintedScreen(Screen[None]):
         """The sections of the help page that explain the state under the cursor, as it is shown."""
         return []
 
-    def take_key(self, event: events.Key) -> bool:  # noqa: ARG002 - most screens have no filter line
+    def accept_key(self, event: events.Key) -> bool:  # noqa: ARG002 - most screens have no filter line
         """Handle a key that is no command now, such as a letter of the filter.
 
         Returns:
@@ -131,7 +131,7 @@ class PaintedScreen(Screen[None]):
         """
         return False
 
-    def take_text(self, text: str) -> bool:  # noqa: ARG002 - most screens have no filter line
+    def accept_text(self, text: str) -> bool:  # noqa: ARG002 - most screens have no filter line
         """Insert a pasted line into the filter line; False if that is not open."""
         return False
 

@@ -67,7 +67,9 @@ class GpuScreen(PageScreen):
         """See ``PaintedScreen.footer_keys``."""
         offered = self._can_end and self._blamed()
         end = [footer_key("end", label="end unlisted holders…")] if offered else []
-        windows = [footer_key(f"chart_{one.label}", on=one is self._window) for one in WINDOWS]
+        windows = [
+            footer_key(f"chart_{window.label}", on=window is self._window) for window in WINDOWS
+        ]
         maker = maker_of(None if self._gpu is None else self._gpu.name)
         copied = footer_key("copy", label=f"copy {maker.main_variable}")
         why = footer_key("help", label="why")
@@ -105,7 +107,7 @@ class GpuScreen(PageScreen):
 
     def action_window(self, key: str) -> None:
         """Show another time window."""
-        self._window = next(one for one in WINDOWS if one.key == key)
+        self._window = next(window for window in WINDOWS if window.key == key)
         self.rebuild()
 
     def _blamed(self) -> tuple[UnlistedHolder, ...]:

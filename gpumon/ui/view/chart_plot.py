@@ -30,8 +30,8 @@ _GUTTER = 3
 """Cells between two charts side by side."""
 _TICK_STEPS = (
     *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
-    *(60.0 * one for one in (1, 2, 5, 10, 15, 30)),
-    *(3600.0 * one for one in (1, 2, 3, 6, 12)),
+    *(60.0 * minutes for minutes in (1, 2, 5, 10, 15, 30)),
+    *(3600.0 * hours for hours in (1, 2, 3, 6, 12)),
 )
 """Seconds between two ticks of the axis of time."""
 _TICK_CELLS = 5
@@ -117,10 +117,12 @@ def plot(
     ticks = _ticks(span, room)
     rows.append(_time_axis(events, ticks, room))
     if len(curves) == 2:
-        down = [one.translate(_UPSIDE_DOWN) for one in braille(curves[1], top, room, tall - above)]
+        down = [
+            line.translate(_UPSIDE_DOWN) for line in braille(curves[1], top, room, tall - above)
+        ]
         rows += [
-            _plot_row(one, "" if y else quantity.axis(top), styles[1], events, dashed=False)
-            for y, one in reversed(list(enumerate(down)))
+            _plot_row(line, "" if y else quantity.axis(top), styles[1], events, dashed=False)
+            for y, line in reversed(list(enumerate(down)))
         ]
     return [*rows, _times(ticks, room)] if times else rows
 
@@ -277,10 +279,10 @@ def _times(ticks: Sequence[tuple[int, str]], width: int) -> Row:
 def _ticks(span: Span, width: int) -> list[tuple[int, str]]:
     """The round local times that fit, with their cells."""
     step, form = _TICK_STEPS[-1], "%H:%M"
-    for one in _TICK_STEPS:
-        label = 8 if one < 60 else 5
-        if one / span.seconds * width >= label + _TICK_CELLS:
-            step, form = one, "%H:%M:%S" if one < 60 else "%H:%M"
+    for seconds in _TICK_STEPS:
+        label = 8 if seconds < 60 else 5
+        if seconds / span.seconds * width >= label + _TICK_CELLS:
+            step, form = seconds, "%H:%M:%S" if seconds < 60 else "%H:%M"
             break
     # Whole hours are those of the local clock.
     offset = datetime.fromtimestamp(span.start).astimezone().utcoffset()

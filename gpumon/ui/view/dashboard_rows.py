@@ -26,8 +26,8 @@ from gpumon.ui.view.gpu_panels import panel_rows, tile_rows
 from gpumon.ui.view.gpu_table import gpu_rows, line_count
 from gpumon.ui.view.gpu_text import STATE_STYLES, load_word
 from gpumon.ui.view.header_footer import (
-    Moment,
-    Scrolled,
+    HeaderStatus,
+    TableSummary,
     empty_rows,
     exactly,
     footer_row,
@@ -107,8 +107,8 @@ class Dashboard:
         # Computed once per snapshot: a paused screen keeps its states.
         states = memo.by(snapshot, _states, memo, history, snapshot, context.second, complete)
         if is_tiny(width, height):
-            moment = _moment(snapshot, view)
-            tiny = tiny_rows(snapshot, states, moment, width, height, view.message)
+            status = _status(snapshot, view)
+            tiny = tiny_rows(snapshot, states, status, width, height, view.message)
             return Parts(Layout(view=view, gpus=snapshot.gpus), tiny=tiny)
         strip = host_height(height) if view.host_strip else 0
         lines, gpus = line_count(snapshot), len(snapshot.gpus)
@@ -141,12 +141,12 @@ class Dashboard:
 def _without_gpus(snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
     """The dashboard without GPUs, with the reason for it."""
     layout = Layout(view=view)
-    moment = Moment() if snapshot is None else _moment(snapshot, view)
+    status = HeaderStatus() if snapshot is None else _status(snapshot, view)
     if is_tiny(width, height):
-        return Parts(layout, tiny=tiny_rows(snapshot, {}, moment, width, height, view.message))
+        return Parts(layout, tiny=tiny_rows(snapshot, {}, status, width, height, view.message))
     header = fill((), width, "header")
     if snapshot is not None:
-        header = header_row(snapshot, moment, width)
+        header = header_row(snapshot, status, width)
     trouble = None if snapshot is None else snapshot.trouble
     return Parts(
         layout,
@@ -191,17 +191,17 @@ def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, second: f
 
 def _header(frame: Frame) -> Row:
     snapshot, width = frame.snapshot, frame.width
-    moment = _moment(snapshot, frame.view)
-    # The header depends on the GPUs only through ``moment.age``.
-    key = (int(snapshot.time), snapshot.host, snapshot.source, moment, width)
-    return frame.memo.by(key, header_row, snapshot, moment, width)
+    status = _status(snapshot, frame.view)
+    # The header depends on the GPUs only through ``status.age``.
+    key = (int(snapshot.time), snapshot.host, snapshot.source, status, width)
+    return frame.memo.by(key, header_row, snapshot, status, width)
 
 
 def _rule(frame: Frame, shape: GpusShape, layout: Layout) -> Row:
     """The line between GPUs and processes."""
     snapshot, view, hidden = frame.snapshot, frame.view, layout.hidden_gpus
     notes = (_on_gpu(layout), _counted_since(snapshot, frame.history, view))
-    scrolled = Scrolled(
+    summary = TableSummary(
         _narrowing_words(snapshot, view),
         len(layout.entries),
         view.list_top,
@@ -212,8 +212,8 @@ def _rule(frame: Frame, shape: GpusShape, layout: Layout) -> Row:
         tuple(filter(None, notes)),
         _narrowed_to(layout),
     )
-    key = (scrolled, frame.width, rule_facts(snapshot), layout.shown, snapshot.processes)
-    return frame.memo.by(key, rule_row, snapshot, layout.shown, scrolled, frame.width)
+    key = (summary, frame.width, rule_facts(snapshot), layout.shown, snapshot.processes)
+    return frame.memo.by(key, rule_row, snapshot, layout.shown, summary, frame.width)
 
 
 def _narrowed_to(layout: Layout) -> str:
@@ -367,14 +367,14 @@ def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:
     return [timeline_row(view.timeline, snapshot.time, width)]
 
 
-def _moment(snapshot: Snapshot, view: View) -> Moment:
+def _status(snapshot: Snapshot, view: View) -> HeaderStatus:
     timeline = view.timeline
     if timeline is not None:
         source = "REWIND" if timeline.live else ""
-        return Moment(
+        return HeaderStatus(
             log=view.log, unread=view.unread, source=source, in_gap=timeline.playing.in_gap
         )
-    return Moment(
+    return HeaderStatus(
         interval=view.interval,
         age=None if view.paused else _silence(snapshot),
         paused=view.paused,

@@ -283,9 +283,9 @@ _PRIORITY = ("host", "free", "gpu", "state", "most_free", "age", "user", "memory
 
 def host_columns(hosts: Sequence[HostSummary], width: int) -> tuple[Column[HostItem], ...]:
     """The columns that fit on a line; the names and GPUs of all hosts set their widths."""
-    name = min(_MOST_NAME, max((cell_width(one.name) for one in hosts), default=0))
-    gpus = min(_MOST_GPUS, max((len(one.gpus) for one in hosts), default=0))
-    least = {one.key: one.width for one in HOST_COLUMNS} | {
+    name = min(_MOST_NAME, max((cell_width(host.name) for host in hosts), default=0))
+    gpus = min(_MOST_GPUS, max((len(host.gpus) for host in hosts), default=0))
+    least = {column.key: column.width for column in HOST_COLUMNS} | {
         "host": max(_LEAST_LABEL, name),
         "gpu": max(_LEAST_LABEL, gpus),
         "state": _LEAST_STATE,
@@ -305,7 +305,9 @@ def host_columns(hosts: Sequence[HostSummary], width: int) -> tuple[Column[HostI
             left -= max(0, more)
     if "memory_used" in kept and left > _BAR:
         kept["memory_used"] += _BAR + 1
-    return tuple(replace(one, width=kept[one.key]) for one in HOST_COLUMNS if one.key in kept)
+    return tuple(
+        replace(column, width=kept[column.key]) for column in HOST_COLUMNS if column.key in kept
+    )
 
 
 def host_sentence(host: HostSummary, now: float) -> str:
@@ -343,5 +345,5 @@ def fleet_sections() -> list[HelpSection]:
             "Words match the host, its users, GPU models and states; all words and terms must "
             "match. The list of processes has the terms below, and host.",
         ),
-        HelpSection("Host columns", tuple((one.label, one.about) for one in HOST_COLUMNS)),
+        HelpSection("Host columns", tuple((column.label, column.about) for column in HOST_COLUMNS)),
     ]

@@ -163,7 +163,7 @@ def lay_out(
     room = max(1, height - _CHROME - view.editing)
     by_host = view.listing is FleetListing.HOSTS
     # Lists of thousands of processes are sorted once a second; of hosts at every change.
-    news: object = hosts if by_host else tuple([one.state.status for one in hosts])
+    news: object = hosts if by_host else tuple([host.state.status for host in hosts])
     key = (news, int(now), view.listing, view.sort, view.filter)
     entries = memo.by(key, entries_of, hosts, view, now)
     beside = 1
@@ -220,7 +220,7 @@ def _users(hosts: Sequence[HostSummary], sort: Sort) -> list[FleetUser]:
 
 
 def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> FleetUser:
-    by_memory = sorted(uses, key=lambda one: -(one[1].memory or 0))
+    by_memory = sorted(uses, key=lambda use: -(use[1].memory or 0))
     # Metrics tell no processes, and so neither their number nor their age.
     seen = [use for _, use in uses if not isinstance(use, Owner)]
     ages = [use.longest for use in seen if use.longest is not None]
@@ -256,9 +256,11 @@ def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[Flee
         ]
     # Rows alike in these two stay with their host.
     if sort.column not in {"host", "idle"}:
-        found.sort(key=lambda one: by_pid(one[0]))
-    ranked = in_order(found, lambda one: one[2], descending=sort.descending)
-    return [FleetEntry((host.name, one.id), host, process=one) for one, host, _ in ranked]
+        found.sort(key=lambda found_process: by_pid(found_process[0]))
+    ranked = in_order(found, lambda known: known[2], descending=sort.descending)
+    return [
+        FleetEntry((host.name, process.id), host, process=process) for process, host, _ in ranked
+    ]
 
 
 def row_context(host: HostSummary) -> RowContext:

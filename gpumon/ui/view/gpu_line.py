@@ -287,10 +287,10 @@ def line_columns(
     fitting: list[Column[Gpu]] = []
     for column, goal, whole in _WIDTH_STEPS:
         if column == _ADDED:
-            for one in added:
-                if one.width <= left:
-                    fitting.append(one)
-                    left -= one.width
+            for added_column in added:
+                if added_column.width <= left:
+                    fitting.append(added_column)
+                    left -= added_column.width
             continue
         step = fixed.get(goal, goal) - widths[column]
         if step <= 0 or (whole and step > left) or (column == "spark" and not graphs):

@@ -50,10 +50,10 @@ class Holder(Struct, frozen=True):
 def holders_of(gpu: Gpu, snapshot: Snapshot | None, history: History) -> list[Holder]:
     """Who holds the memory of a GPU: MIG devices by index, then processes, largest first."""
     processes = () if snapshot is None else snapshot.processes
-    devices = {(one.gpu_instance, one.compute_instance) for one in gpu.mig}
+    devices = {(device.gpu_instance, device.compute_instance) for device in gpu.mig}
     outside = _held(processes, lambda use: use.gpu_uuid == gpu.uuid and use.instance not in devices)
     return [
-        *(_device_holder(one, gpu, processes, history) for one in gpu.mig),
+        *(_device_holder(device, gpu, processes, history) for device in gpu.mig),
         *(_process_holder(process, memory, gpu, history) for process, memory in outside),
     ]
 
@@ -74,7 +74,7 @@ def _held(
         sizes = [use.memory_used for use in process.uses if counts(use)]
         if sizes:
             held.append((process, known_sum(sizes)))
-    return sorted(held, key=lambda one: (one[1] is None, -(one[1] or 0)))
+    return sorted(held, key=lambda pair: (pair[1] is None, -(pair[1] or 0)))
 
 
 def _process_holder(process: GpuProcess, memory: int | None, gpu: Gpu, history: History) -> Holder:
@@ -129,9 +129,9 @@ def memory_rows(account: Account, holders: Sequence[Holder], width: int, most: i
     """
     shown = list(holders if len(holders) <= most else holders[: most - 1])
     hidden = holders[len(shown) :]
-    hidden_memory = known_sum(one.memory for one in hidden)
+    hidden_memory = known_sum(holder.memory for holder in hidden)
     glyphs = [_GLYPHS[place % 2] for place in range(len(shown) + 1)]
-    parts = [(glyph, one.memory) for glyph, one in zip(glyphs, shown, strict=False)]
+    parts = [(glyph, holder.memory) for glyph, holder in zip(glyphs, shown, strict=False)]
     if hidden:
         parts.append((glyphs[-1], hidden_memory))
     rows = [_bar(account, parts, width)] if account.total else []
@@ -145,17 +145,17 @@ def memory_rows(account: Account, holders: Sequence[Holder], width: int, most: i
 def holder_rows(holders: Iterable[Holder], glyphs: Iterable[str], width: int) -> list[Row]:
     """A line for each holder, with its glyph in the bar."""
     rows: list[Row] = []
-    for glyph, one in zip(glyphs, holders, strict=False):
-        idle = one.work.startswith("idle")
+    for glyph, holder in zip(glyphs, holders, strict=False):
+        idle = holder.work.startswith("idle")
         fields = [
             (f"{glyph} ", "graph.memory"),
-            (fit(one.label, _LABEL), "user"),
-            (f"{one.amount:>{_AMOUNT}}", "strong"),
-            (f" {gib():<6}" if one.memory is not None else "       ", "dim"),
-            (fit(one.work, _WORK), "state.note" if idle else "dim"),
+            (fit(holder.label, _LABEL), "user"),
+            (f"{holder.amount:>{_AMOUNT}}", "strong"),
+            (f" {gib():<6}" if holder.memory is not None else "       ", "dim"),
+            (fit(holder.work, _WORK), "state.note" if idle else "dim"),
         ]
         left = max(0, width - row_width(fields))
-        rows.append(fill([*fields, (fit(one.about, left), "dim")], width))
+        rows.append(fill([*fields, (fit(holder.about, left), "dim")], width))
     return rows
 
 

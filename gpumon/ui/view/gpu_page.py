@@ -322,14 +322,16 @@ def _identity(gpu: Gpu, snapshot: Snapshot | None, width: int) -> list[Row]:
 def _devices(gpu: Gpu, width: int) -> list[Row]:
     """The MIG devices with the numbers that other tools use for them."""
     facts = []
-    for one in gpu.mig:
-        numbers = f"GPU instance {number(one.gpu_instance)}, {number(one.multiprocessors)} SMs"
+    for device in gpu.mig:
+        numbers = (
+            f"GPU instance {number(device.gpu_instance)}, {number(device.multiprocessors)} SMs"
+        )
         for label, field in _WORK[:4]:
-            value: float | None = getattr(one, field)
+            value: float | None = getattr(device, field)
             if value is not None:
                 numbers += f", {label} {value:.0f} %"
-        name = f"MIG {mig_name(gpu.index, one.index)} {printable(one.profile or '')}"
-        facts.append(Fact(name, one.uuid, note=numbers))
+        name = f"MIG {mig_name(gpu.index, device.index)} {printable(device.profile or '')}"
+        facts.append(Fact(name, device.uuid, note=numbers))
     return fact_rows(facts, width, 20)
 
 

@@ -243,9 +243,9 @@ def _draw_graphs(
     span = 2 * each
     tall = max(1, height - 1)
     graphs = (graph, UTIL if graph is MEMORY else MEMORY)
-    one, two = (which.graph(history, gpu, each, tall, second) for which in graphs)
+    left, right = (shown.graph(history, gpu, each, tall, second) for shown in graphs)
     lines: list[list[Field]] = [
-        [("   ", ""), (one[y], graphs[0].style), (" ", ""), (two[y], graphs[1].style)]
+        [("   ", ""), (left[y], graphs[0].style), (" ", ""), (right[y], graphs[1].style)]
         for y in range(tall)
     ]
     last = "last " if all(each >= cell_width(f"{g.name}, last {span} s") for g in graphs) else ""

@@ -37,7 +37,7 @@ class LogNote(Struct, frozen=True):
     trouble: str = ""  # Why samples are being lost, in a sentence; empty if none are.
 
 
-class Moment(Struct, frozen=True):
+class HeaderStatus(Struct, frozen=True):
     """The values of the header that do not describe the machine."""
 
     interval: float | None = None  # Seconds between samples; ``None`` for a single sample.
@@ -57,15 +57,15 @@ def interval_text(interval: float) -> str:
     return f"{interval:g}s"
 
 
-def header_row(snapshot: Snapshot, moment: Moment, width: int) -> Row:
+def header_row(snapshot: Snapshot, status: HeaderStatus, width: int) -> Row:
     """The machine on the left, the time on the right, and between them the values that fit."""
     left: list[Field] = [(" gpumon", "header.title")]
     if not snapshot.is_live:
-        left.append((f"  {moment.source or snapshot.source.upper()}", "header.mark"))
+        left.append((f"  {status.source or snapshot.source.upper()}", "header.mark"))
     left.append((f"  {printable(snapshot.host.name)}", "header"))
-    right = _right(snapshot, moment)
+    right = _right(snapshot, status)
     room = width - row_width(left) - row_width(right)
-    middle = _middle(snapshot.host, moment.cost, room)
+    middle = _middle(snapshot.host, status.cost, room)
     left += middle
     room -= row_width(middle)
     if room < 0:
@@ -75,24 +75,24 @@ def header_row(snapshot: Snapshot, moment: Moment, width: int) -> Row:
     return fill([*left, (" " * max(0, room), "header"), *right], width, "header")
 
 
-def _right(snapshot: Snapshot, moment: Moment) -> list[Field]:
+def _right(snapshot: Snapshot, status: HeaderStatus) -> list[Field]:
     fields: list[Field] = []
-    if moment.log is not None:
-        style = "header.alarm" if moment.log.trouble else "header.mark"
-        fields.append((f" ● {printable(moment.log.text)} ", style))
-    if moment.unread:
-        fields.append((f" {keycap('alerts')} {counted(moment.unread, 'alert')} ", "header.mark"))
-    if moment.paused:
+    if status.log is not None:
+        style = "header.alarm" if status.log.trouble else "header.mark"
+        fields.append((f" ● {printable(status.log.text)} ", style))
+    if status.unread:
+        fields.append((f" {keycap('alerts')} {counted(status.unread, 'alert')} ", "header.mark"))
+    if status.paused:
         fields.append((" PAUSED ", "header.mark"))
-    if moment.age is not None:
+    if status.age is not None:
         silent = [gpu for gpu in snapshot.gpus if gpu.status is GpuStatus.NO_ANSWER]
         who = f"GPU {silent[0].index}: " if len(silent) == 1 else ""
-        fields.append((f" {who}no answer for {moment.age:.0f} s ", "header.alarm"))
+        fields.append((f" {who}no answer for {status.age:.0f} s ", "header.alarm"))
     else:
         clock = time.strftime("%H:%M:%S", time.localtime(snapshot.time))
         gap = (f" no sample since {clock} ", "header.alarm")
-        fields.append(gap if moment.in_gap else (f"  {clock}", "header"))
-    interval = "" if moment.interval is None else f"  {interval_text(moment.interval)}"
+        fields.append(gap if status.in_gap else (f"  {clock}", "header"))
+    interval = "" if status.interval is None else f"  {interval_text(status.interval)}"
     fields.append((f"{interval} ", "header.dim"))
     return fields
 
@@ -154,7 +154,7 @@ def _cost_text(cost: OwnCost) -> str:
     return f"{cpu} cpu, {inside} ms/s in driver"
 
 
-class Scrolled(Struct, frozen=True):
+class TableSummary(Struct, frozen=True):
     """The filters and scroll positions, for the rule."""
 
     narrowing: tuple[str, ...] = ()  # The conditions that select the processes, in words.
@@ -175,20 +175,20 @@ def rule_facts(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def rule_row(
-    snapshot: Snapshot, shown: Sequence[GpuProcess], scrolled: Scrolled, width: int
+    snapshot: Snapshot, shown: Sequence[GpuProcess], summary: TableSummary, width: int
 ) -> Row:
     """The line between GPUs and processes, with the number of processes.
 
     Args:
         snapshot: The snapshot.
         shown: The processes that pass the filter.
-        scrolled: The filters and scroll positions.
+        summary: The filters and scroll positions.
         width: Cells.
     """
-    fields: list[Field] = [("──", "rule"), *_hidden_gpus(scrolled)]
-    if scrolled.gpu:
-        fields.append((f" {scrolled.gpu} ·", "narrowing"))
-    tail = _range(scrolled)
+    fields: list[Field] = [("──", "rule"), *_hidden_gpus(summary)]
+    if summary.gpu:
+        fields.append((f" {summary.gpu} ·", "narrowing"))
+    tail = _range(summary)
     parts = [counted(len(shown), "process", "es")]
     if len(shown) != len(snapshot.processes):
         parts = [f"{len(shown)} of {counted(len(snapshot.processes), 'process', 'es')}"]
@@ -199,9 +199,9 @@ def rule_row(
         parts = ["processes: not in this log"]
     elif incomplete:
         parts[0] += " listed, lists incomplete"
-    parts += scrolled.notes
-    narrowing = " · ".join(map(printable, scrolled.narrowing))
-    if not narrowing and not scrolled.gpu:
+    parts += summary.notes
+    narrowing = " · ".join(map(printable, summary.narrowing))
+    if not narrowing and not summary.gpu:
         parts += [counted(users_of(shown), "user")] if shown and not incomplete else []
         parts += [_memory_sum(snapshot)]
     room = width - row_width(fields) - cell_width(tail) - 2
@@ -245,28 +245,28 @@ def _join_fitting(parts: Sequence[str], room: int) -> str:
     return text
 
 
-def _hidden_gpus(scrolled: Scrolled) -> list[Field]:
+def _hidden_gpus(summary: TableSummary) -> list[Field]:
     """The number of hidden lines of GPUs, the keys that scroll to them, and their worst state."""
-    above, below = scrolled.gpus_above, scrolled.gpus_below
+    above, below = summary.gpus_above, summary.gpus_below
     if not above and not below:
         return []
     where = " ".join([f"↑{above}"] * (above > 0) + [f"↓{below}"] * (below > 0))
     gpus = "GPU" if above + below == 1 else "GPUs"
     keys = keycap("gpus_before", "gpus_after")
     fields: list[Field] = [(f" {where} more {gpus} ({keys}) ", "strong")]
-    if scrolled.worst is not None:
-        text, style = scrolled.worst
+    if summary.worst is not None:
+        text, style = summary.worst
         fields.append((f"{text} ", style))
     return [*fields, ("──", "rule")]
 
 
-def _range(scrolled: Scrolled) -> str:
+def _range(summary: TableSummary) -> str:
     """The visible range of the table's lines, if not all are visible."""
-    count = scrolled.lines
-    if scrolled.room is None or scrolled.room >= count:
+    count = summary.lines
+    if summary.room is None or summary.room >= count:
         return ""
-    first = scrolled.lines_above
-    return f" {first + 1}–{min(count, first + scrolled.room)} of {count} "
+    first = summary.lines_above
+    return f" {first + 1}–{min(count, first + summary.room)} of {count} "
 
 
 def _memory_sum(snapshot: Snapshot) -> str:
@@ -289,12 +289,12 @@ def footer_row(keys: Sequence[FooterKey], message: str, width: int) -> Row:
     if message:
         return fill([(" " + printable(message), "footer.message")], width, "footer")
     fields: list[Field] = []
-    for one, key in _fitting(keys, width):
-        if one.on:
+    for shown, key in _fitting(keys, width):
+        if shown.on:
             # Brackets, because not every terminal has colours; and as wide as without them.
-            fields += [(f" {key}", "footer.key"), (f"[{one.label}]", "footer.on")]
+            fields += [(f" {key}", "footer.key"), (f"[{shown.label}]", "footer.on")]
         else:
-            fields += [(f" {key} ", "footer.key"), (f"{one.label} ", "footer")]
+            fields += [(f" {key} ", "footer.key"), (f"{shown.label} ", "footer")]
     return fill(fields, width, "footer")
 
 
@@ -304,10 +304,10 @@ def key_at(keys: Sequence[FooterKey], width: int, x: int) -> str | None:
     If two keys share a label, the label stands for the first.
     """
     start = 0
-    for one, key in _fitting(keys, width):
-        end = start + cell_width(key) + cell_width(one.label) + 3
+    for shown, key in _fitting(keys, width):
+        end = start + cell_width(key) + cell_width(shown.label) + 3
         if start <= x < end:
-            return one.names[-1] if x == start + cell_width(key) else one.names[0]
+            return shown.names[-1] if x == start + cell_width(key) else shown.names[0]
         start = end
     return None
 
@@ -315,14 +315,14 @@ def key_at(keys: Sequence[FooterKey], width: int, x: int) -> str | None:
 def _fitting(keys: Sequence[FooterKey], width: int) -> list[tuple[FooterKey, str]]:
     """The first keys that fit, with their names."""
     fitting: list[tuple[FooterKey, str]] = []
-    for one in keys:
-        if is_refused(one.names[0]):
+    for shown in keys:
+        if is_refused(shown.names[0]):
             continue
-        key = keycap(*one.names)
-        width -= cell_width(key) + cell_width(one.label) + 3
+        key = keycap(*shown.names)
+        width -= cell_width(key) + cell_width(shown.label) + 3
         if width < 0:
             break
-        fitting.append((one, key))
+        fitting.append((shown, key))
     return fitting
 
 
@@ -348,7 +348,7 @@ def empty_rows(trouble: Trouble | None, width: int, height: int) -> list[Row]:
 def tiny_rows(
     snapshot: Snapshot | None,
     states: Mapping[str, Finding],
-    moment: Moment,
+    status: HeaderStatus,
     width: int,
     height: int,
     message: str = "",
@@ -358,14 +358,14 @@ def tiny_rows(
     A message replaces the last line.
     """
     if message and height > 1:
-        above = tiny_rows(snapshot, states, moment, width, height - 1)
+        above = tiny_rows(snapshot, states, status, width, height - 1)
         return [*above, footer_row((), message, width)]
     if snapshot is None or not snapshot.gpus:
         trouble = None if snapshot is None else snapshot.trouble
         text = "waiting" if trouble is None else printable(trouble.sentence)
         rows = [fill([(line, "")], width) for line in textwrap.wrap(text, max(1, width))]
         return exactly(rows, width, height)
-    header = [header_row(snapshot, moment, width)] if height > 1 else []
+    header = [header_row(snapshot, status, width)] if height > 1 else []
     room = height - len(header)
     # The worst states come first, because not all lines may fit.
     gpus = [(states[gpu.uuid], gpu) for gpu in snapshot.gpus]

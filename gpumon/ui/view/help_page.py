@@ -85,10 +85,10 @@ class HelpSection(Struct, frozen=True):
     further: Mapping[tuple[str, str], str] = {}  # Other words by which a search finds entries.
 
 
-def key_groups(explained: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
+def key_groups(actions: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
     """The keys in the groups of the keymap."""
     groups: dict[str, dict[tuple[str, str], str]] = {}
-    for action, about in explained:
+    for action, about in actions:
         now = keys_of(action.name)
         missing = display(key for key in action.keys if key not in now)
         changed = f" (usually {missing})" if missing else ""
@@ -100,15 +100,15 @@ def key_groups(explained: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
     ]
 
 
-def page_keys(name: str, explained: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
+def page_keys(name: str, actions: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
     """The keys of a page, before those of the dashboard.
 
     Args:
         name: The name of the page.
-        explained: Its actions with their descriptions.
+        actions: Its actions with their descriptions.
     """
     further = {
-        entry: words for group in key_groups(explained) for entry, words in group.further.items()
+        entry: words for group in key_groups(actions) for entry, words in group.further.items()
     }
     return [
         HelpSection(f"Keys on this page: {name}", tuple(further), further=further),
@@ -143,15 +143,17 @@ def other_sections() -> list[HelpSection]:
             "Columns of a GPU",
             (
                 *EXPLAINED,
-                *((one.label, f"{one.about} {added}") for one in GPU_COLUMNS),
+                *((column.label, f"{column.about} {added}") for column in GPU_COLUMNS),
             ),
         ),
-        HelpSection("Process columns", tuple((one.label, one.about) for one in PROCESS_COLUMNS)),
+        HelpSection(
+            "Process columns", tuple((column.label, column.about) for column in PROCESS_COLUMNS)
+        ),
         HelpSection(
             f"User columns ({keycap('users')})",
-            tuple((one.label, one.about) for one in USER_COLUMNS),
+            tuple((column.label, column.about) for column in USER_COLUMNS),
         ),
-        HelpSection("Metrics", tuple((one.label, one.about) for one in GPU_METRICS)),
+        HelpSection("Metrics", tuple((metric.label, metric.about) for metric in GPU_METRICS)),
     ]
 
 
@@ -181,25 +183,30 @@ def _matching(
     sections: Sequence[HelpSection], matches: Callable[[str, str, str, str], bool]
 ) -> list[HelpSection]:
     found = []
-    for one in sections:
+    for section in sections:
         entries = tuple(
-            entry for entry in one.entries if matches(one.title, *entry, one.further.get(entry, ""))
+            entry
+            for entry in section.entries
+            if matches(section.title, *entry, section.further.get(entry, ""))
         )
-        if entries or (one.about and matches(one.title, "", one.about, "")):
-            found.append(replace(one, entries=entries))
+        if entries or (section.about and matches(section.title, "", section.about, "")):
+            found.append(replace(section, entries=entries))
     return found
 
 
 def help_rows(sections: Sequence[HelpSection], width: int) -> list[Row]:
     """The sections in as many columns as the width has room for; rows may be shorter."""
     rows: list[Row] = []
-    for is_group, together in groupby(sections, lambda one: one.group):
+    for is_group, together in groupby(sections, lambda section: section.group):
         run = list(together)
         rows += _key_rows(run, width) if is_group else []
-        for one in () if is_group else run:
-            room = width if one.beside else min(width, _READING_WIDTH)
-            rows += [_title(one), *(((line, ""),) for line in wrap(one.about, room) if line)]
-            rows += [*_in_columns(one, room), ()]
+        for section in () if is_group else run:
+            room = width if section.beside else min(width, _READING_WIDTH)
+            rows += [
+                _title(section),
+                *(((line, ""),) for line in wrap(section.about, room) if line),
+            ]
+            rows += [*_in_columns(section, room), ()]
     return rows
 
 

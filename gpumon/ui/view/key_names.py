@@ -68,7 +68,7 @@ def keys_of(name: str) -> Sequence[str]:
     return _Current.changed.get(name) or NAMED[name].keys
 
 
-def explained(*scopes: KeyScope) -> list[tuple[KeyAction, str]]:
+def active_keys(*scopes: KeyScope) -> list[tuple[KeyAction, str]]:
     """The actions in these scopes, with their descriptions."""
     return [
         (action, action.on[scope])
@@ -139,13 +139,13 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
         if entry.below:
             fold = "unfold" if entry.folded else "fold"
             more.append(footer_key("scroll_back", "scroll_on", label=fold))
-    lists = [footer_key(one.value, on=listing is one) for one in _LISTINGS]
+    lists = [footer_key(kind.value, on=listing is kind) for kind in _LISTINGS]
     rewind = footer_key("step_back", "step_on", label="rewind")
     past = [rewind, footer_key("log", on=view.log is not None)]
     if entry is not None:
         more += [*past, only_user, *lists]
         if entry.processes:
-            awaited = any(one.id in view.watched.processes for one in entry.processes)
+            awaited = any(process.id in view.watched.processes for process in entry.processes)
             more.append(footer_key("notify", label=_WHEN_ENDED, on=awaited))
     else:
         more += [*lists[:2], *past, *lists[2:]]
@@ -158,4 +158,4 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     more += [footer_key("host_strip", on=view.host_strip), footer_key("theme"), COMMANDS]
     # What is on is in sight on a narrow terminal too.
     always = ALWAYS if gpu is None else _ON_GPU
-    return (*always, *keys, *sorted(more, key=lambda one: not one.on))
+    return (*always, *keys, *sorted(more, key=lambda key: not key.on))

@@ -65,7 +65,7 @@ def report_rows(reports: Sequence[TerminationReport], width: int, room: int) -> 
     while remaining:
         newest = remaining.pop()
         left = room - len(lines)
-        lines[:0] = newest.fitting(left - sum(one.least for one in remaining))[: max(0, left)]
+        lines[:0] = newest.fitting(left - sum(report.least for report in remaining))[: max(0, left)]
     return _wrapped(lines, width, room - len(lines))
 
 
@@ -77,8 +77,8 @@ def _wrapped(lines: Sequence[_Line], width: int, spare: int) -> list[Row]:
         spare -= len(parts) - 1
         glyphs = (glyph, *" " * (len(parts) - 1))
         rows += [
-            fill([(f" {one}  ", style), (part, "")], width)
-            for one, part in zip(glyphs, parts, strict=True)
+            fill([(f" {glyph}  ", style), (part, "")], width)
+            for glyph, part in zip(glyphs, parts, strict=True)
         ]
     return rows
 

@@ -78,7 +78,7 @@ def _setting(value: str | None) -> tuple[str, str]:
 
 def family_rows(details: Details, width: int) -> list[Row]:
     """Its ancestors, the process itself, and its descendants, each below its parent."""
-    family = {one.id.pid: one for one in details.family}
+    family = {relative.id.pid: relative for relative in details.family}
     itself = family.get(details.id.pid)
     if itself is None:
         return []
@@ -86,10 +86,13 @@ def family_rows(details: Details, width: int) -> list[Row]:
     while chain[-1].parent in family and family[chain[-1].parent] not in chain:
         chain.append(family[chain[-1].parent])
     chain.reverse()
-    rows = [_family_row(one, level, one is itself, width) for level, one in enumerate(chain)]
+    rows = [
+        _family_row(relative, level, relative is itself, width)
+        for level, relative in enumerate(chain)
+    ]
     descendants = _descendants(details.family, itself)
-    for level, one in descendants[:_MOST_DESCENDANTS]:
-        rows.append(_family_row(one, len(chain) - 1 + level, False, width))
+    for level, relative in descendants[:_MOST_DESCENDANTS]:
+        rows.append(_family_row(relative, len(chain) - 1 + level, False, width))
     hidden = len(descendants) - _MOST_DESCENDANTS
     if hidden > 0:
         rows += text_rows(f"… and {hidden} more", width, "dim")
@@ -101,27 +104,27 @@ def _descendants(
 ) -> list[tuple[int, RelatedProcess]]:
     """Descendants with their generation: depth first, siblings by PID."""
     children: dict[int, list[RelatedProcess]] = {}
-    for one in sorted(family, key=lambda process: process.id.pid, reverse=True):
-        children.setdefault(one.parent, []).append(one)
+    for relative in sorted(family, key=lambda process: process.id.pid, reverse=True):
+        children.setdefault(relative.parent, []).append(relative)
     found: list[tuple[int, RelatedProcess]] = []
     waiting = [(1, child) for child in children.pop(root.id.pid, [])]
     while waiting:
-        level, one = waiting.pop()
-        found.append((level, one))
-        waiting += [(level + 1, child) for child in children.pop(one.id.pid, [])]
+        level, relative = waiting.pop()
+        found.append((level, relative))
+        waiting += [(level + 1, child) for child in children.pop(relative.id.pid, [])]
     return found
 
 
-def _family_row(one: RelatedProcess, level: int, itself: bool, width: int) -> Row:
-    program = one.command[0].rpartition("/")[2] if one.command else f"[{one.name}]"
-    command = printable(" ".join((program, *one.command[1:])))
+def _family_row(relative: RelatedProcess, level: int, itself: bool, width: int) -> Row:
+    program = relative.command[0].rpartition("/")[2] if relative.command else f"[{relative.name}]"
+    command = printable(" ".join((program, *relative.command[1:])))
     indent = "  " * min(level, _DEEPEST)
-    state = f"  {HALTED[one.state].named}" if one.state in HALTED else ""
+    state = f"  {HALTED[relative.state].named}" if relative.state in HALTED else ""
     room = max(0, width - _PID - _USER - 3 - cell_width(state))
     text = f"{indent}{command}"
     fields: list[Field] = [
-        (f"{one.id.pid:>{_PID}} ", "dim"),
-        (fit(printable(one.user or UNKNOWN), _USER) + " ", "user"),
+        (f"{relative.id.pid:>{_PID}} ", "dim"),
+        (fit(printable(relative.user or UNKNOWN), _USER) + " ", "user"),
         (text if cell_width(text) <= room else fit(text, room), "strong" if itself else ""),
         (state, "state.warning"),
     ]

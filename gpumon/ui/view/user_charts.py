@@ -141,7 +141,7 @@ def _idle(
         interval = context.idle(process.id) if process.user == use.user else None
         if interval is not None and interval.seconds >= context.idle_after:
             found.append((process, interval))
-    return sorted(found, key=lambda one: -(one[0].memory_used or 0))
+    return sorted(found, key=lambda pair: -(pair[0].memory_used or 0))
 
 
 def _idle_rows(

@@ -267,7 +267,7 @@ def row_context(host: HostSummary) -> RowContext:
     """What the rows of a host's processes need."""
     snapshot, history = host.state.snapshot, host.history
     assert snapshot is not None  # noqa: S101 - a host with processes has one
-    assert history is not None  # noqa: S101 - likewise
+    assert history is not None  # noqa: S101 - a host with processes has one
     return RowContext(
         snapshot.time,
         cache(history.process_idle),

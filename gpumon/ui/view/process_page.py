@@ -159,12 +159,9 @@ def _summary(
     rows = [fill([(line, "strong")], width) for line in wrap(command_line(process), width, most=2)]
     fields: list[Field] = [(printable(process.user or UNKNOWN), "user")]
     if process.uses:
-        fields += [
-            (f"   {gibibytes(process.memory_used)} {gib()}", "strong"),
-            (f" on GPU {devices(process, mig_indices(gpus))}", ""),
-            (f"   {load_word(gpus, process.uses)} ", "dim"),
-            (number(process.sm, " %"), ""),
-        ]
+        load = load_word(gpus, process.uses)
+        named = devices(process, mig_indices(gpus))
+        fields += _use_fields(process.memory_used, named, load, process.sm)
     if process.started_at is not None and not ended:
         fields += [("   for ", "dim"), (duration(now - process.started_at), "")]
     if gone:
@@ -176,6 +173,16 @@ def _summary(
         if row_width((*fields, *added)) <= width:
             fields += added
     return [*rows, fill(fields, width)]
+
+
+def _use_fields(memory: int | None, gpus: str, load: str, sm: float | None) -> list[Field]:
+    """How much memory is held, on which GPUs, and the load there, which makers name differently."""
+    return [
+        (f"   {gibibytes(memory)} {gib()}", "strong"),
+        (f" on GPU {gpus}", ""),
+        (f"   {load} ", "dim"),
+        (number(sm, " %"), ""),
+    ]
 
 
 def _state(process: GpuProcess, details: Details | None) -> str | None:
@@ -387,10 +394,7 @@ def _job_summary(job: JobGroup, gone: str, load: str, now: float, width: int) ->
     """The name and the main values."""
     fields: list[Field] = [
         (", ".join(printable(user or UNKNOWN) for user in job.users), "user"),
-        (f"   {gibibytes(job.memory)} {gib()}", "strong"),
-        (f" on GPU {gpu_list(job.gpus)}", ""),
-        (f"   {load} ", "dim"),
-        (number(job.sm, " %"), ""),
+        *_use_fields(job.memory, gpu_list(job.gpus), load, job.sm),
     ]
     if job.started_at is not None and not gone:
         fields += [("   for ", "dim"), (duration(now - job.started_at), "")]

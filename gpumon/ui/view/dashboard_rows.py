@@ -26,11 +26,14 @@ from gpumon.ui.view.gpu_panels import panel_rows, tile_rows
 from gpumon.ui.view.gpu_table import gpu_rows, line_count
 from gpumon.ui.view.gpu_text import STATE_STYLES, load_word
 from gpumon.ui.view.header_footer import (
+    NO_TOTALS,
+    GpuTotals,
     HeaderStatus,
     TableSummary,
     empty_rows,
     exactly,
     footer_row,
+    gpu_totals,
     header_row,
     rule_facts,
     rule_row,
@@ -42,6 +45,8 @@ from gpumon.ui.view.process_table import Listing, job_row, process_row
 from gpumon.ui.view.user_table import user_columns, user_row
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.text.process_columns import RowContext
@@ -106,8 +111,9 @@ class Dashboard:
         context = table_context(memo, history, snapshot, view.interval)
         # Computed once per snapshot: a paused screen keeps its states.
         states = memo.by(snapshot, _states, memo, history, snapshot, context.second, complete)
+        totals = _totals(memo, history, snapshot, states, context.second)
+        status = _status(snapshot, view, totals)
         if is_tiny(width, height):
-            status = _status(snapshot, view)
             tiny = tiny_rows(snapshot, states, status, width, height, view.message)
             return Parts(Layout(view=view, gpus=snapshot.gpus), tiny=tiny)
         strip = host_height(height) if view.host_strip else 0
@@ -126,7 +132,7 @@ class Dashboard:
         about_user = _user_rows(frame, layout, context, table - len(listed))
         return Parts(
             layout,
-            header=[_header(frame)],
+            header=[_header(frame, status)],
             host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
             gpus=exactly(drawn, width, shape.gpus.rows),
             graphs=tile_rows(frame, shape.tiles),
@@ -189,10 +195,18 @@ def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, second: f
     return memo.by(key, gpu_state, history, gpu)
 
 
-def _header(frame: Frame) -> Row:
+def _totals(
+    memo: Memo, history: History, snapshot: Snapshot, states: Mapping[str, Finding], second: float
+) -> GpuTotals:
+    """The counts of the header: once a second, and at once when a state or a list changes."""
+    kinds = tuple([(state.kind, state.severity) for state in states.values()])
+    key = (second, snapshot.processes, snapshot.reserved, kinds)
+    return memo.by(key, gpu_totals, history, snapshot.gpus, states)
+
+
+def _header(frame: Frame, status: HeaderStatus) -> Row:
     snapshot, width = frame.snapshot, frame.width
-    status = _status(snapshot, frame.view)
-    # The header depends on the GPUs only through ``status.age``.
+    # The power of the GPUs is shown once a second.
     key = (int(snapshot.time), snapshot.host, snapshot.source, status, width)
     return frame.memo.by(key, header_row, snapshot, status, width)
 
@@ -367,12 +381,16 @@ def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:
     return [timeline_row(view.timeline, snapshot.time, width)]
 
 
-def _status(snapshot: Snapshot, view: View) -> HeaderStatus:
+def _status(snapshot: Snapshot, view: View, totals: GpuTotals = NO_TOTALS) -> HeaderStatus:
     timeline = view.timeline
     if timeline is not None:
         source = "REWIND" if timeline.live else ""
         return HeaderStatus(
-            log=view.log, unread=view.unread, source=source, in_gap=timeline.playing.in_gap
+            log=view.log,
+            unread=view.unread,
+            totals=totals,
+            source=source,
+            in_gap=timeline.playing.in_gap,
         )
     return HeaderStatus(
         interval=view.interval,
@@ -381,6 +399,7 @@ def _status(snapshot: Snapshot, view: View) -> HeaderStatus:
         cost=snapshot.cost if view.show_cost else None,
         log=view.log,
         unread=view.unread,
+        totals=totals,
     )
 
 

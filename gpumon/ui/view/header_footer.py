@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import BRIEF_CELLS
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.findings import BRIEF_CELLS, Severity, not_free
+from gpumon.model.snapshot import GpuStatus, Unknown, lines_of
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, gibibytes, number, printable
-from gpumon.ui.view.gpu_text import state_field
+from gpumon.ui.view.gpu_text import STATE_STYLES, state_field
 from gpumon.ui.view.key_names import is_refused, keycap
 from gpumon.ui.view.process_table import users_of
 
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
     from gpumon.findings import Finding
     from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Gpu, Host, OwnCost, Snapshot, Trouble
+    from gpumon.model.snapshot import Gpu, OwnCost, Snapshot, Trouble
+    from gpumon.recording.history import History
     from gpumon.ui.view.key_names import FooterKey
 
 
+_KILOWATT = 1000.0
+_IN_KILOWATTS = 2000.0
+"""From this limit on, in watts, power is given in kilowatts: less would often read ``0.0 kW``."""
 _TINY_MEMORY = 13
 _BRIEF_WIDTH = BRIEF_CELLS + 2
 """A glyph, a space and the brief text."""
@@ -37,6 +41,52 @@ class LogNote(Struct, frozen=True):
     trouble: str = ""  # Why samples are being lost, in a sentence; empty if none are.
 
 
+class GpuTotals(Struct, frozen=True):
+    """How many GPUs are free or need attention; a MIG device counts in place of its GPU."""
+
+    devices: int = 0  # Number of GPUs and MIG devices that a job can have.
+    free: int = 0  # Number of those that are free.
+    unknown: int = 0  # Number of those of which this is unknown.
+    attention: int = 0  # Number of GPUs whose state is a warning or worse.
+    worst: Severity = Severity.QUIET  # The worst of all states.
+
+    def fields(self) -> list[Field]:
+        """``1 of 8 free`` and ``4 need attention``, each if known; empty for a single device."""
+        fields: list[Field] = []
+        if self.devices > max(1, self.unknown):
+            text = f"{'≥ ' if self.unknown else ''}{self.free} of {self.devices} free"
+            fields.append((text, "panel.state.good" if self.free else "header"))
+        if self.devices > 1 and self.attention:
+            text = f"{self.attention} need{'s' if self.attention == 1 else ''} attention"
+            fields.append((text, f"panel.{STATE_STYLES[self.worst]}"))
+        return fields
+
+
+def gpu_totals(history: History, gpus: Sequence[Gpu], states: Mapping[str, Finding]) -> GpuTotals:
+    """Count the GPUs in the newest snapshot of a history.
+
+    Args:
+        history: The history.
+        gpus: The GPUs.
+        states: The state of each GPU and MIG device, by UUID.
+    """
+    warned = {
+        line.gpu.uuid for line in lines_of(gpus) if states[line.uuid].severity >= Severity.WARNING
+    }
+    devices = [(gpu, mig) for gpu in gpus for mig in gpu.mig or (None,)]
+    reasons = [not_free(history, gpu, mig) for gpu, mig in devices]
+    return GpuTotals(
+        len(devices),
+        reasons.count(None),
+        sum(reason is not None and reason.is_unknown for reason in reasons),
+        len(warned),
+        max((state.severity for state in states.values()), default=Severity.QUIET),
+    )
+
+
+NO_TOTALS = GpuTotals()
+
+
 class HeaderStatus(Struct, frozen=True):
     """The values of the header that do not describe the machine."""
 
@@ -47,6 +97,7 @@ class HeaderStatus(Struct, frozen=True):
     cost: OwnCost | None = None  # Own cost, if it is shown.
     log: LogNote | None = None  # The state of the log that is being written.
     unread: int = 0  # How many notices of alerts have not been seen on their page.
+    totals: GpuTotals = NO_TOTALS
     source: str = ""  # Replaces the name of the snapshot's source.
     # Whether the shown moment is in a gap of the log, so that the sample is older.
     in_gap: bool = False
@@ -65,7 +116,7 @@ def header_row(snapshot: Snapshot, status: HeaderStatus, width: int) -> Row:
     left.append((f"  {printable(snapshot.host.name)}", "header"))
     right = _right(snapshot, status)
     room = width - row_width(left) - row_width(right)
-    middle = _middle(snapshot.host, status.cost, room)
+    middle = _middle(snapshot, status, room)
     left += middle
     room -= row_width(middle)
     if room < 0:
@@ -98,36 +149,67 @@ def _right(snapshot: Snapshot, status: HeaderStatus) -> list[Field]:
 
 
 _MIDDLE = (
-    "self driver CUDA host_cpu ram load",
-    "self driver CUDA host_cpu ram",
-    "self CUDA host_cpu ram",
-    "self host_cpu ram",
-    "self cpu ram",
-    "self cpu",
-    "self",
-    "cpu ram",
-    "cpu",
+    "self gpus host_cpu ram load driver CUDA",
+    "self gpus host_cpu ram load",
+    "self gpus host_cpu ram",
+    "self gpus host_cpu",
+    "self gpus cpu",
+    "self gpus",
+    "self states",
+    "states",
+    "free",
 )
 """What stands between the machine and the time, from a wide header to a narrow one."""
 
 
-def _middle(host: Host, cost: OwnCost | None, room: int) -> list[Field]:
+def _middle(snapshot: Snapshot, status: HeaderStatus, room: int) -> list[Field]:
     """The first line of ``_MIDDLE`` that fits, without the values that are unknown."""
+    host, cost, totals = snapshot.host, status.cost, status.totals
     cpu = None if host.cpu_percent is None else f"{host.cpu_percent:>3.0f}%"
     ram = None
     if host.memory_total is not None and host.memory_used is not None:
         total = gibibytes(host.memory_total, 0)
         ram = f"{gibibytes(host.memory_used, 0):>{len(total)}}/{total}G"
+    states, power = totals.fields(), _power_text(snapshot.gpus)
     parts = {
         "self": _pair("self", None if cost is None else _cost_text(cost)),
-        "driver": _pair("driver", host.driver_version),
-        "CUDA": _pair("CUDA", host.cuda_version),
+        "gpus": _joined([*states, (power, "header")]),
+        "states": _joined(states),
+        "free": _joined(states[:1]),
         "host_cpu": _pair("host cpu", cpu),
         "cpu": _pair("cpu", cpu),
         "ram": _pair("ram", ram),
         "load": _pair("load", None if host.load is None else f"{host.load[0]:>5.2f}"),
+        "driver": _pair("driver", host.driver_version),
+        "CUDA": _pair("CUDA", host.cuda_version),
     }
     return first_fitting(_MIDDLE, parts, room)
+
+
+def _power_text(gpus: Sequence[Gpu]) -> str:
+    """The draw of all GPUs, ``2.1 kW``, in a constant width; empty for a single GPU.
+
+    Its unit depends on the limits, so that it does not change with the draw.
+    """
+    draws = [gpu.power_draw for gpu in gpus]
+    known = [draw for draw in draws if draw is not None]
+    if len(draws) < 2 or not known:
+        return ""
+    most = sum(max(gpu.power_limit or 0, gpu.power_draw or 0) for gpu in gpus)
+    kilo = most >= _IN_KILOWATTS
+    texts = [
+        f"{watts / _KILOWATT:.1f} kW" if kilo else f"{watts:.0f} W" for watts in (sum(known), most)
+    ]
+    return ("≥ " if len(known) < len(draws) else "") + texts[0].rjust(len(texts[1]))
+
+
+def _joined(values: Iterable[Field]) -> list[Field]:
+    """Values that are not empty, with points between them."""
+    fields: list[Field] = []
+    for value in values:
+        if value[0]:
+            fields += [(" · " if fields else "  ", "header.dim"), value]
+    return fields
 
 
 def first_fitting(

@@ -14,7 +14,13 @@ from gpumon.ui.view.frame import Frame, Memo
 from gpumon.ui.view.gpu_line import line_columns
 from gpumon.ui.view.gpu_table import GpusShape, gpu_rows, line_count
 from gpumon.ui.view.gpu_text import load_word, mig_indices
-from gpumon.ui.view.header_footer import HeaderStatus, TableSummary, header_row, rule_row
+from gpumon.ui.view.header_footer import (
+    HeaderStatus,
+    TableSummary,
+    gpu_totals,
+    header_row,
+    rule_row,
+)
 from gpumon.ui.view.process_table import (
     default_columns,
     process_row,
@@ -73,8 +79,9 @@ def table(
     )
     processes = sort_processes(shown, sort, context)
     table = width if bounded else max(width, whole_width(processes, columns))
+    status = HeaderStatus(totals=gpu_totals(history, snapshot.gpus, states))
     rows: list[Row] = [
-        header_row(snapshot, HeaderStatus(), width),
+        header_row(snapshot, status, width),
         *gpu_rows(frame, parts, shape),
         rule_row(snapshot, processes, TableSummary(tuple(narrowing)), width),
         heading_row(columns, sort, width, load_word(snapshot.gpus)),

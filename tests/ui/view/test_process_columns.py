@@ -15,7 +15,6 @@ from gpumon.model.snapshot import Host
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.header_footer import HeaderStatus, header_row
 from gpumon.ui.view.process_table import ProcessFilter
 from tests.build import GIB, NOON, gpu, process, snapshot
 
@@ -127,15 +126,3 @@ def test_a_set_of_columns_stands_beside_single_columns() -> None:
     assert read_columns("default") == COLUMN_SETS["default"]
     with pytest.raises(InvalidValue, match="did you mean nvitop"):
         read_columns("nvtop")
-
-
-def test_a_narrow_header_drops_its_values_in_a_fixed_order() -> None:
-    now = msgspec.structs.replace(snapshot(NOON, gpu()), host=HOST)
-    shown = {
-        width: text([header_row(now, HeaderStatus(), width)])[0] for width in range(200, 20, -1)
-    }
-    assert "driver 570.124.06  CUDA 12.8  host cpu  37%  ram  212/1000G  load 40.15" in shown[200]
-    named = ("load", "driver", "CUDA", "host", "ram", "cpu")
-    gone = [max(w for w, line in shown.items() if name not in line) for name in named]
-    assert gone == sorted(gone, reverse=True)
-    assert len(set(gone)) == len(gone)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         "fleet",
         "page",
         "gpu",
+        "compare",
         "process",
         "job",
         "alerts",
@@ -135,6 +136,8 @@ WINDOWS = (
 )
 DEFAULT_WINDOW = WINDOWS[1]
 
+_WITH_CHARTS: tuple[KeyScope, ...] = ("gpu", "compare")
+"""Pages with charts of a chosen window."""
 _LISTS: tuple[KeyScope, ...] = ("themes", "columns")
 """Dialogs with a list."""
 _SORT_IN_VIM = {"gpu": "#", "job": "X"}
@@ -178,7 +181,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "dashboard",
             "enter",
             "open",
-            "Open the process, job or GPU under the cursor",
+            "Open the process, job or GPU under the cursor; compare the tagged GPUs",
             "open",
             fleet="Open the host; of a process its host, of a user the processes",
         ),
@@ -211,16 +214,19 @@ KEYMAP: tuple[KeyAction, ...] = (
         ),
         changeable("columns", "e f2", "columns", "Choose columns …"),
         *(
-            changeable(
+            KeyAction(
                 f"chart_{window.label}",
-                window.key,
+                (window.key,),
                 f"window('{window.key}')",
-                f"Charts: {window.title.lower()}",
+                dict.fromkeys(_WITH_CHARTS, f"Charts: {window.title.lower()}"),
                 window.label,
-                place="gpu",
             )
             for window in WINDOWS
         ),
+        changeable(
+            "previous_gpu", ", left", "gpu(-1)", "The previous GPU", "GPU", "gpu", vim=", left h"
+        ),
+        changeable("next_gpu", ". right", "gpu(1)", "The next GPU", "GPU", "gpu", vim=". right l"),
         *beyond_looking(
             changeable(
                 "secrets", "s", "reveal", "Show what looks like secrets (toggle)", place="process"
@@ -235,7 +241,7 @@ KEYMAP: tuple[KeyAction, ...] = (
                 ("k", "f9", "delete"),
                 "end",
                 {
-                    "dashboard": "End the process or job, or the tagged ones …",
+                    "dashboard": "End the process or job, or the tagged processes …",
                     "gpu": "End the processes that hold the GPU unlisted …",
                     "process": "End the process …",
                     "job": "End the job …",
@@ -243,15 +249,17 @@ KEYMAP: tuple[KeyAction, ...] = (
                 "end…",
                 ("K", "f9", "delete"),
             ),
-            changeable("tag", "space", "tag", "Tag the process (toggle)", "tag"),
+            changeable("tag", "space", "tag", "Tag the process or GPU (toggle)", "tag"),
             changeable("tag_all", "a", "tag_all", "Tag all listed processes (toggle)"),
             KeyAction(
                 "copy",
                 ("y",),
                 "copy",
                 {
-                    "dashboard": "Copy the kill command, or the GPU's CUDA_VISIBLE_DEVICES",
+                    "dashboard": "Copy the kill command, or CUDA_VISIBLE_DEVICES of the GPU or "
+                    "the tagged GPUs",
                     "gpu": "Copy the GPU's CUDA_VISIBLE_DEVICES",
+                    "compare": "Copy CUDA_VISIBLE_DEVICES of these GPUs",
                     "process": "Copy the kill command",
                 },
                 "copy",
@@ -457,7 +465,7 @@ MOST_USED = (
 FURTHER_WORDS = {
     "filter": "search find grep",
     "mine": "own",
-    "open": "details info show",
+    "open": "details info show compare",
     "users": "owners people accounts",
     "jobs": "slurm torchrun",
     "tree": "parents children forest",

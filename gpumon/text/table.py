@@ -93,9 +93,18 @@ PLAIN, AT_CURSOR = Marks(), Marks(cursor=True)
 
 def at_cursor(row: Row) -> Row:
     """A row under the cursor: the sign replaces its first cell, a blank."""
-    (text, _), *rest = row
-    sign, style = AT_CURSOR.sign
-    return restyle(((sign + text[1:], style), *rest), AT_CURSOR.style)
+    return with_sign(row, AT_CURSOR)
+
+
+def with_sign(row: Row, marks: Marks) -> Row:
+    """A row with its sign in place of the first cell, a blank; it keeps its colours if tagged."""
+    (text, style), *rest = row
+    sign, sign_style = marks.sign
+    if not marks.cursor:
+        return ((sign, sign_style), (text[1:], sign_style or style), *rest)
+    at_sign: Row = ((sign, sign_style),) if sign_style else ()
+    text = text[1:] if at_sign else sign + text[1:]
+    return (*at_sign, *restyle(((text, ""), *rest), marks.style))
 
 
 def line(

@@ -19,7 +19,7 @@ from gpumon.ui.view.kill_report import summary_text
 from gpumon.ui.viewed_time import ViewedTime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gpumon.alerts.notice import Notice
     from gpumon.model.processes import ProcessId
@@ -147,6 +147,10 @@ class Workspace:
         """Open the page of a process, of a job, or of a GPU by its UUID."""
         self._app.call_later(self._push, partial(self._page_of, subject))
 
+    def open_comparison(self, uuids: Sequence[str]) -> None:
+        """Open the page that compares GPUs, by their UUIDs."""
+        self._app.call_later(self._push, partial(self._comparison_of, tuple(uuids)))
+
     def open_alerts(self) -> None:
         """Open the page of alerts."""
         self._app.call_later(self._push, self._alerts_page)
@@ -171,6 +175,11 @@ class Workspace:
         if isinstance(subject, str):
             return GpuScreen(self, subject)
         return ProcessScreen(self, subject)
+
+    def _comparison_of(self, uuids: tuple[str, ...]) -> PageScreen:
+        from gpumon.ui.screens.compare import CompareScreen
+
+        return CompareScreen(self, uuids)
 
     def _alerts_page(self) -> PageScreen:
         from gpumon.ui.screens.alerts import AlertsScreen

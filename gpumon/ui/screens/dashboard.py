@@ -289,7 +289,9 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     def _open(self) -> None:
         entry = self._layout.entry
-        if self._view.gpu is not None:
+        if self._view.compares:
+            self._workspace.open_comparison(self._tagged_gpus)
+        elif self._view.gpu is not None:
             self._workspace.open_page(self._view.gpu)
         elif entry is None:
             self.say(dashboard_view.choose_any())
@@ -300,10 +302,16 @@ class DashboardScreen(ListScreen[View, Layout]):
         elif entry.process is not None:
             self._workspace.open_page(entry.process.id)
 
+    @property
+    def _tagged_gpus(self) -> list[str]:
+        """The UUIDs of the tagged GPUs, in the order of the dashboard."""
+        return [gpu.uuid for gpu in self._layout.gpus if gpu.uuid in self._view.gpu_tags]
+
     def action_copy(self) -> None:
         """Copy a line to the clipboard, and show it."""
         if self._view.gpu is not None:
-            self.say(copy(self.app, assignment_line([self._view.gpu], self._layout.gpus)))
+            chosen = self._tagged_gpus or [self._view.gpu]
+            self.say(copy(self.app, assignment_line(chosen, self._layout.gpus)))
         elif self._viewed_time.is_past:
             self.say(NO_PID_OF_THE_PAST)
         elif (entry := self._layout.entry) is not None and entry.process is not None:

@@ -73,7 +73,9 @@ class GpuScreen(PageScreen):
         maker = maker_of(None if self._gpu is None else self._gpu.name)
         copied = footer_key("copy", label=f"copy {maker.main_variable}")
         why = footer_key("help", label="why")
-        return (footer_key("back"), why, *windows, *end, SCROLL, copied, footer_key("notify"))
+        others = [footer_key("previous_gpu", "next_gpu")] if len(self._listed) > 1 else []
+        back, notify = footer_key("back"), footer_key("notify")
+        return (back, why, *others, *windows, *end, SCROLL, copied, notify)
 
     def find(self, snapshot: Snapshot) -> bool:
         """See ``PageScreen.find``."""
@@ -87,7 +89,7 @@ class GpuScreen(PageScreen):
         if self._gpu is None:
             return text_rows(f"  {self._uuid}: {gone}", width)
         return gpu_rows(
-            self._memo,
+            self._memo.part(self._uuid),
             self._gpu,
             self._history,
             self._history.latest,
@@ -108,6 +110,21 @@ class GpuScreen(PageScreen):
     def action_window(self, key: str) -> None:
         """Show another time window."""
         self._window = next(window for window in WINDOWS if window.key == key)
+        self.rebuild()
+
+    @property
+    def _listed(self) -> Sequence[Gpu]:
+        """The GPUs of the dashboard, in its order."""
+        return () if self._history.latest is None else self._history.latest.gpus
+
+    def action_gpu(self, step: int) -> None:
+        """Show the next or previous GPU, after the last one the first, in the same window."""
+        uuids = [gpu.uuid for gpu in self._listed]
+        if self._uuid in uuids:
+            self._uuid = uuids[(uuids.index(self._uuid) + step) % len(uuids)]
+        elif uuids:
+            self._uuid = uuids[0]
+        self._gone_at = None
         self.rebuild()
 
     def _blamed(self) -> tuple[UnlistedHolder, ...]:

@@ -372,8 +372,12 @@ _TEMPERATURE = _gpu_series(
 )
 MAIN_SERIES = (UTIL, MEMORY, _POWER, _TEMPERATURE)
 """What nearly all GPUs report."""
+_CLOCK = _gpu_series("SM clock", "clock_sm", whole="clock_sm_max")
+PAGE_SERIES = (UTIL, _CLOCK, _POWER, _TEMPERATURE)
+"""The first charts of a GPU's page: why it is slow. Its memory stands above them, as an account."""
 _LISTED = (
-    *MAIN_SERIES,
+    *PAGE_SERIES,
+    MEMORY,
     _gpu_series(
         "SMs active",
         "sm_active",
@@ -392,7 +396,6 @@ _LISTED = (
         short="DRAM",
         about="the traffic of GPU memory",
     ),
-    _gpu_series("SM clock", "clock_sm", whole="clock_sm_max"),
     _gpu_series("PCIe", "pcie_rx", "pcie_tx"),
     _gpu_series("NVLink", "nvlink_rx", "nvlink_tx"),
 )
@@ -414,7 +417,10 @@ def _chart_of(metric: Metric) -> ChartSeries[Gpu]:
 
 GPU_SERIES = charts_of(GPU_METRICS)
 """The charts on the page of a GPU, the main ones first."""
-SMALL_GRAPHS = tuple(series for series in GPU_SERIES if series.name)
+SMALL_GRAPHS = (
+    *MAIN_SERIES,
+    *(series for series in GPU_SERIES if series.name and series not in MAIN_SERIES),
+)
 """Those that the small graph of a GPU can show."""
 SMALL_GRAPH = {series.name: series for series in SMALL_GRAPHS}
 

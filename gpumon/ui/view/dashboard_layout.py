@@ -252,6 +252,9 @@ def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:
     if tags:
         living = {process.id for process in snapshot.processes}
         tags &= living | {relative.id for relative in view.relatives}
+    gpu_tags = view.gpu_tags
+    if gpu_tags:
+        gpu_tags &= {gpu.uuid for gpu in snapshot.gpus}
     gpus_top, hidden = view.gpus_top, layout.hidden_gpus
     line = line_number(snapshot, view.gpu)
     if line is not None and hidden:
@@ -262,6 +265,7 @@ def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:
     return replace(
         view,
         tags=tags,
+        gpu_tags=gpu_tags,
         cursor=None if index is None else view.cursor,
         top=layout.bounded_top(view.top, follow),
         top_on_gpu=layout.bounded_top(view.top_on_gpu),

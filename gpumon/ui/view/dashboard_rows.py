@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpumon.findings import Finding, Severity, gpu_state, mig_state
 from gpumon.model.snapshot import GpuStatus, lines_of
 from gpumon.text.cells import Field, Row, fill
-from gpumon.text.formatting import UNKNOWN, printable
+from gpumon.text.formatting import UNKNOWN, counted, printable
 from gpumon.text.table import Marks, heading_row
 from gpumon.ui.view.dashboard_layout import (
     LEAST_TABLE,
@@ -343,7 +343,11 @@ def _narrowing_words(snapshot: Snapshot, view: View) -> tuple[str, ...]:
     words = view.narrowing.words(snapshot.processes)
     if view.tags:
         words.append(f"{len(view.tags)} tagged")
-    elif (view.narrowing.gpu or view.narrowing.only_user) is not None and not view.reports:
+    if view.gpu_tags:
+        compare = f": {keycap('open')} compares them" if view.compares else ""
+        words.append(f"{counted(len(view.gpu_tags), 'GPU')} tagged{compare}")
+    is_narrowed = (view.narrowing.gpu or view.narrowing.only_user) is not None
+    if is_narrowed and not (view.tags or view.gpu_tags or view.reports):
         words.append(f"{keycap('clear')} shows all")
     return tuple(words)
 

@@ -60,6 +60,7 @@ class View(ListView, frozen=True, kw_only=True):
     # The order of the users; while these are listed, that of the processes.
     other_sort: Sort = Sort()
     tags: frozenset[ProcessId] = frozenset()  # The tagged processes.
+    gpu_tags: frozenset[str] = frozenset()  # UUIDs of the tagged GPUs.
     toggled: frozenset[Key] = frozenset()  # Lines whose fold state differs from the default.
     relatives: tuple[RelatedProcess, ...] = ()  # Those of the processes, for the tree.
     shift: int = 0  # Cells that commands are scrolled sideways.
@@ -90,6 +91,11 @@ class View(ListView, frozen=True, kw_only=True):
     def list_top(self) -> int:
         """See ``ListView.list_top``."""
         return self.top if self.gpu is None else self.top_on_gpu
+
+    @property
+    def compares(self) -> bool:
+        """Whether the key that opens a GPU compares the tagged ones instead."""
+        return self.gpu is not None and len(self.gpu_tags) > 1
 
     def at(self, key: Key) -> View:
         """See ``ListView.at``."""
@@ -216,8 +222,8 @@ def scroll_gpus(view: View, layout: Layout, lines: int) -> View:
 def clear_choice(view: View) -> View:
     """Clear one choice: tags, filters, or the cursor; return the same view if there is none."""
     asked = ProcessFilter(user=view.narrowing.user)
-    if view.tags:
-        return replace(view, tags=frozenset())
+    if view.tags or view.gpu_tags:
+        return replace(view, tags=frozenset(), gpu_tags=frozenset())
     if view.narrowing != asked:
         return replace(view, narrowing=asked)
     if view.gpu is not None:
@@ -311,7 +317,9 @@ def open_user(view: View, user: str | None) -> View | tuple[View, str]:
 
 
 def tag(view: View, layout: Layout) -> View | tuple[View, str]:
-    """Tag or untag the processes under the cursor, and move to the next line."""
+    """Tag or untag the GPU or the processes under the cursor, and move to the next line."""
+    if view.gpu is not None:
+        return _move_gpu(replace(view, gpu_tags=view.gpu_tags ^ {view.gpu}), layout, 1)
     entry = layout.entry
     if entry is None or not entry.processes:
         return view, no_process(view, layout)
@@ -330,8 +338,10 @@ def tag_all(view: View, layout: Layout) -> View:
 
 def no_process(view: View, layout: Layout) -> str:
     """Explain why there is no process under the cursor, and how to select one."""
+    side = keycap("change_side")
+    if view.gpu is not None and view.gpu_tags:
+        return f"only processes can be ended, and only GPUs are tagged: {side} goes to processes"
     if view.gpu is not None:
-        side = keycap("change_side")
         return f"a GPU has the cursor, and no process: {side} goes back to the processes"
     if not layout.entries:
         return "no process is listed"

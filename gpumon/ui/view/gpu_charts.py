@@ -23,7 +23,7 @@ from gpumon.ui.view.chart_plot import (
     small_graph,
     span_until,
 )
-from gpumon.ui.view.chart_series import GPU_SERIES, MAIN_SERIES
+from gpumon.ui.view.chart_series import GPU_SERIES, PAGE_SERIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ class _DrawnChart(NamedTuple):
 
 def least_height(width: int) -> int:
     """The least height at which ``chart_rows`` draws the main charts."""
-    return _least_height(len(MAIN_SERIES), _LEAST_MAIN, width)
+    return _least_height(len(PAGE_SERIES), _LEAST_MAIN, width)
 
 
 def _least_height(count: int, tall: int, width: int) -> int:
@@ -147,7 +147,7 @@ def chart_rows(
         [
             _empty_line(series, gpu, seen[series.label], width)
             for series in listed
-            if series not in charts and (series in MAIN_SERIES) is is_main
+            if series not in charts and (series in PAGE_SERIES) is is_main
         ]
         for is_main in (True, False)
     )
@@ -156,7 +156,7 @@ def chart_rows(
     if room - below >= _least_height(len(charts), _LEAST_HEIGHT, width):
         first, room = charts, room - below
     else:
-        first = [series for series in MAIN_SERIES if series in charts]
+        first = [series for series in PAGE_SERIES if series in charts]
         if room < _least_height(len(first), _LEAST_MAIN, width):
             first = []
     rows, bits = _grid(memo, first, seen, source, width, room)

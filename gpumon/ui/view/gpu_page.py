@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gpumon.recording.recording import Recording
     from gpumon.ui.view.frame import Memo
 
-_IDENTITY = (
+IDENTITY = (
     "name",
     "uuid",
     "index",
@@ -306,8 +306,8 @@ def _identity(gpu: Gpu, snapshot: Snapshot | None, width: int) -> list[Row]:
     """All names of the GPU."""
     gpus = (gpu,) if snapshot is None else snapshot.gpus
     facts = [
-        Fact(metric.label, *_value_or_reason(gpu, metric, 0.0))
-        for metric in map(GPU_METRIC.__getitem__, _IDENTITY)
+        Fact(metric.label, *value_or_reason(gpu, metric, 0.0))
+        for metric in map(GPU_METRIC.__getitem__, IDENTITY)
         if metric.is_for(maker_of(gpu.name))
     ]
     if snapshot is not None:
@@ -340,13 +340,13 @@ def _metrics(gpu: Gpu, now: float, width: int) -> list[Row]:
     metrics = [
         metric
         for metric in GPU_METRICS
-        if metric.field not in _IDENTITY and metric.is_for(maker_of(gpu.name))
+        if metric.field not in IDENTITY and metric.is_for(maker_of(gpu.name))
     ]
     columns = max(1, min(_MOST_COLUMNS, width // _METRIC_WIDTH))
     each = width // columns
     # Two cells separate the columns.
     facts = [
-        Fact(metric_label(metric.label, gpu.name), *_value_or_reason(gpu, metric, now))
+        Fact(metric_label(metric.label, gpu.name), *value_or_reason(gpu, metric, now))
         for metric in metrics
     ]
     cells = [
@@ -358,7 +358,7 @@ def _metrics(gpu: Gpu, now: float, width: int) -> list[Row]:
     ]
 
 
-def _value_or_reason(gpu: Gpu, metric: Metric, now: float) -> tuple[str, str]:
+def value_or_reason(gpu: Gpu, metric: Metric, now: float) -> tuple[str, str]:
     """The text and style of a metric: its value with the unit, or ``–`` and the reason."""
     value = gpu_value(gpu, metric)
     if value is None:

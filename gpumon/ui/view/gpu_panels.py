@@ -15,7 +15,7 @@ from gpumon.text.formatting import (
     memory_size,
     number,
 )
-from gpumon.text.table import WATCHED, at_cursor
+from gpumon.text.table import WATCHED, Marks, with_sign
 from gpumon.ui.view.chart_series import MAIN_SERIES, MEMORY, UTIL
 from gpumon.ui.view.gpu_text import (
     STATE_STYLES,
@@ -59,7 +59,8 @@ def panel_rows(frame: Frame, height: int) -> list[Row]:
         part, second = memo.part(gpu.uuid), int(snapshot.time)
         mark = WATCHED if gpu.uuid in view.watched.gpus else " "
         title = part(_title, gpu.index, gpu.name, state, holder, width, mark)
-        rows.append(at_cursor(title) if gpu.uuid == view.gpu else title)
+        marks = Marks(gpu.uuid == view.gpu, gpu.uuid in view.gpu_tags)
+        rows.append(with_sign(title, marks) if marks.cursor or marks.tagged else title)
         stale = is_stale(gpu, state)
         if across:
             # The graphs change once a second.

@@ -17,7 +17,7 @@ from gpumon.text.formatting import (
     mig_name,
     printable,
 )
-from gpumon.text.table import GUTTER, WATCHED, Column, at_cursor, beside, line_width
+from gpumon.text.table import GUTTER, WATCHED, Column, Marks, beside, line_width, with_sign
 from gpumon.text.units import degree
 from gpumon.ui.view.chart_series import UTIL
 from gpumon.ui.view.gpu_line import LINE_COLUMN, GpuLine, line_columns
@@ -184,8 +184,9 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
             "stale" if is_stale(gpu, state) else "",
         )
         row = _line(part, item, shown, columns.width)
-        if gpu.uuid == view.gpu:
-            row = at_cursor(row if gpu.index < 10 else _shifted(row))
+        marks = Marks(gpu.uuid == view.gpu, gpu.uuid in view.gpu_tags)
+        if marks.cursor or marks.tagged:
+            row = with_sign(row if gpu.index < 10 else _shifted(row), marks)
         rows.append(row)
     return rows
 

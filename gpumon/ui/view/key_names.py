@@ -101,6 +101,7 @@ ALWAYS = (footer_key("quit"), footer_key("help"))
 _ON_GPU = (footer_key("quit"), footer_key("help", label="why"))
 FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), SELECT)
 _DETAILS = footer_key("open", label="details")
+_COMPARE = footer_key("open", label="compare")
 _WHEN_ENDED = "notify when ended"
 _SIDE = footer_key("change_side", label="processes")
 SORT = footer_key("sort_before", "sort_next", label="sort")
@@ -128,7 +129,7 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     more = [footer_key("only_gpu", on=narrowed)] if gpu is not None or narrowed else []
     if gpu is not None:
         watched = gpu in view.watched.gpus
-        keys.append(_DETAILS)
+        keys += [_COMPARE if view.compares else _DETAILS, footer_key("tag")]
         more += [_SIDE, footer_key("notify", on=watched), only_user]
         more += [footer_key("copy"), footer_key("filter")]
     else:

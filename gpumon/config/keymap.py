@@ -223,10 +223,6 @@ KEYMAP: tuple[KeyAction, ...] = (
             )
             for window in WINDOWS
         ),
-        changeable(
-            "previous_gpu", ", left", "gpu(-1)", "The previous GPU", "GPU", "gpu", vim=", left h"
-        ),
-        changeable("next_gpu", ". right", "gpu(1)", "The next GPU", "GPU", "gpu", vim=". right l"),
         *beyond_looking(
             changeable(
                 "secrets", "s", "reveal", "Show what looks like secrets (toggle)", place="process"
@@ -346,6 +342,8 @@ KEYMAP: tuple[KeyAction, ...] = (
         ),
         changeable("gpus_before", "shift+up", "gpus(-1)", "Scroll the GPUs up"),
         changeable("gpus_after", "shift+down", "gpus(1)", "Scroll the GPUs down"),
+        fixed("gpu", ", left", "gpu(-1)", "Previous GPU", "previous GPU", vim=", left h"),
+        fixed("gpu", ". right", "gpu(1)", "Next GPU", "next GPU", vim=". right l"),
         fixed("page", "escape q", "close", "Back", "back"),
         fixed("page", "up", "scroll_rows(-1)", "Up", "scroll up", vim="up k"),
         fixed("page", "down", "scroll_rows(1)", "Down", "scroll down", vim="down j"),
@@ -465,7 +463,7 @@ MOST_USED = (
 FURTHER_WORDS = {
     "filter": "search find grep",
     "mine": "own",
-    "open": "details info show compare",
+    "open": "details info show",
     "users": "owners people accounts",
     "jobs": "slurm torchrun",
     "tree": "parents children forest",

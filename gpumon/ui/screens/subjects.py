@@ -73,7 +73,11 @@ class GpuScreen(PageScreen):
         maker = maker_of(None if self._gpu is None else self._gpu.name)
         copied = footer_key("copy", label=f"copy {maker.main_variable}")
         why = footer_key("help", label="why")
-        others = [footer_key("previous_gpu", "next_gpu")] if len(self._listed) > 1 else []
+        others = (
+            [footer_key("previous GPU", "next GPU", label="other GPU")]
+            if len(self._listed) > 1
+            else []
+        )
         back, notify = footer_key("back"), footer_key("notify")
         return (back, why, *others, *windows, *end, SCROLL, copied, notify)
 

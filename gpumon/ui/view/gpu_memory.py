@@ -139,7 +139,8 @@ def memory_rows(account: Account, holders: Sequence[Holder], width: int, most: i
     if hidden:
         fields = [(f"{glyphs[-1]} ", "graph.memory"), (f"+{len(hidden)} more, ", "")]
         rows.append(fill([*fields, (memory_size(hidden_memory), "strong")], width))
-    return [*rows, *_rest(account, width)]
+    sizes = (account.unattributed, account.reserved, account.free, account.total)
+    return rows if all(size is None for size in sizes) else [*rows, *_rest(account, width)]
 
 
 def holder_rows(holders: Iterable[Holder], glyphs: Iterable[str], width: int) -> list[Row]:

@@ -15,6 +15,7 @@ from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, GpuStatus, Unknown
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width
 from gpumon.text.formatting import (
     UNKNOWN,
+    counted,
     fit,
     gib,
     gibibytes,
@@ -27,7 +28,7 @@ from gpumon.text.formatting import (
 from gpumon.text.units import degree, memory_units
 from gpumon.ui.view.gpu_charts import chart_rows, least_height, window_title
 from gpumon.ui.view.gpu_memory import holder_rows, holders_of, memory_rows, process_holders
-from gpumon.ui.view.gpu_text import short_name
+from gpumon.ui.view.gpu_text import core_name, short_name
 from gpumon.ui.view.page_layout import (
     Fact,
     Section,
@@ -41,7 +42,7 @@ from gpumon.ui.view.page_layout import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gpumon.config.keymap import ChartWindow
     from gpumon.findings import Account, Finding
@@ -67,7 +68,7 @@ IDENTITY = (
 _EVENTS = ("xid", "xid_at")
 """Metrics that only events set: without a value there was no event."""
 
-_SUMMARY = ("utilization_gpu", "memory_used", "power_draw", "temperature_gpu")
+_SUMMARY = ("utilization_gpu", "clock_sm", "power_draw", "memory_used", "temperature_gpu")
 """The metrics in the first line."""
 _WORK = (
     ("SMs active", "sm_active"),
@@ -136,7 +137,7 @@ def gpu_rows(
         gone: Since when the driver no longer lists it; empty if it does.
     """
     account = memory_account(history, gpu)
-    findings = [_without_account(finding) for finding in gpu_findings(history, gpu)]
+    findings = [_without_repeats(finding, gpu, history) for finding in gpu_findings(history, gpu)]
     if any(finding.sentence == account.sentence for finding in findings):
         account = msgspec.structs.replace(account, sentence="")
     airy = height >= _AIRY
@@ -169,21 +170,20 @@ def gpu_rows(
     )
     rows += page_rows([charts], width, airy=airy)
     processes = process_holders(gpu, snapshot, history)
-    listed = len(holders) <= most and not gpu.mig
+    if not gpu.mig:
+        # The largest ones stand above, all of them if there are few.
+        processes = [] if len(holders) <= most else processes[most - 1 :]
+    title = "All processes on it" if gpu.mig else "Further processes on it"
+    cut = _cut_findings(findings, inside, lines)
+    # That all of the memory has listed owners is plain from their list.
+    is_plain = account.reserved is not None and gibibytes(account.unattributed) == gibibytes(0)
+    note = "" if sentence or is_plain else account.sentence
+    known = " ".join(finding.sentence for finding in findings)
     sections = [
-        Section("Findings", lambda size: [] if whole else finding_rows(findings, size)),
-        Section(
-            "All processes on it",
-            lambda size: [] if listed else holder_rows(processes, " " * len(processes), size),
-        ),
-        Section(
-            "Who else holds the GPU",
-            lambda size: [
-                *([] if sentence or not account.sentence else text_rows(account.sentence, size)),
-                *_suspects(account, size),
-            ],
-        ),
+        Section("More about the findings", lambda size: finding_rows(cut, size)),
         Section("Reported errors", lambda size: _errors(gpu, history, size)),
+        Section(title, lambda size: holder_rows(processes, " " * len(processes), size)),
+        Section("Who else holds the GPU", lambda size: _others(account, note, known, size)),
         Section("GPU", lambda size: _identity(gpu, snapshot, size)),
         Section("MIG devices", lambda size: _devices(gpu, size)),
         Section("All values", lambda size: _metrics(gpu, history.now, size)),
@@ -193,7 +193,8 @@ def gpu_rows(
 
 def _summary(gpu: Gpu, before: Gpu | None, gone: str, width: int) -> list[Row]:
     """The GPU and its main values in one line, or those before it stopped to answer."""
-    name = (f"GPU {gpu.index}  {short_name(gpu.name)}", "strong")
+    model = short_name(gpu.name)
+    name = (f"GPU {gpu.index}  {model}", "strong")
     if gone:
         return [fill([name], width), *text_rows(gone, width, "state.note")]
     rows = []
@@ -202,21 +203,37 @@ def _summary(gpu: Gpu, before: Gpu | None, gone: str, width: int) -> list[Row]:
         name, gpu = ("Its last values:", "state.note"), before
     total = "" if gpu.memory_total is None else f"/{gibibytes(gpu.memory_total)}"
     cap = "" if gpu.power_limit is None else f"/{number(gpu.power_limit)}"
-    fields: list[Field] = [name]
-    for value, rest in (
-        (number(gpu.utilization_gpu), " % busy"),
-        (gibibytes(gpu.memory_used), f"{total} {gib()}"),
-        (number(gpu.power_draw), f"{cap} W"),
-        (temperature(gpu.temperature_gpu), f" {degree()}"),
-    ):
-        added = (f"   {value}", ""), (rest, "dim")
-        if value == UNKNOWN:
-            continue
-        # A number that is cut would look like another number.
-        if row_width((*fields, *added)) > width:
-            break
-        fields += added
-    return [*rows, fill(fields, width), *_work(gpu, width)]
+    clock = "" if gpu.clock_sm_max is None else f"/{gpu.clock_sm_max}"
+    values = [
+        (value, rest)
+        for value, rest in (
+            (number(gpu.utilization_gpu), " % busy"),
+            (number(gpu.clock_sm), f"{clock} {maker_of(gpu.name).clock_heading}"),
+            (number(gpu.power_draw), f"{cap} W"),
+            (gibibytes(gpu.memory_used), f"{total} {gib()}"),
+            (temperature(gpu.temperature_gpu), f" {degree()}"),
+        )
+        if value != UNKNOWN
+    ]
+    return [*rows, _summary_row(name, core_name(model), values, width), *_work(gpu, width)]
+
+
+def _summary_row(name: Field, core: str, values: Sequence[tuple[str, str]], width: int) -> Row:
+    """The name and the values: with a shorter name if they do not fit, then without the last."""
+    text, style = name
+    shorter = f"{text.partition('  ')[0]}  {core}" if style else text
+    for start in (text, shorter):
+        for count in range(len(values), 0, -1):
+            for gap in ("   ", "  "):
+                fields: list[Field] = [(start, style)]
+                for value, rest in values[:count]:
+                    fields += [(f"{gap}{value}", ""), (rest, "dim")]
+                # A number that is cut would look like another number.
+                if row_width(fields) <= width:
+                    return fill(fields, width)
+            if start != shorter:
+                break
+    return fill([name], width)
 
 
 def _work(gpu: Gpu, width: int) -> list[Row]:
@@ -245,34 +262,84 @@ def _work(gpu: Gpu, width: int) -> list[Row]:
     return [fill(fields, width)]
 
 
-def _without_account(finding: Finding) -> Finding:
-    """The finding without the evidence that the memory account on the page contains."""
-    if finding.kind is FindingKind.UNATTRIBUTED:
+def _without_repeats(finding: Finding, gpu: Gpu, history: History) -> Finding:
+    """The finding without what other parts of the page show.
+
+    These are the first line, the account of the memory with the holders, and the reported errors.
+    """
+    sentence, kind = finding.sentence, finding.kind
+    if kind in _IN_ACCOUNT:
         return msgspec.structs.replace(finding, evidence=())
-    return finding
+    if kind is FindingKind.WORKING:
+        return msgspec.structs.replace(finding, sentence=sentence.partition(": ")[0], evidence=())
+    if kind is FindingKind.IDLE:
+        sentence = sentence.partition(" while ")[0]
+    known = [f"status: {gpu.status.value}"]
+    for xid in history.xids(gpu.uuid):
+        error = error_code(xid, gpu.name)
+        known += filter(None, (error.explanation, error.advice))
+        sentence = sentence.removesuffix(f"; last {error.label}: {error.explanation}")
+    evidence = tuple(
+        fact
+        for fact in finding.evidence
+        if not any(text in fact for text in (*known, " on it, with "))
+    )
+    return msgspec.structs.replace(finding, sentence=sentence, evidence=evidence)
 
 
-def _suspects(account: Account, width: int) -> list[Row]:
-    """Processes that hold the device file but are not in the driver's list."""
-    rows: list[Row] = []
+_IN_ACCOUNT = (FindingKind.UNATTRIBUTED, FindingKind.FULL)
+"""Findings whose evidence is the account of the memory."""
+
+
+def _cut_findings(findings: Sequence[Finding], width: int, lines: int | None) -> list[Finding]:
+    """The findings that stand above without their evidence, or cut."""
+    if lines is None:
+        return []
+    cut: list[Finding] = []
+    for finding in findings:
+        if len(wrap(finding.sentence, max(1, width - 2))) > lines:
+            cut.append(finding)
+        elif any(fact not in finding.sentence for fact in finding.evidence):
+            facts = [fact for fact in finding.evidence if fact not in finding.sentence]
+            text = f"{finding.kind.value}: {' · '.join(facts)}"
+            cut.append(msgspec.structs.replace(finding, sentence=text, evidence=()))
+    return cut
+
+
+def _others(account: Account, note: str, known: str, width: int) -> list[Row]:
+    """Processes that hold the device file but are not in the driver's list, below a note.
+
+    Processes of one command and one reason, such as data loaders, stand together. A reason that is
+    ``known`` from a finding is left out.
+    """
+    rows = text_rows(note, width) if note else []
+    start = len(rows)
+    groups: dict[tuple[object, ...], list[UnlistedHolder]] = {}
     for suspect in account.suspects:
-        if rows:
+        key = (suspect.user, suspect.command, suspect.name, suspect.sentence)
+        groups.setdefault(key, []).append(suspect)
+    for group in groups.values():
+        if len(rows) > start:
             rows.append(fill((), width))
-        rows += _suspect_rows(suspect, width)
+        rows += _suspect_rows(group, known, width)
     if account.unseen:
         many = account.unseen != 1
         rows += text_rows(
-            f"{account.unseen} process{'es' if many else ''} of other users could not be looked "
+            f"{counted(account.unseen, 'process', 'es')} of other users could not be looked "
             f"into: only root can tell whether {'they hold' if many else 'it holds'} the GPU.",
             width,
             "state.note",
         )
     if account.unseen is None:
-        return text_rows("Not looked for yet, or nobody can look on this machine.", width, "dim")
-    return rows or text_rows("No other holders (all processes checked).", width, "dim")
+        text = "Not searched yet, or not possible on this machine."
+        return rows + text_rows(text, width, "dim")
+    if len(rows) == start:
+        rows += text_rows("No other holders (all processes checked).", width, "dim")
+    return rows
 
 
-def _suspect_rows(suspect: UnlistedHolder, width: int) -> list[Row]:
+def _suspect_rows(group: Sequence[UnlistedHolder], known: str, width: int) -> list[Row]:
+    suspect, *others = group
     command = " ".join(suspect.command) or f"[{suspect.name}]"
     head: list[Field] = [
         (f"{suspect.id.pid:<7} ", "strong"),
@@ -280,9 +347,15 @@ def _suspect_rows(suspect: UnlistedHolder, width: int) -> list[Row]:
     ]
     room = max(1, width - 18)
     rows = [fill([*head, (line, "")], width) for line in wrap(command, room, most=1)]
+    reasons = [] if suspect.sentence in known else [suspect.sentence]
+    if others:
+        pids = ", ".join(str(other.id.pid) for other in others)
+        reasons.append(f"and {counted(len(others), 'process', 'es')} like it: {pids}")
     edge: Field = (" " * 18, "")
     return rows + [
-        fill([edge, (line, "state.note")], width) for line in wrap(suspect.sentence, room)
+        fill([edge, (line, "state.note")], width)
+        for reason in reasons
+        for line in wrap(reason, room)
     ]
 
 

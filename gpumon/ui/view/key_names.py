@@ -129,9 +129,9 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     more = [footer_key("only_gpu", on=narrowed)] if gpu is not None or narrowed else []
     if gpu is not None:
         watched = gpu in view.watched.gpus
-        keys += [_COMPARE if view.compares else _DETAILS, footer_key("tag")]
+        keys.append(_COMPARE if view.compares else _DETAILS)
         more += [_SIDE, footer_key("notify", on=watched), only_user]
-        more += [footer_key("copy"), footer_key("filter")]
+        more += [footer_key("tag"), footer_key("copy"), footer_key("filter")]
     else:
         keys.append(footer_key("filter"))
     if entry is not None:

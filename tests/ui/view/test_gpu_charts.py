@@ -108,7 +108,7 @@ def test_unknown_is_never_drawn_as_zero() -> None:
     rows = rows_of(seen(silent), 60, 22, card=silent)
     assert "nothing known of it" in lines_of(rows)[0]
     assert "–" in lines_of(rows)[0]
-    assert "memory" in lines_of(rows)[1], "an empty chart has one line"
+    assert "SM clock" in lines_of(rows)[1], "an empty chart has one line"
 
 
 def test_no_two_places_of_an_axis_have_the_same_name() -> None:
@@ -152,7 +152,7 @@ def test_the_main_charts_fit_the_room(width: int, room: int, power: float) -> No
     card = msgspec.structs.replace(CARD, power_draw=power)
     room += power == 0
     look = picture(rows_of(seen(card), width, room, card=card)[:room])
-    for label in ("utilisation", "memory", "power", "temperature"):
+    for label in ("utilisation", "SM clock", "power", "temperature"):
         assert label in look
     assert re.search(r"\d\d:\d\d", "".join(look.splitlines()[-3:]))
     assert look.count("┼") >= 3
@@ -161,7 +161,7 @@ def test_the_main_charts_fit_the_room(width: int, room: int, power: float) -> No
 def test_where_no_chart_fits_each_has_a_line() -> None:
     lines = picture(rows_of(seen(), 56, 4)).splitlines()
     labels = [line.split()[0] for line in lines[:7]]
-    assert labels == ["utilisation", "memory", "power", "temperature", "SM", "PCIe", "NVLink"]
+    assert labels == ["utilisation", "SM", "power", "temperature", "memory", "PCIe", "NVLink"]
     assert "50 %" in lines[0]
     assert "peak 100" in lines[0]
     assert "▇" in lines[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import msgspec
 import pytest
@@ -156,8 +157,10 @@ def test_many_processes_share_a_line_after_the_largest() -> None:
     assert "+19 more, 95.0G" in text
     assert "ann 210 7.5 GiB" in text
     assert "ann 211" not in text.split("+19 more")[0]
-    assert "All processes on it" in text
-    assert "ann 229" in text.split("All processes on it")[1]
+    _, further = text.split("Further processes on it")
+    assert "ann 211" in further
+    assert "ann 229" in further
+    assert "ann 210" not in further, "it stands above"
 
 
 def test_a_holder_says_what_it_is_and_since_when_it_is_idle() -> None:
@@ -236,7 +239,7 @@ def test_a_lost_gpu_says_what_it_was_and_since_when() -> None:
         history.add(snapshot(NOON + second, lost))
     rows = drawn(lost, history, 100, 22)
     text = ["".join(text for text, _ in row).strip() for row in rows[:5]]
-    assert text[1] == "Its last values:   43 % busy   70.0/80.0 GiB   40 °C"
+    assert text[1] == "Its last values:   43 % busy   1980 SM MHz   70.0/80.0 GiB   40 °C"
     assert "lost since" in text[2]
     assert "Its last values" not in page(CARD, history)
 
@@ -248,7 +251,7 @@ def test_no_other_holders_is_shown_only_if_all_processes_were_checked() -> None:
     text = flat(page(CARD, seen(CARD, holders=partly)))
     assert "1 process of other users could not be looked into" in text
     assert "Nobody" not in text
-    assert "Not looked for yet" in page(CARD, seen(CARD))
+    assert "Not searched yet" in page(CARD, seen(CARD))
 
 
 def test_every_finding_is_told_with_its_evidence() -> None:
@@ -291,11 +294,19 @@ def test_the_line_to_use_the_card_is_on_its_page() -> None:
 
 
 def test_the_first_line_holds_whole_values_alone() -> None:
-    whole = page(CARD, busy(), 100).splitlines()[1].split("   ")
-    assert len(whole) == 4
+    def values(width: int) -> list[str]:
+        return re.split(r"\s{2,}", page(CARD, busy(), width).splitlines()[1].strip())
+
+    whole = values(100)
+    assert whole == [
+        *("GPU 5", "H100 80GB HBM3", "43 % busy", "1980 SM MHz", "70.0/80.0 GiB", "40 °C")
+    ]
     for width in range(40, 100):
-        values = page(CARD, busy(), width).splitlines()[1].split("   ")
-        assert values == whole[: len(values)]
+        gpu, model, *shown = values(width)
+        assert gpu == "GPU 5"
+        assert model in {"H100 80GB HBM3", "H100"}
+        assert shown == whole[2 : 2 + len(shown)]
+    assert values(60)[1:3] == ["H100", "43 % busy"], "a shorter name for one more value"
 
 
 def test_a_card_that_is_gone_says_so_and_shows_the_last_of_it() -> None:
@@ -328,7 +339,8 @@ def test_instances_are_listed_and_a_card_that_tells_nothing_has_a_page() -> None
     assert "SMs active 62 %, DRAM 5 %" in text
     bare = Gpu(index=0, uuid="GPU-bare")
     text = page(bare, seen(bare), 80)
-    assert "unattributed –" in text
+    assert "the used memory is unknown" in text
+    assert "unattributed" not in text, "a row of unknown sizes says nothing"
     assert "0.0" not in text
 
 

@@ -170,7 +170,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "dashboard",
             "escape",
             "release",
-            "Clear in turn: report, tags, filter, selection; then return to now, or to the hosts",
+            "Clear in turn: report, tags, filter, list, selection; then back to now or the hosts",
             "clear",
             fleet="Clear in turn: filter, list, selection",
         ),

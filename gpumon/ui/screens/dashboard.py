@@ -153,10 +153,11 @@ class DashboardScreen(ListScreen[View, Layout]):
             self._show(dashboard_view.move_to_end(self._view, self._layout, end))
 
     def _clear_choice(self) -> None:
-        """Clear the most recent of reports, filter, tags and selection, or the past."""
+        """Clear the most recent of reports, tags, filter, list and selection, or the past."""
         view = self._view
         if not self._kill_controller.dismiss():
             self._view = dashboard_view.clear_choice(view)
+            self._want_relatives()
             if self._viewed_time.is_live and self._view is view:
                 if self._viewed_time.go_to_edge(1):
                     self._show_time()
@@ -229,8 +230,12 @@ class DashboardScreen(ListScreen[View, Layout]):
     def action_listing(self, name: str) -> None:
         """List the tree, users or jobs; pressed again: processes."""
         self._view = dashboard_view.switch_listing(self._view, self._layout, name)
-        self._session.lookup.want_relatives(self._view.listing is Listing.TREE)
+        self._want_relatives()
         self.draw()
+
+    def _want_relatives(self) -> None:
+        """Look up the relatives of processes only while the tree shows them."""
+        self._session.lookup.want_relatives(self._view.listing is Listing.TREE)
 
     def action_mine(self) -> None:
         """Show only the user's own processes, or all again."""
@@ -239,6 +244,7 @@ class DashboardScreen(ListScreen[View, Layout]):
             self.say("nobody is logged in on this machine")
         else:
             self._show(dashboard_view.toggle_mine(self._view, me))
+            self._show(dashboard_view.point_at_own(self._view, self._layout, me))
 
     def action_only_user(self) -> None:
         """Show only the processes of the user under the cursor, or of all again."""

@@ -220,7 +220,10 @@ def scroll_gpus(view: View, layout: Layout, lines: int) -> View:
 
 
 def clear_choice(view: View) -> View:
-    """Clear one choice: tags, filters, or the cursor; return the same view if there is none."""
+    """Clear one choice; return the same view if there is none.
+
+    The order is tags, filters, the cursor on GPUs, the list of users, jobs or the tree, the cursor.
+    """
     asked = ProcessFilter(user=view.narrowing.user)
     if view.tags or view.gpu_tags:
         return replace(view, tags=frozenset(), gpu_tags=frozenset())
@@ -228,6 +231,8 @@ def clear_choice(view: View) -> View:
         return replace(view, narrowing=asked)
     if view.gpu is not None:
         return point_at_gpu(view, None)
+    if view.listing is not Listing.PROCESSES:
+        return show_list(view, Listing.PROCESSES)
     if view.cursor is not None or view.top or view.shift:
         return replace(view, cursor=None, top=0, shift=0)
     return view
@@ -277,6 +282,14 @@ def toggle_mine(view: View, user: str) -> View:
     """Show only the current user's processes, or everybody's again."""
     mine = None if view.narrowing.mine else user
     return narrow(view, replace(view.narrowing, mine=mine, only_user=None))
+
+
+def point_at_own(view: View, layout: Layout, user: str) -> View:
+    """Move the cursor to the user's first line, once only these are shown and it is on none."""
+    if view.narrowing.mine is None or not view.in_list or layout.entry is not None:
+        return view
+    first = next((entry.key for entry in layout.entries if user in entry.users), None)
+    return view if first is None else view.at(first)
 
 
 def toggle_only_user(

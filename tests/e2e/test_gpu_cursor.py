@@ -68,3 +68,27 @@ def test_a_double_click_opens_the_process_that_was_clicked_though_the_click_move
         text = screen.wait_for(r"COMMAND *\n +0,1 +51022 [\s\S]*▸ +7 +61544 ")
         assert not re.search(r"▸\d", text)
         assert line_of(screen, " 61544 ") != at
+
+
+def test_two_gpus_are_compared_by_four_keys_also_in_the_past() -> None:
+    with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
+        screen.wait_for(READY)
+        screen.type("\t  \r")
+        screen.wait_for("GPU 0-1 compared")
+        screen.wait_for("utilisation  0–100 %")
+        screen.type("\x1b")
+        screen.wait_for("2 GPUs tagged: Enter compares them")
+        screen.type("[")
+        screen.wait_for("paused")
+        screen.type("\r")
+        screen.wait_for("GPU 0-1 compared +REWIND")
+
+
+def test_my_own_process_is_chosen_by_the_key_that_shows_mine() -> None:
+    with Screen(COARSE_DEMO, columns=100, lines=40) as screen:
+        screen.wait_for(READY)
+        screen.type("m")
+        screen.wait_for(r"▸ +0,1 +51022 ann")
+        screen.type("k")
+        screen.wait_for(r"51022 +ann")
+        screen.wait_for("Send TERM")

@@ -63,7 +63,7 @@ def test_typing_searches_and_keys_clear_scroll_and_close() -> None:
         screen.type("\x7f" * 6 + "k")
         # A single letter is a key first.
         screen.wait_for(
-            r"\n +k\n +End\n +k F9 Del +End the process or job, or the tagged ones …\n\n"
+            r"\n +k\n +End\n +k F9 Del +End the process or job, or the tagged processes …\n\n"
         )
         screen.type("qqq")
         screen.wait_for("Nothing here has these words: Esc shows all")

@@ -32,6 +32,7 @@ from gpumon.model.processes import (
 )
 from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
+from gpumon.ui.screens.compare import CompareScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.painted import CellView
 from gpumon.ui.screens.subjects import GpuScreen, JobScreen, ProcessScreen
@@ -639,3 +640,57 @@ def test_in_a_terminal_cells_are_changed_and_background_work_does_not_prevent_th
     # Background work that hangs does not prevent the exit.
     terminal.type("\x18")
     assert terminal.wait_end() == 0
+
+
+def two_gpus(*seconds: float) -> History:
+    history = History(conditions())
+    for second in seconds or (0.0,):
+        history.add(at(second, ANN))
+    return history
+
+
+async def test_the_keys_of_a_gpu_s_page_go_round_the_gpus_in_the_same_window() -> None:
+    async with opened((100, 24)) as (app, pilot):
+        app.push_screen(GpuScreen(workspace_of(app, two_gpus()), "GPU-0"))
+        await shown(pilot, "other GPU")
+        await pilot.press("1", "down")
+        await shown(pilot, "1[1m]")
+        for key, index in ((".", 1), (".", 0), (",", 1), ("right", 0), ("left", 1)):
+            await pilot.press(key)
+            await shown(pilot, f" GPU {index} ")
+            assert "1[1m]" in text(app), "the window stays"
+            assert " 2–" in text(app).splitlines()[0], "so does the scroll position"
+
+
+async def test_one_gpu_alone_offers_no_other() -> None:
+    history = History(conditions())
+    history.add(snapshot(NOON, gpu()))
+    async with opened((100, 24)) as (app, pilot):
+        app.push_screen(GpuScreen(workspace_of(app, history), "GPU-0"))
+        await shown(pilot, "Esc back")
+        assert "other GPU" not in text(app)
+        await pilot.press(".")
+        await shown(pilot, " GPU 0 ")
+
+
+async def test_gpus_are_compared_in_a_window_and_a_gone_one_is_named() -> None:
+    history = two_gpus()
+    async with opened((100, 24)) as (app, pilot):
+        screen = CompareScreen(workspace_of(app, history), ("GPU-0", "GPU-1"))
+        app.push_screen(screen)
+        await shown(pilot, "GPU 0-1 compared")
+        await pilot.press("1")
+        await shown(pilot, "The last minute")
+        await pilot.press("y")
+        await shown(pilot, "CUDA_VISIBLE_DEVICES=GPU-0,GPU-1")
+        history.add(snapshot(NOON + 5, gpu()))
+        screen.rebuild()
+        await shown(pilot, "not listed since 12:00")
+        titles = [section.title for section in screen.state_help()]
+        assert any("GPU 0" in title for title in titles)
+        assert not any("GPU 1" in title for title in titles), "its state is unknown"
+        history.add(at(6, ANN))
+        screen.rebuild()
+        await until(pilot, lambda: "not listed" not in text(app), "it is back")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is not screen, "the page closes")

@@ -1,0 +1,162 @@
+"""The page that compares GPUs: what stands beside what, and on which scale."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gpumon.config.keymap import DEFAULT_WINDOW
+from gpumon.findings import conditions
+from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
+from gpumon.recording.history import History
+from gpumon.text.cells import Row, row_width
+from gpumon.ui.view.compare_page import compare_rows
+from gpumon.ui.view.frame import Memo
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+FAST = gpu(
+    index=0,
+    uuid="GPU-0",
+    utilization_gpu=90,
+    clock_sm=1980,
+    clock_sm_max=1980,
+    power_draw=600.0,
+    power_limit=700.0,
+    memory_used=40 * GIB,
+    pcie_generation=5,
+    pcie_width=16,
+    clock_event_reasons=0,
+)
+SLOW = msgspec.structs.replace(
+    FAST,
+    index=1,
+    uuid="GPU-1",
+    clock_sm=990,
+    power_draw=300.0,
+    power_limit=350.0,
+    pcie_width=8,
+    clock_event_reasons=0x20,
+)
+
+
+def seen(*gpus: Gpu) -> History:
+    history = History(conditions())
+    for second in range(300):
+        owner = process(pid=7, memory_used=GIB, gpus=(0,), user="ann")
+        history.add(snapshot(NOON + second, *gpus, processes=(owner,)))
+    return history
+
+
+def rows_of(
+    *gpus: Gpu, width: int = 100, height: int = 22, gone: dict[str, str] | None = None
+) -> list[Row]:
+    history = seen(*gpus)
+    rows = compare_rows(
+        *(Memo(), gpus, gone or {}, history, history.latest, DEFAULT_WINDOW, width, height)
+    )
+    assert {row_width(row) for row in rows} == {width}
+    return rows
+
+
+def lines_of(*gpus: Gpu, width: int = 100, height: int = 22, **more: dict[str, str]) -> list[str]:
+    rows = rows_of(*gpus, width=width, height=height, **more)
+    return ["".join(text for text, _ in row).rstrip() for row in rows]
+
+
+def many(count: int) -> list[Gpu]:
+    return [
+        msgspec.structs.replace(SLOW if index % 2 else FAST, index=index, uuid=f"GPU-{index}")
+        for index in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 16])
+@pytest.mark.parametrize("size", [(80, 22), (100, 22), (120, 33), (200, 48), (60, 13), (40, 10)])
+def test_each_gpu_has_a_line_of_values_and_one_in_each_chart(
+    count: int, size: tuple[int, int]
+) -> None:
+    width, height = size
+    lines = lines_of(*many(count), width=width, height=height)
+    table = lines[1 : count + 1]
+    assert [line.split()[0] for line in table] == [str(index) for index in range(count)]
+    assert all("H100" in line for line in table)
+    chart = next(at for at, line in enumerate(lines) if "utilisation  0–100 %" in line)
+    charts = [line for line in lines[chart + 1 :] if line.split()[:1] == ["0"]]
+    assert charts
+
+
+def test_values_stand_in_columns_and_the_clock_is_among_the_first() -> None:
+    heading, fast, slow = lines_of(FAST, SLOW, width=80)[:3]
+    assert heading.split()[:5] == ["#", "GPU", "state", "util", "SM"]
+    for text, line in (("1980/1980", fast), ("990/1980", slow)):
+        assert line.index(text) + len(text) == heading.index("SM MHz") + len("SM MHz")
+    assert "600/700W" in fast
+    assert "300/350W" in slow
+
+
+def test_values_that_differ_are_bold_and_so_are_limits() -> None:
+    _, fast, slow = rows_of(FAST, SLOW)[:3]
+    styles = {text.strip(): style for row in (fast, slow) for text, style in row}
+    assert styles["990"] == "strong"
+    assert styles["/350W"] == "state.note"
+    assert styles["90"] == "", "both are as busy"
+
+
+def test_settings_that_differ_are_named_with_their_gpus_and_the_rest_is_counted() -> None:
+    lines = lines_of(FAST, SLOW, msgspec.structs.replace(FAST, index=2, uuid="GPU-2"), height=40)
+    text = "\n".join(lines)
+    assert "Power limit               GPU 1: 350 W   GPU 0, 2: 700 W" in text
+    assert "PCIe width                GPU 1: 8   GPU 0, 2: 16" in text
+    assert "Clock event reasons       GPU 1: SW thermal   GPU 0, 2: none" in text
+    assert "What differs (the same: " in text
+    assert "PCIe generation" not in text, "it is the same"
+    assert "UUID" not in text, "it always differs"
+
+
+def test_equal_gpus_say_so() -> None:
+    twin = msgspec.structs.replace(FAST, index=1, uuid="GPU-1")
+    assert any("No setting differs (the same: " in line for line in lines_of(FAST, twin))
+
+
+def test_charts_have_one_scale_for_gpus_of_different_limits() -> None:
+    lines = lines_of(FAST, SLOW, height=60)
+    at = next(at for at, line in enumerate(lines) if "power  0–700 W" in line)
+    (first, second) = (
+        next(line for line in lines[at + 1 :] if line.split()[:1] == [str(index)])
+        for index in (0, 1)
+    )
+    assert "600W" in first
+    assert "300W" in second
+    low = lines_of(FAST, SLOW, height=22)
+    at = next(at for at, line in enumerate(low) if "power  0–700 W" in line)
+    assert set(low[at + 1].split()[2]) == {"▇"}
+    assert set(low[at + 2].split()[2]) == {"▄"}, "half of the power, and not of its limit"
+
+
+def test_what_is_zero_or_unknown_for_all_has_one_line() -> None:
+    still = [msgspec.structs.replace(one, nvlink_rx=0.0, nvlink_tx=0.0) for one in (FAST, SLOW)]
+    lines = lines_of(*still)
+    (line,) = [line for line in lines if "0 or unknown throughout: " in line]
+    assert "NVLink receive, NVLink transmit" in line
+
+
+def test_a_lost_gpu_is_unknown_and_one_that_is_gone_says_since_when() -> None:
+    nothing = dict.fromkeys(("utilization_gpu", "clock_sm", "power_draw", "power_limit"))
+    lost = msgspec.structs.replace(
+        SLOW, **nothing, status=GpuStatus.LOST, unknown=dict.fromkeys(nothing, Unknown.GPU_LOST)
+    )
+    lines = lines_of(FAST, lost)
+    assert "LOST" in lines[2]
+    assert "–" in lines[2]
+    assert " 0%" not in lines[2], "unknown is not zero"
+    assert not any(line.strip().startswith("Power limit") for line in lines)
+    gone = lines_of(FAST, SLOW, gone={"GPU-1": "not listed since 12:03"})
+    assert "not listed since 12:03" in gone[2]
+
+
+def test_mig_devices_follow_their_gpu() -> None:
+    device = MigInstance("MIG-1", 0, 9, 0, "1g.10gb", 10 * GIB, 4 * GIB)
+    split = msgspec.structs.replace(FAST, mig=(device,), mig_mode=True)
+    lines = lines_of(split, SLOW)
+    assert "└ MIG 0:0 1g.10gb  memory" in lines[2]
+    assert lines[3].split()[0] == "1"

@@ -11,13 +11,30 @@ from msgspec import Struct
 from gpumon.findings import BRIEF_CELLS, Severity, not_free
 from gpumon.model.snapshot import GpuStatus, Unknown, lines_of
 from gpumon.text.cells import Field, Row, fill, row_width
-from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, gibibytes, number, printable
-from gpumon.ui.view.gpu_text import STATE_STYLES, state_field
+from gpumon.text.formatting import (
+    UNKNOWN,
+    cell_width,
+    counted,
+    fit,
+    gibibytes,
+    number,
+    printable,
+    temperature,
+)
+from gpumon.text.table import beside, line_width
+from gpumon.text.units import degree
+from gpumon.ui.view.gpu_text import (
+    STATE_STYLES,
+    holders,
+    state_field,
+    state_fields,
+    unlisted_holder,
+)
 from gpumon.ui.view.key_names import is_refused, keycap
 from gpumon.ui.view.process_table import users_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpumon.findings import Finding
     from gpumon.model.processes import GpuProcess
@@ -448,34 +465,60 @@ def tiny_rows(
         rows = [fill([(line, "")], width) for line in textwrap.wrap(text, max(1, width))]
         return exactly(rows, width, height)
     header = [header_row(snapshot, status, width)] if height > 1 else []
-    room = height - len(header)
+    room, columns = height - len(header), 1
+    while columns * room < len(snapshot.gpus) and line_width(width, columns + 1) >= _TINY_ACROSS:
+        columns += 1
     # The worst states come first, because not all lines may fit.
     gpus = [(states[gpu.uuid], gpu) for gpu in snapshot.gpus]
-    if len(gpus) > room:
+    if len(gpus) > columns * room:
         gpus.sort(key=lambda pair: -pair[0].severity)
-    rows = [_tiny_line(gpu, state, width) for state, gpu in gpus]
-    if len(rows) > room > 2:
-        hidden = len(rows) - room + 1
-        rows = [
-            *rows[: room - 1],
-            fill([(fit(f"… {counted(hidden, 'more GPU')}", width), "dim")], width),
-        ]
-    return exactly([*header, *rows], width, height)
+    held = holders(snapshot.processes)
+    each = line_width(width, columns)
+    rows = [_tiny_line(gpu, state, held.get(gpu.uuid) or (), each) for state, gpu in gpus]
+    if len(rows) > columns * room > 2:
+        hidden = len(rows) - columns * room + 1
+        more = fill([(f"… {counted(hidden, 'more GPU')}", "dim")], each)
+        rows = [*rows[: columns * room - 1], more]
+    return exactly([*header, *beside(rows, columns, room, width)], width, height)
 
 
-def _tiny_line(gpu: Gpu, state: Finding, width: int) -> Row:
+def _tiny_line(gpu: Gpu, state: Finding, holder: Sequence[str], width: int) -> Row:
+    """The state with its holder, and the values that fit; the state gets the rest of the width."""
+    more, state_width = 0, _BRIEF_WIDTH
+    spare = width - _TINY_INDEX - _BRIEF_WIDTH - _TINY_UTIL - _TINY_MEMORY
+    while more < len(_TINY_VALUES) and spare >= _TINY_STATE + _TINY_VALUES[more][0]:
+        spare -= _TINY_VALUES[more][0]
+        more += 1
+    if spare > _TINY_GAP:
+        state_width = min(_TINY_MOST_STATE, state_width + spare - _TINY_GAP)
+    words: Sequence[Field] = [state_field(state, _BRIEF_WIDTH)]
+    if state_width > _BRIEF_WIDTH:
+        words = [*state_fields(state, holder or unlisted_holder(gpu), state_width), _TINY_SPACE]
     fields: list[Field] = [
         (f"{gpu.index:>2} ", "strong"),
-        state_field(state, _BRIEF_WIDTH),
+        *words,
         (f"{number(gpu.utilization_gpu, '%'):>4} ", ""),
     ]
+    values: list[Field] = [(f"{text(gpu):>{size}}", "") for size, text in _TINY_VALUES[:more]]
     room = min(_TINY_MEMORY, width - row_width(fields))
     used, total = gpu.memory_used, gpu.memory_total
     short = UNKNOWN if used is None else f"{gibibytes(used)}G"
     whole = UNKNOWN if used is total is None else f"{gibibytes(used)}/{gibibytes(total)}G"
     # A number that is cut would look like another number.
     memory = next((text for text in (whole, short) if len(text) <= room), "")
-    return fill([*fields, (f"{memory:>{max(0, room)}}", "")], width)
+    return fill([*fields, (f"{memory:>{max(0, room)}}", ""), *values], width)
+
+
+_TINY_INDEX, _TINY_UTIL, _TINY_STATE, _TINY_GAP = 3, 5, 8, 2
+"""Cells of the index and the utilisation; what a holder needs; the gap after it."""
+_TINY_MOST_STATE, _TINY_ACROSS = 72, 58
+"""The most cells of the state, and the least of a line beside another."""
+_TINY_SPACE: Field = (" " * _TINY_GAP, "")
+_TINY_VALUES: tuple[tuple[int, Callable[[Gpu], str]], ...] = (
+    (7, lambda gpu: temperature(gpu.temperature_gpu, degree())),
+    (7, lambda gpu: number(gpu.power_draw, "W")),
+)
+"""Values after the memory, with their cells."""
 
 
 def exactly(rows: list[Row], width: int, height: int) -> list[Row]:

@@ -890,13 +890,27 @@ def test_a_tiny_screen_shows_whole_amounts_alone() -> None:
 
     def amounts(width: int) -> list[str]:
         lines = picture(now, history, width, 12).splitlines()[1:9]
-        return [line.partition("%")[2].strip() for line in lines]
+        ends = (
+            re.search(r"(?:\d%|–) *([\d./]+G)?(?: +\d+°C)?(?: +\d+W)?[ –]*$", line)
+            for line in lines
+        )
+        return ["" if end is None else end[1] or "" for end in ends]
 
     whole = amounts(59)
     assert whole[0] == "57.9/79.6G"
     for width in range(12, 59):
         for told, full in zip(amounts(width), whole, strict=True):
             assert told in {full, full.partition("/")[0] + "G", ""}
+
+
+def test_a_low_wide_screen_uses_its_width() -> None:
+    now, history = demo()
+    lines = picture(now, history, 80, 8).splitlines()
+    assert re.search(r"hot: SW thermal.* erin 76.9G +\d+%  +76.9/79.6G +\d+°C +\d+W$", lines[2])
+    assert all(len(line) == 80 for line in lines[1:7])
+    assert lines[7] == "… 2 more GPUs"
+    wide = picture(now, history, 200, 6).splitlines()
+    assert len(re.findall(r"/79\.6G", "\n".join(wide[1:]))) == 7, "all that is known, side by side"
 
 
 def test_narrow_is_short_is_tiny() -> None:

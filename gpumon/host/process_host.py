@@ -123,6 +123,8 @@ class Target(Struct, frozen=True):
     place: Workload | None = None
     parent: int | None = None  # PID of its parent, if known
     ended: bool = False  # it had ended, and only the driver still listed it
+    # Why it may hold memory of its GPUs although the driver does not list it there.
+    unlisted: str = ""
 
 
 def target_of(process: GpuProcess) -> Target:
@@ -142,7 +144,7 @@ def target_of_relative(
 def target_of_holder(suspect: UnlistedHolder, uses: tuple[GpuUse, ...] = ()) -> Target:
     """The target for a process that holds a GPU's device file and is not in the driver's list."""
     parent = None if suspect.parent is None else suspect.parent.pid
-    return _target(suspect, uses, suspect.place, parent)
+    return replace(_target(suspect, uses, suspect.place, parent), unlisted=suspect.sentence)
 
 
 def _target(

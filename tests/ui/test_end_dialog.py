@@ -302,3 +302,23 @@ async def test_ancestors_of_gpumon_are_named_and_excluded() -> None:
     async with asked(another(5)) as (dialog, pilot, answers):
         await look(pilot, dialog, protected=[ProcessId(5, 7)])
         assert dialog.query_one("#send", Button).disabled
+
+
+async def test_an_unlisted_holder_says_what_it_still_holds_and_why() -> None:
+    uses = (GpuUse("GPU-7", 7, memory_used=None),)
+    orphan = another(44817, uses=uses, unlisted="its parent 41233 ended 22m ago")
+    async with asked(orphan) as (dialog, pilot, _):
+        seen = await look(pilot, dialog)
+        assert (
+            "still holds the device file of GPU 7, unlisted by the driver: its parent 41233 ended"
+        ) in seen
+    async with asked(TRAINING) as (dialog, pilot, _):
+        assert "device file" not in await look(pilot, dialog)
+
+
+async def test_the_title_of_a_job_counts_its_processes() -> None:
+    dialog = EndDialog([TRAINING], ANN, name="job 88123")
+    app: App[None] = App()
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.push_screen(dialog)
+        await until(pilot, lambda: "End job 88123: 1 process " in text(pilot), "the title")

@@ -16,7 +16,15 @@ from textual.widgets import Button, Checkbox, RadioButton, RadioSet, Static
 from gpumon.config.themes.styles import resolve_style
 from gpumon.host.refusals import signal_name
 from gpumon.text.command_lines import shorten_command
-from gpumon.text.formatting import cell_width, duration, gib, gibibytes, gpu_list, printable
+from gpumon.text.formatting import (
+    cell_width,
+    counted,
+    duration,
+    gib,
+    gibibytes,
+    gpu_list,
+    printable,
+)
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.dialogs.confirm import ConfirmDialog
 from gpumon.ui.keys import bindings_of
@@ -187,9 +195,8 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
         self._describe()
         self.rebuild()
         if self._name_of_all:
-            count = len(self._targets)
-            plural = "" if count == 1 else "es"
-            title = Content(f"End {self._name_of_all}: {count} process{plural}")
+            count = counted(len(self._targets), "process", "es")
+            title = Content(f"End {self._name_of_all}: {count}")
             self.query_one("#end").border_title = title
         who = self.query_one("#who", VerticalScroll)
         for attribute in ("scroll_y", "max_scroll_y", "virtual_size"):
@@ -367,12 +374,14 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
             text.append("\n")
             if obstacle := self._obstacle(target):
                 text.append(f"  {obstacle}\n", f"bold {self._alarm}")
-            if target.id in self._changed:
-                text.append(f"  {_ANOTHER_COMMAND}\n", f"bold {self._alarm}")
             # Before the first layout there is no width.
             room = (self._line_width or _COMMAND) - _INDENT
+            if target.id in self._changed:
+                text.append(f"  {_ANOTHER_COMMAND}\n", f"bold {self._alarm}")
             for line in wrap(_command(target, _COMMAND), room):
                 text.append(f"{' ' * _INDENT}{line}\n", self._quiet)
+            for line in wrap(_still_holds(target), room) if target.unlisted else ():
+                text.append(f"{' ' * _INDENT}{line}\n")
         text.append_text(self._named_children())
         return text
 
@@ -553,6 +562,14 @@ def _total(sizes: Mapping[int, int]) -> str:
     if len(where) > _MOST_INDICES:
         where = f"{len(indices)} GPUs"
     return f"{gibibytes(sum(sizes.values()))} {gib()} on {where}"
+
+
+def _still_holds(target: Target) -> str:
+    """What a process holds that the driver does not list, and why it is thought to be left over."""
+    indices = sorted({use.gpu_index for use in target.uses})
+    which = "file" if len(indices) == 1 else "files"
+    held = f"still holds the device {which} of GPU {gpu_list(indices)}, unlisted by the driver"
+    return f"{held}: {target.unlisted}"
 
 
 def _owner(target: Target) -> str:

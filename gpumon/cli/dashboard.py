@@ -181,21 +181,33 @@ class DashboardCommand(Command):
             return fail(fault)
         # The driver answers while the slower modules, findings and drawing, are imported.
         builder.collector.start()
-        first = builder.first_history()
-        from gpumon.ui.startup import first_picture
-        from gpumon.ui.startup import run as run_screen
-        from gpumon.ui.view.process_table import ProcessFilter
+        from gpumon.ui.terminal.terminal import Terminal
 
-        filter_ = ProcessFilter(user=options.user, filter=options.filter)
-        demo = bool(options.demo)
-        loaded, alerts = _alerts(loaded, machine.source.hostname, demo=demo, visitor=visitor)
-        chosen = self.screen.open(options, loaded, theme, visitor=visitor)
-        picture = first_picture(
-            first, interval, filter_, chosen, readonly=machine.processes.readonly
-        )
-        build_session = partial(builder.build, alerts, demo=demo)
         try:
-            return run_screen(builder.collector, build_session, picture, filter_, chosen)
+            with Terminal() as terminal:
+                if theme.is_default and not visitor:
+                    # So does the terminal.
+                    terminal.query_background()
+                first = builder.first_history()
+                from gpumon.ui.startup import first_picture, suit_background
+                from gpumon.ui.startup import run as run_screen
+                from gpumon.ui.view.process_table import ProcessFilter
+
+                filter_ = ProcessFilter(user=options.user, filter=options.filter)
+                demo = bool(options.demo)
+                loaded, alerts = _alerts(
+                    loaded, machine.source.hostname, demo=demo, visitor=visitor
+                )
+                chosen = self.screen.open(options, loaded, theme, visitor=visitor)
+                chosen = suit_background(chosen, terminal)
+                picture = first_picture(
+                    *(terminal, first, interval, filter_, chosen),
+                    readonly=machine.processes.readonly,
+                )
+                build_session = partial(builder.build, alerts, demo=demo)
+                return run_screen(
+                    terminal, builder.collector, build_session, picture, filter_, chosen
+                )
         except SourceError as error:
             return explain_source(error)
         finally:
@@ -205,6 +217,7 @@ class DashboardCommand(Command):
     def _show_fleet(self, options: argparse.Namespace, *, visitor: bool) -> int:
         from gpumon.config import load
         from gpumon.ui.startup import run_fleet
+        from gpumon.ui.terminal.terminal import Terminal
 
         loaded = load()
         settings = loaded.settings
@@ -224,7 +237,13 @@ class DashboardCommand(Command):
             )
 
         try:
-            return run_fleet(fleet, settings.thresholds, open_host, chosen, "DEMO" if demo else "")
+            with Terminal() as terminal:
+                if theme.is_default and not visitor:
+                    terminal.query_background()
+                return run_fleet(
+                    *(terminal, fleet, settings.thresholds, open_host, chosen),
+                    "DEMO" if demo else "",
+                )
         finally:
             for note in notes:
                 say(note)

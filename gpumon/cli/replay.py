@@ -91,21 +91,28 @@ class ReplayCommand(Command):
             player.source.speed = options.speed
             player.collector.start()
             from gpumon.ui.session import replay_session
-            from gpumon.ui.startup import FirstPicture, run
+            from gpumon.ui.startup import FirstPicture, run, suit_background
+            from gpumon.ui.terminal.terminal import Terminal
             from gpumon.ui.view.dashboard_view import first_view
             from gpumon.ui.view.process_table import ProcessFilter
 
             session = replay_session(player, recording)
             try:
-                filter_ = ProcessFilter()
-                view = first_view(
-                    player.collector.interval,
-                    filter_,
-                    chosen,
-                    readonly=session.machine.processes.readonly,
-                )
-                unpainted = FirstPicture(player.history, view, None)
-                return run(player.collector, lambda: session, unpainted, filter_, chosen)
+                with Terminal() as terminal:
+                    if theme.is_default:
+                        terminal.query_background()
+                    filter_ = ProcessFilter()
+                    view = first_view(
+                        player.collector.interval,
+                        filter_,
+                        chosen,
+                        readonly=session.machine.processes.readonly,
+                    )
+                    unpainted = FirstPicture(player.history, view, None, terminal)
+                    chosen = suit_background(chosen, terminal)
+                    return run(
+                        terminal, player.collector, lambda: session, unpainted, filter_, chosen
+                    )
             except SourceError as error:
                 return fail(f"{error.sentence} {error.advice}")
 

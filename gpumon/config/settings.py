@@ -19,6 +19,8 @@ from gpumon.model.thresholds import DEFAULTS, SECONDS, Number, Thresholds
 from gpumon.text.units import Units
 
 DEFAULT_THEME = "gpumon"
+LIGHT_THEME = "gpumon-light"
+"""The default on a terminal with a light background."""
 GraphName: TypeAlias = Literal["util", "memory", "power", "temperature", "sm", "dram"]
 """What the small graph of a GPU can show at start."""
 Preset: TypeAlias = Literal["default", "vim"]

@@ -21,6 +21,9 @@ _FORGOTTEN_SECONDS = 10.0
 MODE_QUERY = "\x1b[?2026$p"
 """A query (DECRQM) that terminals reply to at once, and that has no effect."""
 
+ATTRIBUTES = "attributes"
+"""The kind of a reply to DA1."""
+
 _QUERIES = {
     MODE_QUERY: "2026",
     "\x1b[?2048$p": "2048",
@@ -30,7 +33,7 @@ _QUERIES = {
 """Everything on the screen that a terminal replies to: Textual queries, too."""
 _REPORT = re.compile(r"\x1b\[(?:<[\d;-]+[Mm]|[IO])")
 """A report of the mouse or of the focus."""
-_REPLY = re.compile(r"\x1b\[(?:\?(?P<mode>\d+);\d+\$y|48;[\d;:]*t)")
+_REPLY = re.compile(r"\x1b\[(?:\?(?P<mode>\d+);\d+\$y|(?P<attributes>\?[\d;]*c)|48;[\d;:]*t)")
 _LONGEST = 64
 """Characters of a reply, which may arrive in parts."""
 _MOST_BYTES = 4096
@@ -54,11 +57,15 @@ class TerminalReplies:
             return
         now = time.monotonic()
         for query, kind in _QUERIES.items():
-            if count := text.count(query):
-                with self._lock:
-                    self._first_sent = self._first_sent or now
-                    recent = [it for it in self._sent if now - it[1] < _FORGOTTEN_SECONDS]
-                    self._sent = [*recent, *[(kind, now)] * count]
+            for _ in range(text.count(query)):
+                self.expect(kind, now)
+
+    def expect(self, kind: str, sent_at: float) -> None:
+        """Note a query that was sent."""
+        with self._lock:
+            self._first_sent = self._first_sent or sent_at
+            recent = [it for it in self._sent if sent_at - it[1] < _FORGOTTEN_SECONDS]
+            self._sent = [*recent, (kind, sent_at)]
 
     def read(self, text: str) -> None:
         """Note the replies in this input."""
@@ -67,7 +74,7 @@ class TerminalReplies:
         end = 0
         for reply in _REPLY.finditer(text):
             end = reply.end()
-            kind = reply["mode"] or "size"
+            kind = reply["mode"] or (ATTRIBUTES if reply["attributes"] else "size")
             if not self._take(kind) and kind == "size":
                 self._reported_at = time.monotonic()
         if any(report.end() > known for report in _REPORT.finditer(text)):

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from gpumon.config.keymap import KeyAction, KeyScope
     from gpumon.ui.screens.dashboard import DashboardScreen
     from gpumon.ui.session import Session
+    from gpumon.ui.terminal.driver import BackgroundKnown
     from gpumon.ui.terminal.styles import SgrStyles
     from gpumon.ui.terminal.terminal import ShutdownWatchdog
     from gpumon.ui.view.help_page import HelpSection
@@ -213,6 +214,15 @@ class BaseApp(App[int]):
     def _styles(self) -> SgrStyles:
         """The styles of the current theme."""
         return sgr_styles(resolve_styles(self.get_css_variables()), self._system)
+
+    def on_background_known(self, message: BackgroundKnown) -> None:
+        """The terminal has replied late: change the default theme, unless the user chose one."""
+        if self.theme != self._choice.name:
+            return
+        suited = self._choice.on_background(is_light=message.is_light)
+        if suited.name != self._choice.name:
+            self._choice = suited
+            self._themes.start(suited)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """The filters for the colours of Textual's own widgets."""

@@ -23,17 +23,15 @@ from gpumon.makers.source import SourceError
 from gpumon.system.folders import state_folder
 from gpumon.system.resource_errors import lack_behind, require_files
 from gpumon.system.startup_imports import import_asyncio, replaced
+from gpumon.ui.terminal.background import hinted_light
 from gpumon.ui.terminal.cell_writer import CellWriter, RowPainter
 from gpumon.ui.terminal.styles import early_colour_system, sgr_styles
 from gpumon.ui.terminal.terminal import (
     ALTERNATE_SCREEN,
     EndedEarly,
     ShutdownWatchdog,
-    Terminal,
     mouse_is_free,
-    queue_keys,
     read_leniently,
-    set_attributes,
 )
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import first_view
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
     from gpumon.ui.fleet_app import OpenHost
     from gpumon.ui.session import Session
     from gpumon.ui.terminal.styles import SgrStyles
-    from gpumon.ui.terminal.terminal import Attributes
+    from gpumon.ui.terminal.terminal import Terminal
     from gpumon.ui.view.dashboard_view import StartupOptions, View
     from gpumon.ui.view.process_table import ProcessFilter
 
@@ -79,9 +77,12 @@ class FirstPicture:
         history: The source of the graphs; it gets every snapshot before this does.
         view: The view.
         styles: The styles; ``None`` if nothing can be painted.
+        terminal: The terminal.
     """
 
-    def __init__(self, history: History, view: View, styles: SgrStyles | None) -> None:
+    def __init__(
+        self, history: History, view: View, styles: SgrStyles | None, terminal: Terminal
+    ) -> None:
         self._dashboard = Dashboard(history)
         self._view = view
         self._styles = styles
@@ -89,22 +90,21 @@ class FirstPicture:
         self._size = (0, 0)
         self._painting = Lock()
         self._seen = Event()
-        self._attributes: Attributes | None = None
+        self._terminal = terminal
+        self._is_painted = False
 
     def __enter__(self) -> FirstPicture:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the terminal, unless it was handed over.
+        """Leave the alternate screen, unless it was handed over.
 
-        This happens before a traceback is printed, which would vanish with the alternate screen.
+        This happens before a traceback is printed, which would vanish with it.
         """
-        attributes = self.hand_over()
-        if attributes is not None:
+        if self.hand_over():
             # If the terminal is gone, a signal reports it.
             with suppress(OSError):
                 _write(_LEAVE)
-            set_attributes(attributes)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Paint a snapshot."""
@@ -120,24 +120,19 @@ class FirstPicture:
         if self._styles is not None:
             self._seen.wait(seconds)
 
-    def hand_over(self) -> Attributes | None:
-        """Stop painting.
-
-        Returns:
-            The previous settings of the terminal; ``None`` if nothing was painted, or after the
-            first call.
-        """
+    def hand_over(self) -> bool:
+        """Stop painting; whether anything was painted, at the first call."""
         with self._painting:
             self._styles = None
-            attributes, self._attributes = self._attributes, None
-        return attributes
+            is_painted, self._is_painted = self._is_painted, False
+        return is_painted
 
     def _paint(self, snapshot: Snapshot, styles: SgrStyles) -> None:
-        if self._attributes is None:
-            self._attributes = queue_keys()
-            if self._attributes is None:
+        if not self._is_painted:
+            if not self._terminal.queue_keys():
                 self._styles = None
                 return
+            self._is_painted = True
             _write(_ENTER)
         width, height = size = os.get_terminal_size(2)
         rows = self._dashboard.rows(snapshot, self._view, width, height).all()
@@ -168,6 +163,7 @@ def _write(text: str) -> None:
 
 
 def run(
+    terminal: Terminal,
     collector: Collector,
     build_session: Callable[[], Session],
     picture: FirstPicture,
@@ -177,6 +173,7 @@ def run(
     """Show the dashboard until the user quits.
 
     Args:
+        terminal: The terminal.
         collector: The started collector of the first picture's snapshots.
         build_session: Returns the data sources; called after the first picture.
         picture: The first picture, painted until Textual draws.
@@ -207,7 +204,7 @@ def run(
         from gpumon.ui import app as application
         from gpumon.ui.terminal.driver import driver_after
 
-        driver = driver_after(picture.hand_over)
+        driver = driver_after(terminal, picture.hand_over)
         app = application.GpumonApp(session, narrowing, options, driver)
         app.main_screen.remember_in(state_folder(), save=not options.visitor)
         return app
@@ -219,7 +216,7 @@ def run(
         if session is not None:
             session.lookup.stop()
 
-    ended = run_app(make_app, picture, finish)
+    ended = run_app(terminal, make_app, picture, finish)
     if isinstance(collector.failure, SourceError):
         raise collector.failure
     return ended.status()
@@ -240,6 +237,7 @@ class Ended(NamedTuple):
 
 
 def run_app(
+    terminal: Terminal,
     make_app: Callable[[ShutdownWatchdog], BaseApp],
     picture: AbstractContextManager[object],
     finish: Callable[[], None],
@@ -247,6 +245,7 @@ def run_app(
     """Run an application until the user quits.
 
     Args:
+        terminal: The terminal.
         make_app: Makes the application; a signal interrupts it.
         picture: What has painted the terminal so far.
         finish: Releases everything that the application uses.
@@ -262,7 +261,7 @@ def run_app(
         # Before the application exists, the main thread is interrupted.
         return app is None or app.leave_soon(status)
 
-    with Terminal() as terminal, ShutdownWatchdog(terminal, leave_soon) as watchdog:
+    with ShutdownWatchdog(terminal, leave_soon) as watchdog:
         try:
             with picture, suppress(EndedEarly):
                 with watchdog.interrupting():
@@ -289,10 +288,13 @@ def run_app(
             if app is not None:
                 app.stop_reading()
             finish()
+            # A signal is sent again before the terminal's own end.
+            terminal.leave()
     return Ended(0 if app is None else app.return_code or 0, watchdog.received)
 
 
 def run_fleet(
+    terminal: Terminal,
     fleet: Fleet,
     thresholds: Thresholds,
     open_host: Callable[[str], OpenHost],
@@ -302,6 +304,7 @@ def run_fleet(
     """Show many hosts until the user quits.
 
     Args:
+        terminal: The terminal.
         fleet: The fleet, which connects while modules are imported.
         thresholds: The thresholds of the findings.
         open_host: Starts the session of a host.
@@ -319,12 +322,25 @@ def run_fleet(
         watchdog.check()
         from gpumon.fleet.summary import FleetSummaries
         from gpumon.ui.fleet_app import FleetApp
-        from gpumon.ui.terminal.driver import TerminalDriver
+        from gpumon.ui.terminal.driver import driver_after
 
         summaries = FleetSummaries(fleet, thresholds)
-        return FleetApp(fleet, summaries, open_host, options, TerminalDriver, source)
+        driver = driver_after(terminal, lambda: False)
+        suited = suit_background(options, terminal)
+        return FleetApp(fleet, summaries, open_host, suited, driver, source)
 
-    return run_app(make_app, nullcontext(), fleet.close).status()
+    return run_app(terminal, make_app, nullcontext(), fleet.close).status()
+
+
+def suit_background(options: StartupOptions, terminal: Terminal) -> StartupOptions:
+    """The options with the theme for the terminal's background, unless the user chose a theme."""
+    theme = options.theme
+    if theme is None or not theme.is_default or options.visitor:
+        return options
+    is_light = terminal.background.wait()
+    if is_light is None:
+        is_light = hinted_light(os.environ)
+    return options._replace(theme=theme.on_background(is_light=bool(is_light)))
 
 
 def import_textual() -> None:
@@ -340,6 +356,7 @@ def import_textual() -> None:
 
 
 def first_picture(
+    terminal: Terminal,
     history: History,
     interval: float,
     narrowing: ProcessFilter,
@@ -350,6 +367,7 @@ def first_picture(
     """The picture that is shown until Textual draws, if this terminal supports one.
 
     Args:
+        terminal: The terminal.
         history: The source of the graphs; it gets every snapshot before the picture does.
         interval: Seconds between samples.
         narrowing: The process filter.
@@ -364,4 +382,4 @@ def first_picture(
     remembered = load(state_folder()).host_strip
     if remembered is not None:
         view = replace(view, host_strip=remembered)
-    return FirstPicture(history, view, styles)
+    return FirstPicture(history, view, styles, terminal)

@@ -44,8 +44,8 @@ while True:
 """Shows what a shell reads after a program has ended or was stopped."""
 QUERY = re.compile(rb"\x1b\[\?(\d+)\$p|(\x1b\[c)|(\x1b\[\?2048h)|(\x1b\[\?1003l)")
 ENTER = b"\x1b[?1049h"
-AT_START = 3
-"""Queries of Textual."""
+AT_START = 4
+"""Queries of Textual, and that for the background."""
 
 
 class LateTerminal(Screen):

@@ -11,9 +11,10 @@ import os
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import gpumon
-from gpumon.config.settings import DEFAULT_THEME
+from gpumon.config.settings import DEFAULT_THEME, LIGHT_THEME
 from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes.files import ThemeError, ThemeFile, read_file, theme_error
 from gpumon.system.files import beginning
@@ -159,6 +160,19 @@ class ThemeChoice(Struct, frozen=True):
     name: str
     file: ThemeFile | None  # ``None`` for Textual's own themes.
     sentences: tuple[str, ...] = ()  # Why a theme with a higher priority is not used, for the user.
+    is_default: bool = False  # Whether the user chose none.
+
+    def on_background(self, *, is_light: bool, library: ThemeLibrary | None = None) -> ThemeChoice:
+        """The default theme for a terminal's background; a chosen theme stays."""
+        name = LIGHT_THEME if is_light else DEFAULT_THEME
+        if not self.is_default or name == self.name:
+            return self
+        try:
+            file = (library or ThemeLibrary()).read(name)
+        except ThemeError as error:
+            # The user may have a theme of the same name.
+            return replace(self, sentences=(*self.sentences, error.brief))
+        return replace(self, name=name, file=file)
 
 
 class UnknownThemeError(Exception):
@@ -204,10 +218,11 @@ def choose_theme(
         try:
             is_textual = library.path(name) is None and name in TEXTUAL_THEMES
             file = None if is_textual else library.read(name)
-            return ThemeChoice(name, file, tuple(sentences))
+            is_default = (name, where) == wanted[-1] and name not in library.own()
+            return ThemeChoice(name, file, tuple(sentences), is_default)
         except ThemeError as error:
             sentences.append(error.brief)
-    return ThemeChoice(DEFAULT_THEME, library.default(), tuple(sentences))
+    return ThemeChoice(DEFAULT_THEME, library.default(), tuple(sentences), is_default=True)
 
 
 def memory_path() -> str:

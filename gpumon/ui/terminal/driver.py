@@ -23,19 +23,19 @@ from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Resize
 from textual.keys import Keys
+from textual.message import Message
 
 from gpumon.host.process_tree import is_orphaned
 from gpumon.kill.frozen import FROZEN
-from gpumon.system.terminal_replies import MODE_QUERY, TerminalReplies
+from gpumon.system.terminal_replies import ATTRIBUTES, MODE_QUERY, TerminalReplies
 from gpumon.ui.background import call_soon
+from gpumon.ui.terminal.background import BackgroundQuery
 from gpumon.ui.terminal.terminal import ALTERNATE_SCREEN, RESTORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from textual.message import Message
-
-    from gpumon.ui.terminal.terminal import Attributes
+    from gpumon.ui.terminal.terminal import Terminal
 
 _LARGEST = 2**16 - 1
 """Columns, or lines, that a terminal can have: the system keeps them in 16 bits."""
@@ -205,6 +205,14 @@ def _waiting(descriptor: int) -> int:
     return int(count)
 
 
+class BackgroundKnown(Message):
+    """The terminal has replied to the query for its background, after the first picture."""
+
+    def __init__(self, *, is_light: bool) -> None:
+        super().__init__()
+        self.is_light = is_light
+
+
 class TerminalDriver(LinuxDriver):
     """Sleeps until a key arrives, and takes the terminal only once, even if resumed several times.
 
@@ -222,6 +230,8 @@ class TerminalDriver(LinuxDriver):
     _retaking = False
     replies = False
     """Whether the terminal replies to queries."""
+    background = BackgroundQuery()
+    """The query that was sent before Textual started; this one was not sent."""
 
     def start_application_mode(self) -> None:
         """See Textual's."""
@@ -231,6 +241,8 @@ class TerminalDriver(LinuxDriver):
             self._reading = Lock()
             self._watchers: set[object] = set()
             self._queries: list[_Query] = []
+            if self.background.reply.outstanding and self.background.sent_at is not None:
+                self._replies.expect(ATTRIBUTES, self.background.sent_at)
             assert self._file is not None  # noqa: S101 - ``Terminal`` has opened standard error
             self._file = _WatchedFile(self._file, self._all_read_at)  # type: ignore[assignment]  # what its writer needs
         super().start_application_mode()  # type: ignore[no-untyped-call]  # so it is there
@@ -246,10 +258,15 @@ class TerminalDriver(LinuxDriver):
         files = PollSelector()
         for descriptor in (self.fileno, over.reader):
             files.register(descriptor, EVENT_READ)
+        background = self.background.reply
+        typed = decode(self.background.take_typed())
+        for event in parser.feed(typed) if typed else ():
+            self.process_message(event)
         while not over.is_set():
             try:
                 # Only a pause distinguishes the Escape key from the beginning of a longer sequence.
-                undecided = parser._timeout_time is not None  # noqa: SLF001 - see above
+                undecided = background.undecided
+                undecided = undecided or parser._timeout_time is not None  # noqa: SLF001 - see above
                 patience = _BETWEEN_LOOKS if undecided else _PASTE_PAUSE if parser.pasting else None
                 ready = files.select(patience)
                 if any(key.fd == self.fileno for key, _ in ready):
@@ -257,12 +274,16 @@ class TerminalDriver(LinuxDriver):
                         data = os.read(self.fileno, _MOST_BYTES)
                         text = decode(data) if data else ""
                         self._replies.read(text)
-                        for event in parser.feed(text) if data else ():
+                        text = self._without_background(text)
+                        for event in parser.feed(text) if text else ():
                             self.process_message(event)
                     if not data:
                         # EOF repeats; avoid a busy loop.
                         over.wait(_BETWEEN_LOOKS)
                         continue
+                elif background.undecided and not ready:
+                    for event in parser.feed(background.release()):
+                        self.process_message(event)
                 elif parser.pasting and not (ready or undecided):
                     for event in parser.end_paste():
                         self.process_message(event)
@@ -271,6 +292,17 @@ class TerminalDriver(LinuxDriver):
             except MemoryError:
                 # These keys are lost; later ones are not.
                 parser = LenientParser(self._debug)
+
+    def _without_background(self, text: str) -> str:
+        """Input without a late reply to the query for the background, which is applied."""
+        reply = self.background.reply
+        if not reply.outstanding:
+            return text
+        known = reply.is_light
+        text = reply.feed(text)
+        if reply.is_light is not None and known is None:
+            self.process_message(BackgroundKnown(is_light=reply.is_light))
+        return text
 
     # -- what stands on the screen, and which keys are older ---------------------------------------
 
@@ -384,6 +416,7 @@ class TerminalDriver(LinuxDriver):
             self.write(MODE_QUERY)
         if not self._retaking:
             self._replies.drain(self.fileno)
+            self.background.reply.outstanding = False
         if self.attrs_before is not None:
             with suppress(termios.error):
                 termios.tcflush(self.fileno, termios.TCIFLUSH)
@@ -405,27 +438,29 @@ class TerminalDriver(LinuxDriver):
             self._mouse_pixels = False
 
 
-def driver_after(hand_over: Callable[[], Attributes | None]) -> type[TerminalDriver]:
-    """A driver for a terminal that already shows the dashboard.
+def driver_after(terminal: Terminal, hand_over: Callable[[], bool]) -> type[TerminalDriver]:
+    """A driver for a terminal that was prepared, and may already show the dashboard.
 
     Entering the alternate screen a second time would clear it, and the settings that Textual finds
     are not those to restore at the end. ``tests/e2e/test_first_picture.py`` checks that nothing
     flashes and everything is restored.
 
     Args:
-        hand_over: Stops the painting of the first picture, and returns the terminal's previous
-            settings; ``None`` if nothing was painted.
+        terminal: The terminal, which may have been queried.
+        hand_over: Stops the painting of the first picture; returns whether anything was painted.
     """
 
     class Successor(TerminalDriver):
-        _entered = False
+        _started = _entered = False
 
         def start_application_mode(self) -> None:
-            attributes = hand_over()
-            self._entered = attributes is not None
+            is_first, self._started = not self._started, True
+            if is_first:
+                self._entered = hand_over()
+                self.background = terminal.background
             super().start_application_mode()
-            if attributes is not None:
-                self.attrs_before = attributes
+            if is_first and terminal.attributes is not None:
+                self.attrs_before = terminal.attributes
 
         def write(self, data: str) -> None:
             if self._entered and data == ALTERNATE_SCREEN:

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.kill.frozen import FROZEN
-from gpumon.system.terminal_replies import REPLY_SECONDS
+from gpumon.system.terminal_replies import ATTRIBUTES, REPLY_SECONDS, TerminalReplies
 from gpumon.text.charset import ASCII, UTF_8
+from gpumon.ui.terminal.background import BackgroundQuery, may_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,8 +31,10 @@ RESTORE = (
 size, the keyboard protocol, synchronized output, the alternate screen; then restores cursor and
 line wrap."""
 
-_LOCAL, _INPUT = 3, 0
-"""Where the settings have their modes."""
+_LOCAL, _INPUT, _SPECIAL = 3, 0, 6
+"""Where the settings have their modes and their special characters."""
+_DISABLED = b"\0"
+"""In place of a special character (``_POSIX_VDISABLE``)."""
 
 _ASKED_FOR = 0
 """No signal's number: it means that the application itself requested the end."""
@@ -65,33 +68,11 @@ def read_leniently() -> None:
     linux_driver.getincrementaldecoder = lambda _: partial(codec, "replace")  # type: ignore[assignment,attr-defined]  # not in its stub
 
 
-def queue_keys() -> Attributes | None:
-    """Let keys queue without echo until they are read; returns the previous settings."""
-    import termios
-
-    try:
-        before: Attributes = termios.tcgetattr(0)
-        settings = termios.tcgetattr(0)
-        # The settings that Textual will use.
-        settings[_LOCAL] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
-        settings[_INPUT] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR)
-        termios.tcsetattr(0, termios.TCSANOW, settings)
-    except termios.error:
-        return None
-    return before
-
-
-def set_attributes(attributes: Attributes) -> None:
-    """Apply these settings to the terminal, if it still exists."""
-    import termios
-
-    with contextlib.suppress(termios.error):
-        termios.tcsetattr(0, termios.TCSANOW, attributes)
-
-
 ENDING_SIGNALS = tuple(
     number for number in signal.Signals if number.name in {"SIGINT", "SIGTERM", "SIGHUP"}
 )
+_ENDING_AT_START = tuple(number for number in ENDING_SIGNALS if number != signal.SIGINT)
+"""Those that Python does not turn into an exception."""
 
 
 class Terminal:
@@ -100,17 +81,23 @@ class Terminal:
     Textual draws on standard error and reads the size from the environment. Standard error may be
     redirected, and a shell that exports COLUMNS and LINES would freeze the size. So while this
     context is active, standard error is the terminal, and the terminal's own size is used.
+
+    Attributes:
+        attributes: The settings that it had; ``None`` if they cannot be read.
+        background: The query for its background.
     """
 
     def __init__(self) -> None:
-        self._attributes: Attributes | None = None
+        self.attributes: Attributes | None = None
+        self.background = BackgroundQuery()
         self._elsewhere: int | None = None
+        self._is_changed = False
 
     def __enter__(self) -> Terminal:
         import termios
 
         with contextlib.suppress(termios.error):
-            self._attributes = termios.tcgetattr(0)
+            self.attributes = termios.tcgetattr(0)
         os.environ.pop("COLUMNS", None)
         os.environ.pop("LINES", None)
         if not os.isatty(2):
@@ -120,11 +107,70 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.leave()
+        for number in _ENDING_AT_START:
+            if signal.getsignal(number) == self._end_at_start:
+                signal.signal(number, signal.SIG_DFL)
         if self._elsewhere is not None:
             sys.stderr.flush()
             os.dup2(self._elsewhere, 2)
             os.close(self._elsewhere)
             self._elsewhere = None
+
+    def queue_keys(self, *, signals: bool = False) -> bool:
+        """Let keys queue without echo until they are read; whether that worked.
+
+        Args:
+            signals: Whether Ctrl+C still ends the program.
+        """
+        if self.attributes is None:
+            return False
+        import termios
+
+        try:
+            settings = termios.tcgetattr(0)
+            # The settings that Textual will use.
+            settings[_LOCAL] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
+            settings[_INPUT] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR)
+            if signals:
+                # Stopped now, it would leave these settings and a reply to the shell.
+                settings[_SPECIAL][termios.VSUSP] = _DISABLED
+            else:
+                settings[_LOCAL] &= ~termios.ISIG
+            termios.tcsetattr(0, termios.TCSANOW, settings)
+        except termios.error:
+            return False
+        self._is_changed = True
+        return True
+
+    def query_background(self) -> None:
+        """Send the query for the background, if the terminal can be asked."""
+        if not may_query(os.environ) or not self.queue_keys(signals=True):
+            return
+        for number in _ENDING_AT_START:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._end_at_start)
+        with contextlib.suppress(OSError):
+            self.background.send()
+
+    def _end_at_start(self, number: int, _: object) -> None:
+        self.leave()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def leave(self) -> None:
+        """Restore the settings, once no reply is left for the shell."""
+        if self.background.reply.outstanding and self.background.sent_at is not None:
+            replies = TerminalReplies()
+            replies.expect(ATTRIBUTES, self.background.sent_at)
+            replies.drain(0)
+            self.background.reply.outstanding = False
+        if self._is_changed and self.attributes is not None:
+            import termios
+
+            self._is_changed = False
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSANOW, self.attributes)
 
     def restore(self) -> None:
         """Force the terminal back, without waiting for output that it does not accept."""
@@ -133,12 +179,12 @@ class Terminal:
             os.write(2, RESTORE.encode())
         with contextlib.suppress(OSError):
             os.set_blocking(2, True)
-        if self._attributes is not None:
+        if self.attributes is not None:
             import termios
 
             with contextlib.suppress(termios.error):
                 termios.tcflush(0, termios.TCIFLUSH)
-                termios.tcsetattr(0, termios.TCSANOW, self._attributes)
+                termios.tcsetattr(0, termios.TCSANOW, self.attributes)
 
 
 class EndedEarly(BaseException):

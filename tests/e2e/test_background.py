@@ -1,0 +1,278 @@
+"""A terminal is asked for its background, and the default theme suits it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpumon.config.themes import ThemeLibrary
+from gpumon.config.themes.styles import parse
+from gpumon.ui.terminal.background import QUERY, BackgroundReply, hinted_light, may_query
+from tests.driver import Driver, h100
+from tests.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+GPUMON = [sys.executable, "-m", "gpumon", "-n", "0.1"]
+READY = r"\n q quit"
+ENTER = b"\x1b[?1049h"
+WHITE, BLACK = b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\", b"\x1b]11;rgb:0000/0000/0000\x1b\\"
+ATTRIBUTES = b"\x1b[?62;22c"
+ASKED = QUERY.encode()
+
+
+class AskedTerminal(Screen):
+    """Sends bytes once it is queried, each with a pause before it."""
+
+    def __init__(self, *parts: tuple[float, bytes], **named: Any) -> None:
+        self._parts = parts
+        self._has_sent = False
+        super().__init__(named.pop("command", GPUMON), **named)
+
+    def _look(self) -> None:
+        if not self._has_sent and ASKED in self.output:
+            self._has_sent = True
+            for pause, data in self._parts:
+                time.sleep(pause)
+                self.send(data)
+        super()._look()
+
+    def ground(self) -> str:
+        """The background of the cells in the middle."""
+        return self.cells()[self.columns * self.lines // 2][2]
+
+
+def ground_of(theme: str) -> str:
+    return parse(ThemeLibrary().read(theme).colours["background"]).hex[1:]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = str(tmp_path_factory.mktemp("home"))
+    with Driver([h100()]) as driver:
+        env = {**driver.env(), "XDG_CONFIG_HOME": folder, "XDG_STATE_HOME": folder}
+        env.pop("COLORFGBG", None)
+        yield env
+
+
+def quit_and_check(screen: Screen) -> None:
+    screen.type("q")
+    assert screen.wait_end() == 0
+    assert screen.left_on() == set()
+    assert screen.attributes() == screen.attributes_before
+    assert b"11;rgb" not in screen.output
+    assert b"62;22" not in screen.output
+
+
+@pytest.mark.parametrize(
+    ("parts", "theme"),
+    [
+        ([(0.0, WHITE + ATTRIBUTES)], "gpumon-light"),
+        ([(0.0, BLACK + ATTRIBUTES)], "gpumon"),
+        ([(0.0, b"\x1b]11;rgb:f/f/e\x07" + ATTRIBUTES)], "gpumon-light"),
+        ([(0.0, ATTRIBUTES)], "gpumon"),
+        ([(0.0, b"\x1b]11;nothing\x07" + ATTRIBUTES)], "gpumon"),
+        ([(0.0005, bytes([byte])) for byte in WHITE + ATTRIBUTES], "gpumon-light"),
+    ],
+    ids=["white", "black", "BEL", "not known", "garbage", "byte by byte"],
+)
+def test_the_first_picture_has_the_theme_for_the_background(
+    parts: list[tuple[float, bytes]], theme: str, machine: dict[str, str]
+) -> None:
+    with AskedTerminal(*parts, env=machine) as screen:
+        screen.wait_for(READY)
+        assert screen.ground() == ground_of(theme)
+        start = bytes(screen.output).partition(ENTER)[2]
+        shown = re.search(rb"48;2;(\d+);(\d+);(\d+)", start)
+        assert shown is not None
+        first = "".join(f"{int(part):02x}" for part in shown.groups())
+        light = sum(parse("#" + first)) > 384
+        assert light == (theme == "gpumon-light")
+        quit_and_check(screen)
+
+
+def test_a_terminal_that_replies_late_gets_it_late(machine: dict[str, str]) -> None:
+    with AskedTerminal((0.6, WHITE[:8]), (0.3, WHITE[8:] + ATTRIBUTES), env=machine) as screen:
+        light = ground_of("gpumon-light")
+        screen.wait(lambda _: screen.ground() == light, "waiting for the light theme")
+        quit_and_check(screen)
+
+
+def test_a_terminal_that_never_replies_is_not_waited_for(machine: dict[str, str]) -> None:
+    with AskedTerminal(env=machine) as screen:
+        screen.wait(lambda it: ASKED in it.output, "waiting for the query")
+        asked_at = time.monotonic()
+        screen.wait(lambda it: ENTER in it.output, "waiting for the first picture", 5.0)
+        assert time.monotonic() - asked_at < 2.0
+        screen.wait_for(READY)
+        assert screen.ground() == ground_of("gpumon")
+        quit_and_check(screen)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 40])
+def test_what_is_typed_meanwhile_is_not_lost(parts: int, machine: dict[str, str]) -> None:
+    data = b"/h\xc3" + WHITE + b"\xa41\r" + ATTRIBUTES + b"?"
+    size = -(-len(data) // parts)
+    pieces = [(0.002, data[at : at + size]) for at in range(0, len(data), size)]
+    with AskedTerminal(*pieces, env=machine) as screen:
+        screen.wait_for("Help|help")
+        assert screen.ground() == ground_of("gpumon-light")
+        screen.type("\x1b")
+        screen.wait_for("hä1")
+
+
+def test_a_key_after_a_lost_reply_is_still_a_key(machine: dict[str, str]) -> None:
+    with AskedTerminal(env=machine) as screen:
+        screen.wait_for(READY)
+        screen.type("?")
+        screen.wait_for("search|Search")
+        screen.type("\x1b")
+        screen.wait_for(READY)
+        screen.type("\x1b[B")
+        quit_and_check(screen)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_the_reply_leaves_the_terminal_as_it_was(
+    number: signal.Signals, machine: dict[str, str]
+) -> None:
+    program = (
+        "import sys\n"
+        "from gpumon.ui.terminal import background\n"
+        "background._WAIT_SECONDS = 60\n"
+        "from gpumon.cli import main\n"
+        "sys.exit(main([]))\n"
+    )
+    command = [sys.executable, "-c", program]
+    with AskedTerminal((0.2, b""), command=command, env=machine) as screen:
+        screen.wait(lambda it: ASKED in it.output, "waiting for the query")
+        screen.signal(number)
+        screen.send(WHITE + ATTRIBUTES)
+        assert screen.wait_end() in {-number, 130}
+        assert screen.attributes() == screen.attributes_before
+        assert b"11;rgb" not in screen.output
+
+
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [
+        (["--theme", "gpumon"], {}),
+        ([], {"GPUMON_THEME": "gpumon"}),
+        ([], {"NO_COLOR": "1"}),
+    ],
+)
+def test_it_is_not_asked_where_it_makes_no_difference(
+    options: list[str], variables: dict[str, str], machine: dict[str, str]
+) -> None:
+    with AskedTerminal(command=[*GPUMON, *options], env={**machine, **variables}) as screen:
+        screen.wait_for(READY)
+        assert b"]11;" not in screen.output
+
+
+def test_a_hint_of_the_environment_counts_where_it_does_not_reply(machine: dict[str, str]) -> None:
+    with AskedTerminal((0.0, ATTRIBUTES), env={**machine, "COLORFGBG": "0;15"}) as screen:
+        screen.wait_for(READY)
+        assert screen.ground() == ground_of("gpumon-light")
+
+
+def test_many_machines_have_it_too(machine: dict[str, str]) -> None:
+    command = [*GPUMON, "--hosts", "ada,bo", "--demo"]
+    with AskedTerminal((0.0, WHITE + ATTRIBUTES), command=command, env=machine) as screen:
+        screen.wait_for(READY)
+        assert screen.ground() == ground_of("gpumon-light")
+        quit_and_check(screen)
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_tmux_is_left_without_a_reply(machine: dict[str, str], tmp_path: Path) -> None:
+    tmux = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
+
+    def pane() -> str:
+        command = [*tmux, "capture-pane", "-p"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def wait_for(text: str) -> None:
+        deadline = time.monotonic() + 60
+        while text not in pane():
+            assert time.monotonic() < deadline, pane()
+            time.sleep(0.05)
+
+    size = ["-x", "100", "-y", "24"]
+    subprocess.run([*tmux, "new-session", "-d", *size, "sh"], check=True, env=machine)
+    try:
+        command = " ".join(["PS1='end$ '", ";", *GPUMON])
+        subprocess.run([*tmux, "send-keys", command, "Enter"], check=True)
+        wait_for("q quit")
+        subprocess.run([*tmux, "send-keys", "q"], check=True)
+        wait_for("\nend$")
+        subprocess.run([*tmux, "send-keys", "echo done", "Enter"], check=True)
+        wait_for("\ndone")
+        assert "\nend$ echo done\ndone" in pane()
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=True)
+
+
+# -- what is typed and what is the reply -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_a_reply_is_separated_however_it_is_split(size: int) -> None:
+    reply = BackgroundReply(outstanding=True)
+    data = "a\x1b[Ab\x1b]11;rgb:ffff/ffff/ffff\x1b\\c\x1b[?1;2cd\x1b"
+    typed = "".join(reply.feed(data[at : at + size]) for at in range(0, len(data), size))
+    assert typed == "a\x1b[Abcd\x1b"
+    assert reply.is_light is True
+    assert not reply.outstanding
+
+
+def test_an_escape_key_is_held_only_for_a_pause() -> None:
+    reply = BackgroundReply(outstanding=True)
+    assert reply.feed("x\x1b") == "x"
+    assert reply.undecided
+    assert reply.release() == "\x1b"
+    assert reply.feed("\x1b]11;rg") == ""
+    assert not reply.undecided
+    assert reply.release() == ""
+    assert reply.feed("b:0/0/0\x07") == ""
+    assert reply.is_light is False
+
+
+@pytest.mark.parametrize(
+    ("environ", "light"),
+    [
+        ({"COLORFGBG": "0;15"}, True),
+        ({"COLORFGBG": "0;default;7"}, True),
+        ({"COLORFGBG": "15;0"}, False),
+        ({"COLORFGBG": "12;8"}, False),
+        ({"COLORFGBG": "15;default"}, None),
+        ({"COLORFGBG": "0;15", "TMUX": "x"}, None),
+        ({}, None),
+    ],
+)
+def test_the_hint_of_the_environment(environ: dict[str, str], *, light: bool | None) -> None:
+    assert hinted_light(environ) is light
+
+
+@pytest.mark.parametrize(
+    ("environ", "may"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "tmux-256color"}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "linux"}, False),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "vt100"}, False),
+        ({}, False),
+    ],
+)
+def test_which_terminals_are_asked(environ: dict[str, str], *, may: bool) -> None:
+    assert may_query(environ) is may

@@ -35,8 +35,10 @@ DeviceKey: TypeAlias = "str | tuple[str, tuple[int | None, int | None] | None]"
 MigIndices: TypeAlias = "Mapping[DeviceKey, int]"
 """The index of each MIG device."""
 
-LEAST_COMMAND = 14
-"""Cells of the command at least."""
+LEAST_COMMAND, AMPLE_COMMAND = 20, 50
+"""Cells of the command at least, and those from which other columns may be wider."""
+_LEAST_AFTER_STATE = 7
+"""Cells of the command at least after an unusual process state."""
 
 
 class IdleTime(Protocol):
@@ -85,6 +87,8 @@ _Text: TypeAlias = "Callable[[ProcessItem], str]"
 
 def devices(process: GpuProcess, mig: MigIndices) -> str:
     """A process's GPUs: ``0,1``; ``0:3`` for MIG device 3 of GPU 0; ``0-7`` for a range."""
+    if len(process.uses) == 1 and process.uses[0].instance is None:
+        return str(process.uses[0].gpu_index)
     if all(use.instance is None for use in process.uses):
         return gpu_list(process.gpu_indices)
     names = dict.fromkeys(
@@ -159,7 +163,7 @@ def _command(item: ProcessItem, width: int) -> Sequence[Field]:
         room -= cell_width(branch)
     # The command of one that was never seen says that it has ended.
     state = HALTED.get(process.state or "") if process.visible else None
-    if state is not None and room > cell_width(state.word) + LEAST_COMMAND // 2:
+    if state is not None and room > cell_width(state.word) + _LEAST_AFTER_STATE:
         fields.append((f"{state.word} ", "state.warning"))
         room -= cell_width(state.word) + 1
     return [*fields, (fit_command(process, max(0, room), marks.shift), "")]
@@ -183,8 +187,8 @@ _LEFT: dict[str, Any] = {"left": True, "descends": False}
 
 
 def _of_place(key: str, width: int, keep: int, letter: str, **other: Any) -> Column[ProcessItem]:
-    text = _text(key, of_place=True)
-    return _column(key, width, keep, letter, text=text, style="dim", **_LEFT, **other)
+    look: dict[str, Any] = {"text": _text(key, of_place=True), "style": "dim", "vacant": ("",)}
+    return _column(key, width, keep, letter, least=0, most=28, **look, **_LEFT, **other)
 
 
 PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
@@ -195,12 +199,15 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
         value=lambda item: item.process.gpu_indices,
         text=_on_gpu(lambda item: devices(item.process, item.context.mig)),
         descends=False,
+        least=1,
+        most=16,
     ),
-    _column("pid", 8, 95, "P", style="dim", descends=False),
-    _column("user", 9, 80, "U", style="user", **_LEFT),
-    _column("type", 5, 20, "Y", style="dim", **_LEFT),
-    _column("memory_used", 8, 100, "M", text=_on_gpu(_text("memory_used")), style="strong"),
-    _column("sm", 4, 70, "S", text=_on_gpu(_text("sm"))),
+    _column("pid", 8, 95, "P", style="dim", descends=False, least=0, grows=True),
+    _column("user", 9, 80, "U", style="user", **_LEFT, least=0, most=16),
+    # A letter beside the PID.
+    _column("type", 3, 42, "Y", style="dim", **_LEFT, least=1, short="T", vacant=("", "C")),
+    _column("memory_used", 6, 100, "M", text=_on_gpu(_text("memory_used")), style="strong"),
+    _column("sm", 3, 70, "S", text=_on_gpu(_text("sm"))),
     _column("memory_activity", 5, 33, "B", text=_on_gpu(_text("memory_activity")), shown=False),
     Column(
         *("idle", "IDLE", 7),
@@ -211,9 +218,12 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
         name="IDLE",
         keep=45,
         letter="I",
+        least=6,
+        vacant=("",),
     ),
-    _column("cpu", 5, 40, "C"),
-    _column("rss", 7, 30, "R"),
+    # Machines with hundreds of cores need five digits.
+    _column("cpu", 5, 40, "C", least=4, grows=True),
+    _column("rss", 6, 30, "R", least=5, grows=True),
     Column(
         *("host_memory", "RAM%", 5),
         "Host memory it keeps resident, as a share of the host's memory.",
@@ -224,11 +234,11 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
         letter="V",
         shown=False,
     ),
-    _column("age", 7, 50, "A", style="dim"),
+    _column("age", 7, 50, "A", style="dim", least=6, grows=True),
     _column("state", 2, 5, "E", style="dim", **_LEFT, shown=False),
-    _of_place("where", 14, 35, "W"),
-    _of_place("container", 20, 6, "O", shown=False),
-    _of_place("job", 14, 7, "J", shown=False),
+    _of_place("where", 10, 35, "W"),
+    _of_place("container", 14, 6, "O", shown=False),
+    _of_place("job", 10, 7, "J", shown=False),
     _column(
         *("command", 0, 100, "N"),
         value=lambda item: command_line(item.process),

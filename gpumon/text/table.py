@@ -49,6 +49,15 @@ class Column(Struct, Generic[ItemT], frozen=True, gc=False):
     keep: int = 0  # On a narrow terminal the column with the lowest one is dropped first.
     letter: str = ""  # The key that sorts by it.
     shown: bool = True  # Whether it is shown by default.
+    # Cells for usual values, if the texts of what is listed decide the width. They get up to
+    # ``width`` cells, and up to ``most`` where the last column has enough.
+    least: int | None = None
+    most: int = 0
+    # Whether the longest text is that of the largest value.
+    grows: bool = False
+    short: str = ""  # The heading where ``label`` does not fit.
+    # Texts that say nothing: a default column of which every cell has one of them is not shown.
+    vacant: tuple[str, ...] = ()
 
     def fields(self, item: ItemT, width: int) -> Sequence[Field]:
         """What it shows of an item, in exactly so many cells."""
@@ -129,21 +138,16 @@ def line(
     return restyle(row, whole) if whole else row
 
 
-def heading_row(columns: Sequence[Column[Any]], sort: Sort, width: int, load: str = "SM") -> Row:
-    """The headings of the columns, with an arrow at the sorted one.
-
-    Args:
-        columns: The columns.
-        sort: How the table is sorted.
-        width: Cells.
-        load: See ``load_word``.
-    """
+def heading_row(columns: Sequence[Column[Any]], sort: Sort, width: int) -> Row:
+    """The headings of the columns, with an arrow at the sorted one."""
     fields: list[Field] = [(" ", "heading")]
     for column in columns:
         is_sorted = column.key == sort.column
-        name = f"{load}%" if column.key == "sm" else column.label
-        label = name + (("▼" if sort.descending else "▲") if is_sorted else "")
+        arrow = ("▼" if sort.descending else "▲") if is_sorted else ""
         size = column.width or remaining(columns, width)
+        label = column.label + arrow
+        if column.short and len(label) > size:
+            label = column.short + arrow
         fields.append((column.fit(label, size), "heading.sorted" if is_sorted else "heading"))
         fields.append((" ", "heading"))
     return fill(fields[:-1], width, "heading")

@@ -15,14 +15,15 @@ from gpumon.text.table import by_column
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.gpu_panels import tile_height, tiles_height
 from gpumon.ui.view.gpu_table import GpusShape, gpus_shape, line_count, line_number, list_columns
-from gpumon.ui.view.gpu_text import mig_indices
+from gpumon.ui.view.gpu_text import load_word, mig_indices
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import ListLayout
 from gpumon.ui.view.process_table import (
     Listing,
     TableEntry,
-    default_columns,
+    entry_lines,
     job_entries,
+    needed_cells,
     process_entries,
     tree_entries,
     user_entries,
@@ -178,17 +179,24 @@ def lay_out(
 
     The memo keeps the list. ``room`` is the rows of the table without its heading.
     """
-    chosen = process_columns(view.columns)
-    if chosen == PROCESS_DEFAULTS:
-        chosen = default_columns(snapshot.processes)
-    columns = visible_columns(width, chosen)
     # Some lists change with time although the processes do not.
     second = context.second if _depends_on_time(view) else None
     gpu = gpu_of(snapshot.gpus, view.gpu)
     first_gpu = None if gpu is None else gpu.index
+    scope = (view.narrowing, view.listing, view.toggled, view.columns, width)
     key = (second, view.narrowing, view.sort, view.listing, view.toggled, first_gpu)
-    shown, entries = memo.by(
-        (*key, snapshot.processes, view.relatives), _listed, context, snapshot, view, first_gpu
+    listed = (snapshot.processes, view.relatives)
+    shown, entries = memo.by((*key, *listed), _listed, context, snapshot, view, first_gpu)
+    chosen = process_columns(view.columns)
+    needed = memo.by(
+        (scope, context.second, *listed),
+        needed_cells,
+        *(memo.newest(needed_cells), scope, context.row.now, chosen),
+        entry_lines(entries, context.row),
+    )
+    columns = visible_columns(
+        *(width, needed.cells, view.sort.column, load_word(snapshot.gpus)),
+        hides=chosen == PROCESS_DEFAULTS,
     )
     line_columns = list_columns(
         memo, snapshot, shape.gpus, width, not shape.tiles, gpu_columns(view.columns)

@@ -24,7 +24,7 @@ from gpumon.ui.view.dashboard_layout import (
 from gpumon.ui.view.frame import Frame, Memo
 from gpumon.ui.view.gpu_panels import panel_rows, tile_rows
 from gpumon.ui.view.gpu_table import gpu_rows, line_count
-from gpumon.ui.view.gpu_text import STATE_STYLES, load_word
+from gpumon.ui.view.gpu_text import STATE_STYLES
 from gpumon.ui.view.header_footer import (
     NO_TOTALS,
     GpuTotals,
@@ -280,14 +280,14 @@ def _processes(frame: Frame, layout: Layout, context: RowContext) -> list[Row]:
     # The cursor may be on a GPU instead.
     cursor = view.cursor if view.in_list else None
     first_gpu = None if gpu is None else gpu.index
-    texts = load_word(snapshot.gpus), _empty_text(snapshot, layout, width)
+    empty = _empty_text(snapshot, layout, width)
     key = (
         *(context, view.sort, cursor, first_gpu, view.tags, view.watched.processes, view.shift),
-        *(width, texts, layout.columns, layout.headers, view.list_top, layout.room),
+        *(width, empty, layout.columns, layout.headers, view.list_top, layout.room),
         layout.entries,
     )
     part = memo.part(process_row)
-    return memo.by(key, _table, part, layout, context, cursor, first_gpu, width, *texts)
+    return memo.by(key, _table, part, layout, context, cursor, first_gpu, width, empty)
 
 
 def _empty_text(snapshot: Snapshot, layout: Layout, width: int) -> str:
@@ -306,12 +306,11 @@ def _table(
     cursor: Key | None,
     first_gpu: int | None,
     width: int,
-    load: str,
     empty: str,
 ) -> list[Row]:
     view, columns = layout.view, layout.columns
     tags, watched = view.tags, view.watched.processes
-    rows = [heading_row(layout.headers, view.sort, width, load)]
+    rows = [heading_row(layout.headers, view.sort, width)]
     if empty:
         return [*rows, fill([(f"  {empty}", "dim")], width)]
     shown = layout.entries[view.list_top : view.list_top + layout.room]

@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpumon.config.columns import COLUMN
+from gpumon.config.columns import COLUMN, PROCESS_DEFAULTS, process_columns
 from gpumon.filters.language import parse
 from gpumon.filters.terms import FilterContext
 from gpumon.fleet.fleet import Owner
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.model.arithmetic import known_sum
-from gpumon.text.process_columns import RowContext
+from gpumon.model.makers import first_maker
+from gpumon.text.process_columns import ProcessItem, RowContext
 from gpumon.text.table import GUTTER, Sort, by_column, in_order, line_width
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, HostItem, host_columns
 from gpumon.ui.view.list_view import ListEntry, ListLayout, ListView, move_to
-from gpumon.ui.view.process_table import by_pid, sort_value, visible_columns
+from gpumon.ui.view.process_table import by_pid, needed_cells, sort_value, visible_columns
 from gpumon.ui.view.user_table import FLEET_USER_COLUMNS, FleetUser, fleet_user_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gpumon.findings.groups import UserUse
     from gpumon.fleet.summary import HostSummary
@@ -170,7 +171,7 @@ def lay_out(
     if by_host and entries:
         most = max(1, (width + GUTTER) // (_LEAST_HOST + GUTTER))
         beside = min(most, -(-len(entries) // room))
-    columns = visible_columns(max(1, width - HOST_WIDTH - 1), view.columns)
+    columns = _process_columns(memo, view, entries, now, (news, int(now)), width)
     headers: Sequence[Column[Any]] = (HOST_HEADER, *columns)
     of_hosts: tuple[Column[HostItem], ...] = ()
     if by_host:
@@ -195,6 +196,40 @@ def lay_out(
     if (top, cursor) == (view.top, view.cursor):
         return layout
     return replace(layout, view=replace(view, top=top, cursor=cursor))
+
+
+def _process_columns(
+    memo: Memo,
+    view: FleetView,
+    entries: Sequence[FleetEntry],
+    now: float,
+    news: object,
+    width: int,
+) -> tuple[Column[ProcessItem], ...]:
+    """The columns of processes after the host; none if something else is listed."""
+    if view.listing is not FleetListing.PROCESSES:
+        return ()
+    scope, chosen = (view.filter, view.columns, width), process_columns(view.columns)
+    needed = memo.by(
+        (scope, news),
+        needed_cells,
+        *(memo.newest(needed_cells), scope, now, chosen, _process_items(entries)),
+    )
+    return visible_columns(
+        *(max(1, width - HOST_WIDTH - 1), needed.cells, view.sort.column, first_maker().load_word),
+        hides=chosen == PROCESS_DEFAULTS,
+    )
+
+
+def _process_items(entries: Sequence[FleetEntry]) -> Iterator[ProcessItem]:
+    contexts: dict[str, RowContext] = {}
+    for entry in entries:
+        if entry.process is None or entry.host is None:
+            continue
+        context = contexts.get(entry.host.name)
+        if context is None:
+            context = contexts[entry.host.name] = row_context(entry.host)
+        yield ProcessItem(entry.process, context)
 
 
 def entries_of(hosts: Sequence[HostSummary], view: FleetView, now: float) -> list[FleetEntry]:

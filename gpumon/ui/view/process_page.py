@@ -24,7 +24,7 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
-from gpumon.text.process_columns import devices
+from gpumon.text.process_columns import ProcessItem, devices
 from gpumon.text.table import Sort, heading_row
 from gpumon.ui.view.chart_series import PROCESS_SERIES
 from gpumon.ui.view.gpu_text import load_word, mig_indices, short_name
@@ -46,7 +46,7 @@ from gpumon.ui.view.process_details import (
     family_rows,
     visible_gpu_rows,
 )
-from gpumon.ui.view.process_table import process_row, sort_processes, visible_columns
+from gpumon.ui.view.process_table import fitting_columns, process_row, sort_processes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -432,7 +432,8 @@ def _merged(job: JobGroup) -> list[GpuUse]:
 
 
 def _job_processes(job: JobGroup, load: str, context: RowContext, width: int) -> list[Row]:
-    columns = visible_columns(width)
     ordered = sort_processes(job.processes, _SORT, context)
+    items = [ProcessItem(process, context) for process in ordered]
+    columns = fitting_columns(items, width, _SORT, load)
     rows = [process_row(process, columns, context, width) for process in ordered]
-    return [heading_row(columns, _SORT, width, load), *rows]
+    return [heading_row(columns, _SORT, width), *rows]

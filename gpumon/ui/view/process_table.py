@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN, PROCESS_DEFAULTS
 from gpumon.findings.groups import jobs
@@ -22,12 +23,12 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
-from gpumon.text.process_columns import LEAST_COMMAND, ProcessItem
+from gpumon.text.process_columns import AMPLE_COMMAND, LEAST_COMMAND, ProcessItem
 from gpumon.text.table import PLAIN, in_order, line, remaining
 from gpumon.ui.view.list_view import ListEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from gpumon.filters.terms import Filter, FilterContext
     from gpumon.findings.groups import JobGroup, UserUse
@@ -39,26 +40,138 @@ if TYPE_CHECKING:
     from gpumon.ui.view.list_view import Key
 
 
-@lru_cache(maxsize=16)
+Cells: TypeAlias = "tuple[tuple[str, int], ...]"
+"""The key of each column in order, with the cells that its texts need; 0 if they say nothing."""
+
+Line: TypeAlias = "ProcessItem | Mapping[str, str]"
+"""A line of the table: a process, or the texts of its cells by column."""
+
+_SHRINK_AFTER = 30.0
+"""Seconds after which a column shrinks or disappears if its texts do not need the cells."""
+
+
+class NeededCells(Struct, frozen=True):
+    """The cells that the columns of a list need: more at once, fewer only after a while."""
+
+    scope: object  # What is listed, as the user chose; another choice starts afresh.
+    time: float  # Of the snapshot.
+    cells: Cells
+    needed_at: tuple[float, ...]  # When the texts of each column last needed its cells.
+
+
+def needed_cells(
+    before: NeededCells | None,
+    scope: object,
+    time: float,
+    keys: Sequence[str],
+    lines: Iterable[Line],
+) -> NeededCells:
+    """The cells of each column, so that nothing jumps while values change.
+
+    Args:
+        before: The result for the snapshot before; ``None`` for the first one.
+        scope: What is listed, as the user chose.
+        time: Time of the snapshot.
+        keys: The columns.
+        lines: All lines, also those scrolled away.
+    """
+    cells = cells_of(keys, lines)
+    # A rewind to another time starts afresh.
+    if before is None or before.scope != scope or not 0 <= time - before.time <= _SHRINK_AFTER:
+        return NeededCells(scope, time, cells, (time,) * len(cells))
+    kept: list[tuple[str, int]] = []
+    needed_at: list[float] = []
+    for now, then, at in zip(cells, before.cells, before.needed_at, strict=True):
+        waits = now[1] < then[1] and time - at <= _SHRINK_AFTER
+        kept.append(then if waits else now)
+        needed_at.append(at if waits else time)
+    return NeededCells(scope, time, tuple(kept), tuple(needed_at))
+
+
+def cells_of(keys: Iterable[str], lines: Iterable[Line]) -> Cells:
+    """The cells that the texts of these lines need."""
+    items: list[ProcessItem] = []
+    sums: list[Mapping[str, str]] = []
+    for entry in lines:
+        if isinstance(entry, ProcessItem):
+            items.append(entry)
+        else:
+            sums.append(entry)
+    return tuple((key, _cells_of_column(COLUMN[key], items, sums)) for key in keys)
+
+
+def _cells_of_column(
+    column: Column[ProcessItem], items: Sequence[ProcessItem], sums: Sequence[Mapping[str, str]]
+) -> int:
+    if column.least is None:
+        return column.width
+    if column.grows and items:
+        # Thousands of processes are measured each second.
+        value_of: Callable[[ProcessItem], Any] = column.value
+        known = ((value, index) for index, item in enumerate(items) if (value := value_of(item)))
+        items = [items[max(known, default=(0, 0))[1]]]
+    texts = {column.text(item) for item in items}
+    texts.update(texts_of_job.get(column.key, "") for texts_of_job in sums)
+    texts.difference_update(column.vacant)
+    if column.vacant and not texts:
+        return 0
+    return max(column.least, max(map(cell_width, texts), default=0))
+
+
+def entry_lines(entries: Iterable[TableEntry], context: RowContext) -> Iterator[Line]:
+    """What ``needed_cells`` measures of these entries."""
+    for entry in entries:
+        if entry.job is not None:
+            yield _job_texts(entry.job, context)
+        elif entry.process is not None:
+            yield ProcessItem(entry.process, context)
+
+
+@lru_cache(maxsize=64)
 def visible_columns(
-    width: int, chosen: tuple[str, ...] = PROCESS_DEFAULTS
+    width: int, cells: Cells, sorted_by: str, load: str, hides: bool
 ) -> tuple[Column[ProcessItem], ...]:
-    """The chosen columns that fit, without those of the lowest priority."""
-    columns = [COLUMN[key] for key in chosen]
+    """The columns that fit, each with its width; those of the lowest priority are left out.
+
+    Args:
+        width: Cells of the table.
+        cells: What each column needs.
+        sorted_by: The column with an arrow in its heading.
+        load: From ``load_word``, for the heading of SM use.
+        hides: Whether columns are left out that say nothing of any process.
+    """
+    columns = [
+        _with_width(COLUMN[key], size, sorted_by, load)
+        for key, size in cells
+        if size or key == sorted_by or not (hides and COLUMN[key].vacant)
+    ]
     while len(columns) > 2 and remaining(columns, width) < LEAST_COMMAND:
         columns.remove(min(columns, key=lambda column: column.keep))
+    needed = dict(cells)
+    spare = remaining(columns, width) - AMPLE_COMMAND
+    for column in sorted(columns, key=lambda column: -column.keep):
+        more = min(spare, min(needed[column.key], column.most) - column.width)
+        if more > 0:
+            spare -= more
+            columns[columns.index(column)] = replace(column, width=column.width + more)
     return tuple(columns)
 
 
-def default_columns(processes: Sequence[GpuProcess]) -> tuple[str, ...]:
-    """The default columns: without the type while all processes only compute.
+def _with_width(
+    column: Column[ProcessItem], size: int, sorted_by: str, load: str
+) -> Column[ProcessItem]:
+    """A column as wide as it needs, or as wide as its heading with the arrow."""
+    if column.key == "sm":
+        column = replace(column, label=f"{load}%")
+    heading = len(column.short or column.label) + (column.key == sorted_by)
+    return replace(column, width=max(heading, min(size, column.width))) if column.width else column
 
-    Args:
-        processes: All processes, unfiltered, so that a filter does not move the columns.
-    """
-    if any(process.type != "C" for process in processes):
-        return PROCESS_DEFAULTS
-    return tuple(key for key in PROCESS_DEFAULTS if key != "type")
+
+def fitting_columns(
+    lines: Iterable[Line], width: int, sort: Sort, load: str, keys: Iterable[str] = PROCESS_DEFAULTS
+) -> tuple[Column[ProcessItem], ...]:
+    """The default columns for a table that is drawn once, or without a drawing before."""
+    return visible_columns(width, cells_of(keys, lines), sort.column, load, hides=True)
 
 
 def whole_width(processes: Sequence[GpuProcess], columns: Sequence[Column[ProcessItem]]) -> int:
@@ -110,24 +223,29 @@ def job_row(
     folded: bool,
 ) -> Row:
     """One job in the columns of processes: sums, and its label in the command column."""
-    users = printable(job.users[0] or UNKNOWN) if job.users else UNKNOWN
-    if len(job.users) > 1:
-        users = f"{users} +{len(job.users) - 1}"
+    texts = _job_texts(job, context)
     processes = counted(len(job.processes), "process", "es")
-    texts = {
-        "gpu": gpu_list(job.gpus),
-        "user": users,
-        "memory_used": memory_size(job.memory),
-        "sm": number(job.sm),
-        "age": duration(None if job.started_at is None else context.now - job.started_at),
-        "command": f"{'+ ' if folded else ''}{printable(job.label)} · {processes}",
-    }
+    texts["command"] = f"{'+ ' if folded else ''}{printable(job.label)} · {processes}"
     left = remaining(columns, width)
     cells: list[list[Field]] = [
         [(column.fit(texts.get(column.key, ""), column.width or left), "strong")]
         for column in columns
     ]
     return line(cells, width, marks)
+
+
+def _job_texts(job: JobGroup, context: RowContext) -> dict[str, str]:
+    """The sums of a job, by column."""
+    users = printable(job.users[0] or UNKNOWN) if job.users else UNKNOWN
+    if len(job.users) > 1:
+        users = f"{users} +{len(job.users) - 1}"
+    return {
+        "gpu": gpu_list(job.gpus),
+        "user": users,
+        "memory_used": memory_size(job.memory),
+        "sm": number(job.sm),
+        "age": duration(None if job.started_at is None else context.now - job.started_at),
+    }
 
 
 def users_of(processes: Sequence[GpuProcess]) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.config.columns import PROCESS_DEFAULTS
 from gpumon.findings import conditions, gpu_state, mig_state
 from gpumon.model.snapshot import lines_of
 from gpumon.recording.history import History
-from gpumon.text.process_columns import RowContext
+from gpumon.text.process_columns import ProcessItem, RowContext
 from gpumon.text.table import Sort, heading_row
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.frame import Frame, Memo
@@ -22,10 +23,9 @@ from gpumon.ui.view.header_footer import (
     rule_row,
 )
 from gpumon.ui.view.process_table import (
-    default_columns,
+    fitting_columns,
     process_row,
     sort_processes,
-    visible_columns,
     whole_width,
 )
 
@@ -74,17 +74,17 @@ def table(
         snapshot.time, host_memory=snapshot.host.memory_total, mig=mig_indices(snapshot.gpus)
     )
     # One sample cannot show that a process is idle, and a blank column would say that none is.
-    columns = visible_columns(
-        width, tuple(key for key in default_columns(snapshot.processes) if key != "idle")
-    )
+    keys = tuple(key for key in PROCESS_DEFAULTS if key != "idle")
     processes = sort_processes(shown, sort, context)
+    items = [ProcessItem(process, context) for process in processes]
+    columns = fitting_columns(items, width, sort, load_word(snapshot.gpus), keys)
     table = width if bounded else max(width, whole_width(processes, columns))
     status = HeaderStatus(totals=gpu_totals(history, snapshot.gpus, states))
     rows: list[Row] = [
         header_row(snapshot, status, width),
         *gpu_rows(frame, parts, shape),
         rule_row(snapshot, processes, TableSummary(tuple(narrowing)), width),
-        heading_row(columns, sort, width, load_word(snapshot.gpus)),
+        heading_row(columns, sort, width),
         *(process_row(process, columns, context, table) for process in processes),
     ]
     return "".join("".join(text for text, _ in row).rstrip() + "\n" for row in rows)

@@ -198,15 +198,15 @@ def test_one_key_shows_the_processes_of_one_gpu_alone_and_goes_on_with_the_next(
     hand.tab()
     hand.down()
     assert "── GPU 7 · 7 of 18 processes · Esc shows all ──" in hand.rule
-    cursor = hand.cursor
+    cursor = hand.view.cursor
     hand.press(dashboard_view.toggle_only_gpu)
     assert "── 18 processes · " in hand.rule
-    assert hand.cursor == cursor
+    assert hand.view.cursor == cursor
     hand.press(dashboard_view.toggle_only_gpu)
     assert "── GPU 7 · 7 of 18 processes · Esc shows all ──" in hand.rule
     hand.escape()
     assert "── 18 processes · " in hand.rule
-    assert hand.cursor == cursor
+    assert hand.view.cursor == cursor
 
 
 def users_in(hand: Hand) -> set[str]:
@@ -217,11 +217,11 @@ def test_one_key_shows_what_else_the_user_under_the_cursor_runs() -> None:
     hand = Hand(demo(), 120, 50)
     hand.down()
     assert " ann " in hand.cursor
-    cursor = hand.cursor
+    cursor = hand.view.cursor
     hand.press(dashboard_view.toggle_only_user, demo().processes)
     assert "── 3 of 18 processes · only ann · Esc shows all ──" in hand.rule
     assert users_in(hand) == {"ann"}
-    assert hand.cursor == cursor
+    assert hand.view.cursor == cursor
     # The key ends it wherever the cursor is.
     hand.tab()
     hand.down(3)

@@ -135,9 +135,9 @@ WINDOWS = (
     ChartWindow("4", "all", "All that was seen", None),
 )
 DEFAULT_WINDOW = WINDOWS[1]
+_CHARTED: tuple[KeyScope, ...] = ("dashboard", "gpu", "compare", "process")
+"""Screens with charts."""
 
-_WITH_CHARTS: tuple[KeyScope, ...] = ("gpu", "compare")
-"""Pages with charts of a chosen window."""
 _LISTS: tuple[KeyScope, ...] = ("themes", "columns")
 """Dialogs with a list."""
 _SORT_IN_VIM = {"gpu": "#", "job": "X"}
@@ -218,7 +218,7 @@ KEYMAP: tuple[KeyAction, ...] = (
                 f"chart_{window.label}",
                 (window.key,),
                 f"window('{window.key}')",
-                dict.fromkeys(_WITH_CHARTS, f"Charts: {window.title.lower()}"),
+                dict.fromkeys(_CHARTED, f"Charts: {window.title.lower()}"),
                 window.label,
             )
             for window in WINDOWS

@@ -88,6 +88,8 @@ SUBSTITUTES = {
     "░": ".",
     "▒": ":",
     "▓": "%",
+    # A second line in a chart.
+    **dict.fromkeys("⎺⎻⎼⎽", "~"),
     "▚": "x",
     # Lines: rules, trees, borders, axes.
     **dict.fromkeys("─━═╌", "-"),

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.alerts.deliveries import Deliveries
+from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings.groups import JobGroup
 from gpumon.makers.source import SourceError
 from gpumon.ui.alert_controller import AlertController
@@ -61,6 +62,8 @@ class Workspace:
         self._wakeup = Wakeup(app, self._show_snapshots)
         self._unsubscribe: Callable[[], None] = lambda: None
         self.session = session
+        self.window = DEFAULT_WINDOW
+        """The time that all charts show."""
         self.renderer = app.renderer
         self.viewed_time = ViewedTime(session, self._wakeup.wake)
         self.kill_controller = KillController(app, session, self._show_reports, app.say)
@@ -77,6 +80,10 @@ class Workspace:
             self._show_alerts,
             lambda sentence: app.say(sentence, lasting=True),
         )
+
+    def show_window(self, key: str) -> None:
+        """Show the time of a key of ``WINDOWS`` in all charts."""
+        self.window = next(window for window in WINDOWS if window.key == key)
 
     def start(self) -> None:
         """Follow the snapshots; must be called on the application's thread."""

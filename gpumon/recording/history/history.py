@@ -264,6 +264,12 @@ class History:
         is_recent = found is not None and found.last >= seen - patience
         return found if is_recent else self._viewed.just_begun(seen)
 
+    def listed_lately(self, seconds: float) -> int:
+        """How many processes were in the lists of the last seconds."""
+        with self.lock:
+            known = self.observed.processes.values()
+            return sum(1 for each in known if each.first <= self.now <= each.last + seconds)
+
     def gpu_seconds(self, user: str | None) -> float | None:
         """GPU-seconds for which a user's computing processes were observed.
 

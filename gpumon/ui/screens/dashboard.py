@@ -130,6 +130,7 @@ class DashboardScreen(ListScreen[View, Layout]):
             relatives=self._session.lookup.relatives if in_tree else (),
             timeline=self._viewed_time.timeline,
             log=self._session.logbook.note,
+            window=self._workspace.window,
         )
         if self._viewed_time.history.latest is not None:
             self._dashboard.use_history(self._viewed_time.history)
@@ -393,6 +394,12 @@ class DashboardScreen(ListScreen[View, Layout]):
         told = partial(self.say, lasting=True)
         run_in_thread(self.app, turn, told, failed, name="gpumon-logbook")
 
+    def action_window(self, key: str) -> None:
+        """Show another time in all charts."""
+        self._workspace.show_window(key)
+        title = self._workspace.window.title
+        self.say(f"charts: {title[0].lower()}{title[1:]}")
+
     action_next_graph = updating(dashboard_view.show_next_graph)
     action_own_cost = updating(dashboard_view.show_cost)
 
@@ -444,8 +451,8 @@ class DashboardScreen(ListScreen[View, Layout]):
         if snapshot is not None and shape is not None:
             if part == "gpus":
                 gpu = gpu_at(snapshot, shape.gpus, width, self._view.gpus_top, x, y)
-            elif shape.tiles:
-                gpu = tile_at(snapshot, width, shape.tiles, x, y)
+            else:
+                gpu = tile_at(self._layout.charted, shape.tiles, width, x, y)
         if gpu is not None and again:
             self.action_open()
         elif gpu is not None:

@@ -201,6 +201,11 @@ class PageScreen(PaintedScreen):
 
     # -- keys and mouse --------------------------------------------------------------------------
 
+    def action_window(self, key: str) -> None:
+        """Show another time in all charts."""
+        self._workspace.show_window(key)
+        self.rebuild()
+
     def action_close(self) -> None:
         """Close the page."""
         self.dismiss()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import gpu_findings, memory_account
 from gpumon.findings.groups import job_with_key
 from gpumon.host.process_host import Details, Refused, target_of, target_of_holder
@@ -25,7 +24,7 @@ from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.help_page import process_sections, state_sections
-from gpumon.ui.view.key_names import FooterKey, footer_key
+from gpumon.ui.view.key_names import FooterKey, footer_key, window_keys
 from gpumon.ui.view.page_layout import moment_text, text_rows
 from gpumon.ui.view.process_page import job_rows, process_rows
 
@@ -53,7 +52,6 @@ class GpuScreen(PageScreen):
     def __init__(self, workspace: Workspace, uuid: str) -> None:
         super().__init__(workspace)
         self._uuid = uuid
-        self._window = DEFAULT_WINDOW
         self._memo = Memo()
         self._gpu: Gpu | None = None
 
@@ -67,9 +65,7 @@ class GpuScreen(PageScreen):
         """See ``PaintedScreen.footer_keys``."""
         offered = self._can_end and self._blamed()
         end = [footer_key("end", label="end unlisted holders…")] if offered else []
-        windows = [
-            footer_key(f"chart_{window.label}", on=window is self._window) for window in WINDOWS
-        ]
+        windows = window_keys(self._workspace.window)
         maker = maker_of(None if self._gpu is None else self._gpu.name)
         copied = footer_key("copy", label=f"copy {maker.main_variable}")
         why = footer_key("help", label="why")
@@ -97,11 +93,12 @@ class GpuScreen(PageScreen):
             self._gpu,
             self._history,
             self._history.latest,
-            self._window,
+            self._workspace.window,
             self._viewed_time.session.recording,
             width,
             self.body_height,
             gone,
+            is_past=self._viewed_time.is_past,
         )
 
     def state_help(self) -> list[HelpSection]:
@@ -110,11 +107,6 @@ class GpuScreen(PageScreen):
             return []
         found = gpu_findings(self._history, self._gpu)
         return state_sections(f"GPU {self._gpu.index}", self._history, found)
-
-    def action_window(self, key: str) -> None:
-        """Show another time window."""
-        self._window = next(window for window in WINDOWS if window.key == key)
-        self.rebuild()
 
     @property
     def _listed(self) -> Sequence[Gpu]:
@@ -209,7 +201,8 @@ class ProcessScreen(PageScreen):
         reveal = "hide secrets" if self._reveals else "show secrets"
         copied, secrets = footer_key("copy", label="copy kill"), footer_key("secrets", label=reveal)
         notify = footer_key("notify", label="notify when ended")
-        return (footer_key("back"), *end, copied, notify, secrets, SCROLL)
+        windows = window_keys(self._workspace.window)
+        return (footer_key("back"), *windows, *end, copied, notify, secrets, SCROLL)
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot."""
@@ -218,8 +211,10 @@ class ProcessScreen(PageScreen):
             self._process,
             self._history,
             self._history.latest,
+            self._workspace.window,
             width,
             details=self._details,
+            is_past=self._viewed_time.is_past,
             reading=self._details is None and not ended and not self._viewed_time.is_past,
             reveals=self._reveals,
             gone=self._gone(),

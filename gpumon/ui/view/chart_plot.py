@@ -1,18 +1,25 @@
-"""Draws a chart of a series: curves, the axis of values, the axis of time with its events."""
+"""Draws a chart of a series: curves, the axis of values, the axis of time with its events.
+
+A curve is a line of braille dots over a light area, and a second curve in the same chart a line of
+another kind. The level is then visible wherever it is, without colours too: a GPU that is busy all
+the time has a line at the top, where a filled graph would be a solid block.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import time
-from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from gpumon.recording.recording import EventKind
-from gpumon.text.cells import Field, Row, braille, fill, spark
+from gpumon.text.cells import Field, Row, fill, spark
 from gpumon.text.formatting import cell_width, fit, fit_right
 from gpumon.text.units import memory_units
+from gpumon.ui.view.chart_series import EDGE, PERCENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +31,6 @@ if TYPE_CHECKING:
     Values = Sequence[float | None]
 
 
-EDGE = 6
-"""Width of the axis of values."""
 _GUTTER = 3
 """Cells between two charts side by side."""
 _TICK_STEPS = (
@@ -36,6 +41,10 @@ _TICK_STEPS = (
 """Seconds between two ticks of the axis of time."""
 _TICK_CELLS = 5
 """The least space between two times of day."""
+_AGO_CELLS = 8
+"""The least space for a time before now, such as ``-1h15m``."""
+_SECONDS_SHOWN = 300.0
+"""Up to this length, the first time with a value is written with its seconds."""
 
 _LOW = 5
 """In a curve of this many rows or fewer, adjacent rows may both have a label."""
@@ -44,7 +53,15 @@ _LEAST_TOP = 1e-9
 _HEADROOM = 1.08
 """The top of an axis as a multiple of a limit that values can exceed."""
 
-_BLANK = "\N{BRAILLE PATTERN BLANK}"
+_BLANK = " "
+_AREA = "░"
+"""A cell below a curve."""
+_LEVELS = "⎽⎼⎻⎺"
+"""The line of a second curve, at the four heights of a cell: these differ from dots in ASCII."""
+_EVENT, _LIMIT = "┊", "╌"
+_PARTS = re.compile(f"[\u2801-\u28ff]+|{_AREA}+|[{_LEVELS}]+|{_EVENT}+|{_LIMIT}+|{_BLANK}+")
+_BEHIND_STYLES = {_EVENT: "rule", _LIMIT: "dim", _BLANK: ""}
+
 _PAIRS = ((0x01, 0x40), (0x02, 0x04), (0x08, 0x80), (0x10, 0x20))
 """Pairs of dots of a braille cell that are swapped when it is turned upside down."""
 _UPSIDE_DOWN = {
@@ -53,6 +70,8 @@ _UPSIDE_DOWN = {
     + sum(bits[0] if dots & bits[1] else 0 for bits in _PAIRS)
     for dots in range(256)
 }
+_LEFT_DOTS, _RIGHT_DOTS = (0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08)
+"""The dots of a braille cell from below."""
 
 _PROCESS_STYLE = "narrowing"
 
@@ -75,6 +94,83 @@ def span_until(now: float, seconds: float, dots: int) -> Span:
     return Span((math.floor(now / step) - dots + 1) * step, seconds)
 
 
+def curve_cells(
+    values: Values, top: float, width: int, height: int, second: Values | None = None
+) -> list[str]:
+    """The cells of a curve from the top down, two values a cell and four dots a cell high.
+
+    A known value is always visible: zero is a line at the bottom, a gap is unknown.
+
+    Args:
+        values: Oldest first; the newest stands at the right edge.
+        top: The value at the upper edge.
+        width: Cells.
+        height: Cells.
+        second: The values of a second curve. Where both have the same cell, they alternate.
+    """
+    levels = _dot_levels(values, top, width, height)
+    before = [0, *levels[1:-1:2]]
+    columns = map(_curve_column, before, levels[::2], levels[1::2], [height] * width)
+    if second is None:
+        return ["".join(cells) for cells in zip(*columns, strict=True)]
+    rows = [list(cells) for cells in zip(*columns, strict=True)]
+    others = _dot_levels(second, top, width, height)
+    for cell in range(width):
+        level = others[2 * cell + 1] or others[2 * cell]
+        if level:
+            row = rows[height - 1 - (level - 1) // 4]
+            if cell % 2 or row[cell] in {_BLANK, _AREA}:
+                row[cell] = _LEVELS[(level - 1) % 4]
+    return ["".join(row) for row in rows]
+
+
+def _dot_levels(values: Values, top: float, width: int, height: int) -> list[int]:
+    """The height of each value in dots; 0 is unknown."""
+    most = 4 * height
+    known = list(values[-2 * width :])
+    levels = [
+        0 if value is None else max(1, min(most, round(value / top * most))) for value in known
+    ]
+    return [0] * (2 * width - len(levels)) + levels
+
+
+@lru_cache(maxsize=8192)
+def _curve_column(before: int, left: int, right: int, height: int) -> tuple[str, ...]:
+    """The cells of one column from the top down: a line, joined to the value before it."""
+    bits = [0] * height
+    lowest = 4 * height
+    for start, level, marks in ((before, left, _LEFT_DOTS), (left, right, _RIGHT_DOTS)):
+        if not level:
+            continue
+        end = level if start in {0, level} else start + 1 if start < level else start - 1
+        low, high = (level, end) if level < end else (end, level)
+        lowest = min(lowest, low)
+        for dot in range(low - 1, high):
+            bits[dot // 4] |= marks[dot % 4]
+    below = (lowest - 1) // 4 if left or right else 0
+    return tuple(
+        _DOTS[bits[row]] if bits[row] else _AREA if row < below else _BLANK
+        for row in range(height - 1, -1, -1)
+    )
+
+
+# Shared strings, because thousands of columns are kept.
+_DOTS = tuple(chr(0x2800 + bits) for bits in range(256))
+
+
+def curve_fields(cells: str, style: str, second: str = "") -> list[Field]:
+    """A row of cells in the styles of its curves."""
+    fields: list[Field] = []
+    for found in _PARTS.finditer(cells):
+        text = found.group()
+        first = text[0]
+        name = _BEHIND_STYLES.get(first)
+        if name is None:
+            name = f"{style}.area" if first == _AREA else second if first in _LEVELS else style
+        fields.append((text, name))
+    return fields
+
+
 def plot(
     curves: Sequence[Values],
     styles: Sequence[str],
@@ -86,20 +182,24 @@ def plot(
     height: int,
     *,
     times: bool = True,
+    second: Values | None = None,
+    is_past: bool = False,
 ) -> list[Row]:
     """A chart without a title.
 
     Args:
         curves: One curve above the axis of time, or one above and one below it. Each has two values
             per cell, oldest first; ``None`` is a gap.
-        styles: The style of each curve.
+        styles: The style of each curve, and of the second one if there is one.
         quantity: Writes the labels of the axis of values.
         bounds: The maximum of the values, and the limit that they may exceed, if they are known.
         span: The axis of time.
         events: The kinds of events by cell, from ``event_bits``.
         width: Cells.
         height: Rows.
-        times: Whether the last row has the times of day.
+        times: Whether the last row has the times.
+        second: Another curve above the axis, with the same unit.
+        is_past: Whether the times are those of day: the chart does not end now.
     """
     curves = [[_converted(quantity, value) for value in values] for values in curves]
     most, limit = (_converted(quantity, value) for value in bounds)
@@ -108,20 +208,28 @@ def plot(
     tall = max(len(curves), height - 1 - times)
     above = tall if len(curves) == 1 else -(-tall // 2)
     labels = _labels(quantity, limit, top, above)
-    up = braille(curves[0], top, room, above)
+    up = curve_cells(curves[0], top, room, above, second)
     line = None if limit is None else _row_of(limit, top, above)
+    note = _before_values((*curves, *([] if second is None else [second])), span, room)
     rows = [
-        _plot_row(up[y], labels.get(y, ""), styles[0], events, dashed=y == line)
+        _plot_row(
+            up[y],
+            labels.get(y, ""),
+            styles,
+            events,
+            dashed=y == line,
+            note=note if y == (above - 1) // 2 else "",
+        )
         for y in range(above)
     ]
-    ticks = _ticks(span, room)
+    ticks = _ticks_of(span, room, is_past=is_past)
     rows.append(_time_axis(events, ticks, room))
     if len(curves) == 2:
         down = [
-            line.translate(_UPSIDE_DOWN) for line in braille(curves[1], top, room, tall - above)
+            line.translate(_UPSIDE_DOWN) for line in curve_cells(curves[1], top, room, tall - above)
         ]
         rows += [
-            _plot_row(line, "" if y else quantity.axis(top), styles[1], events, dashed=False)
+            _plot_row(line, "" if y else quantity.axis(top), styles[1:], events, dashed=False)
             for y, line in reversed(list(enumerate(down)))
         ]
     return [*rows, _times(ticks, room)] if times else rows
@@ -137,12 +245,48 @@ def series_rows(
     height: int,
     *,
     times: bool = True,
+    is_past: bool = False,
+    now: float | None = None,
 ) -> list[Row]:
-    """The chart of a series without its title; see ``plot``."""
+    """The chart of a series without its title, up to now or to the history's time; see ``plot``."""
     values = series.over_time(history, subject)
-    curves = [values.buckets(field, span.seconds, dots(width)) for field in series.fields]
-    styles, bounds = series.styles, series.bounds(subject)
-    return plot(curves, styles, series.quantity, bounds, span, events, width, height, times=times)
+    curves = [values.buckets(field, span.seconds, dots(width), now) for field in series.fields]
+    styles, bounds, quantity = series.styles, series.bounds(subject), series.quantity
+    size = span, events, width, height
+    return plot(curves, styles, quantity, bounds, *size, times=times, is_past=is_past)
+
+
+def share_rows(
+    series: Sequence[ChartSeries[SubjectT]],
+    history: History,
+    subject: SubjectT,
+    span: Span,
+    now: float,
+    width: int,
+    height: int,
+    *,
+    times: bool = True,
+    is_past: bool = False,
+) -> list[Row]:
+    """Two series as shares of their maximum, in one chart without a title."""
+    shares = [each.shares(history, subject, span.seconds, dots(width), now) for each in series]
+    first, second = (
+        [None if share is None else 100 * share for share in values] for values in shares
+    )
+    styles = [each.style for each in series]
+    return plot(
+        [first],
+        styles,
+        PERCENT,
+        (100.0, None),
+        span,
+        {},
+        width,
+        height,
+        times=times,
+        second=second,
+        is_past=is_past,
+    )
 
 
 def dots(width: int) -> int:
@@ -168,13 +312,45 @@ def _top(
     return max(top, highest, _LEAST_TOP)
 
 
-def _plot_row(dots: str, label: str, style: str, events: Mapping[int, int], *, dashed: bool) -> Row:
-    """A row of a curve; its blank cells show the limit or the times of events."""
+def _before_values(curves: Sequence[Values], span: Span, width: int) -> str:
+    """What stands in the blank start of a chart: it shows more time than has been seen."""
+    unknown = min(
+        next((at for at, value in enumerate(values) if value is not None), len(values))
+        for values in curves
+    )
+    if unknown >= 2 * width:
+        text = "no values in this time"
+    else:
+        since = time.localtime(span.start + unknown * span.seconds / (2 * width))
+        form = "%H:%M:%S" if span.seconds <= _SECONDS_SHOWN else "%H:%M"
+        text = f"no values before {time.strftime(form, since)}"
+    blank = min(width, unknown // 2)
+    return next((note for note in (text, "no values") if len(note) + 2 <= blank), "").center(blank)
+
+
+def _plot_row(
+    cells: str,
+    label: str,
+    styles: Sequence[str],
+    events: Mapping[int, int],
+    *,
+    dashed: bool,
+    note: str = "",
+) -> Row:
+    """A row of curves; its blank cells show the limit or the times of events."""
     edge: list[Field] = [(fit_right(label, EDGE - 1), "dim"), ("┤" if label else "│", "rule")]
-    behind: dict[int, Field] = {cell: ("┊", "rule") for cell in events if dots[cell] == _BLANK}
     if dashed:
-        behind = {cell: ("╌", "dim") for cell, dot in enumerate(dots) if dot == _BLANK}
-    return (*edge, *_replace_cells(dots, style, behind))
+        cells = cells.replace(_BLANK, _LIMIT)
+    elif events:
+        shown = list(cells)
+        for cell in events:
+            if shown[cell] == _BLANK:
+                shown[cell] = _EVENT
+        cells = "".join(shown)
+    if note.strip():
+        edge.append((note, "dim"))
+        cells = cells[len(note) :]
+    return (*edge, *curve_fields(cells, *styles[:2]))
 
 
 def _replace_cells(text: str, style: str, cells: dict[int, Field]) -> list[Field]:
@@ -203,7 +379,7 @@ def _labels(quantity: Quantity, limit: float | None, top: float, rows: int) -> d
         labels[_row_of(limit, top, rows)] = quantity.axis(limit)
     else:
         labels[0] = quantity.axis(top)
-    step = _round_step(top, max(1, rows // 2), quantity.step)
+    step = _round_step(top, max(1, rows // 2), quantity)
     near = 1 if rows > _LOW else 0
     for count in range(1, math.floor(top / step) + 1):
         row, label = _row_of(count * step, top, rows), quantity.axis(count * step)
@@ -239,9 +415,11 @@ def _round_up(value: float, unit: float | None) -> float:
     return next((factor * ten for factor in _ROUND if factor * ten >= value), value)
 
 
-def _round_step(top: float, most: int, unit: float | None) -> float:
+def _round_step(top: float, most: int, quantity: Quantity) -> float:
     """The smallest round step with at most ``most`` steps up to the top."""
-    ten = _ten_of(top, unit) / 10
+    if quantity.steps:
+        return next((step for step in quantity.steps if top / step <= most), top)
+    ten = _ten_of(top, quantity.step) / 10
     return next((factor * ten for factor in _ROUND_STEP if top / (factor * ten) <= most), top)
 
 
@@ -266,14 +444,26 @@ def _time_axis(events: Mapping[int, int], ticks: Sequence[tuple[int, str]], widt
     return (*edge, *_replace_cells("─" * width, "rule", cells))
 
 
-def _times(ticks: Sequence[tuple[int, str]], width: int) -> Row:
-    """The times of day, each below its tick if the edges allow it."""
+def _times(ticks: Sequence[tuple[int, str]], width: int, edge: int = EDGE) -> Row:
+    """The times, each below its tick if the edges allow it."""
     text = ""
     for cell, label in ticks:
-        at = max(0, min(EDGE + cell - len(label) // 2, EDGE + width - len(label)))
+        at = max(0, min(edge + cell - len(label) // 2, edge + width - len(label)))
         if at > len(text) or not text:
             text += " " * (at - len(text)) + label
-    return ((fit(text, EDGE + width), "dim"),)
+    return ((fit(text, edge + width), "dim"),)
+
+
+def time_rows(span: Span, width: int, *, is_past: bool) -> list[Row]:
+    """The axis of time alone, and its times, for charts without an axis of values."""
+    ticks = _ticks_of(span, width, is_past=is_past)
+    cells: dict[int, Field] = {cell: ("┬", "rule") for cell, _ in ticks}
+    return [tuple(_replace_cells("─" * width, "rule", cells)), _times(ticks, width, 0)]
+
+
+def _ticks_of(span: Span, width: int, *, is_past: bool) -> list[tuple[int, str]]:
+    """The ticks of the axis of time, with their cells."""
+    return _ticks(span, width) if is_past else _ticks_before_now(span, width)
 
 
 def _ticks(span: Span, width: int) -> list[tuple[int, str]]:
@@ -285,14 +475,38 @@ def _ticks(span: Span, width: int) -> list[tuple[int, str]]:
             step, form = seconds, "%H:%M:%S" if seconds < 60 else "%H:%M"
             break
     # Whole hours are those of the local clock.
-    offset = datetime.fromtimestamp(span.start).astimezone().utcoffset()
-    shift = 0.0 if offset is None else offset.total_seconds()
+    shift = time.localtime(span.start).tm_gmtoff
     ticks: list[tuple[int, str]] = []
     moment = math.ceil((span.start + shift) / step) * step - shift
     while (cell := span.cell_of(moment, width)) is not None:
         ticks.append((cell, time.strftime(form, time.localtime(moment))))
         moment += step
     return ticks
+
+
+def _ticks_before_now(span: Span, width: int) -> list[tuple[int, str]]:
+    """The round times before now that fit, with their cells."""
+    fitting = (step for step in _TICK_STEPS if step / span.seconds * width >= _AGO_CELLS)
+    step = next(fitting, _TICK_STEPS[-1])
+    ticks = [
+        (int((1 - count * step / span.seconds) * width), _ago(count * step))
+        for count in range(int(span.seconds / step), 0, -1)
+    ]
+    return [*ticks, (width - 1, "now")]
+
+
+def _ago(seconds: float) -> str:
+    """A time before now: ``-45s``, ``-5m``, ``-1h15m``."""
+    if seconds % 60:
+        return f"-{seconds:.0f}s"
+    hours, minutes = divmod(int(seconds) // 60, 60)
+    return (
+        f"-{hours}h{minutes:02}m"
+        if hours and minutes
+        else f"-{hours}h"
+        if hours
+        else f"-{minutes}m"
+    )
 
 
 def legend(events: Iterable[int], width: int) -> Row:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpumon.model.metrics import Unit
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
-from gpumon.text.cells import bar_style, braille
+from gpumon.text.cells import bar_style
 from gpumon.text.formatting import (
     UNKNOWN,
     duration,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+    from gpumon.config.keymap import ChartWindow
     from gpumon.findings.groups import UserUse
     from gpumon.model.metrics import Metric
     from gpumon.model.processes import GpuProcess
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 SubjectT = TypeVar("SubjectT")
 
+EDGE = 6
+"""Width of the axis of values of a chart."""
+FIRST_SIGN, SECOND_SIGN = "⠤", "⎻"
+"""How the curves of a chart look, beside the names of their series."""
 _UPWARD, _DOWNWARD = "graph.memory", "graph.util"
 """The styles of two values that are drawn in opposite directions."""
 _SMALL_HEADROOM = 1.25
@@ -48,6 +53,32 @@ _LEAST_SECONDS = 20.0
 _STILL_SHARE, _STILL_BYTES = 0.001, 8 * 2**20
 """A smaller change, as a share of the peak or in bytes, counts as none."""
 _STILL_PERCENT = 20.0
+
+_SPANS = (
+    *(60.0 * minutes for minutes in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)),
+    *(3600.0 * hours for hours in (1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21)),
+)
+_DAY = 86400.0
+"""The history of a GPU is no longer."""
+
+
+# -- windows ---------------------------------------------------------------------------------------
+
+
+def window_seconds(window: ChartWindow, history: History) -> float:
+    """The length of a window; the window of everything is rounded up."""
+    if window.seconds is not None:
+        return window.seconds
+    seen = 0.0 if history.started is None else history.now - history.started
+    return next((span for span in _SPANS if span >= seen), _DAY)
+
+
+def window_title(window: ChartWindow, history: History) -> str:
+    """The heading of the charts."""
+    if window.seconds is not None or history.started is None:
+        return window.title
+    seen = history.now - history.started
+    return f"{window.title}: {duration(seen)}" if seen <= _DAY else "The last 24 hours"
 
 
 # -- trends ----------------------------------------------------------------------------------------
@@ -157,6 +188,7 @@ class Quantity(Struct, frozen=True):
     axis: Callable[[float], str] = _whole_number  # A converted value beside an axis.
     convert: Callable[[float], float] = float  # To the unit of the axis.
     step: float | None = 1.0  # The unit of round values on an axis; ``None`` is bytes.
+    steps: Sequence[float] = ()  # Between labels of an axis, if not the usual round ones.
     trend: Callable[[Points, float | None, float | None], str] = percent_trend  # In words.
 
 
@@ -164,7 +196,9 @@ def _gibibytes_label(value: float) -> str:
     return f"{value:.{0 if value >= 1000 else 1}f}".removesuffix(".0") + "G"
 
 
-PERCENT = Quantity(unit=lambda: " %", short_unit=lambda: "%", axis="{:.0f}%".format)
+PERCENT = Quantity(
+    unit=lambda: " %", short_unit=lambda: "%", axis="{:.0f}%".format, steps=(25.0, 50.0)
+)
 _MEMORY = Quantity(
     text=lambda size: gibibytes(int(size)),
     unit=lambda: f" {gib()}",
@@ -273,26 +307,15 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
         return style if style == "bar.other" else bar_style(style, share)
 
     def shares(
-        self, history: History, subject: SubjectT, seconds: float, count: int, second: int
+        self, history: History, subject: SubjectT, seconds: float, count: int, now: float
     ) -> list[float | None]:
-        """The last ``seconds`` as ``count`` shares of the upper edge; ``None`` is unknown.
-
-        ``second`` is a whole second, so that a graph changes once in each.
-        """
+        """``count`` shares of the upper edge in the ``seconds`` up to now; ``None`` is unknown."""
         top = self.whole(subject) or self.top
         if not top:
             return [None] * count
-        # The end of the second: its start would leave out the newest sample.
         series = self.over_time(history, subject)
-        values = series.buckets(self.fields[0], seconds, count, second + 0.999)
+        values = series.buckets(self.fields[0], seconds, count, now)
         return [None if value is None else value / top for value in values]
-
-    def graph(
-        self, history: History, subject: SubjectT, width: int, height: int, second: int
-    ) -> list[str]:
-        """A graph of braille cells, a second for each column of dots."""
-        values = self.shares(history, subject, 2 * width, 2 * width, second)
-        return braille(values, 1.0, width, height)
 
     def small_top(self, peak: float | None) -> float:
         """The upper edge of a small chart with this peak."""
@@ -375,6 +398,8 @@ MAIN_SERIES = (UTIL, MEMORY, _POWER, _TEMPERATURE)
 _CLOCK = _gpu_series("SM clock", "clock_sm", whole="clock_sm_max")
 PAGE_SERIES = (UTIL, _CLOCK, _POWER, _TEMPERATURE)
 """The first charts of a GPU's page: why it is slow. Its memory stands above them, as an account."""
+LOAD_AND_MEMORY = (UTIL, MEMORY)
+"""What one chart shows as two lines, each as a share of its maximum."""
 _LISTED = (
     *PAGE_SERIES,
     MEMORY,

@@ -13,8 +13,15 @@ from gpumon.findings.groups import users
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import by_column
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.gpu_panels import tile_height, tiles_height
-from gpumon.ui.view.gpu_table import GpusShape, gpus_shape, line_count, line_number, list_columns
+from gpumon.ui.view.gpu_panels import NO_TILES, Tiles, least_tiles, tiles_of
+from gpumon.ui.view.gpu_table import (
+    LEAST_PANEL,
+    GpusShape,
+    gpus_shape,
+    line_count,
+    line_number,
+    list_columns,
+)
 from gpumon.ui.view.gpu_text import load_word, mig_indices
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import ListLayout
@@ -50,6 +57,9 @@ _FRAME_ROWS = 3
 _FEW_GPUS = 8
 _LEAST_BELOW_PANELS = 11
 """The heading of the table and ten processes."""
+_LEAST_CHART_SHARE = 4
+"""Panels keep this part of the screen however many processes there are."""
+_LATELY, _LINE_STEP = 60.0, 2
 LEAST_TABLE = 3
 """The heading of the table and two processes."""
 _EARLY, _EARLY_SHARE = 0.05, 0.5
@@ -60,7 +70,7 @@ class DashboardShape(Struct, frozen=True):
     """The rows of each part."""
 
     gpus: GpusShape  # The layout of the GPUs.
-    tiles: int  # Height of each large graph below them; 0 shows none.
+    tiles: Tiles  # The charts below them.
     table: int  # Height of the process table with its heading.
 
 
@@ -70,22 +80,53 @@ def is_tiny(width: int, height: int) -> bool:
 
 
 @lru_cache(maxsize=16)
-def dashboard_shape(lines: int, gpus: int, width: int, height: int) -> DashboardShape:
+def dashboard_shape(
+    lines: int, gpus: int, width: int, height: int, processes: int, charted: int
+) -> DashboardShape:
     """Divide the rows between GPUs and processes.
 
-    The processes keep a third, or less if otherwise a few GPUs would not all fit. Below panels they
-    keep at least ten lines, below large graphs half or more. ``lines`` are those of ``line_count``.
+    The processes come first: charts get the rows that these leave, and at least their least height
+    if the processes do not all fit anyway, as long as the table keeps most of the screen. The
+    processes keep a third below the list of GPUs, or less if a few GPUs would not all fit
+    otherwise.
+
+    Args:
+        lines: Number of lines for the GPUs, from ``line_count``.
+        gpus: Number of GPUs.
+        width: Cells.
+        height: Rows.
+        processes: Number of lines that the table needs, from ``lines_wanted``.
+        charted: Number of GPUs that have something to show in a chart.
     """
     rest = max(0, height - _FRAME_ROWS)
-    panels = rest - max(_LEAST_BELOW_PANELS, rest // 3)
+    wanted = 1 + processes
+    panels = max(rest - wanted, gpus * LEAST_PANEL, rest // _LEAST_CHART_SHARE)
+    if rest - panels < min(wanted, _LEAST_BELOW_PANELS):
+        panels = 0
     shape = gpus_shape(lines, gpus, width, rest - rest // 3, panels)
     if lines <= _FEW_GPUS and shape.columns == 1 and shape.rows < lines + 1:
         shape = gpus_shape(lines, gpus, width, rest - LEAST_TABLE)
-    tiles = 0
+    tiles = NO_TILES
     if not shape.panels and shape.columns == 1 and shape.rows > lines:
-        tiles = tile_height(gpus, width, rest // 2 - shape.rows)
-    table = rest - shape.rows - tiles_height(gpus, tiles)
-    return DashboardShape(shape, tiles, table)
+        below = rest - shape.rows
+        tiles = tiles_of(charted, width, below - wanted)
+        if not tiles.height:
+            tiles = least_tiles(charted, width)
+            if below - tiles.rows < rest // 2:
+                tiles = NO_TILES
+    return DashboardShape(shape, tiles, rest - shape.rows - tiles.rows)
+
+
+def lines_wanted(history: History, snapshot: Snapshot, view: View, height: int) -> int:
+    """The number of lines for which the table gets room before charts do.
+
+    It is that of the processes of the last minute, in steps, so that a process that comes and goes
+    moves nothing. Other lists may be longer and have charts of their own: they get half.
+    """
+    count = max(len(snapshot.processes), history.listed_lately(_LATELY))
+    lines = -(-count // _LINE_STEP) * _LINE_STEP
+    lines += view.timeline is not None
+    return lines if view.listing is Listing.PROCESSES else max(lines, height // 2)
 
 
 class TableContext(NamedTuple):
@@ -140,6 +181,7 @@ class Layout(ListLayout[View, TableEntry], frozen=True, kw_only=True):
     lines: int = 0  # Number of lines for the GPUs.
     line_columns: LineColumns | None = None  # Of a GPU's line; ``None`` if the GPUs are panels.
     shown: Sequence[GpuProcess] = ()  # The processes that pass the filter.
+    charted: Sequence[Gpu] = ()  # The GPUs that have a chart below the list.
 
     @property
     def sortable(self) -> tuple[Sequence[Column[Any]], str]:
@@ -199,7 +241,7 @@ def lay_out(
         hides=chosen == PROCESS_DEFAULTS,
     )
     line_columns = list_columns(
-        memo, snapshot, shape.gpus, width, not shape.tiles, gpu_columns(view.columns)
+        memo, snapshot, shape.gpus, width, not shape.tiles.height, gpu_columns(view.columns)
     )
     layout = Layout(
         view=view,
@@ -279,5 +321,6 @@ def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:
         top_on_gpu=layout.bounded_top(view.top_on_gpu),
         gpu=None if line is None else view.gpu,
         gpus_top=max(0, min(gpus_top, hidden)),
-        graph_fits=parts is None or parts.width_of("spark") > 0 or shape.tiles > 0,
+        graph_fits=parts is None or parts.width_of("spark") > 0 or shape.tiles.height > 0,
+        has_charts=shape.gpus.panels > 0 or shape.tiles.height > 0,
     )

@@ -12,6 +12,7 @@ from gpumon.model.snapshot import GpuStatus, lines_of
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, counted, printable
 from gpumon.text.table import Marks, heading_row
+from gpumon.ui.view.chart_series import window_seconds
 from gpumon.ui.view.dashboard_layout import (
     LEAST_TABLE,
     Layout,
@@ -19,10 +20,11 @@ from gpumon.ui.view.dashboard_layout import (
     gpu_of,
     is_tiny,
     lay_out,
+    lines_wanted,
     table_context,
 )
 from gpumon.ui.view.frame import Frame, Memo
-from gpumon.ui.view.gpu_panels import panel_rows, tile_rows
+from gpumon.ui.view.gpu_panels import charted_gpus, panel_rows, tile_rows
 from gpumon.ui.view.gpu_table import gpu_rows, line_count
 from gpumon.ui.view.gpu_text import STATE_STYLES
 from gpumon.ui.view.header_footer import (
@@ -118,11 +120,16 @@ class Dashboard:
             return Parts(Layout(view=view, gpus=snapshot.gpus), tiny=tiny)
         strip = host_height(height) if view.host_strip else 0
         lines, gpus = line_count(snapshot), len(snapshot.gpus)
-        shape = dashboard_shape(lines, gpus, width, height - strip)
+        seconds = window_seconds(view.window, history)
+        charted = charted_gpus(memo, history, snapshot, seconds)
+        key = (context.second, snapshot.processes, view.listing, view.timeline is None, height)
+        wanted = memo.by(key, lines_wanted, context.history, snapshot, view, height)
+        shape = dashboard_shape(lines, gpus, width, height - strip, wanted, len(charted))
         report = _report_rows(view, width, shape.table - LEAST_TABLE)
         timeline = _timeline_rows(snapshot, view, width)
         table = shape.table - len(report) - len(timeline) - view.editing
         layout = lay_out(memo, context, snapshot, view, width, shape, max(0, table - 1))
+        layout = replace(layout, charted=charted)
         frame = Frame(memo, snapshot, history, states, layout.view, width)
         listed = _processes(frame, layout, context.row)
         if layout.line_columns is None:
@@ -133,9 +140,9 @@ class Dashboard:
         return Parts(
             layout,
             header=[_header(frame, status)],
-            host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
+            host=host_rows(memo, snapshot.host, history, snapshot.time, seconds, width, strip),
             gpus=exactly(drawn, width, shape.gpus.rows),
-            graphs=tile_rows(frame, shape.tiles),
+            graphs=tile_rows(frame, shape.tiles, charted),
             rule=[_rule(frame, shape.gpus, layout)],
             processes=exactly([*listed, *about_user], width, table),
             report=report,
@@ -372,7 +379,7 @@ def _user_rows(frame: Frame, layout: Layout, context: TableContext, height: int)
         return []
     from gpumon.ui.view.user_charts import user_rows
 
-    return user_rows(frame.memo, entry.user, frame.snapshot, context, frame.width, height)
+    return user_rows(frame, entry.user, context, height)
 
 
 def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:

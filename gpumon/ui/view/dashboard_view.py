@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.config.columns import DEFAULT_COLUMNS
+from gpumon.config.keymap import DEFAULT_WINDOW, ChartWindow
 from gpumon.model.snapshot import lines_of
 from gpumon.text.table import Sort
 from gpumon.ui.view import list_view
@@ -74,6 +75,8 @@ class View(ListView, frozen=True, kw_only=True):
     gpus_top: int = 0  # Number of lines of GPUs scrolled away.
     graph: str = UTIL.name  # Name of the series that the small graph shows.
     graph_fits: bool = True  # Whether the small graph fits; set by ``lay_out``.
+    window: ChartWindow = DEFAULT_WINDOW  # The time that all charts show.
+    has_charts: bool = False  # Whether the dashboard has charts; set by ``lay_out``.
     paused: bool = False  # Whether the screen is paused.
     host_strip: bool = False  # Whether CPU, memory and load of the host have a line of their own.
     show_cost: bool = False  # Whether the header shows gpumon's own cost.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpumon.ui.view.chart_series import SMALL_GRAPH
+from gpumon.ui.view.chart_series import EDGE, SMALL_GRAPH, window_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     _Made = TypeVar("_Made")
 
 
+_LEAST_SECONDS = 1.0
+"""A chart on the dashboard changes at most once a second."""
+
+
 class Frame(NamedTuple):
     """What the parts of a frame have in common."""
 
@@ -35,6 +39,17 @@ class Frame(NamedTuple):
     def graph(self) -> ChartSeries[Gpu]:
         """What the small graph of each GPU shows."""
         return SMALL_GRAPH[self.view.graph]
+
+    @property
+    def seconds(self) -> float:
+        """The time that the charts show."""
+        return window_seconds(self.view.window, self.history)
+
+    def chart_key(self, width: int) -> tuple[object, ...]:
+        """Changes when a chart of this width is to be drawn again: with each dot or second."""
+        seconds = self.seconds
+        interval = max(_LEAST_SECONDS, seconds / (2 * max(1, width - EDGE)))
+        return seconds, int(self.snapshot.time / interval), self.view.timeline is not None
 
 
 class Memo:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpumon.model.makers import maker_of, metric_label
 from gpumon.model.snapshot import GPU_METRIC, Unknown
 from gpumon.text.cells import Field, Row, fill, row_width
-from gpumon.text.formatting import UNKNOWN, cell_width, duration, fit, fit_right
+from gpumon.text.formatting import UNKNOWN, cell_width, fit, fit_right
 from gpumon.ui.view.chart_plot import (
-    EDGE,
     chart_width,
     dots,
     event_bits,
@@ -23,7 +22,7 @@ from gpumon.ui.view.chart_plot import (
     small_graph,
     span_until,
 )
-from gpumon.ui.view.chart_series import GPU_SERIES, PAGE_SERIES
+from gpumon.ui.view.chart_series import EDGE, GPU_SERIES, PAGE_SERIES, window_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,12 +35,6 @@ if TYPE_CHECKING:
     from gpumon.ui.view.frame import Memo
 
 
-_SPANS = (
-    *(60.0 * minutes for minutes in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)),
-    *(3600.0 * hours for hours in (1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21)),
-)
-_DAY = 86400.0
-"""The history of a GPU is no longer."""
 _LEAST_SECONDS, _MOST_SECONDS = 0.5, 5.0
 """A chart is drawn again after the time of a dot, within these bounds."""
 
@@ -54,22 +47,6 @@ _WITH_TIMES = 7
 _LINE_LABEL, _LINE_NOW = 13, 18
 
 
-def window_seconds(window: ChartWindow, history: History) -> float:
-    """The length of a window; the window of everything is rounded up."""
-    if window.seconds is not None:
-        return window.seconds
-    seen = 0.0 if history.started is None else history.now - history.started
-    return next((span for span in _SPANS if span >= seen), _DAY)
-
-
-def window_title(window: ChartWindow, history: History) -> str:
-    """The heading of the charts."""
-    if window.seconds is not None or history.started is None:
-        return window.title
-    seen = history.now - history.started
-    return f"{window.title}: {duration(seen)}" if seen <= _DAY else "The last 24 hours"
-
-
 class _ChartSource(NamedTuple):
     """What the charts show."""
 
@@ -77,6 +54,7 @@ class _ChartSource(NamedTuple):
     history: History
     seconds: float  # The length of the charts.
     recording: Recording  # Has the events.
+    is_past: bool  # Whether they do not end now.
 
 
 class _Seen(NamedTuple):
@@ -115,6 +93,8 @@ def chart_rows(
     recording: Recording,
     width: int,
     room: int,
+    *,
+    is_past: bool = False,
 ) -> list[Row]:
     """All charts, and the legend.
 
@@ -129,10 +109,11 @@ def chart_rows(
         recording: Has the events of that time.
         width: Cells.
         room: Rows of the visible part of the page that are left.
+        is_past: Whether the charts do not end now, so that they have times of day.
     """
     if history.started is None:
         return []
-    source = _ChartSource(gpu, history, window_seconds(window, history), recording)
+    source = _ChartSource(gpu, history, window_seconds(window, history), recording, is_past)
     seen = {series.label: _seen(memo.part(series.label), series, source) for series in GPU_SERIES}
     listed = [
         series
@@ -268,18 +249,21 @@ def _drawn(
     height: int,
     times: bool,
 ) -> _DrawnChart:
-    key = (*_key(source, dots(width)), width, height, series.bounds(source.gpu))
+    bounds = series.bounds(source.gpu)
+    key = (*_key(source, dots(width)), width, height, bounds, source.is_past)
     return memo.by(key, _draw, series, source, width, height - 1, times)
 
 
 def _draw(
     series: ChartSeries[Gpu], source: _ChartSource, width: int, height: int, times: bool
 ) -> _DrawnChart:
-    gpu, history, seconds, recording = source
+    gpu, history, seconds, recording, is_past = source
     span = span_until(history.now, seconds, dots(width))
     events = recording.events(span.start, span.start + seconds)
     bits = event_bits((event for event in events if gpu.uuid in event.gpus), span, width)
-    rows = series_rows(series, history, gpu, span, bits, width, height, times=times)
+    rows = series_rows(
+        series, history, gpu, span, bits, width, height, times=times, is_past=is_past
+    )
     return _DrawnChart(rows, bits)
 
 

@@ -26,7 +26,8 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.units import degree, memory_units
-from gpumon.ui.view.gpu_charts import chart_rows, least_height, window_title
+from gpumon.ui.view.chart_series import window_title
+from gpumon.ui.view.gpu_charts import chart_rows, least_height
 from gpumon.ui.view.gpu_memory import holder_rows, holders_of, memory_rows, process_holders
 from gpumon.ui.view.gpu_text import core_name, short_name
 from gpumon.ui.view.page_layout import (
@@ -120,6 +121,8 @@ def gpu_rows(
     width: int,
     height: int,
     gone: str = "",
+    *,
+    is_past: bool = False,
 ) -> list[Row]:
     """The whole page, every row exactly ``width`` cells.
 
@@ -135,6 +138,7 @@ def gpu_rows(
         width: Cells.
         height: Rows of the visible part.
         gone: Since when the driver no longer lists it; empty if it does.
+        is_past: Whether the newest values are those of the past.
     """
     account = memory_account(history, gpu)
     findings = [_without_repeats(finding, gpu, history) for finding in gpu_findings(history, gpu)]
@@ -166,7 +170,7 @@ def gpu_rows(
     room = height - len(rows) - 1 - airy
     charts = Section(
         window_title(window, history),
-        lambda size: chart_rows(memo, gpu, history, window, recording, size, room),
+        lambda size: chart_rows(memo, gpu, history, window, recording, size, room, is_past=is_past),
     )
     rows += page_rows([charts], width, airy=airy)
     processes = process_holders(gpu, snapshot, history)

@@ -1,9 +1,10 @@
-"""Large graphs of GPUs: tall panels with charts or meters, and tiles below the list."""
+"""Charts of GPUs on the dashboard: tall panels with charts or meters, and tiles below the list."""
 
 from __future__ import annotations
 
+import math
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from gpumon.model.makers import maker_of
 from gpumon.model.snapshot import GPU_METRIC
@@ -16,7 +17,13 @@ from gpumon.text.formatting import (
     number,
 )
 from gpumon.text.table import WATCHED, Marks, with_sign
-from gpumon.ui.view.chart_series import MAIN_SERIES, MEMORY, UTIL
+from gpumon.ui.view.chart_series import (
+    EDGE,
+    FIRST_SIGN,
+    LOAD_AND_MEMORY,
+    MAIN_SERIES,
+    SECOND_SIGN,
+)
 from gpumon.ui.view.gpu_text import (
     STATE_STYLES,
     holders,
@@ -41,34 +48,42 @@ if TYPE_CHECKING:
 _LABEL = 8
 _VALUE = 10
 _LEAST_METERS, _MOST_METERS = 44, 72
-_LEAST_CHART = 28
-_TALL_PANEL, _LEAST_CHARTS = 16, 11
-"""Rows of a panel with two lines of charts, and with one."""
+_LEAST_CHART = 24
+"""Cells of the least chart beside meters, if there is another one."""
+_WITH_TIMES = 6
+"""From this height on the rows of a chart, without its title, end with the times."""
+
+_Arrangement: TypeAlias = "Sequence[Sequence[Sequence[int]]]"
+"""The numbers of the charts of a panel: bands from the top, their columns, charts in a column."""
+_SPLIT: _Arrangement = (((0,), (1, 2)),)
+_ABREAST: _Arrangement = (((0,), (1,), (2,)),)
+_STACKED: _Arrangement = (((0,),), ((1,), (2,)))
+_PAIR: _Arrangement = (((0,), (1,)),)
+_SINGLE: _Arrangement = (((0,),),)
+_ARRANGEMENTS = ((108, 16, _SPLIT), (108, 10, _ABREAST), (72, 16, _STACKED))
+"""The least width and height of a panel with charts; a smaller one has meters and one chart."""
 
 
 def panel_rows(frame: Frame, height: int) -> list[Row]:
     """One panel per GPU, each of this height."""
-    memo, snapshot, history, states, view, width = frame
-    graph = frame.graph
+    memo, snapshot, _, states, view, width = frame
     held = memo(holders, snapshot.processes)
-    across = _charts_across(width, height)
     rows: list[Row] = []
     for gpu in snapshot.gpus:
         state = states[gpu.uuid]
         holder = held.get(gpu.uuid) or unlisted_holder(gpu)
-        part, second = memo.part(gpu.uuid), int(snapshot.time)
+        part = memo.part(gpu.uuid)
         mark = WATCHED if gpu.uuid in view.watched.gpus else " "
         title = part(_title, gpu.index, gpu.name, state, holder, width, mark)
         marks = Marks(gpu.uuid == view.gpu, gpu.uuid in view.gpu_tags)
         rows.append(with_sign(title, marks) if marks.cursor or marks.tagged else title)
         stale = is_stale(gpu, state)
-        if across:
-            # The graphs change once a second.
-            key = (width, height - 2, second, graph, across)
-            charts = part.by(key, _draw_charts, gpu, history, *key)
-            rows += _charts_rows(part, gpu, charts, width, stale)
+        arrangement = _arrangement(width, height)
+        if arrangement is None:
+            rows += _meters_rows(frame, part, gpu, height - 1, stale)
         else:
-            rows += _meters_rows(part, gpu, history, width, height - 1, second, graph, stale)
+            rows += _charts_rows(frame, part, gpu, arrangement, width, height - 2, stale)
+            rows.append(part(_facts_row, tuple(_facts(gpu)), width))
     return rows
 
 
@@ -82,64 +97,144 @@ def _title(
     return fill([(name, "panel.title"), *words], width, "header")
 
 
-def _charts_across(width: int, height: int) -> int:
-    """Number of charts side by side; 0 if four charts do not fit."""
-    across = 2 if height >= _TALL_PANEL else len(MAIN_SERIES)
-    fits = height >= _LEAST_CHARTS and width >= across * (_LEAST_CHART + 2)
-    return across if fits else 0
+def _arrangement(width: int, height: int) -> _Arrangement | None:
+    """How the charts of a panel stand; ``None`` if it has meters."""
+    fitting = (
+        arrangement
+        for least_width, least_height, arrangement in _ARRANGEMENTS
+        if width >= least_width and height >= least_height
+    )
+    return next(fitting, None)
 
 
-class _ChartLine(NamedTuple):
-    """Charts side by side, drawn once a second: what they show, and the rows below the captions."""
-
-    graphs: Sequence[ChartSeries[Gpu]]
-    rows: Sequence[Row]
-
-
-def _draw_charts(
-    gpu: Gpu,
-    history: History,
-    width: int,
-    height: int,
-    second: int,
-    first: ChartSeries[Gpu],
-    across: int,
-) -> list[_ChartLine]:
-    """Four charts in lines of ``across``; a column of dots is a second."""
-    each = width // across - 2
-    others = [graph for graph in MAIN_SERIES if graph is not first]
-    order = (first, *others)[: len(MAIN_SERIES)]
-    lines = len(order) // across
-    drawn: list[_ChartLine] = []
-    for line in range(lines):
-        graphs = order[line * across : (line + 1) * across]
-        # A remainder of rows goes to the first line of charts.
-        tall = height // lines + (line < height % lines) - 1
-        charts = [graph.graph(history, gpu, each, tall, second) for graph in graphs]
-        rows: list[Row] = []
-        for texts in zip(*charts, strict=True):
-            fields: list[Field] = []
-            for text, graph in zip(texts, graphs, strict=True):
-                fields += [(f" {text} ", graph.style)]
-            rows.append(fill(fields, width))
-        drawn.append(_ChartLine(graphs, rows))
-    return drawn
+def _shown_series(graph: ChartSeries[Gpu]) -> Sequence[Sequence[ChartSeries[Gpu]]]:
+    """What each of three charts shows, the chosen series in the first one."""
+    others = [(series,) for series in MAIN_SERIES if series not in (*LOAD_AND_MEMORY, graph)]
+    chosen = [] if graph in LOAD_AND_MEMORY else [(graph,)]
+    return [*chosen, LOAD_AND_MEMORY, *others]
 
 
 def _charts_rows(
-    memo: Memo, gpu: Gpu, charts: Sequence[_ChartLine], width: int, stale: bool
+    frame: Frame,
+    memo: Memo,
+    gpu: Gpu,
+    arrangement: _Arrangement,
+    width: int,
+    height: int,
+    stale: bool,
 ) -> list[Row]:
-    """The charts with the newest value above each, and a line of further values."""
+    """The charts of a panel, with the newest values above each."""
+    shown, window = _shown_series(frame.graph), frame.view.window
+    key = (frame.chart_key(width), arrangement, frame.graph, width, height)
+    drawn = memo.by(key, _draw_charts, frame, gpu, arrangement, width, height)
     rows: list[Row] = []
-    for line in charts:
-        each = width // len(line.graphs)
-        captions = (
-            memo.part(graph.name)(_caption, graph, *graph.texts(gpu), each, stale)
-            for graph in line.graphs
+    for band, plots in zip(arrangement, drawn, strict=True):
+        columns: list[list[Row]] = []
+        for numbers, (each, below) in zip(band, plots, strict=True):
+            column: list[Row] = []
+            for place, plot in zip(numbers, below, strict=True):
+                label = "" if len(plot) >= _WITH_TIMES else window.label
+                title = memo.part(place)(
+                    _chart_title, *_values(shown[place], gpu), each, label, stale
+                )
+                column += [title, *plot]
+            columns.append(column)
+        if len(columns) == 1:
+            rows += columns[0]
+        else:
+            rows += [tuple(chain.from_iterable(parts)) for parts in zip(*columns, strict=True)]
+    return rows
+
+
+_Plot: TypeAlias = "list[Row]"
+
+
+def _draw_charts(
+    frame: Frame, gpu: Gpu, arrangement: _Arrangement, width: int, height: int
+) -> list[list[tuple[int, list[_Plot]]]]:
+    """The charts without titles: for each column of each band its width and its charts."""
+    shown = _shown_series(frame.graph)
+    bands: list[list[tuple[int, list[_Plot]]]] = []
+    for band, high in zip(arrangement, _parts_of(height, len(arrangement)), strict=True):
+        # The first chart has half of the width.
+        first = -(-width // 2)
+        widths = _parts_of(width, len(band))
+        if len(band) > 1 and band[0] == (0,):
+            widths = [first, *_parts_of(width - first, len(band) - 1)]
+        columns: list[tuple[int, list[_Plot]]] = []
+        for numbers, each in zip(band, widths, strict=True):
+            heights = _parts_of(high, len(numbers))
+            plots = [
+                _plot(frame, gpu, shown[number], each, tall - 1)
+                for number, tall in zip(numbers, heights, strict=True)
+            ]
+            columns.append((each, plots))
+        bands.append(columns)
+    return bands
+
+
+def _parts_of(whole: int, count: int) -> list[int]:
+    """A number of cells in equal parts; the remainder goes to the first ones."""
+    return [whole // count + (part < whole % count) for part in range(count)]
+
+
+def _plot(
+    frame: Frame, gpu: Gpu, shown: Sequence[ChartSeries[Gpu]], width: int, height: int
+) -> list[Row]:
+    """A chart of one series, or of two as shares, without its title; its last cell is blank."""
+    from gpumon.ui.view.chart_plot import dots, series_rows, share_rows, span_until
+
+    history, now, is_past = frame.history, frame.snapshot.time, frame.view.timeline is not None
+    span = span_until(now, frame.seconds, dots(width - 1))
+    times = height >= _WITH_TIMES
+    size = width - 1, height
+    if len(shown) > 1:
+        rows = share_rows(shown, history, gpu, span, now, *size, times=times, is_past=is_past)
+    else:
+        rows = series_rows(
+            shown[0], history, gpu, span, {}, *size, times=times, is_past=is_past, now=now
         )
-        rows.append(fill(chain.from_iterable(captions), width))
-        rows += line.rows
-    return [*rows, memo(_facts_row, tuple(_facts(gpu)), width)]
+    return [(*row, (" ", "")) for row in rows]
+
+
+def _values(
+    shown: Sequence[ChartSeries[Gpu]], gpu: Gpu
+) -> tuple[tuple[tuple[str, str, str, str], ...]]:
+    """What a chart's title says of each series: name, style, newest value, and what follows it."""
+    return (
+        tuple(
+            (series.name if len(shown) == 1 else series.short, series.style, *series.texts(gpu))
+            for series in shown
+        ),
+    )
+
+
+def _chart_title(
+    values: Sequence[tuple[str, str, str, str]],
+    width: int,
+    label: str,
+    stale: bool,
+    start: Sequence[Field] = ((" " * EDGE, ""),),
+) -> Row:
+    """The names of the series of a chart with their newest values.
+
+    Args:
+        values: From ``_values``.
+        width: Cells.
+        label: The window, if no axis says it.
+        stale: Whether the values are old.
+        start: What stands over the axis of values.
+    """
+    fields: list[Field] = [*start]
+    for sign, (name, style, value, unit) in zip((FIRST_SIGN, SECOND_SIGN), values, strict=False):
+        fields += [
+            (f"{sign} ", style),
+            (f"{name} ", "stale" if stale else "dim"),
+            (value, "stale" if stale else "strong"),
+            (f"{unit}  ", "stale" if stale else "dim"),
+        ]
+    room = width - row_width(fields) - 1
+    return fill([*fields, (fit_right(label, max(0, room)), "dim")], width)
 
 
 def _facts_row(facts: Sequence[tuple[str, str]], width: int) -> Row:
@@ -152,39 +247,20 @@ def _facts_row(facts: Sequence[tuple[str, str]], width: int) -> Row:
     return fill(row, width)
 
 
-def _caption(graph: ChartSeries[Gpu], value: str, unit: str, width: int, stale: bool) -> Row:
-    """A value's name, the newest value, and the seconds that the chart below shows."""
-    fields: list[Field] = [
-        (f" {graph.name}  ", "dim"),
-        (value, "stale" if stale else "strong"),
-        (unit, "dim"),
-    ]
-    room = width - row_width(fields)
-    return fill([*fields, (fit_right(f"{2 * (width - 2)} s ", room), "dim")], width)
-
-
-def _meters_rows(
-    memo: Memo,
-    gpu: Gpu,
-    history: History,
-    width: int,
-    height: int,
-    second: int,
-    graph: ChartSeries[Gpu],
-    stale: bool,
-) -> list[Row]:
-    """Meters on the left, graphs on the right."""
+def _meters_rows(frame: Frame, memo: Memo, gpu: Gpu, height: int, stale: bool) -> list[Row]:
+    """Meters on the left, charts on the right."""
+    width = frame.width
     left = max(_LEAST_METERS, min(_MOST_METERS, width * 2 // 5))
-    key = (width - left - 1, height, second, graph)
-    graphs = memo.by(key, _draw_graphs, gpu, history, *key)
+    right = width - left
+    both = frame.graph not in LOAD_AND_MEMORY and right >= 2 * _LEAST_CHART
+    drawn = _charts_rows(frame, memo, gpu, _PAIR if both else _SINGLE, right, height, stale)
     lines = _meters(gpu, left - 2, stale)
     lines += [
         fill([(fit(label, _LABEL), "dim"), (text, "")], left - 2) for label, text in _facts(gpu)
     ]
     lines += [()] * (height - len(lines))
     return [
-        fill([(" ", ""), *fill(start, left), *drawn], width)
-        for start, drawn in zip(lines, graphs, strict=False)
+        (*fill([(" ", ""), *start], left), *row) for start, row in zip(lines, drawn, strict=False)
     ]
 
 
@@ -236,125 +312,166 @@ def _facts(gpu: Gpu) -> list[tuple[str, str]]:
     return facts
 
 
-def _draw_graphs(
-    gpu: Gpu, history: History, width: int, height: int, second: int, graph: ChartSeries[Gpu]
-) -> list[list[Field]]:
-    """Two graphs side by side; a column of dots is a second, and the newest is at the right."""
-    each = max(4, (width - 4) // 2)
-    span = 2 * each
-    tall = max(1, height - 1)
-    graphs = (graph, UTIL if graph is MEMORY else MEMORY)
-    left, right = (shown.graph(history, gpu, each, tall, second) for shown in graphs)
-    lines: list[list[Field]] = [
-        [("   ", ""), (left[y], graphs[0].style), (" ", ""), (right[y], graphs[1].style)]
-        for y in range(tall)
-    ]
-    last = "last " if all(each >= cell_width(f"{g.name}, last {span} s") for g in graphs) else ""
-    captions = [fit(f"{g.name}, {last}{span} s", each) for g in graphs]
-    lines.append([("   ", ""), (captions[0], "dim"), (" ", ""), (captions[1], "dim")])
-    return lines
-
-
-_LEAST_WIDTH = 140
+_LEAST_TILE_WIDTH, _LEAST_TILE_HEIGHT = 36, 6
+_LEAST_WIDTH = 100
 """A narrower terminal has only the small graphs in the table."""
-_ACROSS = 4
-_LEAST_GPUS, _MOST_GPUS = 3, 8
-_LEAST_HEIGHT, _MOST_HEIGHT = 6, 10
-_GAP = 2
+_TALL_TILE = 3
+"""A tile that is not as many times wider than high leaves its line to fewer others."""
+_BUSY_SHARE = 0.02
+"""Less memory is what the driver takes of a free GPU."""
+_BUSY_BUCKETS = 60
 
 
-def tile_height(gpus: int, width: int, room: int) -> int:
-    """Height of each graph with its title, if all have that many rows; 0 if they do not fit."""
-    if width < _LEAST_WIDTH or not _LEAST_GPUS <= gpus <= _MOST_GPUS:
-        return 0
-    height = room // -(-gpus // _ACROSS)
-    return min(height, _MOST_HEIGHT) if height >= _LEAST_HEIGHT else 0
+class Tiles(NamedTuple):
+    """How the charts of the GPUs stand below their list."""
+
+    height: int  # Of each chart with its title; 0 shows none.
+    lines: int  # Lines of charts.
+
+    @property
+    def rows(self) -> int:
+        """Height of all of them."""
+        return self.height * self.lines
 
 
-def tiles_height(gpus: int, height: int) -> int:
-    """Height of all graphs."""
-    return height * -(-gpus // _ACROSS)
+NO_TILES = Tiles(0, 0)
 
 
-def tile_rows(frame: Frame, height: int) -> list[Row]:
-    """The graphs of all GPUs; empty if their height is 0.
+def tiles_of(count: int, width: int, room: int) -> Tiles:
+    """The arrangement of a number of charts in that many rows, if they fit."""
+    across = (width + 1) // (_LEAST_TILE_WIDTH + 1)
+    if not count or width < _LEAST_WIDTH or not across:
+        return NO_TILES
+    lines = -(-count // across)
+    if room // lines < _LEAST_TILE_HEIGHT:
+        return NO_TILES
+    while lines < count and room // (lines + 1) >= _LEAST_TILE_HEIGHT:
+        each = width // -(-count // lines)
+        if each >= _TALL_TILE * (room // lines):
+            break
+        lines += 1
+    return Tiles(room // lines, lines)
+
+
+def least_tiles(count: int, width: int) -> Tiles:
+    """The lowest arrangement of a number of charts."""
+    across = max(1, (width + 1) // (_LEAST_TILE_WIDTH + 1))
+    return tiles_of(count, width, -(-count // across) * _LEAST_TILE_HEIGHT)
+
+
+def charted_gpus(
+    memo: Memo, history: History, snapshot: Snapshot, seconds: float
+) -> tuple[Gpu, ...]:
+    """The GPUs that have something to show in this time: load, or more memory than a free GPU."""
+    return tuple(
+        gpu
+        for gpu in snapshot.gpus
+        if _has_load(gpu.utilization_gpu, gpu.memory_used, gpu.memory_total)
+        or memo.part(gpu.uuid).by(
+            (seconds, int(snapshot.time * _BUSY_BUCKETS / seconds)),
+            _had_load,
+            history,
+            gpu,
+            seconds,
+            snapshot.time,
+        )
+    )
+
+
+def _has_load(load: float | None, memory: float | None, total: float | None) -> bool:
+    return bool(load) or (memory or 0.0) > _BUSY_SHARE * (total or math.inf)
+
+
+def _had_load(history: History, gpu: Gpu, seconds: float, now: float) -> bool:
+    series = history.gpu_series(gpu.uuid)
+    load, memory = (
+        max((value for value in values if value is not None), default=None)
+        for values in (
+            series.buckets(field, seconds, _BUSY_BUCKETS, now, peak=True)
+            for each in LOAD_AND_MEMORY
+            for field in each.fields
+        )
+    )
+    return _has_load(load, memory, gpu.memory_total)
+
+
+def tile_rows(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:
+    """The charts of GPUs.
 
     Args:
         frame: What is drawn.
-        height: Height of each graph, from ``tile_height``.
+        tiles: From ``tiles_of``.
+        gpus: The GPUs that have a chart.
     """
-    if not height:
+    if not tiles.height:
         return []
-    memo, snapshot, history, states, _, width = frame
-    graph = frame.graph
-    across, each = _grid(snapshot, width)
-    uuids = tuple(gpu.uuid for gpu in snapshot.gpus)
-    # The graphs change once a second.
-    key = (width, height, int(snapshot.time), graph, uuids)
-    drawn = memo.by(key, _graphs, snapshot, history, width, height, graph)
+    memo, _, _, states, view, width = frame
+    shown = _shown_series(frame.graph)[0]
+    each = width // max(1, len(gpus) // tiles.lines)
+    uuids = tuple(gpu.uuid for gpu in gpus)
+    key = (frame.chart_key(each), tiles, width, frame.graph, uuids)
+    drawn = memo.by(key, _draw_tiles, frame, tiles, gpus)
+    label = "" if tiles.height > _WITH_TIMES else view.window.label
     rows: list[Row] = []
-    for line, graphs in enumerate(drawn):
-        beside = snapshot.gpus[line * across : (line + 1) * across]
+    for line, plots in enumerate(drawn):
+        beside = _tiles_in_line(gpus, tiles, line)
         titles = []
-        for gpu in beside:
+        for gpu, each in zip(beside, _parts_of(width, len(beside)), strict=True):
             state = states[gpu.uuid]
             sign, style = state_glyph(state), STATE_STYLES[state.severity]
-            stale = "stale" if is_stale(gpu, state) else ""
-            texts = (gpu.index, graph.name, *graph.texts(gpu), sign, style, stale)
-            titles.append(memo.part(gpu.uuid)(_tile_title, *texts, each))
-        rest = width - len(titles) * (_GAP + each)
-        rows += [memo.part(line)(_join_tile_titles, rest, *titles), *graphs]
+            stale = is_stale(gpu, state)
+            values = _values(shown, gpu)
+            part = memo.part(gpu.uuid)
+            titles.append(part(_tile_title, gpu.index, sign, style, *values, each, label, stale))
+        rows += [memo.part(line)(_join, *titles), *plots]
     return rows
 
 
-def _grid(snapshot: Snapshot, width: int) -> tuple[int, int]:
-    """Number of graphs side by side, and the width of each."""
-    across = min(len(snapshot.gpus), _ACROSS)
-    return across, (width - _GAP * (across + 1)) // across
+def _tiles_in_line(gpus: Sequence[Gpu], tiles: Tiles, line: int) -> Sequence[Gpu]:
+    count = len(gpus)
+    return gpus[line * count // tiles.lines : (line + 1) * count // tiles.lines]
 
 
-def _graphs(
-    snapshot: Snapshot, history: History, width: int, height: int, graph: ChartSeries[Gpu]
-) -> list[list[Row]]:
-    """The graphs without titles: for each line of graphs, its rows."""
-    across, each = _grid(snapshot, width)
-    second = int(snapshot.time)
-    drawn = [graph.graph(history, gpu, each, height - 1, second) for gpu in snapshot.gpus]
-    parts: list[list[Row]] = []
-    for first in range(0, len(drawn), across):
-        rows: list[Row] = []
-        for line in zip(*drawn[first : first + across], strict=True):
-            fields: list[Field] = []
-            for text in line:
-                fields += [(" " * _GAP, ""), (text, graph.style)]
-            rows.append(fill(fields, width))
-        parts.append(rows)
-    return parts
+def _draw_tiles(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[list[Row]]:
+    """The charts without titles: for each line of charts, its rows."""
+    shown = _shown_series(frame.graph)[0]
+    lines: list[list[Row]] = []
+    for line in range(tiles.lines):
+        beside = _tiles_in_line(gpus, tiles, line)
+        widths = _parts_of(frame.width, len(beside))
+        plots = [
+            _plot(frame, gpu, shown, each, tiles.height - 1)
+            for gpu, each in zip(beside, widths, strict=True)
+        ]
+        lines.append([_join(*parts) for parts in zip(*plots, strict=True)])
+    return lines
 
 
-def tile_at(snapshot: Snapshot, width: int, height: int, x: int, y: int) -> Gpu | None:
-    """The GPU whose graph is drawn at a cell; ``None`` if there is none."""
-    across, each = _grid(snapshot, width)
-    index = y // height * across + min(x // (each + _GAP), across - 1)
-    return snapshot.gpus[index] if index < len(snapshot.gpus) else None
+def _join(*parts: Row) -> Row:
+    return tuple(chain.from_iterable(parts))
 
 
-def _join_tile_titles(rest: int, *titles: Row) -> Row:
-    """Titles side by side, each as wide as its graph, and the cells to their right."""
-    fields = [field for title in titles for field in ((" " * _GAP, ""), *title)]
-    return (*fields, (" " * rest, ""))
+def tile_at(gpus: Sequence[Gpu], tiles: Tiles, width: int, x: int, y: int) -> Gpu | None:
+    """The GPU whose chart is drawn at a cell; ``None`` if there is none."""
+    if not tiles.height or y >= tiles.rows:
+        return None
+    beside = _tiles_in_line(gpus, tiles, y // tiles.height)
+    for gpu, each in zip(beside, _parts_of(width, len(beside)), strict=True):
+        if x < each:
+            return gpu
+        x -= each
+    return None
 
 
 def _tile_title(
-    index: int, key: str, value: str, unit: str, sign: str, style: str, stale: str, width: int
+    index: int,
+    sign: str,
+    style: str,
+    values: Sequence[tuple[str, str, str, str]],
+    width: int,
+    label: str,
+    stale: bool,
 ) -> Row:
-    """The GPU's index, its newest value, and the seconds that the graph shows."""
-    fields: list[Field] = [
-        (f"{sign} ", style),
-        (f"{index:<2} ", stale or "strong"),
-        (f"{key} ", stale or "dim"),
-        (value, stale or "strong"),
-        (unit, stale or "dim"),
-    ]
-    room = width - row_width(fields)
-    return fill([*fields, (fit_right(f"{2 * width} s", max(0, room)), "dim")], width)
+    """The state and the index of the GPU over the axis, then what the chart shows."""
+    start = ((f"{sign} ", style), (fit(str(index), EDGE - 2), "stale" if stale else "strong"))
+    return _chart_title(values, width, label, stale, start)

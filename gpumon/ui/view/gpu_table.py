@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _LEAST_LINE = 40
 """The least width of a GPU's line that holds its numbers."""
-_LEAST_PANEL = 5
+LEAST_PANEL = 5
 _PANEL_WIDTH = 72
 
 
@@ -71,7 +71,7 @@ def gpus_shape(lines: int, gpus: int, width: int, room: int, panel_room: int = 0
     """
     if 1 <= gpus <= 2 and lines == gpus and width >= _PANEL_WIDTH:
         height = panel_room // gpus
-        if height >= _LEAST_PANEL:
+        if height >= LEAST_PANEL:
             return GpusShape(height, 1, height * gpus)
     if lines + 1 <= room:
         return GpusShape(0, 1, lines + 1)

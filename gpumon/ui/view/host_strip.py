@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _TALL = 40
 """A terminal of this height or more shows a second row of it."""
 _GAP = 2
-_LEAST_SECONDS = 60
 
 
 def host_height(height: int) -> int:
@@ -28,7 +27,13 @@ def host_height(height: int) -> int:
 
 
 def host_rows(
-    memo: Memo, host: Host, history: History, now: float, width: int, tall: int
+    memo: Memo,
+    host: Host,
+    history: History,
+    now: float,
+    seconds: float,
+    width: int,
+    tall: int,
 ) -> list[Row]:
     """The rows of the host.
 
@@ -37,6 +42,7 @@ def host_rows(
         host: The newest values.
         history: The values of the graphs.
         now: The end of the graphs.
+        seconds: Their length.
         width: Cells.
         tall: Number of rows, 1 or 2; 0 if it is hidden.
     """
@@ -45,9 +51,10 @@ def host_rows(
     heads = [_head(series, host) for series in HOST_SERIES]
     each = (width - 1 - _GAP * len(heads)) // len(heads)
     rooms = [max(0, each - row_width(head)) for head in heads]
-    # The graphs change once a second.
-    key = (int(now), tall, rooms, host.memory_total, host.cpu_count)
-    graphs = memo.by(key, _graphs, host, history, now, rooms, tall)
+    # The graphs change with each value, but no more than once a second.
+    interval = max(1.0, seconds / (max(rooms) * tall or 1))
+    key = (int(now / interval), seconds, tall, rooms, host.memory_total, host.cpu_count)
+    graphs = memo.by(key, _graphs, host, history, now, seconds, rooms, tall)
     rows: list[Row] = []
     for y in range(tall):
         fields: list[Field] = [(" ", "")]
@@ -70,23 +77,27 @@ def _head(series: ChartSeries[Host], host: Host) -> list[Field]:
 
 
 def _graphs(
-    host: Host, history: History, now: float, rooms: Sequence[int], tall: int
+    host: Host, history: History, now: float, seconds: float, rooms: Sequence[int], tall: int
 ) -> list[list[str]]:
     return [
-        _graph(series, host, history, now, room, tall)
+        _graph(series, host, history, now, seconds, room, tall)
         for series, room in zip(HOST_SERIES, rooms, strict=True)
     ]
 
 
 def _graph(
-    series: ChartSeries[Host], host: Host, history: History, now: float, room: int, tall: int
+    series: ChartSeries[Host],
+    host: Host,
+    history: History,
+    now: float,
+    seconds: float,
+    room: int,
+    tall: int,
 ) -> list[str]:
     """The rows of a graph: block characters in one row, braille in two."""
     if not room:
         return [""] * tall
     count = room if tall == 1 else 2 * room
-    # Buckets of whole seconds all hold the same number of samples.
-    seconds = count * -(-_LEAST_SECONDS // count)
     values = series.over_time(history, host).buckets(series.fields[0], seconds, count, now)
     highest = max((value for value in values if value is not None), default=0.0)
     # The load can exceed the number of cores.

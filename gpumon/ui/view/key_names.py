@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.config.keymap import KEYMAP, NAMED, display
+from gpumon.config.keymap import KEYMAP, NAMED, WINDOWS, display
 from gpumon.ui.view.process_table import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.config.keymap import KeyAction, KeyScope
+    from gpumon.config.keymap import ChartWindow, KeyAction, KeyScope
     from gpumon.ui.view.dashboard_view import View
     from gpumon.ui.view.process_table import TableEntry
 
@@ -87,6 +87,11 @@ def keycap(*names: str) -> str:
     return " ".join(keys)
 
 
+def window_keys(window: ChartWindow) -> list[FooterKey]:
+    """The keys of the windows of the charts; one of them is on."""
+    return [footer_key(f"chart_{each.label}", on=each is window) for each in WINDOWS]
+
+
 SELECT = footer_key("previous_line", "next_line")
 _TIME_KEYS = (
     footer_key("step_back", "step_on", label="step"),
@@ -155,8 +160,10 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     more += [footer_key("pause", on=view.paused)]
     more += [] if entry is None else [footer_key("copy")]
     more += [footer_key("graph")] if view.graph_fits else []
+    windows = window_keys(view.window) if view.has_charts or view.host_strip else []
+    more += windows
     more += [footer_key("alerts", on=view.unread > 0)]
     more += [footer_key("host_strip", on=view.host_strip), footer_key("theme"), COMMANDS]
     # What is on is in sight on a narrow terminal too.
     always = ALWAYS if gpu is None else _ON_GPU
-    return (*always, *keys, *sorted(more, key=lambda key: not key.on))
+    return (*always, *keys, *sorted(more, key=lambda key: not key.on or key in windows))

@@ -9,7 +9,7 @@ from gpumon.findings import process_findings
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.process_states import ENDED, HALTED, STATES, UNINTERRUPTIBLE
 from gpumon.model.processes import GpuUse
-from gpumon.text.cells import Field, Row, braille, fill, row_width
+from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line, script_of, split_command
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -26,7 +26,8 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.process_columns import ProcessItem, devices
 from gpumon.text.table import Sort, heading_row
-from gpumon.ui.view.chart_series import PROCESS_SERIES
+from gpumon.ui.view.chart_plot import curve_cells, curve_fields, span_until, time_rows
+from gpumon.ui.view.chart_series import PROCESS_SERIES, window_seconds, window_title
 from gpumon.ui.view.gpu_text import load_word, mig_indices, short_name
 from gpumon.ui.view.page_layout import (
     LABEL_WIDTH,
@@ -51,6 +52,7 @@ from gpumon.ui.view.process_table import fitting_columns, process_row, sort_proc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.config.keymap import ChartWindow
     from gpumon.findings.groups import JobGroup
     from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess, Workload
@@ -60,11 +62,9 @@ if TYPE_CHECKING:
     from gpumon.ui.view.chart_series import ChartSeries
 
 
-SPAN = 300.0
-"""The time that the charts show, in seconds."""
 _CAPTION = 36
 """Cells of a chart's text; its graph takes the rest."""
-_GRAPH_ROWS = 2
+_GRAPH_ROWS = 3
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (
     "Not visible here: it runs in another PID name space, or /proc hides it. What the driver "
@@ -78,8 +78,10 @@ def process_rows(
     process: GpuProcess,
     history: History,
     snapshot: Snapshot | None,
+    window: ChartWindow,
     width: int,
     *,
+    is_past: bool = False,
     details: Details | None = None,
     reading: bool = False,
     reveals: bool = False,
@@ -92,7 +94,9 @@ def process_rows(
         process: Its newest values.
         history: The values over time.
         snapshot: The newest snapshot.
+        window: The time that the charts show.
         width: Cells.
+        is_past: Whether the newest values are those of the past.
         details: Its details; ``None`` if they are not known.
         reading: Whether they are still being read.
         reveals: Whether values that look like secrets are shown.
@@ -114,7 +118,9 @@ def process_rows(
         ),
         Section("On the GPUs", lambda size: _gpus(process, gpus, size), Side.RIGHT),
         Section(
-            _span_title(process, history), lambda size: _charts(process, history, size), Side.RIGHT
+            window_title(window, history),
+            lambda size: _charts(process, history, window_seconds(window, history), size, is_past),
+            Side.RIGHT,
         ),
         Section("Command", lambda size: _command(process, details, size), Side.LEFT),
     ]
@@ -313,45 +319,46 @@ def _use(use: GpuUse, name: str, load: str, mig: MigIndices, width: int) -> Row:
     return fill([*fields, ("   " + name, "dim")], width)
 
 
-def _span_title(process: GpuProcess, history: History) -> str:
-    """The time that the charts show, and how much of it has samples."""
-    title = f"Last {SPAN // 60:.0f} minutes"
-    points = history.process_series(process.id).window("memory_used", SPAN)
-    if points and history.now - points[0][0] < SPAN - 10:
-        return f"{title}, seen for {duration(history.now - points[0][0])}"
-    return title
-
-
-def _charts(process: GpuProcess, history: History, width: int) -> list[Row]:
-    """Its values over time: the text on the left, the graph on the right."""
+def _charts(
+    process: GpuProcess, history: History, seconds: float, width: int, is_past: bool
+) -> list[Row]:
+    """Its values over time: the text on the left, the graph on the right, below them the times."""
+    caption = min(_CAPTION, width * 2 // 3)
+    room = max(1, width - caption)
     rows: list[Row] = []
     for series in PROCESS_SERIES:
-        if rows:
-            rows.append(fill((), width))
-        rows += _chart(series, process, history, width)
-    return rows
+        rows += _chart(series, process, history, seconds, width, caption)
+    span = span_until(history.now, seconds, 2 * room)
+    before: Field = (" " * caption, "")
+    return [*rows, *([(before, *row) for row in time_rows(span, room, is_past=is_past)])]
 
 
 def _chart(
-    series: ChartSeries[GpuProcess], process: GpuProcess, history: History, width: int
+    series: ChartSeries[GpuProcess],
+    process: GpuProcess,
+    history: History,
+    seconds: float,
+    width: int,
+    caption: int,
 ) -> list[Row]:
     (field,), quantity = series.fields, series.quantity
     gpus = () if history.latest is None else history.latest.gpus
     label = series.label or load_word(gpus, process.uses)
     newest, values = series.newest(process), series.over_time(history, process)
     now = "not known" if newest is None else f"{quantity.text(newest)}{quantity.unit()}"
-    peak = values.peak(field, SPAN)
-    trend = quantity.trend(values.window(field, SPAN), peak, values.slope(field, SPAN))
-    caption = min(_CAPTION, width * 2 // 3)
+    peak = values.peak(field, seconds)
+    trend = quantity.trend(values.window(field, seconds), peak, values.slope(field, seconds))
     room = max(1, width - caption)
-    graph = braille(
-        values.buckets(field, SPAN, 2 * room), series.small_top(peak), room, _GRAPH_ROWS
+    graph = curve_cells(
+        values.buckets(field, seconds, 2 * room), series.small_top(peak), room, _GRAPH_ROWS
     )
     newest_width = max(1, caption - LABEL_WIDTH)
     name, value = (fit(label, LABEL_WIDTH), "dim"), (fit(now, newest_width), "strong")
+    texts: list[list[Field]] = [[name, value], [(fit(trend, caption), "dim")]]
+    texts += [[(" " * caption, "")]] * (_GRAPH_ROWS - len(texts))
     return [
-        fill([name, value, (graph[0], series.style)], width),
-        fill([(fit(trend, caption), "dim"), (graph[1], series.style)], width),
+        fill([*text, *curve_fields(cells, series.style)], width)
+        for text, cells in zip(texts, graph, strict=True)
     ]
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.config.keymap import WINDOWS
 from gpumon.model.arithmetic import known_sum
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
-    duration,
     fit,
     fit_right,
     gpu_list,
@@ -19,7 +17,6 @@ from gpumon.text.formatting import (
     printable,
 )
 from gpumon.ui.view.chart_plot import (
-    EDGE,
     chart_width,
     dots,
     series_rows,
@@ -27,8 +24,7 @@ from gpumon.ui.view.chart_plot import (
     small_graph,
     span_until,
 )
-from gpumon.ui.view.chart_series import USER_SERIES
-from gpumon.ui.view.gpu_charts import window_seconds
+from gpumon.ui.view.chart_series import EDGE, USER_SERIES, window_seconds, window_title
 from gpumon.ui.view.page_layout import moment_text
 
 if TYPE_CHECKING:
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     from gpumon.text.process_columns import IdleTime, RowContext
     from gpumon.ui.view.chart_series import ChartSeries
     from gpumon.ui.view.dashboard_layout import TableContext
-    from gpumon.ui.view.frame import Memo
+    from gpumon.ui.view.frame import Frame
 
 _LEAST_HEIGHT, _MOST_CHART = 3, 14
 _LEAST_CHART = 5
@@ -54,31 +50,23 @@ _LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
 """A chart is drawn again after the time of a dot, within these bounds."""
 
 
-def user_rows(
-    memo: Memo,
-    use: UserUse,
-    snapshot: Snapshot,
-    context: TableContext,
-    width: int,
-    height: int,
-) -> list[Row]:
+def user_rows(frame: Frame, use: UserUse, context: TableContext, height: int) -> list[Row]:
     """The rows about a user; empty if the height is too small.
 
     Args:
-        memo: Caches drawn parts.
+        frame: What is drawn.
         use: The user.
-        snapshot: The snapshot.
-        context: Has the history of its moment, also of a paused screen.
-        width: Cells.
+        context: Has the history of the snapshot, also of a paused screen.
         height: Rows.
     """
     if height < _LEAST_HEIGHT:
         return []
-    history, moment = context.history, snapshot.time
-    seconds = window_seconds(WINDOWS[-1], history)
+    memo, snapshot, _, _, view, width = frame
+    history, moment, is_past = context.history, snapshot.time, view.timeline is not None
+    seconds = window_seconds(view.window, history)
     heading: list[Field] = [
         (f"── {printable(use.user or UNKNOWN)} ", "strong"),
-        (f"over {duration(moment - (history.started or moment))} ", "dim"),
+        (f"{window_title(view.window, history).lower()} ", "dim"),
     ]
     title = fill([*heading, ("─" * max(0, width - row_width(heading)), "rule")], width)
     key = (context.second, use.user, snapshot.processes)
@@ -90,12 +78,15 @@ def user_rows(
     below = _idle_rows(idle, moment, width, lines)
     room -= len(below)
     interval = min(_MOST_SECONDS, max(_LEAST_SECONDS, seconds / max(1, 2 * width)))
-    shown = (use.user, use.memory, use.gpus, seconds, int(moment / interval), width, room)
-    drawn = memo.by(shown, _charts, use, history, seconds, width, room)
+    known = use.user, use.memory, use.gpus
+    shown = (*known, seconds, int(moment / interval), width, room, is_past)
+    drawn = memo.by(shown, _charts, use, history, seconds, width, room, is_past)
     return [title, *drawn, *below]
 
 
-def _charts(use: UserUse, history: History, seconds: float, width: int, room: int) -> list[Row]:
+def _charts(
+    use: UserUse, history: History, seconds: float, width: int, room: int, is_past: bool
+) -> list[Row]:
     """The charts at most as high as the room: side by side, one below the other, or as lines."""
     across = len(USER_SERIES) if width >= _BESIDE else 1
     tall = min(_MOST_CHART, room * across // len(USER_SERIES))
@@ -103,7 +94,7 @@ def _charts(use: UserUse, history: History, seconds: float, width: int, room: in
         lines = [_line(series, use, history, seconds, width) for series in USER_SERIES]
         return lines if room >= len(lines) else []
     each = chart_width(width, across)
-    drawn = [_chart(series, use, history, seconds, each, tall) for series in USER_SERIES]
+    drawn = [_chart(series, use, history, seconds, each, tall, is_past) for series in USER_SERIES]
     return side_by_side(drawn, width) if across > 1 else [row for rows in drawn for row in rows]
 
 
@@ -114,10 +105,12 @@ def _chart(
     seconds: float,
     width: int,
     height: int,
+    is_past: bool,
 ) -> list[Row]:
     span = span_until(history.now, seconds, dots(width))
     title = [(" " * EDGE + f"{series.label}  ", "dim"), (series.text(use), "strong")]
-    return [fill(title, width), *series_rows(series, history, use, span, {}, width, height - 1)]
+    rows = series_rows(series, history, use, span, {}, width, height - 1, is_past=is_past)
+    return [fill(title, width), *rows]
 
 
 def _line(

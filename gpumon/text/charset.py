@@ -88,9 +88,9 @@ SUBSTITUTES = {
     "░": ".",
     "▒": ":",
     "▓": "%",
-    # A second line in a chart.
-    **dict.fromkeys("⎺⎻⎼⎽", "~"),
     "▚": "x",
+    # The grid of a chart, which would look like a curve.
+    "┈": " ",
     # Lines: rules, trees, borders, axes.
     **dict.fromkeys("─━═╌", "-"),
     **dict.fromkeys("│┃║├", "|"),
@@ -114,7 +114,7 @@ _ON_CONSOLE = {
 _WIDER = {"…": "...", "≥": ">="}
 
 _BRAILLE = range(0x2800, 0x2900)
-_DOTS_ASCII = " --==++##"
+_DOTS_ASCII = " .:==++##"
 _DOTS_CONSOLE = " __▄▄▄███"
 
 

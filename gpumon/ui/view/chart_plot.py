@@ -1,8 +1,9 @@
 """Draws a chart of a series: curves, the axis of values, the axis of time with its events.
 
-A curve is a line of braille dots over a light area, and a second curve in the same chart a line of
-another kind. The level is then visible wherever it is, without colours too: a GPU that is busy all
-the time has a line at the top, where a filled graph would be a solid block.
+A curve is a line of braille dots, and a second one in the same chart a solid line. So the level is
+visible wherever it is, without colours too: a GPU that is busy all the time has a line at the top,
+where a filled graph would be a solid block. Areas under the lines were tried: they hide the second
+curve, end in steps of a cell, and are blocks again.
 """
 
 from __future__ import annotations
@@ -54,13 +55,11 @@ _HEADROOM = 1.08
 """The top of an axis as a multiple of a limit that values can exceed."""
 
 _BLANK = " "
-_AREA = "░"
-"""A cell below a curve."""
-_LEVELS = "⎽⎼⎻⎺"
-"""The line of a second curve, at the four heights of a cell: these differ from dots in ASCII."""
-_EVENT, _LIMIT = "┊", "╌"
-_PARTS = re.compile(f"[\u2801-\u28ff]+|{_AREA}+|[{_LEVELS}]+|{_EVENT}+|{_LIMIT}+|{_BLANK}+")
-_BEHIND_STYLES = {_EVENT: "rule", _LIMIT: "dim", _BLANK: ""}
+_LINE = "▁─▔"
+"""A second curve at the foot, in the middle and at the top of a cell: a line among dots."""
+_EVENT, _LIMIT, _GRID = "┊", "╌", "┈"
+_PARTS = re.compile(f"[\u2801-\u28ff]+|[{_LINE}]+|{_EVENT}+|{_LIMIT}+|{_GRID}+|{_BLANK}+")
+_BEHIND_STYLES = {_EVENT: "rule", _LIMIT: "dim", _GRID: "rule", _BLANK: ""}
 
 _PAIRS = ((0x01, 0x40), (0x02, 0x04), (0x08, 0x80), (0x10, 0x20))
 """Pairs of dots of a braille cell that are swapped when it is turned upside down."""
@@ -114,13 +113,12 @@ def curve_cells(
     if second is None:
         return ["".join(cells) for cells in zip(*columns, strict=True)]
     rows = [list(cells) for cells in zip(*columns, strict=True)]
-    others = _dot_levels(second, top, width, height)
-    for cell in range(width):
-        level = others[2 * cell + 1] or others[2 * cell]
-        if level:
-            row = rows[height - 1 - (level - 1) // 4]
-            if cell % 2 or row[cell] in {_BLANK, _AREA}:
-                row[cell] = _LEVELS[(level - 1) % 4]
+    for cell, value in enumerate(_newest_of_pairs(second, width)):
+        if value is not None:
+            half = max(0, min(2 * height, round(value / top * 2 * height)))
+            row = rows[max(0, height - 1 - half // 2)]
+            if cell % 2 or row[cell] == _BLANK:
+                row[cell] = _LINE[2 if half == 2 * height else half % 2]
     return ["".join(row) for row in rows]
 
 
@@ -134,28 +132,28 @@ def _dot_levels(values: Values, top: float, width: int, height: int) -> list[int
     return [0] * (2 * width - len(levels)) + levels
 
 
+def _newest_of_pairs(values: Values, width: int) -> list[float | None]:
+    """The newest known one of the two values of each cell."""
+    known = [None] * (2 * width - len(values)) + list(values[-2 * width :])
+    pairs = zip(known[::2], known[1::2], strict=True)
+    return [first if second is None else second for first, second in pairs]
+
+
 @lru_cache(maxsize=8192)
 def _curve_column(before: int, left: int, right: int, height: int) -> tuple[str, ...]:
     """The cells of one column from the top down: a line, joined to the value before it."""
     bits = [0] * height
-    lowest = 4 * height
     for start, level, marks in ((before, left, _LEFT_DOTS), (left, right, _RIGHT_DOTS)):
         if not level:
             continue
         end = level if start in {0, level} else start + 1 if start < level else start - 1
-        low, high = (level, end) if level < end else (end, level)
-        lowest = min(lowest, low)
-        for dot in range(low - 1, high):
+        for dot in range(min(level, end) - 1, max(level, end)):
             bits[dot // 4] |= marks[dot % 4]
-    below = (lowest - 1) // 4 if left or right else 0
-    return tuple(
-        _DOTS[bits[row]] if bits[row] else _AREA if row < below else _BLANK
-        for row in range(height - 1, -1, -1)
-    )
+    return tuple(_DOTS[bits[row]] for row in range(height - 1, -1, -1))
 
 
 # Shared strings, because thousands of columns are kept.
-_DOTS = tuple(chr(0x2800 + bits) for bits in range(256))
+_DOTS = (_BLANK, *(chr(0x2800 + bits) for bits in range(1, 256)))
 
 
 def curve_fields(cells: str, style: str, second: str = "") -> list[Field]:
@@ -166,7 +164,7 @@ def curve_fields(cells: str, style: str, second: str = "") -> list[Field]:
         first = text[0]
         name = _BEHIND_STYLES.get(first)
         if name is None:
-            name = f"{style}.area" if first == _AREA else second if first in _LEVELS else style
+            name = second if first in _LINE else style
         fields.append((text, name))
     return fields
 
@@ -350,6 +348,8 @@ def _plot_row(
     if note.strip():
         edge.append((note, "dim"))
         cells = cells[len(note) :]
+    if label:
+        cells = cells.replace(_BLANK, _GRID)
     return (*edge, *curve_fields(cells, *styles[:2]))
 
 

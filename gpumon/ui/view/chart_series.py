@@ -42,7 +42,7 @@ SubjectT = TypeVar("SubjectT")
 
 EDGE = 6
 """Width of the axis of values of a chart."""
-FIRST_SIGN, SECOND_SIGN = "⠤", "⎻"
+FIRST_SIGN, SECOND_SIGN = "⠒", "─"
 """How the curves of a chart look, beside the names of their series."""
 _UPWARD, _DOWNWARD = "graph.memory", "graph.util"
 """The styles of two values that are drawn in opposite directions."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import gpu_findings
 from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.makers import maker_of
@@ -15,7 +14,7 @@ from gpumon.ui.terminal.desktop import copy
 from gpumon.ui.view.compare_page import compare_rows
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.help_page import state_sections
-from gpumon.ui.view.key_names import FooterKey, footer_key
+from gpumon.ui.view.key_names import FooterKey, footer_key, window_keys
 from gpumon.ui.view.page_layout import moment_text, text_rows
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ class CompareScreen(PageScreen):
     def __init__(self, workspace: Workspace, uuids: Sequence[str]) -> None:
         super().__init__(workspace)
         self._uuids = tuple(uuids)
-        self._window = DEFAULT_WINDOW
         self._memo = Memo()
         self._gpus: dict[str, Gpu] = {}
         self._missing_since: dict[str, float] = {}
@@ -57,9 +55,7 @@ class CompareScreen(PageScreen):
     @property
     def footer_keys(self) -> Sequence[FooterKey]:
         """See ``PaintedScreen.footer_keys``."""
-        windows = [
-            footer_key(f"chart_{window.label}", on=window is self._window) for window in WINDOWS
-        ]
+        windows = window_keys(self._workspace.window)
         maker = maker_of(self._known[0].name if self._known else None)
         copied = footer_key("copy", label=f"copy {maker.main_variable}")
         return (footer_key("back"), footer_key("help", label="why"), *windows, SCROLL, copied)
@@ -86,7 +82,7 @@ class CompareScreen(PageScreen):
             for uuid, since in self._missing_since.items()
         }
         return compare_rows(
-            *(self._memo, self._known, gone, history, latest, self._window),
+            *(self._memo, self._known, gone, history, latest, self._workspace.window),
             *(width, self.body_height),
         )
 
@@ -100,11 +96,6 @@ class CompareScreen(PageScreen):
                 f"GPU {gpu.index}", self._history, gpu_findings(self._history, gpu)
             )
         ]
-
-    def action_window(self, key: str) -> None:
-        """Show another time window."""
-        self._window = next(window for window in WINDOWS if window.key == key)
-        self.rebuild()
 
     def action_copy(self) -> None:
         """Copy the assignment with which a program sees these GPUs, and show it."""

@@ -25,8 +25,7 @@ from gpumon.text.formatting import (
     printable,
 )
 from gpumon.ui.view.chart_plot import chart_width, side_by_side
-from gpumon.ui.view.chart_series import GPU_SERIES
-from gpumon.ui.view.gpu_charts import window_seconds, window_title
+from gpumon.ui.view.chart_series import GPU_SERIES, window_seconds, window_title
 from gpumon.ui.view.gpu_line import brief_names
 from gpumon.ui.view.gpu_page import IDENTITY, value_or_reason
 from gpumon.ui.view.gpu_text import holders, short_name, state_fields, unlisted_holder

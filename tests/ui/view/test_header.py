@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpumon.findings import conditions
-from gpumon.model.snapshot import GpuStatus, Host, MigInstance, Snapshot, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, MigInstance, Snapshot, Unknown
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
@@ -34,7 +34,7 @@ def header(now: Snapshot, width: int = 200, height: int = 30) -> str:
     return "".join(text for text, _ in row).rstrip()
 
 
-def lost(index: int) -> object:
+def lost(index: int) -> Gpu:
     return gpu(index=index, status=GpuStatus.LOST, power_draw=None)
 
 

@@ -208,7 +208,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "host_strip",
             "h",
             "host_strip",
-            "Host: CPU, memory, load over time (toggle)",
+            "Host: cores, free memory, load over time, use by GPU processes (toggle)",
             "host",
             vim="H",
         ),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FAST = ["-n", "0.1"]
 DEMO = [sys.executable, "-m", "gpumon", "--demo", *FAST]
-STRIP = r"cpu +\d+% [▁-▇ ·]+ram +\d+/1008G [▁-▇ ·]+load +[\d.]+/96 "
+STRIP = r"\n cpu +[\d–]+/96 cores .*ram +[\d–]+G free .*load "
 
 
 def screen_of(state: Path, columns: int = 100, lines: int = 24) -> Screen:

@@ -177,6 +177,10 @@ def _whole_number(value: float) -> str:
     return f"{value:.0f}"
 
 
+_LEAST_WIDTH = 3
+"""Of a value in a list, so that what follows stays in its place."""
+
+
 class Quantity(Struct, frozen=True):
     """How values of a kind are written and scaled; they are in the model's unit."""
 
@@ -184,7 +188,6 @@ class Quantity(Struct, frozen=True):
     # What follows it on a page, `` GiB``, and in a list, ``G``; ``str()`` is empty.
     unit: Callable[[], str] = str
     short_unit: Callable[[], str] = str
-    least_width: int = 3  # Of ``text`` in a list, so that what follows stays in its place.
     axis: Callable[[float], str] = _whole_number  # A converted value beside an axis.
     convert: Callable[[float], float] = float  # To the unit of the axis.
     step: float | None = 1.0  # The unit of round values on an axis; ``None`` is bytes.
@@ -286,7 +289,7 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
         """The width of the newest value in a list: that of its maximum, so that nothing moves."""
         whole = self.whole(subject)
         width = 0 if whole is None else len(self.quantity.text(whole))
-        return max(self.quantity.least_width, width)
+        return max(_LEAST_WIDTH, width)
 
     def rest(self, subject: SubjectT, *, on_page: bool = False) -> str:
         """What follows a value: ``/700W``, on a page ``/700 W``."""
@@ -509,17 +512,12 @@ def _of_host(history: History, _: Host) -> ViewedSeries:
     return history.host_series()
 
 
-def _load_text(value: float) -> str:
-    """A load, or a number of cores, which is whole."""
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
 HOST_SERIES: tuple[ChartSeries[Host], ...] = (
     ChartSeries("cpu", ("cpu_percent",), PERCENT, ("graph.util",), _of_host, top=100.0),
     ChartSeries(
         "ram",
         ("memory_used",),
-        replace(_MEMORY, text=lambda size: gibibytes(int(size), 0), least_width=1),
+        _MEMORY,
         ("graph.memory",),
         _of_host,
         whole=lambda host: host.memory_total,
@@ -527,7 +525,7 @@ HOST_SERIES: tuple[ChartSeries[Host], ...] = (
     ChartSeries(
         "load",
         ("load",),
-        Quantity(text=_load_text, least_width=5),
+        Quantity(),
         ("graph.other",),
         _of_host,
         lambda host, _: None if host.load is None else host.load[0],

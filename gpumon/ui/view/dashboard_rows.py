@@ -140,7 +140,10 @@ class Dashboard:
         return Parts(
             layout,
             header=[_header(frame, status)],
-            host=host_rows(memo, snapshot.host, history, snapshot.time, seconds, width, strip),
+            host=host_rows(
+                *(memo, snapshot.host, snapshot.processes, history, snapshot.time, seconds),
+                *(width, strip),
+            ),
             gpus=exactly(drawn, width, shape.gpus.rows),
             graphs=tile_rows(frame, shape.tiles, charted),
             rule=[_rule(frame, shape.gpus, layout)],

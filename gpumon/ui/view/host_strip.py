@@ -1,16 +1,21 @@
-"""The line of the host: CPU, memory and load over time, side by side."""
+"""The line of the host: CPU, memory and load over time, and the share of the GPU processes.
+
+It adds to the header: the cores in use, the free memory, three load averages, and who uses them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.text.cells import Field, Row, braille, fill, row_width, spark
-from gpumon.text.formatting import cell_width, fit
+from gpumon.text.formatting import UNKNOWN, fit, gibibytes, printable
 from gpumon.ui.view.chart_series import HOST_SERIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Host
     from gpumon.recording.history import History
     from gpumon.ui.view.chart_series import ChartSeries
@@ -19,6 +24,10 @@ if TYPE_CHECKING:
 _TALL = 40
 """A terminal of this height or more shows a second row of it."""
 _GAP = 2
+_LEAST_GRAPH = 8
+"""The least cells of each graph beside the text on the GPU processes."""
+_SHORT_TEXT, _LONG_TEXT = 38, 72
+"""Cells of that text without and with the busiest process: constant, so that no graph moves."""
 
 
 def host_height(height: int) -> int:
@@ -29,6 +38,7 @@ def host_height(height: int) -> int:
 def host_rows(
     memo: Memo,
     host: Host,
+    processes: Sequence[GpuProcess],
     history: History,
     now: float,
     seconds: float,
@@ -40,6 +50,7 @@ def host_rows(
     Args:
         memo: Caches the graphs.
         host: The newest values.
+        processes: The newest GPU processes.
         history: The values of the graphs.
         now: The end of the graphs.
         seconds: Their length.
@@ -48,9 +59,24 @@ def host_rows(
     """
     if not tall:
         return []
-    heads = [_head(series, host) for series in HOST_SERIES]
-    each = (width - 1 - _GAP * len(heads)) // len(heads)
-    rooms = [max(0, each - row_width(head)) for head in heads]
+    heads = [_cpu_head(host), _memory_head(host), _load_head(host)]
+    around = 1 + _GAP * len(heads)
+    if around + sum(map(row_width, heads)) > width:
+        # A number that is cut would look like another number.
+        heads[-1] = _load_head(host, count=1)
+    spare = width - around - sum(map(row_width, heads))
+    size = next(
+        (
+            cells
+            for cells in (_LONG_TEXT, _SHORT_TEXT)
+            if spare - cells >= _LEAST_GRAPH * len(heads)
+        ),
+        0,
+    )
+    text = memo(_use_text, processes, size == _LONG_TEXT) if size else ""
+    # The first graphs get the cells that are left over.
+    each, more = divmod(max(0, spare - size), len(heads))
+    rooms = [each + (place < more) for place in range(len(heads))]
     # The graphs change with each value, but no more than once a second.
     interval = max(1.0, seconds / (max(rooms) * tall or 1))
     key = (int(now / interval), seconds, tall, rooms, host.memory_total, host.cpu_count)
@@ -61,19 +87,55 @@ def host_rows(
         for series, head, graph in zip(HOST_SERIES, heads, graphs, strict=True):
             start = head if y == tall - 1 else [(" " * row_width(head), "")]
             fields += [*start, (graph[y], series.style), (" " * _GAP, "")]
+        if y == tall - 1:
+            fields.append((fit(text, size), "dim"))
         rows.append(fill((field for field in fields if field[0]), width))
     return rows
 
 
-def _head(series: ChartSeries[Host], host: Host) -> list[Field]:
-    """The name and the newest value, in a constant width."""
-    value, unit = series.texts(host)
-    width = cell_width(series.rest(host))
+def _cpu_head(host: Host) -> list[Field]:
+    """The cores in use of all; without their number the share of the CPU."""
+    if host.cpu_count is None:
+        percent = UNKNOWN if host.cpu_percent is None else f"{host.cpu_percent:.0f}"
+        return [("cpu ", "dim"), (f"{percent:>3}", "strong"), ("% ", "dim")]
+    used = UNKNOWN
+    if host.cpu_percent is not None:
+        used = f"{host.cpu_percent / 100 * host.cpu_count:.0f}"
     return [
-        (f"{series.label} ", "dim"),
-        (value.rjust(series.text_width(host)), "strong"),
-        (f"{fit(unit, width)} ", "dim"),
+        ("cpu ", "dim"),
+        (f"{used:>{len(str(host.cpu_count))}}", "strong"),
+        (f"/{host.cpu_count} cores ", "dim"),
     ]
+
+
+def _memory_head(host: Host) -> list[Field]:
+    free, width = UNKNOWN, 4
+    if host.memory_total is not None:
+        width = len(gibibytes(host.memory_total, 0))
+        if host.memory_used is not None:
+            free = gibibytes(max(0, host.memory_total - host.memory_used), 0)
+    return [("ram ", "dim"), (f"{free:>{width}}", "strong"), ("G free ", "dim")]
+
+
+def _load_head(host: Host, count: int = 3) -> list[Field]:
+    """The load averages over 1, 5 and 15 minutes, or the first of them."""
+    loads = [f"{load:.1f}" for load in host.load] if host.load is not None else [UNKNOWN] * 3
+    first, *others = (f"{text:>5}" for text in loads[:count])
+    return [("load ", "dim"), (first, "strong"), ("".join(others) + " ", "dim")]
+
+
+def _use_text(processes: Sequence[GpuProcess], long: bool) -> str:
+    """What the GPU processes use of the host, and which of them uses most."""
+    cpu = known_sum(process.cpu_percent for process in processes)
+    memory = known_sum(process.rss for process in processes)
+    cores = UNKNOWN if cpu is None else f"{cpu / 100:.1f}"
+    ram = UNKNOWN if memory is None else gibibytes(memory, 0)
+    text = f"GPU processes: {cores:>5} cores, {ram:>4}G ram"
+    busiest = max(processes, key=lambda process: process.cpu_percent or 0.0, default=None)
+    if not long or busiest is None or not busiest.cpu_percent:
+        return text
+    user = printable(busiest.user or UNKNOWN)
+    return f"{text}, most by {busiest.id.pid} {user}: {busiest.cpu_percent / 100:.1f}"
 
 
 def _graphs(

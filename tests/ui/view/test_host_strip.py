@@ -15,7 +15,7 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.host_strip import host_rows
-from tests.build import GIB, NOON, gpu, snapshot
+from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -46,7 +46,12 @@ def seen(seconds: int = 70) -> History:
 def lines(width: int, tall: int, seconds: int = 70) -> list[str]:
     history = seen(seconds)
     assert history.latest is not None
-    rows = host_rows(Memo(), history.latest.host, history, history.now, width, tall)
+    latest = history.latest
+    used = (
+        msgspec.structs.replace(process(pid=7, user="ann"), cpu_percent=650.0, rss=30 * GIB),
+        msgspec.structs.replace(process(pid=8, user="bo"), cpu_percent=150.0, rss=10 * GIB),
+    )
+    rows = host_rows(Memo(), latest.host, used, history, history.now, width, tall)
     assert {row_width(row) for row in rows} <= {width}
     return ["".join(text for text, _ in row).rstrip() for row in rows]
 
@@ -64,13 +69,25 @@ def test_every_row_is_whole_at_every_width() -> None:
 
 def test_what_is_unknown_is_dotted_and_said_to_be_unknown() -> None:
     (line,) = lines(245, 1, 45)
-    assert "cpu   –" in line
-    assert "ram    –" in line
-    assert "load     –" in line
+    assert "cpu  –/96 cores" in line
+    assert "ram    –G free" in line
+    assert "load     –    –    –" in line
     (line,) = lines(245, 1)
-    graph = line[line.index("%") + 2 : line.index("ram")]
+    graph = line[line.index("cores") + 6 : line.index("ram")]
     # Ten seconds in cells of a second, less as long as the value before them stands.
     assert "····▇" in graph
+
+
+def test_it_says_what_the_header_does_not() -> None:
+    (line,) = lines(200, 1)
+    # 2 × 69 s is more than all; the header has the percent and the memory in use.
+    assert "cpu 96/96 cores" in line
+    assert "ram  739G free" in line
+    assert "load  69.0  1.0  1.0" in line
+    assert line.endswith("GPU processes:   8.0 cores,   40G ram, most by 7 ann: 6.5")
+    assert "GPU processes:   8.0 cores,   40G ram" in lines(130, 1)[0]
+    assert "GPU processes" not in lines(80, 1)[0], "graphs come first"
+    assert lines(56, 1)[0].split("load")[1].split()[0] == "69.0", "no number is cut"
 
 
 def test_the_dashboard_has_it_only_on_demand_and_keeps_its_height() -> None:

@@ -441,7 +441,9 @@ class DashboardScreen(ListScreen[View, Layout]):
         if part in {"gpus", "graphs"}:
             self._click_gpu(part, x, y, again=again)
         elif part == "timeline":
-            self._click_time(x)
+            # Below the bar is the text of an event.
+            if y == 0:
+                self._click_time(x)
         else:
             super()._click(part, x, y, again=again)
 

@@ -564,18 +564,18 @@ class EventSign(NamedTuple):
 
 
 EVENT_SIGNS = {
-    EventKind.CAME: EventSign("+", "", "a process came", "a process came"),
-    EventKind.WENT: EventSign("-", "", "a process went", "one went"),
+    EventKind.CAME: EventSign("+", "", "a process started on a GPU", "started"),
+    EventKind.WENT: EventSign("-", "", "a process ended, or left a GPU", "ended"),
     EventKind.FULL: EventSign("■", "state.note", "a GPU's memory became full", "memory full"),
     EventKind.THROTTLED: EventSign("▼", "state.warning", "a GPU was slowed down", "slowed down"),
     EventKind.ERROR: EventSign(
-        "✖", "state.critical", "an error: an XID, a GPU lost or silent", "an error"
+        "✖", "state.critical", "an error: an XID, a GPU lost or silent", "error"
     ),
 }
 """By increasing severity."""
 
 CAME_AND_WENT = "±"
-"""The glyph of a cell in which processes came and others went."""
+"""The glyph of a cell in which processes started and others ended."""
 
 EVENT_BITS = {kind: 1 << bit for bit, kind in enumerate(EVENT_SIGNS)}
 PROCESS_BITS = EVENT_BITS[EventKind.CAME] | EVENT_BITS[EventKind.WENT]
@@ -588,7 +588,7 @@ def event_field(bits: int, process_style: str, prefix: str = "") -> Field:
 
     Args:
         bits: The kinds of its events; the most severe is shown.
-        process_style: The style of processes that came or went.
+        process_style: The style of processes that started or ended.
         prefix: Prefix of the style of all other events.
     """
     if bits == PROCESS_BITS:

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from gpumon.ui.view.list_view import Key
 
 _MOST_REPORT_ROWS = 8
+_WITH_EVENT = 20
+"""From this height on the past has a row for the event before the moment."""
 
 
 class Parts(Struct, frozen=True):
@@ -126,7 +128,7 @@ class Dashboard:
         wanted = memo.by(key, lines_wanted, context.history, snapshot, view, height)
         shape = dashboard_shape(lines, gpus, width, height - strip, wanted, len(charted))
         report = _report_rows(view, width, shape.table - LEAST_TABLE)
-        timeline = _timeline_rows(snapshot, view, width)
+        timeline = _timeline_rows(snapshot, view, width, height)
         table = shape.table - len(report) - len(timeline) - view.editing
         layout = lay_out(memo, context, snapshot, view, width, shape, max(0, table - 1))
         layout = replace(layout, charted=charted)
@@ -385,13 +387,16 @@ def _user_rows(frame: Frame, layout: Layout, context: TableContext, height: int)
     return user_rows(frame, entry.user, context, height)
 
 
-def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:
-    """The timeline; empty in the present."""
+def _timeline_rows(snapshot: Snapshot, view: View, width: int, height: int) -> list[Row]:
+    """The timeline; empty in the present. A low terminal keeps its second row for the table."""
     if view.timeline is None:
         return []
-    from gpumon.ui.view.timeline import timeline_row
+    from gpumon.ui.view.timeline import event_row, timeline_row
 
-    return [timeline_row(view.timeline, snapshot.time, width)]
+    rows = [timeline_row(view.timeline, snapshot.time, width)]
+    if height >= _WITH_EVENT:
+        rows.append(event_row(view.timeline, snapshot.time, width))
+    return rows
 
 
 def _status(snapshot: Snapshot, view: View, totals: GpuTotals = NO_TOTALS) -> HeaderStatus:

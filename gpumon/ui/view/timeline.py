@@ -1,10 +1,10 @@
-"""The timeline: the row that shows a past moment and its place in the recording.
+"""The timeline: the rows that show a past moment and its place in the recording.
 
-From the left: the playback state, the moment, a bar for the whole recording with its events, and
-the text of the last event before the moment.
+The first row has the playback state, the moment, and a bar for the whole recording with its events.
+The second has the text of the last event before the moment, and the meaning of the signs.
 
-Each cell of the bar is a time between two round moments. Events therefore keep their cells while
-the recording grows, until its length requires longer cells or its beginning is removed.
+Each cell of the bar is a time between two multiples of its length. Events therefore keep their
+cells while the recording grows, until its length requires longer cells or its beginning is removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gpumon.text.cells import Field, Row, fill
+from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import cell_width, duration, fit, fit_right, printable
 from gpumon.ui.view.chart_plot import (
     CAME_AND_WENT,
@@ -35,17 +35,15 @@ _CLOCK_WIDTH, _SHORT_WIDTH, _WHEN_WIDTH = 10, 20, 28
 """The time of day; with a short age or the date; with both."""
 _LEAST_BAR, _LEAST_EXPLAINED = 16, 24
 """The least length of a bar, and of one whose ends have words."""
-_LEAST_TEXT, _MOST_TEXT = 28, 64
 _END_WIDTH = 6
 """A time at an end of the bar, and a space."""
 _BEGINS = "begins "
-_CELL_SECONDS = (
-    *(0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45),
-    *(60, 90, 120, 180, 240, 300, 360, 480, 600, 720, 900, 1200, 1800, 2400),
-    *(3600, 5400, 7200, 10800, 14400, 21600, 28800, 43200),
-)
-"""The possible lengths of a cell in seconds; longer cells are whole days."""
+_CELL_SECONDS = tuple(round(10 ** (step / 48), 3) for step in range(-48, 236))
+"""The possible lengths of a cell in seconds, each 5 % longer than the one before, up to most of a
+day: at most so much of the bar stays blank. Longer cells are whole days."""
 _DAY = 86400
+
+_GAP = "  "
 
 _CROWDED = 3
 """If one in this many cells has process events, these mean little and are hidden."""
@@ -54,7 +52,7 @@ _CURSOR = "┃"
 
 SIGNS = (
     *((sign.glyph, sign.about) for sign in EVENT_SIGNS.values()),
-    (CAME_AND_WENT, "processes came and others went"),
+    (CAME_AND_WENT, "processes started and others ended"),
     (_LINE, "the log, as far as it has been read"),
     (_CURSOR, "the moment that is shown; a click or a drag moves it"),
 )
@@ -64,11 +62,10 @@ _event_time = attrgetter("time")
 
 
 def timeline_row(timeline: Timeline, shown: float, width: int) -> Row:
-    """The row, exactly ``width`` cells.
+    """The first row, exactly ``width`` cells.
 
-    A narrow row drops the text of the last event first, then the words at the ends of the bar, then
-    the date or the exact age, then the bar. If the recording cannot be read, the row shows only
-    this and the moment.
+    A narrow row drops the words at the ends of the bar first, then the date or the exact age, then
+    the bar. If the recording cannot be read, the row shows only this and the moment.
 
     Args:
         timeline: The moment; events outside the recording are ignored.
@@ -76,7 +73,7 @@ def timeline_row(timeline: Timeline, shown: float, width: int) -> Row:
         width: Cells.
     """
     playing = timeline.playing
-    when, bar, text = _widths(width)
+    when, bar = _widths(width)
     if playing.waiting is not None:
         silence = f" the log is not read: no answer for {playing.waiting:.0f} s "
         moment = _when(timeline, shown, _CLOCK_WIDTH)
@@ -86,10 +83,43 @@ def timeline_row(timeline: Timeline, shown: float, width: int) -> Row:
         *_when(timeline, shown, when),
     ]
     if bar:
-        fields += [*_bar(timeline, bar), (" ", "header")]
-    if text:
-        fields += _last_event(timeline, shown, text)
+        fields += _bar(timeline, bar)
     return fill(fields, width, "header")
+
+
+def event_row(timeline: Timeline, shown: float, width: int) -> Row:
+    """The second row: the last event, and the signs that are on the bar as far as they fit."""
+    fields = [("  ", "header"), *_last_event(timeline, shown, width - 2)]
+    room = width - row_width(fields)
+    words: list[Field] = []
+    for glyph, style, word in _signs_shown(timeline, width):
+        room -= len(_GAP) + cell_width(glyph) + 1 + cell_width(word)
+        if room < 1:
+            break
+        words += [(_GAP, "header"), (glyph, style), (f" {word}", "header.dim")]
+    blank = width - row_width(fields) - row_width(words) - 1
+    return fill([*fields, (" " * max(0, blank), "header"), *words], width, "header")
+
+
+def _signs_shown(timeline: Timeline, width: int) -> list[tuple[str, str, str]]:
+    """The glyphs of the events on the bar, with their style and their meaning, worst first."""
+    _, bar = _widths(width)
+    if not bar or timeline.playing.waiting is not None:
+        return []
+    cells = _event_bits(timeline, _Cells(timeline.playing, _inside(bar)))
+    shown = {
+        PROCESS_BITS if bits == PROCESS_BITS else 1 << bits.bit_length() - 1
+        for bits in cells
+        if bits
+    }
+    signs = [
+        (*event_field(bit, "header.dim", "panel."), EVENT_SIGNS[kind].short)
+        for kind, bit in EVENT_BITS.items()
+        if bit in shown
+    ]
+    if PROCESS_BITS in shown:
+        signs.insert(0, (*event_field(PROCESS_BITS, "header.dim"), "started and ended"))
+    return signs[::-1]
 
 
 def time_at(x: int, timeline: Timeline, width: int) -> float | None:
@@ -104,7 +134,7 @@ def time_at(x: int, timeline: Timeline, width: int) -> float | None:
         width: Cells of the row.
     """
     playing = timeline.playing
-    when, bar, _ = _widths(width)
+    when, bar = _widths(width)
     (margin, _), cells = _margins(bar), _Cells(playing, _inside(bar))
     place = x - _STATE_WIDTH - when - margin
     if not bar or playing.waiting is not None or not 0 <= place < cells.count:
@@ -162,8 +192,8 @@ def _return_key(*, live: bool) -> str:
     return f" ({keycap('last_line')}{': now' if live else ''})"
 
 
-def _widths(width: int) -> tuple[int, int, int]:
-    """Cells for the moment, the bar and the text; 0 is absent.
+def _widths(width: int) -> tuple[int, int]:
+    """Cells for the moment and the bar; 0 is absent.
 
     They do not depend on the moment, so that the bar does not move.
     """
@@ -173,12 +203,7 @@ def _widths(width: int) -> tuple[int, int, int]:
         _CLOCK_WIDTH,
     )
     room = width - _STATE_WIDTH - when - 1
-    if room < _LEAST_BAR:
-        return when, 0, 0
-    text = min(_MOST_TEXT, room * 2 // 5)
-    if text < _LEAST_TEXT:
-        text = 0
-    return when, room - text, text
+    return when, room if room >= _LEAST_BAR else 0
 
 
 def _state(playing: Playing) -> str:
@@ -279,6 +304,8 @@ def _last_event(timeline: Timeline, shown: float, width: int) -> list[Field]:
     here = events[bisect_left(events, newest, key=_event_time) : until]
     event = max(here, key=lambda event: EVENT_BITS[event.kind])
     glyph, style = event_field(EVENT_BITS[event.kind], "header.dim", "panel.")
+    if EVENT_BITS[event.kind] & PROCESS_BITS:
+        glyph = EVENT_SIGNS[event.kind].short
     at = time.strftime("%H:%M:%S", time.localtime(event.time))
     ago = shown - event.time
     before = f"({duration(ago)} before) " if ago >= 1 else ""

@@ -184,7 +184,7 @@ def test_marks_stand_at_their_time_on_the_axis_and_the_legend_names_them() -> No
     assert axis.index("+") == 54 * 60 // 300
     assert axis.index("-") == 54 * 120 // 300
     assert axis.index("▼") == 54 * 200 // 300
-    assert "+ a process came   - one went   ▼ slowed down" in lines[-1]
+    assert "+ started   - ended   ▼ slowed down" in lines[-1]
     calm = lines_of(chart_rows(Memo(), CARD, seen(), FIVE, recording_of(), 100, 38))
     assert "▼" not in calm[-1]
 

@@ -81,6 +81,10 @@ def text(row: Row) -> str:
     return "".join(text for text, _ in row)
 
 
+def event_row(playing: Playing, marks: Sequence[Event], width: int) -> Row:
+    return timeline.event_row(Timeline(playing, marks, live=True), playing.position, width)
+
+
 def styles_of(row: Row, glyph: str) -> set[str]:
     return {style for text, style in row if text == glyph}
 
@@ -90,7 +94,46 @@ def styles_of(row: Row, glyph: str) -> set[str]:
 def test_the_row_at_every_width(width: int, live: bool, snapshot: SnapshotAssertion) -> None:
     paused = timeline_row(PLAYING, MARKS, width, live=live)
     played = timeline_row(replace(PLAYING, playing=True, speed=0.1), MARKS, width, live=live)
-    assert f"\n{text(paused)}\n{text(played)}\n" == snapshot
+    event = event_row(PLAYING, MARKS, width)
+    assert f"\n{text(paused)}\n{text(played)}\n{text(event)}\n" == snapshot
+
+
+@pytest.mark.parametrize("length", [40.0, 700.0, HOUR, 4 * HOUR, 11 * 86400.0])
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_the_bar_reaches_the_end_of_the_screen(width: int, length: float) -> None:
+    for live in (True, False):
+        playing = replace(PLAYING, last=NOON + length, position=NOON)
+        row = text(timeline_row(playing, (), width, live=live))
+        # Cells have steps of 5 %, and both ends of the recording may lie anywhere in theirs.
+        assert len(row) - len(row.rstrip()) <= 4 + 0.05 * width
+
+
+def test_the_signs_on_the_bar_are_named_and_no_others() -> None:
+    def signs(*kinds: EventKind, width: int = 100) -> str:
+        marks = [mark(600 * at, kind) for at, kind in enumerate(kinds, 1)]
+        return text(event_row(replace(PLAYING, position=NOON), marks, width)).strip()
+
+    assert signs() == ""
+    assert signs(EventKind.FULL) == "■ memory full"
+    assert signs(EventKind.CAME, EventKind.WENT) == "- ended  + started"
+    every = "✖ error  ▼ slowed down  ■ memory full  - ended  + started"
+    assert signs(*EventKind) == every
+    for width in range(10, 100):
+        assert every.startswith(signs(*EventKind, width=width)), "the worst first, and whole"
+    both = [mark(600, EventKind.CAME), mark(600, EventKind.WENT)]
+    row = text(event_row(replace(PLAYING, position=NOON), both, 100))
+    assert row.strip() == "± started and ended"
+
+
+def test_the_text_of_an_event_is_never_cut_beside_blank_cells() -> None:
+    long = mark(60, EventKind.FULL, "GPU 1 became full " + "x" * 60)
+    for width in range(60, 200):
+        row = text(event_row(PLAYING, [long], width))
+        if "…" in row:
+            assert row.rstrip().endswith("…")
+            assert len(row) - len(row.rstrip()) <= 1
+        else:
+            assert "x" * 60 in row
 
 
 @given(
@@ -115,9 +158,12 @@ def test_it_is_as_wide_as_it_should_be_whatever_is_on_the_tape(
 ) -> None:
     marks = [mark(where * length, kind, "\x1b[2J\u202e進程") for where, kind in sorted(happened)]
     state = Playing(NOON + part * length, NOON, NOON + length, played, speed, part == 1.0, waiting)
-    row = timeline_row(state, marks, width, live=live)
-    assert row_width(row) == width
-    assert all(character.isprintable() for character in text(row))
+    for row in (
+        timeline_row(state, marks, width, live=live),
+        timeline.event_row(Timeline(state, marks, live), state.position, width),
+    ):
+        assert row_width(row) == width
+        assert all(character.isprintable() for character in text(row))
 
 
 @pytest.mark.parametrize(
@@ -247,13 +293,14 @@ def test_the_cursor_keeps_the_mark_that_is_under_it() -> None:
 
 
 def test_the_newest_mark_until_the_moment_is_told_and_how_long_ago_it_was() -> None:
-    def told(at: float, shown: float | None = None) -> str:
+    def told(at: float) -> str:
         playing = replace(PLAYING, position=NOON + at)
-        return text(timeline_row(playing, MARKS, 200, live=True, shown=shown))
+        return text(event_row(playing, MARKS, 200))
 
     assert "✖ 12:30:01 (1m before) GPU 6 is lost (XID 79) +1" in told(1900)
     assert "✖ 12:30:01 GPU 6 is lost (XID 79) +1" in told(1801)
-    assert "- 12:15:00 (15m before) 41233 python of chen went" in told(1800)
+    assert told(1800).startswith("  ended 12:15:00 (15m before) 41233 python of chen went")
+    assert told(60).startswith("  started 12:01:00 41233 python of chen came to GPU 5")
     assert "came to" not in told(59), "nothing had happened yet"
     assert "came to" in told(60)
 

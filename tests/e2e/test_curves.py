@@ -50,7 +50,7 @@ def test_c_cycles_the_small_graph_and_the_page_of_a_card_has_charts_over_a_time_
     tmp_path: Path,
 ) -> None:
     with screen_of(tmp_path) as screen:
-        screen.wait_for(r"last 60 s[\s\S]*GPU-MEM▼[\s\S]*\n q quit")
+        screen.wait_for(r"power 60 s[\s\S]*GPU-MEM▼[\s\S]*\n q quit")
         for heading in ("mem 60 s", "power 60s", "temp 60 s", "SMs 60 s", "DRAM 60 s", "last 60 s"):
             screen.type("c")
             screen.wait_for(rf"(?m)°C .*  {heading}$")

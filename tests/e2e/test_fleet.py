@@ -62,7 +62,7 @@ def test_users_their_processes_and_the_host_of_one() -> None:
         assert chosen is not None
         screen.type("\r")
         # The cursor is on the process from which it was opened.
-        screen.wait_for(rf"gpumon  DEMO  {chosen[1]} [\s\S]*▸ +\S+ +{chosen[2]} erin")
+        screen.wait_for(rf"gpumon  DEMO  {chosen[1]} [\s\S]*▸ *\S+ +{chosen[2]} erin")
         screen.type("\x1b\x1b")
         screen.wait_for(rf"\n▸{chosen[1]} +\S+ +{chosen[2]} erin[\s\S]* user=erin ")
         screen.type("\x1b\x1b")

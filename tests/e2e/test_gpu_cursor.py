@@ -31,7 +31,7 @@ def test_the_cursor_on_a_gpu_brings_its_processes_up_and_one_key_leaves_them_alo
         screen.type("\tk")
         screen.wait_for(r"20991 +bo +43\.\d GiB on GPU 3[\s\S]*Send TERM")
         screen.type("\x1b")
-        screen.wait_for(r"COMMAND *\n +0,1 +51022 [\s\S]*▸ +3 +20991 ")
+        screen.wait_for(r"COMMAND *\n +0,1 +51022 [\s\S]*▸ *3 +20991 ")
         screen.type("q")
         assert screen.wait_end() == 0
 
@@ -65,7 +65,7 @@ def test_a_double_click_opens_the_process_that_was_clicked_though_the_click_move
         screen.type(click * 2)
         screen.wait_for(r"61544[\s\S]*Esc back")
         screen.type("\x1b")
-        text = screen.wait_for(r"COMMAND *\n +0,1 +51022 [\s\S]*▸ +7 +61544 ")
+        text = screen.wait_for(r"COMMAND *\n +0,1 +51022 [\s\S]*▸ *7 +61544 ")
         assert not re.search(r"▸\d", text)
         assert line_of(screen, " 61544 ") != at
 

@@ -86,7 +86,7 @@ def test_a_process_and_the_pages_are_explained_and_without_a_cursor_the_keys_com
         screen.wait_for(TOP + "Find ")
         back(screen)
         screen.type("/20991\r")
-        screen.wait_for("▸ +3 +20991 ")
+        screen.wait_for("▸ *3 +20991 ")
         ask(screen)
         screen.wait_for(
             rf"{TOP}◐ process 20991: idle ≥?3h3\dm[\s\S]*a notebook that was left open"
@@ -100,7 +100,7 @@ def test_a_process_and_the_pages_are_explained_and_without_a_cursor_the_keys_com
         back(screen)
         screen.wait_for("Esc back")
         screen.type(ESCAPE)
-        screen.wait_for("▸ +3 +20991 ")
+        screen.wait_for("▸ *3 +20991 ")
         screen.type(TAB + "\r")
         screen.wait_for(r"GPU 3[\s\S]*Esc back +\? why")
         ask(screen)

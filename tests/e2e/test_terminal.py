@@ -372,7 +372,7 @@ def test_keys_and_clicks_sort_the_users_and_leave_the_processes_as_they_were() -
         heading_at = next(y for y, line in enumerate(lines) if "COMMAND" in line)
         pid = lines[heading_at + 3].split()[1]
         screen.click(20, heading_at + 3)
-        screen.wait_for(rf"▸ +\S+ +{pid}")
+        screen.wait_for(rf"▸ *\S+ +{pid}")
         screen.wheel(20, heading_at + 2)
         screen.wait_for(r"─ 4–14 of 18")
         screen.wheel(20, heading_at + 2, down=False)
@@ -393,7 +393,7 @@ def test_the_cursor_stays_on_its_process_whatever_the_sort_does() -> None:
             ("M", "GPU-MEM▼"),
         ):
             screen.type(key)
-            screen.wait_for(rf"{heading}[\s\S]*▸ +2 +38470 erin")
+            screen.wait_for(rf"{heading}[\s\S]*▸ *2 +38470 erin")
         screen.type("\x1b")
         screen.wait_gone("▸")
 

@@ -104,14 +104,14 @@ def a_line_that_is_held(screen: Screen) -> None:
     """A terminal that falls behind gets fewer frames, and the newest."""
     # From the first line ↑ would go on among the GPUs.
     screen.type("\x1b[B\x1b[B")
-    screen.wait_for(r"▸ +2 +38470 erin")
+    screen.wait_for(r"▸ *2 +38470 erin")
     screen.hold()
     for _ in range(30):
         screen.type("\x1b[B\x1b[A")
     screen.release()
     # Keys are taken in their order: with the last of them all have been.
     screen.type("\x1b[H")
-    screen.wait_for(r"▸ +0,1 +51022 ann")
+    screen.wait_for(r"▸ *0,1 +51022 ann")
 
 
 def many_frames_and_keys(screen: Screen) -> None:

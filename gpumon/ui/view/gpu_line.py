@@ -164,8 +164,9 @@ _FIRST_COLUMNS: tuple[Column[GpuLine], ...] = (
 )
 _LAST_COLUMNS: tuple[Column[GpuLine], ...] = (
     Column(
-        *("spark", "last 60 s", 0),
-        "the same, over a second a column, or memory, power by its cap, heat by its slowdown point",
+        *("spark", "power 60 s", 0),
+        "power against its cap over the last minute: low while a kernel is stuck or fills only a "
+        "part of the chip, whatever util says; or another value, named in the heading",
         lambda item: item.graph,
         left=True,
         draw=_graph,
@@ -214,7 +215,7 @@ class LineColumns(Struct, frozen=True):
 
 
 # Placeholders for widths that depend on the GPUs.
-_FIRST_STATE, _TIGHT_NAME, _CORE_NAME, _WHOLE_NAME, _WATTS = -1, -2, -3, -4, -5
+_FIRST_STATE, _TIGHT_NAME, _CORE_NAME, _WHOLE_NAME, _LONG_NAME, _WATTS = -1, -2, -3, -4, -5, -6
 _LONGEST_NAME = 24
 _SEVERAL = 2
 _ADDED = "added"
@@ -244,11 +245,21 @@ _WIDTH_STEPS: tuple[tuple[str, int, bool], ...] = (
     ("spark", 32, False),
     ("clock", 10, True),
     ("pcie", 16, True),
+    ("name", _LONG_NAME, True),
     ("state", 54, False),
     ("memory_bar", 21, False),
     ("util_bar", 21, False),
+    # All states with a cause, and the names of several users.
+    ("state", 66, False),
+    ("memory_bar", 31, False),
+    ("util_bar", 31, False),
     ("spark", 62, False),
-    ("state", 72, False),
+    # The same with the memory of each user.
+    ("state", 84, False),
+    ("memory_bar", 42, False),
+    ("util_bar", 42, False),
+    ("memory_bar", 62, False),
+    ("util_bar", 62, False),
     ("spark", 122, False),
     ("state", 400, False),
 )
@@ -278,6 +289,7 @@ def line_columns(
         _TIGHT_NAME: max(mig, _name_width(tight.values())),
         _CORE_NAME: max(mig, _name_width(brief.values())),
         _WHOLE_NAME: max(mig, _name_width(names)),
+        _LONG_NAME: max(mig, _name_width(names, longest=width)),
         _WATTS: 2 * max(watts, 3) + len("  /W"),
     }
     widths = {column.key: 0 for column in _LINE_COLUMNS}
@@ -314,10 +326,10 @@ def line_columns(
     )
 
 
-def _name_width(names: Iterable[str]) -> int:
+def _name_width(names: Iterable[str], longest: int = _LONGEST_NAME) -> int:
     """The width of a column for these names and its heading, with the gap after it."""
     widest = max(map(cell_width, names), default=0)
-    return max(len(_NAME_HEADING), min(widest, _LONGEST_NAME)) + 1
+    return max(len(_NAME_HEADING), min(widest, longest)) + 1
 
 
 def _fitting(texts: Sequence[str], width: int) -> str:

@@ -169,7 +169,8 @@ def mig_indices(gpus: Iterable[Gpu]) -> MigIndices:
 def holders(processes: Sequence[GpuProcess]) -> dict[DeviceKey, tuple[str, ...]]:
     """Who holds each GPU and MIG device: texts for ``state_fields``, longest first.
 
-    All users, then the one with the most memory alone, with the number of others.
+    All users, then only the one with the most memory with an amount, or alone with the number of
+    others.
     """
     held: defaultdict[DeviceKey, dict[str | None, list[int | None]]] = defaultdict(dict)
     hidden: set[DeviceKey] = set()
@@ -216,7 +217,10 @@ def _holder_texts(held: Mapping[str | None, Sequence[int | None]], nobody: str) 
     name, amount = names[first], amounts[first]
     others = f" +{len(users) - 1}" if len(users) > 1 else ""
     every = ", ".join(names[user] + amounts[user] for user in users)
-    return tuple(dict.fromkeys((every, name + amount + others, name + others, name)))
+    rest = "".join(f", {names[user]}" for user in users[1:])
+    return tuple(
+        dict.fromkeys((every, name + amount + rest, name + amount + others, name + others, name))
+    )
 
 
 _HIDDEN = "not visible"

@@ -206,7 +206,7 @@ def test_a_bar_stands_one_space_after_its_figure_and_two_before_the_next(width: 
 
 def test_zero_is_drawn_as_nothing_and_unknown_as_unknown() -> None:
     lines = picture(of_cards(8), demo()[1], 100, 24).splitlines()
-    assert re.fullmatch(r" 4 H100 ○ free +0\.0/79\.6G +0% +31 +71/700W", lines[6])
+    assert re.fullmatch(r" 4 H100 ○ free +0\.0/79\.6G +0% +31 +71/700W  ▁{10}", lines[6])
     assert re.fullmatch(r" 6 H100 ✖ LOST since 11:54 \(XID 79\)( +–){5}", lines[8])
 
 
@@ -215,7 +215,7 @@ def test_what_was_before_the_first_sample_is_dotted_in_the_small_graph() -> None
     history = History(conditions())
     history.add(now)
     line = picture(now, history, 100, 24).splitlines()[2]
-    assert re.search(r"W  ·{9}$", line), line
+    assert re.search(r"W  ·{9}▁$", line), line
 
 
 def test_who_holds_a_gpu_is_told_as_far_as_it_is_known() -> None:
@@ -239,7 +239,9 @@ def test_the_user_with_the_most_memory_on_the_gpu_leads_its_holders() -> None:
         process(2, user="bo", memory_used=4 * GIB),
         process(3, user="ann", memory_used=2 * GIB),
     )
-    assert holders(there)["GPU-0"] == ("ann 5.0G, bo 4.0G", "ann 5.0G +1", "ann +1", "ann")
+    assert holders(there)["GPU-0"] == (
+        *("ann 5.0G, bo 4.0G", "ann 5.0G, bo", "ann 5.0G +1", "ann +1", "ann"),
+    )
 
 
 @pytest.mark.parametrize(("cards", "size"), [(8, (100, 24)), (16, (100, 24)), (1, (100, 24))])
@@ -477,7 +479,7 @@ def test_the_first_sample_of_all_is_in_the_graph_of_a_line_at_once(second: int) 
     history = History(conditions())
     history.add(shown)
     (line, *_) = Dashboard(history).rows(shown, View(interval=2.0), 200, 50).gpus[1:]
-    (graph,) = [text for text, style in line if style == "graph.util"]
+    (graph,) = [text for text, style in line if style == "graph.other"]
     assert graph.strip("· ")
 
 
@@ -1087,7 +1089,7 @@ def test_another_small_graph_is_offered_where_there_is_one(
     parts = Dashboard(demo()[1]).rows(shown, View(interval=0.5), *size)
     assert (footer_key("graph") in footer_keys(parts.layout.view, None)) is graphed
     text = "\n".join("".join(part for part, _ in row) for row in parts.all())
-    assert (re.search(r"last \d+ s|util, |● 0  util", text) is not None) is graphed
+    assert (re.search(r"power \d+ s|util, |● 0  util", text) is not None) is graphed
 
 
 def test_every_cell_of_the_footer_belongs_to_the_key_that_stands_there() -> None:

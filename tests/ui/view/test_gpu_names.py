@@ -10,6 +10,7 @@ from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
+from gpumon.ui.view.gpu_text import short_name
 from tests.build import NOON, gpu, snapshot
 
 MODELS = [
@@ -39,6 +40,31 @@ MODELS = [
     # Two names that only an unknown order of words distinguishes.
     ["NVIDIA X1 a b", "NVIDIA X1 b a"],
 ]
+
+
+def gpu_lines(names: list[str], width: int, height: int = 24) -> list[str]:
+    """The heading and the lines of GPUs of these models."""
+    cards = [gpu(index=at, name=name) for at, name in enumerate(names)]
+    now = snapshot(NOON, *cards)
+    history = History(conditions())
+    history.add(now)
+    rows = Dashboard(history).rows(now, View(interval=0.5), width, height).gpus
+    return ["".join(text for text, _ in row) for row in rows]
+
+
+@pytest.mark.parametrize("width", [240, 300])
+def test_a_wide_terminal_shows_every_name_in_full(width: int) -> None:
+    for names in MODELS:
+        lines = gpu_lines([*names, *names], width)[1:]
+        for name, line in zip([*names, *names], lines, strict=True):
+            assert f"{short_name(name)} " in line
+
+
+@pytest.mark.parametrize("width", range(60, 301, 10))
+def test_a_name_is_not_cut(width: int) -> None:
+    for names in MODELS:
+        heading, *lines = gpu_lines([*names, *names], width)
+        assert "…" not in "".join(line[: heading.index("state")] for line in lines)
 
 
 @pytest.mark.parametrize("names", MODELS, ids=lambda names: names[0])

@@ -21,7 +21,7 @@ from gpumon.text.units import Units
 DEFAULT_THEME = "gpumon"
 LIGHT_THEME = "gpumon-light"
 """The default on a terminal with a light background."""
-GraphName: TypeAlias = Literal["util", "memory", "power", "temperature", "sm", "dram"]
+GraphName: TypeAlias = Literal["auto", "util", "memory", "power", "temperature", "sm", "dram"]
 """What the small graph of a GPU can show at start."""
 Preset: TypeAlias = Literal["default", "vim"]
 """A set of usual keys."""
@@ -137,10 +137,10 @@ class Settings(Struct, frozen=True):
     graph: Annotated[
         GraphName,
         Meta(
-            description="the metric of the small graphs at start; sm is SMs active, and dram is "
-            "DRAM active"
+            description="the metric of the graphs at start; auto is power against its cap in small "
+            "graphs and utilisation in large ones, sm is SMs active, and dram is DRAM active"
         ),
-    ] = "util"
+    ] = "auto"
     host_strip: Annotated[
         bool, Meta(description="whether the line of the host is shown at start")
     ] = False

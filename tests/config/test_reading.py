@@ -257,7 +257,10 @@ def test_whatever_the_file_is_it_is_closed(tmp_path: Path) -> None:
         ("columns = []", "columns cannot be []: give a list of columns"),
         ('columns = [["pid"]]', '["pid"] is no column; there are'),
         ('columns = [{ pid = "pid" }]', '{ pid = "pid" } is no column; there are'),
-        ("graph = [1]", "graph cannot be [1]: give util, memory, power, temperature, sm or dram"),
+        (
+            "graph = [1]",
+            "graph cannot be [1]: give auto, util, memory, power, temperature, sm or dram",
+        ),
         ('[thresholds]\nhot_unknown = "90s"', "hot_unknown cannot be '90s': give degrees"),
         (f'interval = "{"x" * 200}"', f"interval cannot be '{'x' * 38}…: give seconds"),
         ('[keys]\nend = "q"', "keys.end: q "),

@@ -451,6 +451,24 @@ SMALL_GRAPHS = (
 )
 """Those that the small graph of a GPU can show."""
 SMALL_GRAPH = {series.name: series for series in SMALL_GRAPHS}
+AUTO_GRAPH = "auto"
+"""Stands for the series that says most at its size, until the user chooses another one."""
+
+
+def small_graph(name: str, gpus: Iterable[Gpu]) -> ChartSeries[Gpu]:
+    """What the small graph in a GPU's line shows.
+
+    Power tells a full chip from a stuck or an almost empty one; a graph of utilisation would repeat
+    the bar beside it.
+    """
+    if name != AUTO_GRAPH:
+        return SMALL_GRAPH[name]
+    return _POWER if any(_POWER.share(gpu) is not None for gpu in gpus) else UTIL
+
+
+def large_graph(name: str) -> ChartSeries[Gpu]:
+    """What a large graph of a GPU shows first."""
+    return SMALL_GRAPH.get(name, UTIL)
 
 
 def next_small_graph(name: str, gpus: Sequence[Gpu]) -> ChartSeries[Gpu]:

@@ -15,7 +15,7 @@ from gpumon.config.keymap import DEFAULT_WINDOW, ChartWindow
 from gpumon.model.snapshot import lines_of
 from gpumon.text.table import Sort
 from gpumon.ui.view import list_view
-from gpumon.ui.view.chart_series import UTIL, next_small_graph
+from gpumon.ui.view.chart_series import AUTO_GRAPH, large_graph, next_small_graph, small_graph
 from gpumon.ui.view.gpu_text import users_of_gpu
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import Key, ListView, clear_message
@@ -73,7 +73,7 @@ class View(ListView, frozen=True, kw_only=True):
     watched: Watched = Watched()
     unread: int = 0  # How many notices of alerts have not been seen on their page.
     gpus_top: int = 0  # Number of lines of GPUs scrolled away.
-    graph: str = UTIL.name  # Name of the series that the small graph shows.
+    graph: str = AUTO_GRAPH  # Name of the series that the graphs show.
     graph_fits: bool = True  # Whether the small graph fits; set by ``lay_out``.
     window: ChartWindow = DEFAULT_WINDOW  # The time that all charts show.
     has_charts: bool = False  # Whether the dashboard has charts; set by ``lay_out``.
@@ -383,7 +383,10 @@ def show_next_graph(view: View, layout: Layout) -> tuple[View, str]:
     """Show the next value in the small graphs."""
     if not view.graph_fits:
         return view, "at this size there is no room for the small graphs"
-    graph = next_small_graph(view.graph, layout.gpus)
+    columns, gpus = layout.line_columns, layout.gpus
+    is_small = columns is not None and columns.width_of("spark") > 0
+    shown = small_graph(view.graph, gpus) if is_small else large_graph(view.graph)
+    graph = next_small_graph(shown.name, gpus)
     return replace(view, graph=graph.name), f"the small graph shows {graph.about}"
 
 
@@ -401,7 +404,7 @@ class StartupOptions(NamedTuple):
     keys: Mapping[str, tuple[str, ...]] = {}
     config_error: str = ""  # The errors in the configuration, shown at start.
     theme: ThemeChoice | None = None  # ``None`` for the default.
-    graph: str = UTIL.name  # Name of the series in the small graphs.
+    graph: str = AUTO_GRAPH  # Name of the series in the graphs.
     # Whether the host line is shown, unless the user has toggled it before.
     host_strip: bool = False
     # Whether the user only looks on, in a browser: everything else is refused, nothing is saved.

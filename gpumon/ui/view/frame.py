@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpumon.ui.view.chart_series import EDGE, SMALL_GRAPH, window_seconds
+from gpumon.ui.view.chart_series import EDGE, large_graph, small_graph, window_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -37,8 +37,13 @@ class Frame(NamedTuple):
 
     @property
     def graph(self) -> ChartSeries[Gpu]:
+        """What the large graphs show first."""
+        return large_graph(self.view.graph)
+
+    @property
+    def small_graph(self) -> ChartSeries[Gpu]:
         """What the small graph of each GPU shows."""
-        return SMALL_GRAPH[self.view.graph]
+        return small_graph(self.view.graph, self.snapshot.gpus)
 
     @property
     def seconds(self) -> float:

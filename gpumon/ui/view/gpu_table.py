@@ -19,7 +19,6 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.table import GUTTER, WATCHED, Column, Marks, beside, line_width, with_sign
 from gpumon.text.units import degree
-from gpumon.ui.view.chart_series import UTIL
 from gpumon.ui.view.gpu_line import LINE_COLUMN, GpuLine, line_columns
 from gpumon.ui.view.gpu_text import (
     holders,
@@ -146,7 +145,7 @@ def gpu_rows(frame: Frame, columns: LineColumns, shape: GpusShape) -> list[Row]:
     """
     room, top = shape.rows - 1, frame.view.gpus_top
     lines = _lines(frame, columns, range(top, top + shape.columns * room))
-    headings = [frame.memo(_heading, columns, frame.graph)] * shape.columns
+    headings = [frame.memo(_heading, columns, frame.small_graph)] * shape.columns
     return [
         *beside(headings, shape.columns, 1, frame.width),
         *beside(lines, shape.columns, room, frame.width),
@@ -156,7 +155,7 @@ def gpu_rows(frame: Frame, columns: LineColumns, shape: GpusShape) -> list[Row]:
 def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
     """The visible lines; no others are drawn."""
     memo, snapshot, history, states, view, _ = frame
-    graph = frame.graph
+    graph = frame.small_graph
     rows: list[Row] = []
     held: Mapping[DeviceKey, tuple[str, ...]] = memo(holders, snapshot.processes)
     second = int(snapshot.time)
@@ -199,10 +198,10 @@ def _spark(history: History, gpu: Gpu, width: int, second: int, graph: ChartSeri
 
 
 def _spark_heading(width: int, graph: ChartSeries[Gpu]) -> str:
-    """The heading of the small graph: utilisation is not named, because its number precedes it."""
-    if graph is UTIL:
-        return f"  last {max(60, width - 2)} s"
-    return f"  {graph.short} {'60 s' if cell_width(graph.short) < 5 else '60s'}"
+    """The heading of the small graph: what it shows, and of how long."""
+    seconds = max(60, width - 2)
+    text = f"  {graph.short} {seconds} s"
+    return text if cell_width(text) <= width else f"  {graph.short} {seconds}s"
 
 
 def _heading(columns: LineColumns, graph: ChartSeries[Gpu]) -> Row:

@@ -79,7 +79,9 @@ def test_the_newest_column_shows_what_the_second_has_brought_so_far(
     def drawn_at(second: float, utilization: int) -> str:
         shown = [gpu(index=index, utilization_gpu=utilization) for index in range(cards)]
         history.add(snapshot(NOON + second, *shown))
-        rows = Dashboard(history).rows(history.latest, View(interval=1.0), *size).all()
+        rows = (
+            Dashboard(history).rows(history.latest, View(interval=1.0, graph="util"), *size).all()
+        )
         return "".join(text for row in rows for text, style in row if style == "graph.util")
 
     idle = [drawn_at(second + 0.2, 0) for second in range(99)]
@@ -119,9 +121,9 @@ def test_what_no_gpu_reports_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("key", "heading", "style", "level"),
     [
-        ("util", " last 60 s ", "graph.util", "▇▇▇▇"),
+        ("util", " util 60 s ", "graph.util", "▇▇▇▇"),
         ("memory", " mem 60 s ", "graph.memory", "▅▅▅▅"),
-        ("power", " power 60s ", "graph.other", "▃▃▃▃"),
+        ("power", " power 60 s", "graph.other", "▃▃▃▃"),
         ("temperature", " temp 60 s ", "graph.other", "▇▇▇▇"),
         ("sm", " SMs 60 s ", "graph.util", "▃▃▃▃"),
         ("dram", " DRAM 60 s ", "graph.memory", "▅▅▅▅"),

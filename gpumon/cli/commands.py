@@ -18,29 +18,43 @@ if TYPE_CHECKING:
     from gpumon.cli.option_groups import Option
     from gpumon.cli.parser import Parser
 
-COMMANDS = {
-    "snapshot": "print one sample and exit",
-    "log": "log to CSV files without a screen, for tmux, nohup, a service or a job script",
-    "exporter": "serve metrics of GPUs and users to Prometheus",
-    "serve": "show the dashboard in a browser, read-only",
-    "watch": "send alerts without a screen, for a service",
-    "alert": "list the alerts, or send a test notification",
-    "stream": "write a line of JSON for each sample, for programs on other machines",
-    "replay": "show a log in the dashboard, as it was recorded",
-    "report": "summarize logs by GPU, host, user, process or job",
-    "theme": "list themes, show one, check a theme file",
-    "config": "find, create, check or show the configuration",
-    "completion": "print the completion script for a shell",
-    "select": "print free GPUs, for CUDA_VISIBLE_DEVICES",
-    "run": "run a command on free GPUs and reserve them for it",
-    "wait": "wait until GPUs are free, idle or cool, or until processes have ended",
-    "end": "end processes that hold a GPU, and report the memory that came back",
-    "remote": "serve the dashboard of another machine; gpumon --hosts starts it",
-    "doctor": "check driver, permissions, GPUs and CUDA, and suggest fixes",
-    "help": "print the help of gpumon or of a command",
-    "version": "print the versions of gpumon, Python, Textual and the driver",
+COMMAND_GROUPS = {
+    "to look at GPUs": {
+        "snapshot": "print one sample and exit",
+        "doctor": "check driver, permissions, GPUs and CUDA, and suggest fixes",
+    },
+    "to choose GPUs": {
+        "select": "print free GPUs, for CUDA_VISIBLE_DEVICES",
+        "run": "run a command on free GPUs and reserve them for it",
+        "wait": "wait until GPUs are free, idle or cool, or until processes have ended",
+        "end": "end processes that hold a GPU, and report the memory that came back",
+    },
+    "to log": {
+        "log": "log to CSV files without a screen, for tmux, nohup, a service or a job script",
+        "replay": "show a log in the dashboard, as it was recorded",
+        "report": "summarize logs by GPU, host, user, process or job",
+    },
+    "for many machines": {
+        "stream": "write a line of JSON for each sample, for programs on other machines",
+        "remote": "serve the dashboard of another machine; gpumon --hosts starts it",
+    },
+    "for services": {
+        "serve": "show the dashboard in a browser, read-only",
+        "exporter": "serve metrics of GPUs and users to Prometheus",
+        "watch": "send alerts without a screen, for a service",
+        "alert": "list the alerts, or send a test notification",
+    },
+    "for gpumon itself": {
+        "config": "find, create, check or show the configuration",
+        "theme": "list themes, show one, check a theme file",
+        "completion": "print the completion script for a shell",
+        "help": "print the help of gpumon or of a command",
+        "version": "print the versions of gpumon, Python, Textual and the driver",
+    },
 }
-"""Each command with its line in the help. Importing all of them for it takes a fifth longer."""
+"""The commands by what they are for, each with its line in the help. Importing all of them for it
+takes a fifth longer."""
+COMMANDS = {name: line for group in COMMAND_GROUPS.values() for name, line in group.items()}
 
 
 class Command(ABC):

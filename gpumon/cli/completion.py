@@ -44,9 +44,18 @@ def _script(shell: str) -> str:
     themes = _function("themes", _themes())
     signals = _function("signals", _signals())
     alerts = _function("alerts", _alerts(), after="test")
-    _add_values(parser, offered | {"--theme": themes, "--signal": signals})
+    gpus = _list_function("gpus", _GPUS, _GPUS[1:])
+    columns = _quoted(_columns())
+    lists = {
+        "--gpus": gpus,
+        "--not": gpus,
+        "--columns": _list_function("columns", columns, columns),
+    }
+    _add_values(parser, offered | lists | {"--theme": themes, "--signal": signals})
     _add_values(parser.commands["theme"], offered | {"name": themes})
     _add_values(parser.commands["alert"], offered | {"name": alerts})
+    for name, operand in (("replay", "file"), ("report", "files")):
+        _add_values(parser.commands[name], {operand: _LOG_FILES})
     return f"{shtab.complete(parser, shell=shell).rstrip()}\n"
 
 
@@ -64,6 +73,12 @@ def _alerts() -> Sequence[str]:
     return [alert.name for alert in read_alerts(load().settings.alerts).alerts]
 
 
+def _columns() -> Sequence[str]:
+    from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN
+
+    return [*COLUMN_SETS, *COLUMN, *GPU_COLUMN]
+
+
 def _signals() -> Sequence[str]:
     import signal
 
@@ -77,11 +92,8 @@ def _function(name: str, values: Sequence[str], after: str = "") -> dict[str, ob
 
     They are offered only behind the word ``after``.
     """
-    import shlex
-
     function = f"_gpumon_{name}"
-    # What the terminal would act on is not offered.
-    words = " ".join(shlex.quote(value) for value in values if value.isprintable())
+    words = _quoted(values)
     listed = f"printf '%s\\n' {words}" if words else "true"
     return {
         "bash": function,
@@ -112,6 +124,79 @@ end
 """,
         },
     }
+
+
+def _quoted(values: Sequence[str]) -> str:
+    """The values as words of each shell, without those that the terminal would act on."""
+    import shlex
+
+    return " ".join(shlex.quote(value) for value in values if value.isprintable())
+
+
+def _list_function(name: str, words: str, fish_words: str) -> dict[str, object]:
+    """Values of which an argument has several, with commas between them, as ``_function``."""
+    function = f"_gpumon_{name}"
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({function})",
+        "preamble": {
+            "bash": f"""\
+{function}() {{
+  local value before="${{1%"${{1##*,}}"}}"
+  for value in {words}; do
+    [[ ,$before != *,"$value",* && $before$value == "$1"* ]] && printf '%s\\n' "$before$value"
+  done
+}}
+""",
+            "zsh": f"""\
+{function}() {{
+  local -a values=({words})
+  compset -P '*,'
+  compadd -S '' -a values
+}}
+""",
+            "fish": f"""\
+function {function}
+  set -l before (string replace -r '[^,]*$' '' -- (commandline -ct))
+  for value in {fish_words}
+    string match -q -- "*,$value,*" ",$before"; or echo "$before$value"
+  end
+end
+""",
+        },
+    }
+
+
+_GPUS = "$(gpumon snapshot --format csv 2>/dev/null | tail -n +2 | cut -d, -f2)"
+"""The indices of the GPUs, when they are asked for."""
+
+_LOG_FILES: dict[str, object] = {
+    # Of a function with "files" in its name bash marks folders.
+    **dict.fromkeys(("bash", "zsh"), "_gpumon_log_files"),
+    "fish": "(_gpumon_log_files)",
+    "preamble": {
+        "bash": r"""_gpumon_log_files() {
+  compgen -d -- "$1"
+  compgen -f -- "$1" | grep -E '\.csv(\.gz|\.zst)?$'
+}
+""",
+        "zsh": """_gpumon_log_files() {
+  _files -g '*.csv(|.gz|.zst)(-.)'
+}
+""",
+        "fish": r"""function _gpumon_log_files
+  for value in (commandline -ct)*
+    if test -d $value
+      echo $value/
+    else
+      string match -r '.*\.csv(?:\.gz|\.zst)?$' -- $value
+    end
+  end
+end
+""",
+    },
+}
 
 
 def _add_values(parser: argparse.ArgumentParser, offered: Mapping[str, object]) -> None:

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gpumon.cli.commands import COMMANDS, Command, command
+from gpumon.cli.commands import COMMAND_GROUPS, COMMANDS, Command, command
 from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.option_groups import TimeOption
 from gpumon.cli.output import EXIT_USAGE, fail, no_standard_output
@@ -43,6 +43,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     commands: dict[str, Parser]
+    _listed: argparse._SubParsersAction[Parser] | None = None
 
     def __init__(
         self,
@@ -71,6 +72,31 @@ class Parser(argparse.ArgumentParser):
             for group in command.groups:
                 group.add_to(self)
         self.taken = {action.dest for action in self.options()}
+
+    def list_commands(self, commands: argparse._SubParsersAction[Parser]) -> None:
+        """Take the parsers of the commands."""
+        self.commands = commands.choices
+        self._listed = commands
+
+    def format_help(self) -> str:
+        """The help; that of gpumon itself has the commands in their groups, before the options."""
+        listed = self._listed
+        if listed is None:
+            return super().format_help()
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        lines = {action.metavar: action for action in listed._choices_actions}  # noqa: SLF001 - argparse lists them nowhere else
+        for title, names in COMMAND_GROUPS.items():
+            formatter.start_section(f"commands {title}")
+            formatter.add_arguments([lines[name] for name in names])
+            formatter.end_section()
+        for group in self._action_groups:
+            actions = [it for it in group._group_actions if it is not listed]  # noqa: SLF001 - the same
+            formatter.start_section(group.title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        return formatter.format_help()
 
     def heading(self, title: str) -> argparse._ActionsContainer:
         """The group of the help with this title; the options without a heading if it is empty."""
@@ -240,7 +266,7 @@ def make_parser(arguments: Collection[str] | None = None) -> Parser:
             commands.add_parser(name, help=line, command=command(name), general=general)
         else:
             commands.add_parser(name, help=line, add_help=False)
-    parser.commands = commands.choices
+    parser.list_commands(commands)
     return parser
 
 

@@ -219,7 +219,8 @@ class ReservingWait(GpuWait):
             # In one part with the rest: a narrow terminal cuts it instead of dropping it.
             self._status_line.show([f"{head}: {self.trouble.sentence}"])
         elif self.snapshot is not None:
-            self._status_line.show([head, *self.reasons()])
+            free = self.count and f", {self.count} free"
+            self._status_line.show([f"{head}{free}", *self.reasons()])
 
     def explain(self, result: WaitResult) -> None:
         """Print why no GPUs were reserved."""

@@ -171,13 +171,6 @@ class ConditionWait(GpuWait):
         """See ``GpuWait``."""
         return [_reason(verdict) for verdict in self.refused]
 
-    @property
-    def count(self) -> str:
-        """How many GPUs there are so far, ``1 of 2``; empty if only one is needed."""
-        least = self.chooser.requirements.least
-        fitting = sum(verdict.fits for verdict in self.verdicts)
-        return f"{fitting} of {least}" if least > 1 else ""
-
     def mark(self) -> Hashable:
         """See ``GpuWait``."""
         return tuple(
@@ -199,7 +192,7 @@ class ConditionWait(GpuWait):
             self._display.show([f"{head}: {self.trouble.sentence}"])
             return
         # The most important part first.
-        so_far = f", {self.count} so far" if self.verdicts and self.count else ""
+        so_far = self.count and f", {self.count} {self._kind}"
         left = [] if self.left is None else [f"{duration(self.left)} more at least"]
         self._display.show([f"{head}{so_far}", *left, *self.holders])
 

@@ -219,6 +219,14 @@ class GpuWait:
         return [verdict for verdict in self.verdicts if verdict.may_come and not verdict.fits]
 
     @property
+    def count(self) -> str:
+        """How many eligible GPUs there are, ``1 of 2``; empty if only one is needed."""
+        least = self.chooser.requirements.least
+        if least == 1 or not self.verdicts:
+            return ""
+        return f"{sum(verdict.fits for verdict in self.verdicts)} of {least}"
+
+    @property
     def gpus(self) -> tuple[Gpu, ...]:
         """All GPUs of the machine, as they were judged."""
         return () if self.snapshot is None else self.snapshot.gpus

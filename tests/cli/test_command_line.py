@@ -82,28 +82,36 @@ def the_help() -> str:
 
 
 def test_the_help_is_grouped_and_names_every_option(the_help: str) -> None:
-    headings = re.findall(r"^([a-z ]+):$", the_help, re.MULTILINE)
+    headings = re.findall(r"^([a-zA-Z ]+):$", the_help, re.MULTILINE)
     assert headings == [
         "examples",
+        "commands to look at GPUs",
+        "commands to choose GPUs",
+        "commands to log",
+        "commands for many machines",
+        "commands for services",
+        "commands for gpumon itself",
         "options",
         "what to show",
         "how to draw",
         "how often",
         "the dashboard",
         "other machines",
-        "commands",
     ]
-    bodies = re.split(r"^[a-z ]+:$", the_help, flags=re.MULTILINE)[1:]
+    bodies = re.split(r"^[a-zA-Z ]+:$", the_help, flags=re.MULTILINE)[1:]
     groups = dict(zip(headings, bodies, strict=True))
     for group, names in (
         ("options", ("--help", "--version")),
         ("what to show", ("--gpus", "--user", "--filter", "--demo")),
         ("the dashboard", ("--readonly", "--columns")),
         ("how often", ("--interval SECONDS", "0.1 to 3600", "default: 0.5")),
-        ("commands", ("snapshot",)),
+        ("commands to look at GPUs", ("snapshot",)),
+        ("commands for services", ("exporter",)),
     ):
         for name in names:
             assert name in groups[group]
+    listed = re.findall(r"^  ([a-z]+) +[a-z]", the_help.partition("options:")[0], re.MULTILINE)
+    assert [name for name in listed if name != "gpumon"] == list(COMMANDS)
 
 
 def test_the_help_fits_eighty_columns(the_help: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from gpumon.cli.commands import COMMANDS
 from gpumon.cli.parser import make_parser
+from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN
 from gpumon.config.themes import ThemeLibrary
 from gpumon.model.makers import backends
 from tests.lives import needs
@@ -36,7 +37,13 @@ name = "invalid"
 when = "no such state"
 """
 ALERTS = {"hot-gpu", "too hot; $(touch /tmp/x) 'it''s", "temp>=85"}
-FILES = {"run.csv", "folder"}
+LOGS = {"run.csv", "old.csv.gz", "folder"}
+FILES = {*LOGS, "notes.txt"}
+GPUMON = """\
+#!/bin/sh
+[ "$*" = "snapshot --format csv" ] && printf 'now,%s,name\\n' index 0 1 10
+"""
+"""Stands for gpumon where the completion of a shell calls it."""
 
 OPTIONS = {
     "--backend": set(backends()),
@@ -44,6 +51,9 @@ OPTIONS = {
     "--signal": {"TERM", "INT", "KILL", "HUP"},
     "--by": {"gpu", "host", "user", "process", "job"},
     "--lock-dir": {"folder"},
+    "--gpus": {"0", "1", "10"},
+    "--not": {"0", "1", "10"},
+    "--columns": {*COLUMN_SETS, *COLUMN, *GPU_COLUMN},
     **dict.fromkeys(["--log", "--web-config", "--alerts", "--from"], FILES),
 }
 """What is offered for the value of an option, in all commands; nothing for the others."""
@@ -62,9 +72,9 @@ OPERANDS = {
     "alert test hot-gpu": set[str](),
     "log": FILES,
     "log run.csv": set[str](),
-    "replay": FILES,
-    "report": FILES,
-    "report run.csv": FILES,
+    "replay": LOGS,
+    "report": LOGS,
+    "report run.csv": LOGS,
     "theme": {"list", "show", "check"},
     "theme list": set[str](),
     "theme show": set(ThemeLibrary().names()),
@@ -112,15 +122,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert done.stderr == ""
         (made / shell).write_text(done.stdout)
     (made / "here" / "folder").mkdir(parents=True)
-    (made / "here" / "run.csv").touch()
+    for name in FILES - {"folder"}:
+        (made / "here" / name).touch()
+    (made / "bin").mkdir()
+    (made / "bin" / "gpumon").write_text(GPUMON)
+    (made / "bin" / "gpumon").chmod(0o755)
     return made
 
 
-def offered_by_bash(folder: Path, lines: Sequence[str]) -> list[set[str]]:
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+
+
+def offered_by_bash(folder: Path, lines: Sequence[str], ask: str = ASK) -> list[set[str]]:
     done = subprocess.run(
-        ["bash", "--norc", "-c", ASK, "bash", str(folder / "bash")],
+        ["bash", "--norc", "-c", ask, "bash", str(folder / "bash")],
         input="\n".join(lines) + "\n",
         cwd=folder / "here",
+        env=environment(folder),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -167,6 +186,25 @@ def test_bash_offers_for_each_operand_what_the_command_takes(folder: Path) -> No
 
 
 @needs("bash")
+@pytest.mark.parametrize(
+    ("option", "typed", "expected"),
+    [
+        ("--columns", "pid,us", {"pid,user"}),
+        ("--columns", "user,us", set()),
+        ("--columns", "comm", {"command"}),
+        ("--gpus", "1", {"1", "10"}),
+        ("--gpus", "0,1", {"0,1", "0,10"}),
+        ("--gpus", "1,1", {"1,10"}),
+    ],
+)
+def test_bash_completes_each_part_of_a_list(
+    folder: Path, option: str, typed: str, expected: set[str]
+) -> None:
+    ask = ASK.replace(" '')", ")").replace('gpumon "" ', f'gpumon "{typed}" ')
+    assert offered_by_bash(folder, [f"{option} {typed}"], ask) == [expected]
+
+
+@needs("bash")
 def test_what_bash_offers_is_taken(folder: Path) -> None:
     """Each name that is offered for an option stands on its command line."""
     lines = [f"{name} -" for name in ("", *COMMANDS)]
@@ -194,7 +232,7 @@ def test_what_bash_offers_is_taken(folder: Path) -> None:
 @needs("zsh")
 def test_zsh_offers_what_the_command_takes(folder: Path) -> None:
     with Screen(
-        ["zsh", "-f", "-i"], {**os.environ, "PS1": "ready> "}, cwd=folder / "here"
+        ["zsh", "-f", "-i"], {**environment(folder), "PS1": "ready> "}, cwd=folder / "here"
     ) as screen:
         screen.wait_for("ready>")
         setup = 'autoload -Uz compinit; compinit -u -D; eval "$(<../zsh)"'
@@ -207,6 +245,13 @@ def test_zsh_offers_what_the_command_takes(folder: Path) -> None:
             ("help snap", "help snapshot"),
             ("end --signal KI", "end --signal KILL"),
             ("log run.c", r"log run\.csv"),
+            ("log no", r"log notes\.txt"),
+            ("replay ru", r"replay run\.csv"),
+            ("replay ol", r"replay old\.csv\.gz"),
+            ("replay fo", "replay folder/"),
+            ("replay no", "replay no *\n"),
+            ("--gpus 0,10,", r"--gpus 0,10,\n"),
+            ("--columns pid,comm", "--columns pid,command"),
         ):
             screen.send(f"\x15gpumon {typed}\t".encode())
             screen.wait_for(rf"gpumon {completed}")

@@ -76,6 +76,21 @@ def test_the_line_says_who_is_there_and_goes_when_a_card_is_free(driver: Driver)
         assert "○" not in screen.text()
 
 
+def test_the_line_counts_the_gpus_that_are_free(driver: Driver) -> None:
+    release(driver, 0)
+    with Screen([*WAIT, "-n", "2"], env=driver.env(), columns=80, lines=10) as screen:
+        screen.wait_for(r"○ waiting \d+s for 2 free GPUs, 1 of 2 free  GPU 1: 3999991 30\.0G")
+
+
+def test_the_line_of_run_counts_them_too(driver: Driver) -> None:
+    release(driver, 0)
+    command = [sys.executable, "-m", "gpumon", "run", "-n", "2", "--wait", "--", "true"]
+    with Screen(command, env=driver.env(), columns=160, lines=10) as screen:
+        screen.wait_for(r"○ waiting for 2 GPUs, \d+s, 1 of 2 free  GPU 1: ")
+        release(driver, 1)
+        assert screen.wait_end() == 0
+
+
 def test_the_desktop_is_told_by_the_terminal(driver: Driver) -> None:
     env = {
         key: value

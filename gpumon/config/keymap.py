@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         "themes",
         "columns",
         "moment",
+        "timespan",
         "end",
         "signals",
     ]
@@ -55,6 +56,8 @@ class KeyAction(Struct, frozen=True):
     fixed: bool = False  # Its keys cannot be changed.
     priority: bool = False  # It takes precedence over the keys of the focused widget.
     beyond_looking: bool = False  # Visitors in a browser (``gpumon serve``) do not have it.
+    # Other words by which the help page and the command palette find it.
+    synonyms: str = ""
 
     @property
     def id(self) -> str:
@@ -80,10 +83,12 @@ def changeable(
     place: KeyScope = "dashboard",
     vim: str = "",
     fleet: str = "",
+    synonyms: str = "",
 ) -> KeyAction:
     """Configurable keys of one screen, and of that of many hosts if they are described for it."""
     on = {place: about} | ({"fleet": fleet} if fleet else {})
-    return KeyAction(name, tuple(keys.split()), action, on, label, tuple(vim.split()))
+    vim_keys = tuple(vim.split())
+    return KeyAction(name, tuple(keys.split()), action, on, label, vim_keys, synonyms=synonyms)
 
 
 def fixed(
@@ -96,9 +101,10 @@ def fixed(
     vim: str = "",
     priority: bool = False,
     fleet: str = "",
+    synonyms: str = "",
 ) -> KeyAction:
     """Keys that cannot be changed; without a name no footer offers them."""
-    usual = changeable(name, keys, action, about, name, place, vim, fleet)
+    usual = changeable(name, keys, action, about, name, place, vim, fleet, synonyms)
     return replace(usual, fixed=True, priority=priority)
 
 
@@ -153,8 +159,11 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Filter the processes as you type",
             "filter",
             fleet="Filter the hosts or processes as you type",
+            synonyms="search find grep",
         ),
-        changeable("mine", "m", "mine", "Show only my processes (toggle)", "mine"),
+        changeable(
+            "mine", "m", "mine", "Show only my processes (toggle)", "mine", synonyms="own me"
+        ),
         changeable(
             "only_gpu", "d", "only_gpu", "Show only this GPU's processes (toggle)", "only this GPU"
         ),
@@ -165,7 +174,9 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Show only this user's processes (toggle)",
             "only this user",
         ),
-        changeable("kind", "v", "kind", "Show only compute, only graphics, or both"),
+        changeable(
+            "kind", "v", "kind", "Show only compute, only graphics, or both", synonyms="type"
+        ),
         fixed(
             "dashboard",
             "escape",
@@ -184,6 +195,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Open the process, job or GPU under the cursor; compare the tagged GPUs",
             "open",
             fleet="Open the host; of a process its host, of a user the processes",
+            synonyms="details info show inspect metrics",
         ),
         changeable(
             "users",
@@ -192,10 +204,24 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Users and their totals (toggle)",
             "users",
             fleet="Users across all hosts (toggle)",
+            synonyms="owners people accounts",
         ),
-        changeable("jobs", "g", "listing('jobs')", "Group by job (toggle)", "jobs", vim="J"),
         changeable(
-            "tree", "t", "listing('tree')", "Tree: launchers, shells, data loaders (toggle)", "tree"
+            "jobs",
+            "g",
+            "listing('jobs')",
+            "Group by job (toggle)",
+            "jobs",
+            vim="J",
+            synonyms="slurm torchrun",
+        ),
+        changeable(
+            "tree",
+            "t",
+            "listing('tree')",
+            "Tree: launchers, shells, data loaders (toggle)",
+            "tree",
+            synonyms="parents children forest hierarchy",
         ),
         changeable(
             "graph",
@@ -203,6 +229,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "next_graph",
             "Change the small graph: utilisation, memory, power, temperature, SMs, DRAM",
             "graph",
+            synonyms="chart plot sparkline",
         ),
         changeable(
             "host_strip",
@@ -211,8 +238,15 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Host: cores, free memory, load over time, use by GPU processes (toggle)",
             "host",
             vim="H",
+            synonyms="ram cores",
         ),
-        changeable("columns", "e f2", "columns", "Choose columns …"),
+        changeable(
+            "columns",
+            "e f2",
+            "columns",
+            "Choose columns …",
+            synonyms="fields setup options settings configure",
+        ),
         *(
             KeyAction(
                 f"chart_{window.label}",
@@ -220,12 +254,18 @@ KEYMAP: tuple[KeyAction, ...] = (
                 f"window('{window.key}')",
                 dict.fromkeys(_CHARTED, f"Charts: {window.title.lower()}"),
                 window.label,
+                synonyms="zoom range",
             )
             for window in WINDOWS
         ),
         *beyond_looking(
             changeable(
-                "secrets", "s", "reveal", "Show what looks like secrets (toggle)", place="process"
+                "secrets",
+                "s",
+                "reveal",
+                "Show what looks like secrets (toggle)",
+                place="process",
+                synonyms="environment tokens passwords",
             )
         ),
     ),
@@ -244,9 +284,23 @@ KEYMAP: tuple[KeyAction, ...] = (
                 },
                 "end…",
                 ("K", "f9", "delete"),
+                synonyms="kill terminate stop abort signal sigterm sigkill sigint",
             ),
-            changeable("tag", "space", "tag", "Tag the process or GPU (toggle)", "tag"),
-            changeable("tag_all", "a", "tag_all", "Tag all listed processes (toggle)"),
+            changeable(
+                "tag",
+                "space",
+                "tag",
+                "Tag the process or GPU (toggle)",
+                "tag",
+                synonyms="select mark check",
+            ),
+            changeable(
+                "tag_all",
+                "a",
+                "tag_all",
+                "Tag all listed processes (toggle)",
+                synonyms="select mark everything",
+            ),
             KeyAction(
                 "copy",
                 ("y",),
@@ -259,35 +313,78 @@ KEYMAP: tuple[KeyAction, ...] = (
                     "process": "Copy the kill command",
                 },
                 "copy",
+                synonyms="clipboard yank",
             ),
         ),
     ),
     *in_group(
         "Log",
         *beyond_looking(
-            changeable("log", "L", "log", "Log every sample to a file (toggle)", "log"),
+            changeable(
+                "log",
+                "L",
+                "log",
+                "Log every sample to a file (toggle)",
+                "log",
+                synonyms="record save write export csv",
+            ),
+            changeable(
+                "log_for",
+                "l",
+                "log_for",
+                "Log for a length of time …",
+                vim="ctrl+l",
+                synonyms="record save write export csv duration timer",
+            ),
         ),
     ),
     *in_group(
         "Time",
         changeable(
-            "pause", "p", "pause", "Hold the picture (toggle); in the past: play or hold", "pause"
+            "pause",
+            "p",
+            "pause",
+            "Pause (toggle); in the past: play or pause",
+            "pause",
+            synonyms="freeze stop resume hold",
         ),
-        changeable("step_back", "[", "step(-1)", "Back in time by a sample"),
-        changeable("step_on", "]", "step(1)", "Forward in time by a sample"),
+        changeable(
+            "step_back",
+            "[",
+            "step(-1)",
+            "Back in time by a sample",
+            synonyms="rewind history past previous undo",
+        ),
+        changeable(
+            "step_on", "]", "step(1)", "Forward in time by a sample", synonyms="rewind history past"
+        ),
         changeable(
             "next_event", "n", "event(1)", "Next event: process started or exited, error, full"
         ),
         changeable("event_before", "b", "event(-1)", "Previous event"),
-        changeable("go_to", "@", "go_to", "Go to a time of day …", "go to"),
+        changeable(
+            "go_to", "@", "go_to", "Go to a time of day …", "go to", synonyms="jump clock rewind"
+        ),
         changeable("back_10s", "{", "jump(-10)", "Back by 10 s"),
         changeable("on_10s", "}", "jump(10)", "Forward by 10 s"),
         changeable("back_1m", "(", "jump(-60)", "Back by a minute"),
         changeable("on_1m", ")", "jump(60)", "Forward by a minute"),
         changeable("back_10m", "shift+left", "jump(-600)", "Back by ten minutes"),
         changeable("on_10m", "shift+right", "jump(600)", "Forward by ten minutes"),
-        changeable("longer_interval", "+ =", "pace(1)", "Longer interval; in the past: faster"),
-        changeable("shorter_interval", "- _", "pace(-1)", "Shorter interval; in the past: slower"),
+        changeable(
+            "longer_interval",
+            "+ =",
+            "pace(1)",
+            "Longer interval; in the past: faster",
+            synonyms="slower refresh rate delay period",
+        ),
+        changeable(
+            "shorter_interval",
+            "- _",
+            "pace(-1)",
+            "Shorter interval; in the past: slower",
+            synonyms="faster refresh rate delay period",
+        ),
     ),
     *in_group(
         "Move",
@@ -331,6 +428,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Scroll commands back; fold; GPU at the left",
             vim="left h",
             fleet="Host at the left",
+            synonyms="collapse",
         ),
         changeable(
             "scroll_on",
@@ -339,6 +437,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Scroll commands; unfold; GPU at the right",
             vim="right l",
             fleet="Host at the right",
+            synonyms="expand",
         ),
         changeable("gpus_before", "shift+up", "gpus(-1)", "Scroll the GPUs up"),
         changeable("gpus_after", "shift+down", "gpus(1)", "Scroll the GPUs down"),
@@ -354,14 +453,53 @@ KEYMAP: tuple[KeyAction, ...] = (
     ),
     *in_group(
         "gpumon",
-        changeable("help", "? f1", "help", "Help: keys, signs, columns", "help", place="app"),
-        changeable("quit", "q", "leave", "Quit", "quit", place="app"),
-        fixed(
-            "app", "ctrl+p", "command_palette", "Find a command by name", "palette", priority=True
+        changeable(
+            "help",
+            "? f1",
+            "help",
+            "Help: keys, signs, columns",
+            "help",
+            place="app",
+            synonyms="keyboard shortcuts manual",
         ),
-        changeable("theme", "T", "themes", "Choose a theme …", "theme", place="app"),
-        changeable("own_cost", "o", "own_cost", "Show what gpumon itself costs (toggle)"),
-        *beyond_looking(fixed("app", "ctrl+z", "suspend_process", "Suspend gpumon", "suspend")),
+        changeable(
+            "quit", "q", "leave", "Quit", "quit", place="app", synonyms="exit leave close stop end"
+        ),
+        fixed(
+            "app",
+            "ctrl+p",
+            "command_palette",
+            "Find a command by name",
+            "palette",
+            priority=True,
+            synonyms="search menu",
+        ),
+        changeable(
+            "theme",
+            "T",
+            "themes",
+            "Choose a theme …",
+            "theme",
+            place="app",
+            synonyms="colours colors dark light scheme setup options settings",
+        ),
+        changeable(
+            "own_cost",
+            "o",
+            "own_cost",
+            "Show what gpumon itself costs (toggle)",
+            synonyms="overhead",
+        ),
+        *beyond_looking(
+            fixed(
+                "app",
+                "ctrl+z",
+                "suspend_process",
+                "Suspend gpumon",
+                "suspend",
+                synonyms="background stop",
+            )
+        ),
         fixed("app", "ctrl+c ctrl+q", "leave", "Quit", "interrupt", priority=True),
     ),
     *in_group(
@@ -377,8 +515,16 @@ KEYMAP: tuple[KeyAction, ...] = (
                 "job": "Notify when this job ends (toggle)",
             },
             "notify if free",
+            synonyms="alert watch tell bell notification",
         ),
-        changeable("alerts", "!", "alerts", "List the notifications of alerts", "alerts"),
+        changeable(
+            "alerts",
+            "!",
+            "alerts",
+            "List the notifications of alerts",
+            "alerts",
+            synonyms="warnings messages",
+        ),
         fixed("alerts", "enter", "open", "Open the GPU or process", "open subject"),
     ),
     *in_group(
@@ -386,7 +532,13 @@ KEYMAP: tuple[KeyAction, ...] = (
         *also_on_fleet(
             changeable("sort_before", "< ,", "sort_step(-1)", "Sort by the previous column"),
             changeable("sort_next", "> .", "sort_step(1)", "Sort by the next column"),
-            changeable("reverse", "r", "reverse", "Reverse the order"),
+            changeable(
+                "reverse",
+                "r",
+                "reverse",
+                "Reverse the order",
+                synonyms="invert ascending descending",
+            ),
             *(
                 changeable(
                     f"sort_{column.key}",
@@ -394,13 +546,19 @@ KEYMAP: tuple[KeyAction, ...] = (
                     f"sort('{column.key}')",
                     f"Sort by {column.name} (again: reverse)",
                     vim=_SORT_IN_VIM.get(column.key, ""),
+                    synonyms="order",
                 )
                 for column in PROCESS_COLUMNS
             ),
         ),
         *(
             changeable(
-                name, key, f"sort('{column}')", f"Sort by {about} (again: reverse)", place="fleet"
+                name,
+                key,
+                f"sort('{column}')",
+                f"Sort by {about} (again: reverse)",
+                place="fleet",
+                synonyms="order",
             )
             for name, key, column, about in (
                 ("sort_free", "F", "free", "free GPUs"),
@@ -436,6 +594,7 @@ KEYMAP: tuple[KeyAction, ...] = (
     fixed("columns", "enter", "keep", priority=True),
     fixed("columns", "escape q", "cancel"),
     fixed("moment", "escape", "cancel"),
+    fixed("timespan", "escape", "cancel"),
     fixed("end", "escape q", "cancel"),
     fixed("end", "left", "button('cancel')", vim="left h"),
     fixed("end", "right", "button('send')", vim="right l"),
@@ -459,39 +618,6 @@ MOST_USED = (
     *("sort_memory_used", "step_back", "pause", "log", "help", "quit"),
 )
 """The actions with which the command palette opens."""
-
-FURTHER_WORDS = {
-    "filter": "search find grep",
-    "mine": "own",
-    "open": "details info show",
-    "users": "owners people accounts",
-    "jobs": "slurm torchrun",
-    "tree": "parents children forest",
-    "host_strip": "ram cores",
-    "columns": "fields",
-    "secrets": "environment tokens passwords",
-    "end": "kill terminate stop abort signal sigterm sigkill sigint",
-    "tag": "select mark",
-    "tag_all": "select mark",
-    "copy": "clipboard yank",
-    "log": "record save write csv",
-    "pause": "freeze stop resume",
-    "step_back": "rewind history past previous",
-    "step_on": "rewind history past",
-    "go_to": "jump clock rewind",
-    "longer_interval": "slower refresh rate delay",
-    "shorter_interval": "refresh rate delay",
-    "help": "keyboard shortcuts manual",
-    "quit": "exit leave close stop end",
-    "palette": "search menu",
-    "theme": "colours colors dark light",
-    "own_cost": "overhead",
-    "suspend": "background stop",
-    "notify": "alert watch tell bell",
-    "alerts": "warnings messages",
-    "reverse": "ascending descending",
-}
-"""Other words for actions, by which the help page and the command palette find them."""
 
 NAMED = {action.name: action for action in KEYMAP if action.name}
 """Actions that footers and messages can refer to."""

@@ -22,7 +22,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.worker import WorkerFailed
 
-from gpumon.config.keymap import FURTHER_WORDS, MOST_USED, display
+from gpumon.config.keymap import MOST_USED, display
 from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember, resolve_styles
 from gpumon.system.resource_errors import is_lack_of_files, lack_behind, require_files
 from gpumon.text.formatting import spelled_out
@@ -152,7 +152,7 @@ class BaseApp(App[int]):
             run = partial(self.run_action, action.action, target)
             keys = display(keys_of(action.name))
             command = SystemCommand(about, f"key {keys}    {action.group}", run)
-            yield command, FURTHER_WORDS.get(action.name, "")
+            yield command, action.synonyms
 
     def _commands(
         self, screen: Screen[object]

@@ -223,6 +223,7 @@ class Logbook:
         self._unsubscribe: Callable[[], None] | None = None
         self._summaries: list[str] = []
         self._toggle_lock = Lock()
+        self._timer: Timer | None = None
 
     @property
     def note(self) -> LogNote | None:
@@ -236,7 +237,10 @@ class Logbook:
         status = recorder.status
         if status.trouble is not None:
             return LogNote(f"log: {counted(status.lost, 'sample')} lost", status.trouble)
-        return LogNote(f"log {_size(status)} {duration(status.seconds)}")
+        # Read once, as above.
+        timer = self._timer
+        of = "" if timer is None else f" of {duration(timer.interval)}"
+        return LogNote(f"log {_size(status)} {duration(status.seconds)}{of}")
 
     def begin(self) -> str | None:
         """Start the log that the command line requests, if any.
@@ -279,6 +283,9 @@ class Logbook:
             return ""
         unsubscribe()
         self._recorder = self._unsubscribe = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         status = recorder.stop()
         summary = f"logged {_amounts(status)}. To see them: gpumon replay {status.path}"
         self._summaries.append(summary)
@@ -299,6 +306,37 @@ class Logbook:
                 return self.start()
             except LogError as error:
                 return str(error)
+
+    def log_for(self, seconds: float, ended: Callable[[str], None]) -> str:
+        """Stop the log after a time; start one if none is written. Returns the message.
+
+        Blocks as ``toggle`` does; ``ended`` gets the message of the end, on another thread.
+        """
+        from gpumon.recording.csv.opening import LogError
+
+        def end() -> None:
+            with self._toggle_lock:
+                # Another time may have been set just now.
+                if self._timer is not timer:
+                    return
+                message = self.stop()
+            ended(message)
+
+        with self._toggle_lock:
+            if self._recorder is None:
+                try:
+                    message = self.start()
+                except LogError as error:
+                    return str(error)
+                if self._recorder is None:
+                    return message
+            elif self._timer is not None:
+                self._timer.cancel()
+            self._timer = timer = Timer(seconds, end)
+            timer.daemon = True
+            timer.start()
+            place = _place(self._recorder.status.path)
+        return f"logging to {place} for {duration(seconds)}; {keycap('log')} stops"
 
     def close(self) -> list[str]:
         """Stop the log. Returns a summary of each log, to be printed after the screen is gone."""

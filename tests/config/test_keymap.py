@@ -15,7 +15,6 @@ from textual.binding import Binding
 from gpumon.config.key_changes import keys_in_force, read_keys, settle, works_on_pages
 from gpumon.config.keymap import (
     ACTIONS,
-    FURTHER_WORDS,
     KEYMAP,
     MOST_USED,
     NAMED,
@@ -24,7 +23,7 @@ from gpumon.config.keymap import (
 )
 from gpumon.config.table import InvalidValue
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.dialogs.choices import ColumnsDialog, MomentDialog, ThemesDialog
+from gpumon.ui.dialogs.choices import ColumnsDialog, MomentDialog, ThemesDialog, TimespanDialog
 from gpumon.ui.dialogs.end import EndDialog, _Signals
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.fleet import FleetScreen
@@ -53,10 +52,11 @@ PLACES: dict[KeyScope, type[DOMNode]] = {
     "themes": ThemesDialog,
     "columns": ColumnsDialog,
     "moment": MomentDialog,
+    "timespan": TimespanDialog,
     "end": EndDialog,
     "signals": _Signals,
 }
-DIALOGS: set[KeyScope] = {"help", "themes", "columns", "moment", "end", "signals"}
+DIALOGS: set[KeyScope] = {"help", "themes", "columns", "moment", "timespan", "end", "signals"}
 
 
 def rows(*places: KeyScope) -> list[KeyAction]:
@@ -263,13 +263,12 @@ def test_sentences_and_footers_name_changed_keys() -> None:
     assert display(("k", "f9", "delete", "shift+up")) == "k F9 Del Shift+↑"
 
 
-def test_further_words_are_of_actions_that_exist_and_do_not_say_them_already() -> None:
-    assert FURTHER_WORDS.keys() <= NAMED.keys()
-    for name, further in FURTHER_WORDS.items():
+def test_synonyms_are_not_words_of_the_description() -> None:
+    for action in KEYMAP:
         said = {
             word.strip("(),;:…").casefold()
-            for about in NAMED[name].on.values()
+            for about in action.on.values()
             for word in about.split()
         }
-        assert not said & set(further.split()), name
-        assert further == further.casefold()
+        assert not said & set(action.synonyms.split()), action.name
+        assert action.synonyms == action.synonyms.casefold()

@@ -47,7 +47,7 @@ def test_the_groups_of_keys_fill_the_width_and_the_first_screen_has_what_is_used
                     "u      Users",
                     "k F9 Del  End",
                     "L  Log",
-                    "p        Hold",
+                    "p        Pause",
                 ):
                     screen.wait_for(key)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +24,6 @@ from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 HOME, END, ESCAPE = "\x1b[H", "\x1b[F", "\x1b"
@@ -186,8 +186,24 @@ def test_a_replay_shows_what_the_screen_showed_then(
         assert clock_of(screen) == clock
 
 
+def test_a_log_may_have_a_length_of_time(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    with Screen([*GPUMON, "--demo"], env, columns=120, cwd=tmp_path) as screen:
+        screen.wait_for(r"\n q quit")
+        screen.type("l")
+        screen.wait_for("Log to a file for a length of time")
+        screen.type("soon\r")
+        screen.wait_for("write seconds, or a time such as 30s")
+        screen.type("\x7f\x7f\x7f\x7f2s\r")
+        screen.wait_for(r"logging to gpumon-.*\.csv for 2s; L stops")
+        screen.wait_for(r"logged to gpumon-.*\.csv: \d+ samples? in \ds")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert screen.text().count("gpumon replay") == 1
+
+
 def test_a_log_of_the_demo_is_named_after_the_demos_machine(tmp_path: Path) -> None:
-    checkout = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109 - as text
+    checkout = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     with Screen([*GPUMON, "--demo"], checkout, cwd=tmp_path) as screen:
         screen.wait_for(" q quit")
         screen.type("L")
@@ -202,7 +218,7 @@ def test_a_log_of_the_demo_is_named_after_the_demos_machine(tmp_path: Path) -> N
 
 def test_one_key_makes_a_log_that_is_replayed(tmp_path: Path) -> None:
     with machine() as (driver, _):
-        environment = {**driver.env(), "PYTHONPATH": os.getcwd()}  # noqa: PTH109 - as text
+        environment = {**driver.env(), "PYTHONPATH": str(Path.cwd())}
         with Screen([*GPUMON, "-n", "0.1"], environment, 120, 30, cwd=tmp_path) as screen:
             screen.wait_for("train.py")
             screen.type("L")

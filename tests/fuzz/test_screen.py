@@ -44,7 +44,14 @@ SEEDS = [int(os.environ["FUZZ_SEED"])] if HUNTED else [17, 19]
 """Of the first 24, those that have seen every screen after the fewest moves."""
 SCREENS = {
     *("DashboardScreen", "GpuScreen", "ProcessScreen", "JobScreen", "HelpScreen"),
-    *("CommandsDialog", "EndDialog", "ThemesDialog", "ColumnsDialog", "MomentDialog"),
+    *(
+        "CommandsDialog",
+        "EndDialog",
+        "ThemesDialog",
+        "ColumnsDialog",
+        "MomentDialog",
+        "TimespanDialog",
+    ),
     *("the filter line", "the past", "a log that is played", "a signal that leaves"),
 }
 """Every one that there is: a run goes on until it has seen all of them, but not for ever."""

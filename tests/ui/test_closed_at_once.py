@@ -24,7 +24,7 @@ from gpumon.recording.history import History
 from gpumon.recording.playback.replay import Playing
 from gpumon.ui import kill_controller as cases
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.dialogs.choices import ColumnsDialog, MomentDialog, ThemesDialog
+from gpumon.ui.dialogs.choices import ColumnsDialog, MomentDialog, ThemesDialog, TimespanDialog
 from gpumon.ui.dialogs.end import EndDialog
 from gpumon.ui.screens.help import HelpScreen
 from tests.driver import GIB, Driver, Owner, h100, owners
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
     "end": lambda: EndDialog([Target(ProcessId(4711, 1), 0, user="ann")], 0),
     "columns": lambda: ColumnsDialog(("pid", "user")),
+    "timespan": lambda: TimespanDialog("Log to a file for a length of time", "log"),
     "moment": lambda: MomentDialog(Playing(0, 0, 60, playing=False, speed=1.0, at_end=False)),
     "themes": lambda: ThemesDialog(cast("Any", Themes()), "gpumon"),
     "help": lambda: HelpScreen((), History(conditions())),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,7 @@ from gpumon.sampling.collector import Collector
 from gpumon.ui.session import Logbook
 from gpumon.ui.view.header_footer import footer_row
 from tests.build import NOON
+from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +35,39 @@ def test_a_file_name_of_usual_length_is_complete_at_80_columns(
     assert shown(logbook.toggle()) == f"logged to {name}: 0 samples in 0s, 2K"
     [summary] = logbook.close()
     assert summary.endswith(f"gpumon replay {name}")
+
+
+def test_a_log_of_a_length_of_time_ends_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    logbook = Logbook(Collector(DemoSource()), "run.csv")
+    ended = SimpleQueue[str]()
+    assert shown(logbook.log_for(28800, ended.put)) == "logging to run.csv for 8h00m; L stops"
+    note = logbook.note
+    assert note is not None
+    assert note.text.endswith(" 0s of 8h00m")
+    # Of a log that is written already it changes the end.
+    assert shown(logbook.log_for(0.05, ended.put)) == "logging to run.csv for 0s; L stops"
+    assert shown(ended.get(timeout=PATIENCE)) == "logged to run.csv: 0 samples in 0s, 2K"
+    assert logbook.note is None
+    assert len(logbook.close()) == 1
+
+
+def test_a_stopped_log_does_not_end_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    logbook = Logbook(Collector(DemoSource()), "run.csv")
+    ended = SimpleQueue[str]()
+    logbook.log_for(0.3, ended.put)
+    logbook.toggle()
+    logbook.toggle()
+    time.sleep(0.5)
+    assert ended.empty()
+    assert logbook.note is not None
+    assert " of " not in logbook.note.text
+    logbook.close()
 
 
 def test_one_sample_is_one_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
-"""Dialogs that choose from a list (columns, themes), and the one for a time."""
+"""Dialogs that choose from a list (columns, themes), and those for a time."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -12,7 +14,8 @@ from textual.widgets.option_list import Option
 
 from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN, whole_choice
 from gpumon.text.formatting import printable
-from gpumon.text.time_parsing import FORMS, MomentError, day_and_time, parse_moment
+from gpumon.text.time_parsing import FORMS, day_and_time, parse_moment
+from gpumon.text.unit_parsing import TIMESPAN
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.inputs import InputScreen, TextInput
 
@@ -194,58 +197,59 @@ class ThemesDialog(ListDialog["str | None"]):
         self.dismiss(None)
 
 
-class MomentDialog(InputScreen["float | None"], ModalScreen["float | None"]):
-    """An input line for a time; errors are shown below it.
+class LineDialog(InputScreen["float | None"], ModalScreen["float | None"]):
+    """An input line for a number of seconds; errors are shown below it."""
 
-    Args:
-        playing: The current playback state.
-    """
+    CSS_PATH = "line.tcss"
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of("moment")
+    question = ""
+    """What is asked for."""
+    forms = ""
+    """The valid forms, shown while the line is empty."""
+    verb = ""
+    """What Enter does."""
 
-    CSS_PATH = "moment.tcss"
-
-    def __init__(self, playing: Playing) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._playing = playing
         self._wrong = ""
+
+    @abstractmethod
+    def read(self, text: str) -> float:
+        """What is typed, as a number.
+
+        Raises:
+            ValueError: It is not valid; the message is for the user.
+        """
 
     def compose(self) -> ComposeResult:
         """Compose the question, the input, the error line, and the keys."""
-        first, last = self._playing.first, self._playing.last
-        with Vertical(id="moment"):
-            yield Static(f"Go to a time from {day_and_time(first)} to {day_and_time(last)}")
-            yield TextInput(self._early, placeholder=FORMS, select_on_focus=False)
+        with Vertical(id="line"):
+            yield Static(self.question)
+            yield TextInput(self._early, placeholder=self.forms, select_on_focus=False)
             yield Static(id="answer")
-            yield Static("Enter go   Esc cancel", id="keys")
+            yield Static(f"Enter {self.verb}   Esc cancel", id="keys")
 
     def accept_key(self, event: events.Key) -> bool:
         """Insert a letter, or take Enter for the input, which may not have the focus yet."""
         if event.key == "enter":
-            self._go()
+            self._finish()
             return True
         return super().accept_key(event)
 
     def on_input_submitted(self) -> None:
-        """Go to the time."""
-        self._go()
+        """Take what is typed."""
+        self._finish()
 
     def on_mount(self) -> None:
-        """Show what is wrong with a time that was entered before."""
+        """Show what is wrong with a text that was entered before."""
         self._show(self._wrong)
 
-    def _go(self) -> None:
-        """Go to the time, or show why that is not possible."""
-        first, last = self._playing.first, self._playing.last
+    def _finish(self) -> None:
+        """Close with the number, or show why the text is not valid."""
         try:
-            moment = parse_moment(self.typed, last)
-        except MomentError as error:
+            self.dismiss(self.read(self.typed))
+        except ValueError as error:
             self._show(str(error))
-            return
-        if first <= moment <= last:
-            self.dismiss(moment)
-        else:
-            self._show(f"{day_and_time(moment)} is not in it.")
 
     def _show(self, wrong: str) -> None:
         self._wrong = wrong
@@ -255,3 +259,48 @@ class MomentDialog(InputScreen["float | None"], ModalScreen["float | None"]):
     def action_cancel(self) -> None:
         """Change nothing."""
         self.dismiss(None)
+
+
+class MomentDialog(LineDialog):
+    """Asks for a time of the playback.
+
+    Args:
+        playing: The current playback state.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("moment")
+
+    forms = FORMS
+    verb = "go"
+
+    def __init__(self, playing: Playing) -> None:
+        super().__init__()
+        self._playing = playing
+        first, last = playing.first, playing.last
+        self.question = f"Go to a time from {day_and_time(first)} to {day_and_time(last)}"
+
+    def read(self, text: str) -> float:
+        """See ``LineDialog``."""
+        moment = parse_moment(text, self._playing.last)
+        if not self._playing.first <= moment <= self._playing.last:
+            raise ValueError(f"{day_and_time(moment)} is not in it.")
+        return moment
+
+
+class TimespanDialog(LineDialog):
+    """Asks for a length of time."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("timespan")
+
+    forms = "30s, 15m, 1h30m, 8h or 2d"
+
+    def __init__(self, question: str, verb: str) -> None:
+        super().__init__()
+        self.question, self.verb = question, verb
+
+    def read(self, text: str) -> float:
+        """See ``LineDialog``."""
+        seconds, _ = TIMESPAN.read(text.strip())
+        if not 0 < seconds <= TIMEOUT_MAX:
+            raise ValueError(TIMESPAN.advice)
+        return seconds

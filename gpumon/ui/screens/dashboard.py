@@ -15,7 +15,7 @@ from gpumon.findings.groups import job_with_key
 from gpumon.host.process_host import target_of, target_of_relative
 from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
-from gpumon.ui.background import run_in_thread
+from gpumon.ui.background import call_soon, run_in_thread
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.kill_controller import targets_of_job
 from gpumon.ui.screens.list_screen import ListScreen, updating
@@ -35,7 +35,7 @@ from gpumon.ui.view.timeline import time_at
 from gpumon.ui.viewed_time import NOTHING_RECORDED, next_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from textual import events
     from textual.binding import BindingType
@@ -211,7 +211,7 @@ class DashboardScreen(ListScreen[View, Layout]):
         self._view = replace(self._view, paused=not self._view.paused)
         if not self._view.paused:
             self._snapshot = self._viewed_time.history.latest
-        self.say(f"the picture is held; {keycap('pause')} goes on" if self._view.paused else "")
+        self.say(f"paused; {keycap('pause')} resumes" if self._view.paused else "")
 
     def action_pace(self, step: int) -> None:
         """Use the next longer or shorter interval; in the past play faster or slower."""
@@ -383,16 +383,30 @@ class DashboardScreen(ListScreen[View, Layout]):
 
     def action_log(self) -> None:
         """Start to log, or stop."""
-        # Opening and closing a file may block on the disk.
-        turn = self._session.logbook.toggle
+        self._change_log(self._session.logbook.toggle)
 
+    def action_log_for(self) -> None:
+        """Ask for a length of time, and log for it."""
+        from gpumon.ui.dialogs.choices import TimespanDialog
+
+        def ended(message: str) -> None:
+            call_soon(self.app, partial(self.say, lasting=True), message)
+
+        def start(seconds: float | None) -> None:
+            if seconds is not None:
+                self._change_log(partial(self._session.logbook.log_for, seconds, ended))
+
+        self.app.push_screen(TimespanDialog("Log to a file for a length of time", "log"), start)
+
+    def _change_log(self, change: Callable[[], str]) -> None:
+        # Opening and closing a file may block on the disk.
         def failed(error: Exception) -> None:
             if not isinstance(error, OSError):
                 raise error
             self.say(f"no log can be started or stopped now: {error.strerror}", lasting=True)
 
-        told = partial(self.say, lasting=True)
-        run_in_thread(self.app, turn, told, failed, name="gpumon-logbook")
+        said = partial(self.say, lasting=True)
+        run_in_thread(self.app, change, said, failed, name="gpumon-logbook")
 
     def action_window(self, key: str) -> None:
         """Show another time in all charts."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.config.keymap import FURTHER_WORDS, display
+from gpumon.config.keymap import display
 from gpumon.filters.terms import TERMS
 from gpumon.findings import explain, process_findings
 from gpumon.model.snapshot import GPU_METRICS
@@ -65,7 +65,7 @@ _SIGNS = (
     ("! 2 alerts", "new notifications, which you have not seen on the page of alerts"),
     ("‹", "commands are scrolled to the side; what stands before is cut off"),
     ("✓ …", "processes being ended: settled; still waited for"),
-    ("PAUSED", "the picture is held; sampling goes on"),
+    ("PAUSED", "the screen does not change; sampling goes on"),
     ("DEMO", "a machine that does not exist"),
     ("REWIND", "a moment of the past"),
     ("REPLAY", "a log is shown, no machine; nothing can be ended in it"),
@@ -93,7 +93,7 @@ def key_groups(actions: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
         missing = display(key for key in action.keys if key not in now)
         changed = f" (usually {missing})" if missing else ""
         entry = (display(now), about + changed)
-        groups.setdefault(action.group, {})[entry] = FURTHER_WORDS.get(action.name, "")
+        groups.setdefault(action.group, {})[entry] = action.synonyms
     return [
         HelpSection(title, tuple(further), group=True, further=further)
         for title, further in groups.items()

@@ -35,7 +35,7 @@ DeviceKey: TypeAlias = "str | tuple[str, tuple[int | None, int | None] | None]"
 MigIndices: TypeAlias = "Mapping[DeviceKey, int]"
 """The index of each MIG device."""
 
-LEAST_COMMAND, AMPLE_COMMAND = 20, 50
+LEAST_COMMAND, AMPLE_COMMAND = 18, 50
 """Cells of the command at least, and those from which other columns may be wider."""
 _LEAST_AFTER_STATE = 7
 """Cells of the command at least after an unusual process state."""

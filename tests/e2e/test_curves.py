@@ -51,9 +51,9 @@ def test_c_cycles_the_small_graph_and_the_page_of_a_card_has_charts_over_a_time_
 ) -> None:
     with screen_of(tmp_path) as screen:
         screen.wait_for(r"power 60 s[\s\S]*GPU-MEM▼[\s\S]*\n q quit")
-        for heading in ("mem 60 s", "power 60s", "temp 60 s", "SMs 60 s", "DRAM 60 s", "last 60 s"):
+        for value in ("temp", "SMs", "DRAM", "util", "mem", "power"):
             screen.type("c")
-            screen.wait_for(rf"(?m)°C .*  {heading}$")
+            screen.wait_for(rf"(?m)°C .*  {value} 60 s$")
         screen.type("\t\r")
         screen.wait_for(r"The last 5 minutes[\s\S]*utilisation[\s\S]*100%┤[\s\S]*700W┤╌")
         for key, title in (

@@ -74,7 +74,7 @@ def whole(screen: Screen) -> bool:
         and all(line.startswith(f" {index} H100") for index, line in enumerate(rows[2:10]))
         and rows[10].startswith("── 18 processes")
         and "COMMAND" in rows[11]
-        and all(re.match(r"[ ▸] +[\d,]+ +\d+ \w", line) for line in rows[12:23])
+        and all(re.match(r"[ ▸] *[\d,]+ +\d+ \w", line) for line in rows[12:23])
         and rows[23].startswith(" q quit")
     )
 

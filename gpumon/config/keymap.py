@@ -238,7 +238,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Host: cores, free memory, load over time, use by GPU processes (toggle)",
             "host",
             vim="H",
-            synonyms="ram cores",
+            synonyms="ram cpu",
         ),
         changeable(
             "columns",

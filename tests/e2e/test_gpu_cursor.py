@@ -92,3 +92,19 @@ def test_my_own_process_is_chosen_by_the_key_that_shows_mine() -> None:
         screen.type("k")
         screen.wait_for(r"51022 +ann")
         screen.wait_for("Send TERM")
+
+
+def test_escape_leaves_each_list_and_the_time_that_was_not_chosen() -> None:
+    with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
+        screen.wait_for(READY)
+        for key, word in (("u", r"u\[users\]"), ("g", r"g\[jobs\]"), ("t", r"t\[tree\]")):
+            screen.type(key)
+            screen.wait_for(word)
+            screen.type("\x1b")
+            screen.wait_gone(word)
+        screen.type("@")
+        screen.wait_for("Go to a time")
+        screen.type("\x1b")
+        screen.wait_gone("Go to a time")
+        screen.wait_gone("paused")
+        screen.wait_for(r"u users[^\n]*\Z")

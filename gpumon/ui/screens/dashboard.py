@@ -191,6 +191,7 @@ class DashboardScreen(ListScreen[View, Layout]):
         """Open the dialog for a time, and go there."""
         from gpumon.ui.dialogs.choices import MomentDialog
 
+        was_present = self._viewed_time.player is None
         player = self._viewed_time.rewind()
         if player is None:
             self.say(NOTHING_RECORDED)
@@ -199,6 +200,8 @@ class DashboardScreen(ListScreen[View, Layout]):
         def go(time: float | None) -> None:
             if time is not None:
                 player.source.seek(time)
+            elif was_present:
+                self._viewed_time.go_to_edge(1)
             self._show_time()
 
         self.app.push_screen(MomentDialog(player.playing), go)

@@ -662,6 +662,24 @@ async def test_the_keys_of_a_gpu_s_page_go_round_the_gpus_in_the_same_window() -
             assert " 2–" in text(app).splitlines()[0], "so does the scroll position"
 
 
+async def test_each_gpu_has_its_own_charts() -> None:
+    history = History(conditions())
+    for second in range(3):
+        history.add(
+            snapshot(
+                NOON + second,
+                gpu(utilization_gpu=91),
+                gpu(index=1, utilization_gpu=13),
+            )
+        )
+    async with opened((100, 40)) as (app, pilot):
+        app.push_screen(GpuScreen(workspace_of(app, history), "GPU-0"))
+        await shown(pilot, "peak 91")
+        await pilot.press(".")
+        await shown(pilot, "peak 13")
+        assert "peak 91" not in text(app)
+
+
 async def test_one_gpu_alone_offers_no_other() -> None:
     history = History(conditions())
     history.add(snapshot(NOON, gpu()))

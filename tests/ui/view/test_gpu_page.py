@@ -265,8 +265,45 @@ def test_what_the_account_says_is_said_once() -> None:
     text = flat(page(CARD, busy()))
     assert text.count("held by no process") == 1
     assert text.count("3 processes of other users") == 1
+    assert text.count(ORPHAN.sentence) == 1
+    assert f"{ORPHAN.id.pid} chen python train.py" in text
     calm = flat(page(CARD, seen(CARD, holding(101, 70 * GIB))))
     assert "held by no process" not in calm
+    assert "all of it by processes the driver lists" not in calm, "their list says so"
+
+
+def test_what_the_first_line_and_the_holders_say_is_in_no_finding() -> None:
+    well = msgspec.structs.replace(CARD, clock_event_reasons=0)
+    text = flat(page(well, seen(well, holding(101, 70 * GIB))))
+    assert "● in use Memory ─" in text
+    assert "process on it" not in text
+    idle = msgspec.structs.replace(well, utilization_gpu=0)
+    text = flat(page(idle, seen(idle, holding(101, 40 * GIB), holding(102, 30 * GIB))))
+    assert "◐ 0 % busy at this moment" in text
+    assert "holds 70.0 GiB" not in text
+    assert "2 processes on it" not in text
+
+
+@pytest.mark.parametrize("height", [22, 60])
+def test_an_error_is_explained_once(height: int) -> None:
+    lost = msgspec.structs.replace(
+        CARD, status=GpuStatus.LOST, status_since=NOON + 20, xid=79, xid_at=NOON + 20
+    )
+    text = flat(page(lost, seen(lost), height=height))
+    assert text.count("fell off the bus") == 1
+    assert text.count("what to do") == 1
+    assert text.count("lost since") == 1
+
+
+def test_processes_that_hold_the_gpu_alike_stand_together() -> None:
+    loaders = tuple(
+        msgspec.structs.replace(ORPHAN, id=ProcessId(pid, 5), reason=HoldReason.CHILD)
+        for pid in (500, 501, 502)
+    )
+    scan = HolderScan(NOON, loaders)
+    text = flat(page(CARD, seen(CARD, holding(101, 70 * GIB), holders=scan)))
+    assert "and 2 processes like it: 501, 502" in text
+    assert text.count(ORPHAN.sentence) == 1
 
 
 def test_every_metric_is_there_with_its_unit_or_the_reason_why_not() -> None:

@@ -569,12 +569,12 @@ KEYMAP: tuple[KeyAction, ...] = (
     ),
     # -- the help page and dialogs, which describe their own keys --------------------------------
     fixed("help", "escape ? q", "close"),
-    fixed("help", "up", "scroll('up')"),
-    fixed("help", "down", "scroll('down')"),
+    fixed("help", "up", "scroll('up')", vim="up k"),
+    fixed("help", "down", "scroll('down')", vim="down j"),
     fixed("help", "pageup", "scroll('page_up')"),
     fixed("help", "pagedown", "scroll('page_down')"),
-    fixed("help", "home", "scroll('home')"),
-    fixed("help", "end", "scroll('end')"),
+    fixed("help", "home", "scroll('home')", vim="home g"),
+    fixed("help", "end", "scroll('end')", vim="end G"),
     *(
         action
         for place in _LISTS

@@ -59,7 +59,7 @@ _ABSENT_SECONDS = 3600.0
 _DOWN = "Prometheus does not reach its exporter (up is 0)"
 _GONE = "Prometheus no longer scrapes it: the target is gone"
 _OLD = "Prometheus has no newer values of it"
-_NO_GPU = "its exporter answers Prometheus, but tells no GPU"
+_NO_GPU = "its exporter answers Prometheus, but reports no GPU"
 
 
 def snapshot(name: str, reading: HostReading, time: float, *, whole: bool) -> Snapshot:

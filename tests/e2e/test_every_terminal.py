@@ -125,6 +125,17 @@ def test_in_ascii_signs_among_words_are_spelled_out_and_columns_stay_in_line() -
         screen.wait_for(r"\+-{20,}\+[\s\S]*\+-{20,}\+")
         edges = {row.rindex("|") for row in screen.rows() if row.rstrip().endswith("|")}
         assert len(edges) == 1
+        # What it cuts itself, and what Textual cuts.
+        screen.type("\x1b")
+        screen.wait_gone("amber")
+        screen.type("e")
+        text = screen.wait_for(r"gpumon saw; >= [^\n]*\.\.\. *\|[\s\S]*Space show or hide")
+        assert "~" not in text
+        screen.type("\x1b")
+        screen.wait_gone("Space show or hide")
+        screen.type("\x1b[Bk")
+        text = screen.wait_for(r"\+ \d+ children[\s\S]*\.\.\. *\|[\s\S]*Send TERM")
+        assert "~" not in text
 
 
 def heads(text: str) -> list[str]:

@@ -118,6 +118,10 @@ def test_the_keys_that_move_scroll_the_page_and_not_the_line(
         screen.wait_for("gpumon itself takes|still measuring")
         screen.type(KEYS["home"])
         screen.wait(lambda it: begins(it) == first, "waiting for the beginning")
+        screen.wheel(10, 8)
+        screen.wait(lambda it: begins(it) != first, "waiting for the wheel")
+        screen.wheel(10, 8, down=False)
+        screen.wait(lambda it: begins(it) == first, "waiting for the beginning again")
 
 
 def begins(screen: Screen, line: int = 0) -> str:

@@ -28,6 +28,33 @@ def marked(screen: Screen) -> str:
 
 
 @pytest.mark.usefixtures("vim")
+def test_vim_scrolls_the_help_page_and_a_slash_begins_a_search() -> None:
+    def begins(screen: Screen) -> str:
+        return screen.rows()[2][:20].strip()
+
+    with Screen(COARSE_DEMO, columns=80) as screen:
+        screen.wait_for(READY)
+        screen.type("?")
+        screen.wait_for(r"↑↓ G g j k scroll[\s\S]*/ and words to search[\s\S]*\n  Find")
+        screen.type("j")
+        screen.wait(lambda it: begins(it).startswith("/"), "waiting for the second line")
+        screen.type("k")
+        screen.wait(lambda it: begins(it) == "Find", "waiting for the first line")
+        screen.type("G")
+        screen.wait_for("gpumon itself takes|still measuring")
+        screen.type("g")
+        screen.wait(lambda it: begins(it) == "Find", "waiting for the first line")
+        screen.type("/kill")
+        screen.wait_for(r"\n +kill\n +End\n +K F9 Del +End the process")
+        screen.type("\x1b")
+        screen.wait_for("and words to search")
+        screen.type("j")
+        screen.wait(lambda it: begins(it).startswith("/"), "waiting for the second line")
+        screen.type("q")
+        screen.wait_for(READY)
+
+
+@pytest.mark.usefixtures("vim")
 def test_vim_moves_on_the_dashboard_and_in_the_dialog_and_ends_with_shift() -> None:
     with Screen(COARSE_DEMO, lines=40) as screen:
         screen.wait_for(READY)

@@ -165,7 +165,7 @@ chart_1m = "f12"
         screen.type("\r")
         screen.wait_for("choose a process first: z ↓, or a GPU: F6")
         screen.type("x")
-        screen.wait_for("the picture is held; x goes on")
+        screen.wait_for("paused; x resumes")
         screen.type("x]")
         screen.wait_for("this is now: F8 goes back in time")
         screen.type("\x1b[19~")

@@ -437,7 +437,7 @@ def test_pause_holds_the_picture_and_after_it_and_other_screens_the_dashboard_is
     with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
         screen.wait_for(READY)
         screen.type("p")
-        held = screen.wait_for(r"PAUSED[\s\S]*the picture is held").splitlines()[1:-1]
+        held = screen.wait_for(r"PAUSED[\s\S]*paused; p resumes").splitlines()[1:-1]
         screen.type("o")
         screen.wait_for("self ")
         assert screen.text().splitlines()[1:-1] == held
@@ -460,7 +460,7 @@ def test_the_help_page_names_every_key_sign_and_metric() -> None:
     with Screen(COARSE_DEMO, columns=110, lines=340) as screen:
         screen.wait_for(READY)
         screen.type("?")
-        for word in ("Hold the picture", "Sort by GPU-MEM", "Quit", "itself", "✖", "PCIe receive"):
+        for word in ("Pause \\(toggle", "Sort by GPU-MEM", "Quit", "itself", "✖", "PCIe receive"):
             screen.wait_for(word)
         screen.wait_for("SM occupancy")
         text = screen.wait_for("Compute mode")

@@ -13,7 +13,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN, whole_choice
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import printable, spelled_out
 from gpumon.text.time_parsing import FORMS, day_and_time, parse_moment
 from gpumon.text.unit_parsing import TIMESPAN
 from gpumon.ui.keys import bindings_of
@@ -85,7 +85,7 @@ class ColumnsDialog(ListDialog["tuple[str, ...] | None"]):
         gpu = GPU_COLUMN.get(key)
         label = f"GPU {gpu.label}" if gpu is not None else COLUMN[key].label
         text.append(f"{label:<11}", "bold" if shown else "")
-        text.append((gpu or COLUMN[key]).about)
+        text.append(spelled_out((gpu or COLUMN[key]).about))
         return text
 
     @property

@@ -24,6 +24,7 @@ from gpumon.text.formatting import (
     gibibytes,
     gpu_list,
     printable,
+    spelled_out,
 )
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.dialogs.confirm import ConfirmDialog
@@ -401,7 +402,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
 
     def _named_children(self) -> Text:
         if self._looking:
-            return Text("looking for children …", self._quiet)
+            return Text(spelled_out("looking for children …"), self._quiet)
         if self._children is None:
             return Text("Its children could not be looked up: they are not signalled.", self._alarm)
         if not self._children:
@@ -579,5 +580,5 @@ def _owner(target: Target) -> str:
 def _command(target: Target, cells: int) -> str:
     """The command in at most that many cells, with the script's name kept."""
     if target.command:
-        return shorten_command(target.command, cells).rstrip()
+        return spelled_out(shorten_command(target.command, cells).rstrip())
     return f"[{printable(target.name)}]" if target.name else "(its command is not visible here)"

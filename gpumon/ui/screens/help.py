@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual.containers import VerticalScroll
@@ -14,6 +14,7 @@ from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.inputs import InputScreen, TextInput
 from gpumon.ui.view.header_footer import own_cost_sentence
 from gpumon.ui.view.help_page import find, help_rows, key_groups, other_sections
+from gpumon.ui.view.key_names import letters_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,34 +31,53 @@ _MARGIN = 5
 """Cells beside the text: the padding, and the scroll bar."""
 
 
+_CLOSING = frozenset("q?")
+_BEGIN = "/"
+"""Begins a search where further letters than those that close the page are keys."""
+
+
 class _Search(TextInput):
-    """The line for a search. While it is empty, the keys that close the page close it."""
+    """The line for a search. While it is empty, the keys of the page have their effect.
+
+    Attributes:
+        begun: Whether a search was begun: then every letter is text.
+    """
+
+    def __init__(self, value: str, **named: Any) -> None:
+        super().__init__(value, **named)
+        self.begun = False
+        self._letters = letters_on("help")
 
     async def on_key(self, event: events.Key) -> None:
         """Clear the search with Escape, and leave the page the keys that move in it."""
-        if event.key == "escape" and self.value:
+        if event.key == "escape" and (self.value or self.begun):
             self.value = ""
+            self.begun = False
             event.stop()
             event.prevent_default()
-        elif event.key in {"home", "end"} or _closes(event.key, self.value):
+        elif event.key in {"home", "end"} or self.is_key(event.character):
             # A letter would become text before the page sees the key.
             event.prevent_default()
+        elif event.character == _BEGIN and self.begins():
+            self.begun = True
+            event.stop()
+            event.prevent_default()
+
+    def is_key(self, character: str | None) -> bool:
+        """Whether a letter is a key: those of the page are until something is typed."""
+        return not (self.value or self.begun) and character in self._letters
+
+    def begins(self) -> bool:
+        """Whether the sign that begins a search would not be text."""
+        return not (self.value or self.begun) and self._letters > _CLOSING
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Leave a key that closes the page to its binding, although it is a letter."""
-        return not _closes(key, self.value) and super().check_consume_key(key, character)
+        """Leave a key of the page to its binding, although it is a letter."""
+        return not self.is_key(character) and super().check_consume_key(key, character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave Home and End to the page."""
         return action not in {"home", "end"} and super().check_action(action, parameters)
-
-
-_CLOSING = {"q", "question_mark"}
-
-
-def _closes(key: str, typed: str) -> bool:
-    """Whether a key closes the page: a letter does until something is typed."""
-    return not typed and key in _CLOSING
 
 
 class HelpScreen(InputScreen[None]):
@@ -90,10 +110,13 @@ class HelpScreen(InputScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Compose the search line, and one long page that scrolls."""
-        yield Static(f"gpumon {__version__}    ↑↓ scroll   Esc back", classes="title")
+        more = sorted(letters_on("help") - _CLOSING)
+        keys = " ".join(["↑↓", *more])
+        how = f"{_BEGIN} and words" if more else "type"
+        yield Static(f"gpumon {__version__}    {keys} scroll   Esc back", classes="title")
         yield _Search(
             self._early,
-            placeholder="type to search keys, signs and columns",
+            placeholder=f"{how} to search keys, signs and columns",
             select_on_focus=False,
         )
         with VerticalScroll(can_focus=False):
@@ -101,8 +124,16 @@ class HelpScreen(InputScreen[None]):
             yield Static(self._cost(), id="cost")
 
     def accept_key(self, event: events.Key) -> bool:
-        """Insert a letter, unless it closes the page."""
-        return not _closes(event.key, self.typed) and super().accept_key(event)
+        """Insert a letter, unless it is a key of the page."""
+        searches = self.query(_Search)
+        if not searches:
+            # It was opened just now.
+            is_key = not self.typed and event.character in letters_on("help")
+        else:
+            search = searches.first()
+            is_key = search.is_key(event.character)
+            is_key = is_key or (event.character == _BEGIN and search.begins())
+        return not is_key and super().accept_key(event)
 
     def on_mount(self) -> None:
         """Show all, and update the cost repeatedly."""

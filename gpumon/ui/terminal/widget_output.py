@@ -6,6 +6,7 @@ program. gpumon writes no markup, so none is read, whatever the widget and whoev
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -46,13 +47,21 @@ class SameWidth(LineFilter):
         return [
             segment
             if segment.text.isascii() or spelled_out(segment.text) == segment.text
-            else Segment("".join(map(_same_width, segment.text)), segment.style, segment.control)
+            else Segment(_same_width(segment.text), segment.style, segment.control)
             for segment in segments
         ]
 
 
-def _same_width(character: str) -> str:
-    return character if spelled_out(character) == character else SUBSTITUTES[character]
+_CUT = re.compile(r"[ -~]{2}…(?= *$)")
+"""The end of a text that Textual has cut: gpumon's own texts are spelled out before."""
+
+
+def _same_width(text: str) -> str:
+    text = _CUT.sub("...", text)
+    return "".join(
+        character if spelled_out(character) == character else SUBSTITUTES[character]
+        for character in text
+    )
 
 
 class FewColours(LineFilter):

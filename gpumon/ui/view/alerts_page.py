@@ -57,9 +57,14 @@ def alert_rows(
             lines += [fill([edge, (line, "")], width) for line in wrap(text, room)]
         rows += lines
         owners += [index] * len(lines)
-    rest = [*_empty(width)] if not notices else [fill((), width)]
+    rest = [fill((), width)]
+    if not notices:
+        rest += _indented("There are no notifications yet.", width)
+        rest.append(fill((), width))
     rest += _watched(watched, width)
     rest += _checked(alerts, notes, width)
+    if not notices:
+        rest += _how_to_watch(width)
     return [*rows, *rest], [*owners, *([None] * len(rest))]
 
 
@@ -98,14 +103,13 @@ def _line(notice: Notice, ended: float | None, now: float, width: int, *, chosen
     return at_cursor(row) if chosen else row
 
 
-def _empty(width: int) -> list[Row]:
+def _how_to_watch(width: int) -> list[Row]:
     text = (
-        "There are no notifications. "
         f"{keycap('notify')} on a GPU notifies you when it is free, on a process or job when it "
         "ends. Add [[alerts]] to the configuration to be notified of states such as hot, idle or "
         "lost: see docs/alerts.md."
     )
-    return [fill((), width), *_indented(text, width), fill((), width)]
+    return _indented(text, width)
 
 
 def _watched(watched: Sequence[str], width: int) -> list[Row]:

@@ -23,7 +23,7 @@ def empty_table_text(snapshot: Snapshot, narrowing: ProcessFilter, width: int) -
         width: Cells; the text of a filter is cut first.
     """
     if is_from_metrics(snapshot):
-        return "Prometheus has no processes: only the host itself tells them · gpumon --hosts"
+        return "Prometheus has no processes: only the host itself knows them · gpumon --hosts"
     if has_no_lists(snapshot):
         return "This log does not say who was on the GPUs."
     if snapshot.processes:

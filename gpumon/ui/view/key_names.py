@@ -68,6 +68,17 @@ def keys_of(name: str) -> Sequence[str]:
     return _Current.changed.get(name) or NAMED[name].keys
 
 
+def letters_on(scope: KeyScope) -> frozenset[str]:
+    """The letters and signs that are keys in a scope."""
+    keys = (
+        key
+        for action in KEYMAP
+        if scope in action.on
+        for key in _Current.changed.get(action.id) or action.keys
+    )
+    return frozenset(key for key in keys if len(key) == 1)
+
+
 def active_keys(*scopes: KeyScope) -> list[tuple[KeyAction, str]]:
     """The actions in these scopes, with their descriptions."""
     return [
@@ -121,7 +132,7 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     if view.editing:
         return FILTERING
     if view.timeline is not None:
-        play = footer_key("pause", label="hold" if view.timeline.playing.playing else "play")
+        play = footer_key("pause", label="pause" if view.timeline.playing.playing else "play")
         end = footer_key("last_line", label="now" if view.timeline.live else "last")
         return (*ALWAYS, play, footer_key("first_line"), end, *_TIME_KEYS)
     gpu, listing = view.gpu, view.listing

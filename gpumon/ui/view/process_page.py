@@ -67,8 +67,8 @@ _CAPTION = 36
 _GRAPH_ROWS = 3
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (
-    "Not visible here: it runs in another PID name space, or /proc hides it. What the driver "
-    "tells is all that is known."
+    "Not visible here: it runs in another PID name space, or /proc hides it. Only the "
+    "driver's values are known."
 )
 _UNSEEN = "It ended before gpumon saw it. Only the driver's values are known."
 _NO_PLACE = "no container, Slurm job, notebook or tmux session found"

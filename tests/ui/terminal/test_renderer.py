@@ -32,12 +32,12 @@ class TestApp(app.GpumonApp):
 app.GpumonApp = TestApp
 raise SystemExit(main(["--demo", "-n", "0.1"]))
 """
-MESSAGE = b"the picture is held"
+MESSAGE = b"paused; p resumes"
 F5, F6, F7 = "\x1b[15~", "\x1b[17~", "\x1b[18~"
 
 
 def settle(screen: Screen) -> None:
-    """Hold the picture, and wait until the last of it has been drawn."""
+    """Pause, and wait until the last of it has been drawn."""
     seen = len(screen.output)
     screen.type("p")
     # The last line is drawn last; there a message tells of the pause, then gives way to the keys.

@@ -14,6 +14,7 @@ Numbers are kept as 4-byte floats: seven digits, so 80 GiB have an accuracy of 8
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
 from bisect import bisect_left, bisect_right
@@ -270,13 +271,10 @@ class Series:
             if math.isfinite(sum(values)):
                 return list(values)
             return [None if math.isnan(value) else value for value in values]
-        gathered: list[list[float]] = [[] for _ in range(count)]
-        for slot, value in enumerate(values, begin):
-            # A slot counts at its end, so a past bucket has only past slots.
-            place = math.ceil((slot + 1) * size / width) - 1 - first
-            if 0 <= place < count and not math.isnan(value):
-                gathered[place].append(value)
-        return [_known(_summary(known, peak)) for known in gathered]
+        # A slot counts at its end, so a past bucket has only past slots.
+        ends = [math.floor(bucket * width / size) - begin for bucket in range(first, first + count)]
+        ends.append(math.floor((first + count) * width / size) - begin)
+        return [_mean_or_peak(values[low:high], peak) for low, high in itertools.pairwise(ends)]
 
     def _slots(self, field: int, begin: int, end: int, peak: bool, *, tens: bool) -> list[float]:
         """The values of a range of slots, reading all closed ones at once."""
@@ -476,6 +474,14 @@ class Series:
 def _row(values: Sequence[float | None]) -> Sequence[float]:
     """The values as a row, with NaN for unknown."""
     return [_UNKNOWN if value is None else value for value in values]
+
+
+def _mean_or_peak(values: list[float], peak: bool) -> float | None:
+    """The mean or the peak of the known values; ``None`` if there are none."""
+    total = sum(values)
+    if values and math.isfinite(total):
+        return max(values) if peak else total / len(values)
+    return _known(_summary([value for value in values if not math.isnan(value)], peak))
 
 
 def _known(value: float) -> float | None:

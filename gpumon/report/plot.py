@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _LEAST_WIDTH = 60
 """Minimum width of a chart in cells, if two are side by side."""
 _LEAST_HEIGHT, _MOST_HEIGHT = 9, 18
-_TICK_CELLS = 14
+_AXIS_CELLS = 6
+"""Cells of a chart beside its curves."""
 _MOST_CHARTS = 64
 """A damaged log may name any number of GPUs."""
 _SERIES = (
@@ -32,6 +33,9 @@ _STEPS = (
     *(3600.0 * one for one in (1, 2, 3, 6, 12, 24)),
 )
 """Possible seconds between two ticks of the time axis."""
+_SECONDS, _MINUTES, _DAYS = "%H:%M:%S", "%H:%M", "%d %b %H:%M"
+_DAY = 86400.0
+"""Up to this length the times of an axis are those of one day."""
 _LEAST_SECONDS = 1.0
 """Minimum length of the time axis."""
 
@@ -83,6 +87,8 @@ def _chart(
     """The lines of one GPU's chart, each as wide as the chart."""
     plotext.clear_figure()
     plotext.theme("clear")
+    # Otherwise it is no wider than the terminal that plotext finds, and its ticks stand closer.
+    plotext.limit_size(False, False)
     plotext.plot_size(width, height)
     plotext.title(fit(_title(gpu), width - 8).rstrip())
     # Without any point plotext draws no axes.
@@ -115,11 +121,19 @@ def _title(gpu: GpuCurves) -> str:
 def _ticks(span: tuple[float, float], width: int) -> list[tuple[float, str]]:
     """Round local times along the axis, as many as fit."""
     began, ended = span
-    most = max(2, width // _TICK_CELLS)
-    step = next((one for one in _STEPS if (ended - began) / one <= most), _STEPS[-1])
-    while (ended - began) / step > most:
+    # plotext inserts labels in the order of a set, which differs in each process, and moves a label
+    # that has others within its own width on either side, or leaves it out.
+    most = {
+        form: max(1.0, (width - _AXIS_CELLS) / (2 * len(f"{datetime.fromtimestamp(began):{form}}")))
+        for form in (_SECONDS, _MINUTES, _DAYS)
+    }
+    coarse = _MINUTES if ended - began <= _DAY else _DAYS
+    forms = {step: _SECONDS if step < 60 else coarse for step in _STEPS}
+    fitting = (step for step in _STEPS if (ended - began) / step <= most[forms[step]])
+    step = next(fitting, _STEPS[-1])
+    while (ended - began) / step > most[coarse]:
         step *= 2
-    form = "%H:%M:%S" if step < 60 else "%H:%M" if ended - began <= 86400 else "%d %b %H:%M"
+    form = forms.get(step, coarse)
     # Whole hours and days in local time.
     offset = datetime.fromtimestamp(began).astimezone().utcoffset()
     shift = 0.0 if offset is None else offset.total_seconds()

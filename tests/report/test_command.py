@@ -535,6 +535,22 @@ def test_the_plot_fits_its_width_and_has_local_times(tmp_path: Path) -> None:
         assert "\x1b" not in drawn
 
 
+@pytest.mark.parametrize("seconds", [50, 170, 3600, 7000, 90_000, 400_000])
+def test_the_plot_of_a_log_is_the_same_in_every_process(tmp_path: Path, seconds: int) -> None:
+    log = write_log(tmp_path / "a.csv", busy(range(0, seconds, max(1, seconds // 100))))
+    command = [sys.executable, "-m", "gpumon", "report", "--plot", str(log)]
+    plots = {
+        subprocess.run(
+            command,
+            env=os.environ | {"PYTHONHASHSEED": seed, "COLUMNS": "120"},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "1234"
+    }
+    assert len(plots) == 1
+
+
 def test_a_gap_is_left_open_in_the_plot(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy([*range(0, 600, 10), *range(3000, 3600, 10)]))
     drawn = table([log], width=80, plot=True).splitlines()

@@ -265,10 +265,17 @@ class History:
         return found if is_recent else self._viewed.just_begun(seen)
 
     def listed_lately(self, seconds: float) -> int:
-        """How many processes were in the lists of the last seconds."""
+        """The most processes that were there together in the last seconds."""
+        start, changes = self.now - seconds, list[tuple[float, bool]]()
         with self.lock:
-            known = self.observed.processes.values()
-            return sum(1 for each in known if each.first <= self.now <= each.last + seconds)
+            for known in self.observed.processes.values():
+                if known.first <= self.now and known.last >= start:
+                    changes += ((max(start, known.first), False), (known.last, True))
+        most = there = 0
+        for _, has_exited in sorted(changes):
+            there += -1 if has_exited else 1
+            most = max(most, there)
+        return most
 
     def gpu_seconds(self, user: str | None) -> float | None:
         """GPU-seconds for which a user's computing processes were observed.
@@ -414,6 +421,7 @@ class ViewedSeries:
         now: float | None = None,
         *,
         peak: bool = False,
+        complete: bool = False,
     ) -> list[float | None]:
         """The last ``seconds`` of a field as ``count`` values, oldest first, for a chart.
 
@@ -431,6 +439,7 @@ class ViewedSeries:
             count: How many values.
             now: A time in the newest bucket; that of the viewed snapshot by default.
             peak: Whether to get peaks.
+            complete: Whether the newest bucket has ended, so that it does not change any more.
         """
         place, series = self._fields[field], self._series
         if series is None:
@@ -439,6 +448,8 @@ class ViewedSeries:
             now = self._viewed.time
         with self._lock:
             values = series.buckets(place, seconds, count, now, peak)
+            if complete:
+                return values
             viewed, width = self._viewed, seconds / count
             if int(now) != viewed.second:
                 viewed.second = int(now)

@@ -20,14 +20,14 @@ from gpumon.recording.recording import EventKind
 from gpumon.text.cells import Field, Row, fill, spark
 from gpumon.text.formatting import cell_width, fit, fit_right
 from gpumon.text.units import memory_units
-from gpumon.ui.view.chart_series import EDGE, PERCENT
+from gpumon.ui.view.chart_series import EDGE, PERCENT, dots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.recording.history import History
     from gpumon.recording.recording import Event
-    from gpumon.ui.view.chart_series import ChartSeries, Quantity, SubjectT
+    from gpumon.ui.view.chart_series import ChartEnd, ChartSeries, Quantity, SubjectT
 
     Values = Sequence[float | None]
 
@@ -42,6 +42,7 @@ _TICK_STEPS = (
 """Seconds between two ticks of the axis of time."""
 _TICK_CELLS = 5
 """The least space between two times of day."""
+_NOW = "now"
 _AGO_CELLS = 8
 """The least space for a time before now, such as ``-1h15m``."""
 _SECONDS_SHOWN = 300.0
@@ -126,9 +127,10 @@ def _dot_levels(values: Values, top: float, width: int, height: int) -> list[int
     """The height of each value in dots; 0 is unknown."""
     most = 4 * height
     known = list(values[-2 * width :])
-    levels = [
-        0 if value is None else max(1, min(most, round(value / top * most))) for value in known
-    ]
+    scale = most / top
+    levels = [0 if value is None else round(value * scale) or 1 for value in known]
+    if known and max(levels) > most:
+        levels = [min(most, level) for level in levels]
     return [0] * (2 * width - len(levels)) + levels
 
 
@@ -199,7 +201,8 @@ def plot(
         second: Another curve above the axis, with the same unit.
         is_past: Whether the times are those of day: the chart does not end now.
     """
-    curves = [[_converted(quantity, value) for value in values] for values in curves]
+    if quantity.convert is not float:
+        curves = [[_converted(quantity, value) for value in values] for values in curves]
     most, limit = (_converted(quantity, value) for value in bounds)
     room = max(1, width - EDGE)
     top = _top(curves, quantity, most, limit)
@@ -244,11 +247,15 @@ def series_rows(
     *,
     times: bool = True,
     is_past: bool = False,
-    now: float | None = None,
+    end: ChartEnd | None = None,
 ) -> list[Row]:
-    """The chart of a series without its title, up to now or to the history's time; see ``plot``."""
+    """The chart of a series without its title, up to an end or that of the history."""
     values = series.over_time(history, subject)
-    curves = [values.buckets(field, span.seconds, dots(width), now) for field in series.fields]
+    at, complete = (None, False) if end is None else end
+    curves = [
+        values.buckets(field, span.seconds, dots(width), at, complete=complete)
+        for field in series.fields
+    ]
     styles, bounds, quantity = series.styles, series.bounds(subject), series.quantity
     size = span, events, width, height
     return plot(curves, styles, quantity, bounds, *size, times=times, is_past=is_past)
@@ -259,7 +266,7 @@ def share_rows(
     history: History,
     subject: SubjectT,
     span: Span,
-    now: float,
+    end: ChartEnd,
     width: int,
     height: int,
     *,
@@ -267,8 +274,8 @@ def share_rows(
     is_past: bool = False,
 ) -> list[Row]:
     """Two series as shares of their maximum, in one chart without a title."""
-    shares = [each.shares(history, subject, span.seconds, dots(width), now) for each in series]
-    first, second = (
+    shares = [each.shares(history, subject, span.seconds, dots(width), end) for each in series]
+    first, other = (
         [None if share is None else 100 * share for share in values] for values in shares
     )
     styles = [each.style for each in series]
@@ -282,14 +289,9 @@ def share_rows(
         width,
         height,
         times=times,
-        second=second,
+        second=other,
         is_past=is_past,
     )
-
-
-def dots(width: int) -> int:
-    """The number of values in a chart: two per cell."""
-    return 2 * max(1, width - EDGE)
 
 
 def _converted(quantity: Quantity, value: float | None) -> float | None:
@@ -313,7 +315,9 @@ def _top(
 def _before_values(curves: Sequence[Values], span: Span, width: int) -> str:
     """What stands in the blank start of a chart: it shows more time than has been seen."""
     unknown = min(
-        next((at for at, value in enumerate(values) if value is not None), len(values))
+        2 * width
+        - len(values)
+        + next((at for at, value in enumerate(values) if value is not None), len(values))
         for values in curves
     )
     if unknown >= 2 * width:
@@ -461,9 +465,9 @@ def time_rows(span: Span, width: int, *, is_past: bool) -> list[Row]:
     return [tuple(_replace_cells("─" * width, "rule", cells)), _times(ticks, width, 0)]
 
 
-def _ticks_of(span: Span, width: int, *, is_past: bool) -> list[tuple[int, str]]:
+def _ticks_of(span: Span, width: int, *, is_past: bool) -> Sequence[tuple[int, str]]:
     """The ticks of the axis of time, with their cells."""
-    return _ticks(span, width) if is_past else _ticks_before_now(span, width)
+    return _ticks(span, width) if is_past else _ticks_before_now(span.seconds, width)
 
 
 def _ticks(span: Span, width: int) -> list[tuple[int, str]]:
@@ -484,15 +488,17 @@ def _ticks(span: Span, width: int) -> list[tuple[int, str]]:
     return ticks
 
 
-def _ticks_before_now(span: Span, width: int) -> list[tuple[int, str]]:
+@lru_cache(maxsize=64)
+def _ticks_before_now(span: float, width: int) -> Sequence[tuple[int, str]]:
     """The round times before now that fit, with their cells."""
-    fitting = (step for step in _TICK_STEPS if step / span.seconds * width >= _AGO_CELLS)
+    fitting = (step for step in _TICK_STEPS if step / span * width >= _AGO_CELLS)
     step = next(fitting, _TICK_STEPS[-1])
-    ticks = [
-        (int((1 - count * step / span.seconds) * width), _ago(count * step))
-        for count in range(int(span.seconds / step), 0, -1)
-    ]
-    return [*ticks, (width - 1, "now")]
+    ticks: list[tuple[int, str]] = []
+    for count in range(int(span / step), 0, -1):
+        cell, label = int((1 - count * step / span) * width), _ago(count * step)
+        if cell - len(label) // 2 + len(label) < width - len(_NOW):
+            ticks.append((cell, label))
+    return [*ticks, (width - 1, _NOW)]
 
 
 def _ago(seconds: float) -> str:

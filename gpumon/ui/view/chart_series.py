@@ -6,8 +6,9 @@ a GPU whose values are kept (``Metric.charted``) has a chart on the GPU's page.
 
 from __future__ import annotations
 
+import math
 from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -65,11 +66,12 @@ _DAY = 86400.0
 # -- windows ---------------------------------------------------------------------------------------
 
 
-def window_seconds(window: ChartWindow, history: History) -> float:
-    """The length of a window; the window of everything is rounded up."""
+def window_seconds(window: ChartWindow, history: History, now: float | None = None) -> float:
+    """The length of a window up to now; the window of everything is rounded up."""
     if window.seconds is not None:
         return window.seconds
-    seen = 0.0 if history.started is None else history.now - history.started
+    now = history.now if now is None else now
+    seen = 0.0 if history.started is None else now - history.started
     return next((span for span in _SPANS if span >= seen), _DAY)
 
 
@@ -79,6 +81,35 @@ def window_title(window: ChartWindow, history: History) -> str:
         return window.title
     seen = history.now - history.started
     return f"{window.title}: {duration(seen)}" if seen <= _DAY else "The last 24 hours"
+
+
+class ChartEnd(NamedTuple):
+    """Where a chart ends."""
+
+    time: float
+    is_complete: bool  # Whether its newest value does not change any more.
+
+
+def end_of(second: int) -> ChartEnd:
+    """The end of a second: the start would leave out its newest sample."""
+    return ChartEnd(second + 0.999, is_complete=False)
+
+
+def dots(width: int) -> int:
+    """The number of values in a chart: two per cell."""
+    return 2 * max(1, width - EDGE)
+
+
+def end_of_chart(now: float, seconds: float, count: int) -> ChartEnd:
+    """Where a chart of so many values ends, of which each is drawn once and stays as it is.
+
+    It ends with the second, or with the newest complete value if values are of several seconds: a
+    chart of half an hour need not be drawn again before.
+    """
+    step = seconds / count
+    if step <= 1:
+        return end_of(int(now))
+    return ChartEnd((math.floor(now / step) - 0.001) * step, is_complete=True)
 
 
 # -- trends ----------------------------------------------------------------------------------------
@@ -310,14 +341,14 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
         return style if style == "bar.other" else bar_style(style, share)
 
     def shares(
-        self, history: History, subject: SubjectT, seconds: float, count: int, now: float
+        self, history: History, subject: SubjectT, seconds: float, count: int, end: ChartEnd
     ) -> list[float | None]:
-        """``count`` shares of the upper edge in the ``seconds`` up to now; ``None`` is unknown."""
+        """The last ``seconds`` as ``count`` shares of the upper edge; ``None`` is unknown."""
         top = self.whole(subject) or self.top
         if not top:
             return [None] * count
         series = self.over_time(history, subject)
-        values = series.buckets(self.fields[0], seconds, count, now)
+        values = series.buckets(self.fields[0], seconds, count, end.time, complete=end.is_complete)
         return [None if value is None else value / top for value in values]
 
     def small_top(self, peak: float | None) -> float:

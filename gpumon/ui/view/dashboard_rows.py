@@ -122,7 +122,7 @@ class Dashboard:
             return Parts(Layout(view=view, gpus=snapshot.gpus), tiny=tiny)
         strip = host_height(height) if view.host_strip else 0
         lines, gpus = line_count(snapshot), len(snapshot.gpus)
-        seconds = window_seconds(view.window, history)
+        seconds = window_seconds(view.window, history, snapshot.time)
         charted = charted_gpus(memo, history, snapshot, seconds)
         key = (context.second, snapshot.processes, view.listing, view.timeline is None, height)
         wanted = memo.by(key, lines_wanted, context.history, snapshot, view, height)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpumon.ui.view.chart_series import EDGE, large_graph, small_graph, window_seconds
+from gpumon.ui.view.chart_series import large_graph, small_graph, window_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
     _Args = TypeVarTuple("_Args")
     _Made = TypeVar("_Made")
-
-
-_LEAST_SECONDS = 1.0
-"""A chart on the dashboard changes at most once a second."""
 
 
 class Frame(NamedTuple):
@@ -48,13 +44,7 @@ class Frame(NamedTuple):
     @property
     def seconds(self) -> float:
         """The time that the charts show."""
-        return window_seconds(self.view.window, self.history)
-
-    def chart_key(self, width: int) -> tuple[object, ...]:
-        """Changes when a chart of this width is to be drawn again: with each dot or second."""
-        seconds = self.seconds
-        interval = max(_LEAST_SECONDS, seconds / (2 * max(1, width - EDGE)))
-        return seconds, int(self.snapshot.time / interval), self.view.timeline is not None
+        return window_seconds(self.view.window, self.history, self.snapshot.time)
 
 
 class Memo:

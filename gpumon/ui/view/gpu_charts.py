@@ -14,7 +14,6 @@ from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import UNKNOWN, cell_width, fit, fit_right
 from gpumon.ui.view.chart_plot import (
     chart_width,
-    dots,
     event_bits,
     legend,
     series_rows,
@@ -22,7 +21,7 @@ from gpumon.ui.view.chart_plot import (
     small_graph,
     span_until,
 )
-from gpumon.ui.view.chart_series import EDGE, GPU_SERIES, PAGE_SERIES, window_seconds
+from gpumon.ui.view.chart_series import EDGE, GPU_SERIES, PAGE_SERIES, dots, window_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

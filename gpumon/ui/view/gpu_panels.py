@@ -23,6 +23,10 @@ from gpumon.ui.view.chart_series import (
     LOAD_AND_MEMORY,
     MAIN_SERIES,
     SECOND_SIGN,
+    ChartEnd,
+    dots,
+    end_of,
+    end_of_chart,
 )
 from gpumon.ui.view.gpu_text import (
     STATE_STYLES,
@@ -124,53 +128,28 @@ def _charts_rows(
     stale: bool,
 ) -> list[Row]:
     """The charts of a panel, with the newest values above each."""
-    shown, window = _shown_series(frame.graph), frame.view.window
-    key = (frame.chart_key(width), arrangement, frame.graph, width, height)
-    drawn = memo.by(key, _draw_charts, frame, gpu, arrangement, width, height)
+    shown, label = _shown_series(frame.graph), frame.view.window.label
     rows: list[Row] = []
-    for band, plots in zip(arrangement, drawn, strict=True):
+    for band, high in zip(arrangement, _parts_of(height, len(arrangement)), strict=True):
         columns: list[list[Row]] = []
-        for numbers, (each, below) in zip(band, plots, strict=True):
+        for numbers, each in zip(band, _widths(band, width), strict=True):
             column: list[Row] = []
-            for place, plot in zip(numbers, below, strict=True):
-                label = "" if len(plot) >= _WITH_TIMES else window.label
-                title = memo.part(place)(
-                    _chart_title, *_values(shown[place], gpu), each, label, stale
-                )
-                column += [title, *plot]
+            for place, tall in zip(numbers, _parts_of(high, len(numbers)), strict=True):
+                part, charted = memo.part(place), shown[place]
+                at_foot = "" if tall > _WITH_TIMES else label
+                column.append(part(_chart_title, *_values(charted, gpu), each, at_foot, stale))
+                column += _plot(frame, part, gpu, charted, each, tall - 1)
             columns.append(column)
-        if len(columns) == 1:
-            rows += columns[0]
-        else:
-            rows += [tuple(chain.from_iterable(parts)) for parts in zip(*columns, strict=True)]
+        rows += columns[0] if len(columns) == 1 else _side_by_side(*columns)
     return rows
 
 
-_Plot: TypeAlias = "list[Row]"
-
-
-def _draw_charts(
-    frame: Frame, gpu: Gpu, arrangement: _Arrangement, width: int, height: int
-) -> list[list[tuple[int, list[_Plot]]]]:
-    """The charts without titles: for each column of each band its width and its charts."""
-    shown = _shown_series(frame.graph)
-    bands: list[list[tuple[int, list[_Plot]]]] = []
-    for band, high in zip(arrangement, _parts_of(height, len(arrangement)), strict=True):
-        # The first chart has half of the width.
-        first = -(-width // 2)
-        widths = _parts_of(width, len(band))
-        if len(band) > 1 and band[0] == (0,):
-            widths = [first, *_parts_of(width - first, len(band) - 1)]
-        columns: list[tuple[int, list[_Plot]]] = []
-        for numbers, each in zip(band, widths, strict=True):
-            heights = _parts_of(high, len(numbers))
-            plots = [
-                _plot(frame, gpu, shown[number], each, tall - 1)
-                for number, tall in zip(numbers, heights, strict=True)
-            ]
-            columns.append((each, plots))
-        bands.append(columns)
-    return bands
+def _widths(band: Sequence[Sequence[int]], width: int) -> list[int]:
+    """The widths of the columns of a band; the first chart has half of the width."""
+    if len(band) == 1 or band[0] != (0,):
+        return _parts_of(width, len(band))
+    first = -(-width // 2)
+    return [first, *_parts_of(width - first, len(band) - 1)]
 
 
 def _parts_of(whole: int, count: int) -> list[int]:
@@ -179,20 +158,38 @@ def _parts_of(whole: int, count: int) -> list[int]:
 
 
 def _plot(
-    frame: Frame, gpu: Gpu, shown: Sequence[ChartSeries[Gpu]], width: int, height: int
+    frame: Frame,
+    memo: Memo,
+    gpu: Gpu,
+    shown: Sequence[ChartSeries[Gpu]],
+    width: int,
+    height: int,
 ) -> list[Row]:
     """A chart of one series, or of two as shares, without its title; its last cell is blank."""
-    from gpumon.ui.view.chart_plot import dots, series_rows, share_rows, span_until
+    end = end_of_chart(frame.snapshot.time, frame.seconds, dots(width - 1))
+    key = (frame.seconds, end, frame.view.timeline is None, shown, width, height)
+    return memo.by(key, _draw_plot, frame, gpu, shown, end, width, height)
 
-    history, now, is_past = frame.history, frame.snapshot.time, frame.view.timeline is not None
-    span = span_until(now, frame.seconds, dots(width - 1))
+
+def _draw_plot(
+    frame: Frame,
+    gpu: Gpu,
+    shown: Sequence[ChartSeries[Gpu]],
+    end: ChartEnd,
+    width: int,
+    height: int,
+) -> list[Row]:
+    from gpumon.ui.view.chart_plot import series_rows, share_rows, span_until
+
+    history, is_past = frame.history, frame.view.timeline is not None
+    span = span_until(end.time, frame.seconds, dots(width - 1))
     times = height >= _WITH_TIMES
     size = width - 1, height
     if len(shown) > 1:
-        rows = share_rows(shown, history, gpu, span, now, *size, times=times, is_past=is_past)
+        rows = share_rows(shown, history, gpu, span, end, *size, times=times, is_past=is_past)
     else:
         rows = series_rows(
-            shown[0], history, gpu, span, {}, *size, times=times, is_past=is_past, now=now
+            shown[0], history, gpu, span, {}, *size, times=times, is_past=is_past, end=end
         )
     return [(*row, (" ", "")) for row in rows]
 
@@ -225,16 +222,21 @@ def _chart_title(
         stale: Whether the values are old.
         start: What stands over the axis of values.
     """
-    fields: list[Field] = [*start]
-    for sign, (name, style, value, unit) in zip((FIRST_SIGN, SECOND_SIGN), values, strict=False):
-        fields += [
-            (f"{sign} ", style),
-            (f"{name} ", "stale" if stale else "dim"),
-            (value, "stale" if stale else "strong"),
-            (f"{unit}  ", "stale" if stale else "dim"),
-        ]
-    room = width - row_width(fields) - 1
-    return fill([*fields, (fit_right(label, max(0, room)), "dim")], width)
+    fields, used = list(start), EDGE
+    name_style, unit_style, value_style = ("stale",) * 3 if stale else ("dim", "dim", "strong")
+    signs = (f"{FIRST_SIGN} ", f"  {SECOND_SIGN} ")
+    for sign, (name, style, value, unit) in zip(signs, values, strict=False):
+        used += len(sign) + len(name) + 1 + len(value)
+        # A number that is cut would look like another number.
+        if used > width:
+            break
+        fields += [(sign, style), (f"{name} ", name_style), (value, value_style)]
+        if used + len(unit) <= width:
+            fields.append((unit, unit_style))
+            used += len(unit)
+    else:
+        fields.append((fit_right(label, max(0, width - used - 1)), "dim"))
+    return fill(fields, width)
 
 
 def _facts_row(facts: Sequence[tuple[str, str]], width: int) -> Row:
@@ -363,36 +365,48 @@ def charted_gpus(
     memo: Memo, history: History, snapshot: Snapshot, seconds: float
 ) -> tuple[Gpu, ...]:
     """The GPUs that have something to show in this time: load, or more memory than a free GPU."""
-    return tuple(
-        gpu
-        for gpu in snapshot.gpus
-        if _has_load(gpu.utilization_gpu, gpu.memory_used, gpu.memory_total)
-        or memo.part(gpu.uuid).by(
-            (seconds, int(snapshot.time * _BUSY_BUCKETS / seconds)),
-            _had_load,
-            history,
-            gpu,
-            seconds,
-            snapshot.time,
-        )
-    )
+    now, step = snapshot.time, seconds / _BUSY_BUCKETS
+    shown: list[Gpu] = []
+    for gpu in snapshot.gpus:
+        if not _has_load(gpu.utilization_gpu, gpu.memory_used, gpu.memory_total):
+            # The complete parts of the time are read once, the newest ones every second.
+            part, second, whole = memo.part(gpu.uuid), int(now), math.floor(now / step)
+            lately = (history, gpu, 2 * step, 2, end_of(second))
+            before = (history, gpu, seconds, _BUSY_BUCKETS, ChartEnd((whole - 0.001) * step, True))
+            total = gpu.memory_total
+            if not part.by((seconds, second, total), _had_load_lately, *lately) and not part.by(
+                (seconds, whole, total), _had_load, *before
+            ):
+                continue
+        shown.append(gpu)
+    return tuple(shown)
 
 
 def _has_load(load: float | None, memory: float | None, total: float | None) -> bool:
     return bool(load) or (memory or 0.0) > _BUSY_SHARE * (total or math.inf)
 
 
-def _had_load(history: History, gpu: Gpu, seconds: float, now: float) -> bool:
+def _had_load(history: History, gpu: Gpu, seconds: float, count: int, end: ChartEnd) -> bool:
     series = history.gpu_series(gpu.uuid)
     load, memory = (
-        max((value for value in values if value is not None), default=None)
-        for values in (
-            series.buckets(field, seconds, _BUSY_BUCKETS, now, peak=True)
-            for each in LOAD_AND_MEMORY
-            for field in each.fields
+        max(
+            filter(
+                None,
+                series.buckets(
+                    field, seconds, count, end.time, peak=True, complete=end.is_complete
+                ),
+            ),
+            default=None,
         )
+        for each in LOAD_AND_MEMORY
+        for field in each.fields
     )
     return _has_load(load, memory, gpu.memory_total)
+
+
+def _had_load_lately(history: History, gpu: Gpu, seconds: float, count: int, end: ChartEnd) -> bool:
+    """The same, with a result of its own in a memo."""
+    return _had_load(history, gpu, seconds, count, end)
 
 
 def tile_rows(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:
@@ -407,23 +421,20 @@ def tile_rows(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:
         return []
     memo, _, _, states, view, width = frame
     shown = _shown_series(frame.graph)[0]
-    each = width // max(1, len(gpus) // tiles.lines)
-    uuids = tuple(gpu.uuid for gpu in gpus)
-    key = (frame.chart_key(each), tiles, width, frame.graph, uuids)
-    drawn = memo.by(key, _draw_tiles, frame, tiles, gpus)
     label = "" if tiles.height > _WITH_TIMES else view.window.label
     rows: list[Row] = []
-    for line, plots in enumerate(drawn):
+    for line in range(tiles.lines):
         beside = _tiles_in_line(gpus, tiles, line)
-        titles = []
+        titles: list[Row] = []
+        plots: list[list[Row]] = []
         for gpu, each in zip(beside, _parts_of(width, len(beside)), strict=True):
-            state = states[gpu.uuid]
+            state, part = states[gpu.uuid], memo.part(gpu.uuid)
             sign, style = state_glyph(state), STATE_STYLES[state.severity]
-            stale = is_stale(gpu, state)
-            values = _values(shown, gpu)
-            part = memo.part(gpu.uuid)
+            values, stale = _values(shown, gpu), is_stale(gpu, state)
             titles.append(part(_tile_title, gpu.index, sign, style, *values, each, label, stale))
-        rows += [memo.part(line)(_join, *titles), *plots]
+            plots.append(_plot(frame, part, gpu, shown, each, tiles.height - 1))
+        part = memo.part(line)
+        rows += [part(_join, *titles), *part(_side_by_side, *plots)]
     return rows
 
 
@@ -432,23 +443,12 @@ def _tiles_in_line(gpus: Sequence[Gpu], tiles: Tiles, line: int) -> Sequence[Gpu
     return gpus[line * count // tiles.lines : (line + 1) * count // tiles.lines]
 
 
-def _draw_tiles(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[list[Row]]:
-    """The charts without titles: for each line of charts, its rows."""
-    shown = _shown_series(frame.graph)[0]
-    lines: list[list[Row]] = []
-    for line in range(tiles.lines):
-        beside = _tiles_in_line(gpus, tiles, line)
-        widths = _parts_of(frame.width, len(beside))
-        plots = [
-            _plot(frame, gpu, shown, each, tiles.height - 1)
-            for gpu, each in zip(beside, widths, strict=True)
-        ]
-        lines.append([_join(*parts) for parts in zip(*plots, strict=True)])
-    return lines
-
-
 def _join(*parts: Row) -> Row:
     return tuple(chain.from_iterable(parts))
+
+
+def _side_by_side(*plots: list[Row]) -> list[Row]:
+    return [_join(*parts) for parts in zip(*plots, strict=True)]
 
 
 def tile_at(gpus: Sequence[Gpu], tiles: Tiles, width: int, x: int, y: int) -> Gpu | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpumon.model.arithmetic import known_sum
 from gpumon.text.cells import Field, Row, braille, fill, row_width, spark
 from gpumon.text.formatting import UNKNOWN, fit, gibibytes, printable
-from gpumon.ui.view.chart_series import HOST_SERIES
+from gpumon.ui.view.chart_series import HOST_SERIES, end_of_chart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,9 +77,8 @@ def host_rows(
     # The first graphs get the cells that are left over.
     each, more = divmod(max(0, spare - size), len(heads))
     rooms = [each + (place < more) for place in range(len(heads))]
-    # The graphs change with each value, but no more than once a second.
-    interval = max(1.0, seconds / (max(rooms) * tall or 1))
-    key = (int(now / interval), seconds, tall, rooms, host.memory_total, host.cpu_count)
+    ends = [end_of_chart(now, seconds, _count(room, tall)) for room in rooms]
+    key = (ends, seconds, tall, rooms, host.memory_total, host.cpu_count)
     graphs = memo.by(key, _graphs, host, history, now, seconds, rooms, tall)
     rows: list[Row] = []
     for y in range(tall):
@@ -147,6 +146,11 @@ def _graphs(
     ]
 
 
+def _count(room: int, tall: int) -> int:
+    """The number of values in a graph: in two rows there are two in a cell."""
+    return max(1, room * tall)
+
+
 def _graph(
     series: ChartSeries[Host],
     host: Host,
@@ -159,8 +163,10 @@ def _graph(
     """The rows of a graph: block characters in one row, braille in two."""
     if not room:
         return [""] * tall
-    count = room if tall == 1 else 2 * room
-    values = series.over_time(history, host).buckets(series.fields[0], seconds, count, now)
+    count, end = _count(room, tall), end_of_chart(now, seconds, _count(room, tall))
+    values = series.over_time(history, host).buckets(
+        series.fields[0], seconds, count, end.time, complete=end.is_complete
+    )
     highest = max((value for value in values if value is not None), default=0.0)
     # The load can exceed the number of cores.
     top = max(series.whole(host) or series.top or 0.0, highest) or 1.0

@@ -118,7 +118,7 @@ def process_rows(
         ),
         Section("On the GPUs", lambda size: _gpus(process, gpus, size), Side.RIGHT),
         Section(
-            window_title(window, history),
+            _charts_title(process, history, window),
             lambda size: _charts(process, history, window_seconds(window, history), size, is_past),
             Side.RIGHT,
         ),
@@ -317,6 +317,15 @@ def _use(use: GpuUse, name: str, load: str, mig: MigIndices, width: int) -> Row:
         if value:
             fields += [(f"   {label} ", "dim"), (f"{value} %", "")]
     return fill([*fields, ("   " + name, "dim")], width)
+
+
+def _charts_title(process: GpuProcess, history: History, window: ChartWindow) -> str:
+    """The time that the charts show, and how much of it has samples."""
+    title, seconds = window_title(window, history), window_seconds(window, history)
+    points = history.process_series(process.id).window("memory_used", seconds)
+    if points and history.now - points[0][0] < seconds - 10:
+        return f"{title}, seen for {duration(history.now - points[0][0])}"
+    return title
 
 
 def _charts(

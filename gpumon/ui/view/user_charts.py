@@ -18,13 +18,12 @@ from gpumon.text.formatting import (
 )
 from gpumon.ui.view.chart_plot import (
     chart_width,
-    dots,
     series_rows,
     side_by_side,
     small_graph,
     span_until,
 )
-from gpumon.ui.view.chart_series import EDGE, USER_SERIES, window_seconds, window_title
+from gpumon.ui.view.chart_series import EDGE, USER_SERIES, dots, window_seconds, window_title
 from gpumon.ui.view.page_layout import moment_text
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
 from gpumon.text.cells import Row, row_width
 from gpumon.ui.view.chart_plot import Span, plot
-from gpumon.ui.view.chart_series import Quantity
+from gpumon.ui.view.chart_series import Quantity, window_seconds, window_title
 from gpumon.ui.view.frame import Memo
-from gpumon.ui.view.gpu_charts import chart_rows, window_seconds, window_title
+from gpumon.ui.view.gpu_charts import chart_rows
 from tests.build import GIB, NOON, gpu, recording_of, snapshot
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gpumon.config.keymap import ChartWindow
 
 MINUTE, FIVE, HALF_HOUR, ALL = WINDOWS
-BLANK = "\N{BRAILLE PATTERN BLANK}"
 CARD = gpu(
     utilization_gpu=50,
     memory_used=60 * GIB,
@@ -75,7 +74,7 @@ def lines_of(rows: list[Row]) -> list[str]:
 
 
 def picture(rows: list[Row]) -> str:
-    return "\n".join(line.replace(BLANK, " ").rstrip() for line in lines_of(rows))
+    return "\n".join(line.rstrip() for line in lines_of(rows))
 
 
 @pytest.mark.parametrize("size", [(54, 13), (74, 22), (114, 38), (194, 48), (294, 78)])
@@ -96,11 +95,12 @@ def test_what_was_not_seen_is_blank_and_zero_is_a_line() -> None:
     history = seen(gap=range(130, 170))
     # Fifty cells of six seconds.
     lines = lines_of(chart_rows(Memo(), CARD, history, FIVE, recording_of(), 56, 22))
-    foot = lines[3][6:]
-    gap = [place for place, dots in enumerate(foot) if dots == BLANK]
+    axis = next(y for y, line in enumerate(lines) if line.startswith("    0┼"))
+    cells = ["".join(column) for column in zip(*(line[6:] for line in lines[1:axis]), strict=True)]
+    gap = [place for place, column in enumerate(cells) if not re.search("[⠁-⣿]", column)]
     assert gap == list(range(132 // 6, 168 // 6))
-    # After a minute the utilisation is zero: a dot at the foot, and nothing above it.
-    assert lines[2][6 + 60 // 6] == BLANK
+    # After a minute the utilisation is zero: dots at the foot.
+    assert re.search("[⠁-⣿]$", cells[60 // 6])
 
 
 def test_unknown_is_never_drawn_as_zero() -> None:
@@ -154,7 +154,7 @@ def test_the_main_charts_fit_the_room(width: int, room: int, power: float) -> No
     look = picture(rows_of(seen(card), width, room, card=card)[:room])
     for label in ("utilisation", "SM clock", "power", "temperature"):
         assert label in look
-    assert re.search(r"\d\d:\d\d", "".join(look.splitlines()[-3:]))
+    assert re.search(r"-[45]m .* now", "".join(look.splitlines()[-3:]))
     assert look.count("┼") >= 3
 
 
@@ -190,7 +190,9 @@ def test_marks_stand_at_their_time_on_the_axis_and_the_legend_names_them() -> No
 
 
 def test_times_of_day_stand_below_their_ticks() -> None:
-    lines = lines_of(rows_of(seen(), 60, 60))
+    history, recording = seen(), recording_of(*MARKS)
+    rows = chart_rows(Memo(), CARD, history, FIVE, recording, 60, 60, is_past=True)
+    lines = lines_of(rows)
     axis = next(y for y, line in enumerate(lines) if line.startswith("    0┼"))
     assert lines[axis + 1].split() == ["12:00", "12:01", "12:02", "12:03", "12:04"]
     assert lines[axis + 1].index("12:03") + 2 == lines[axis].index("┬", 30)
@@ -264,15 +266,18 @@ def drawn(
     bounds: tuple[float | None, float | None],
     seconds: float = 300.0,
     width: int = 26,
+    *,
+    is_past: bool = False,
 ) -> str:
     """A curve of its own, as text."""
-    span = Span(NOON, seconds)
-    return picture(plot([values], ["graph.util"], Quantity(), bounds, span, {}, width, 8))
+    span, style = Span(NOON, seconds), ["graph.util"]
+    rows = plot([values], style, Quantity(), bounds, span, {}, width, 8, is_past=is_past)
+    return picture(rows)
 
 
 def test_what_passes_its_limit_is_drawn_above_it() -> None:
     rows = drawn([200.0] * 20 + [None] * 20, (None, 100.0)).splitlines()
-    assert "⣿" in rows[0]
+    assert "⠉" in rows[0]
     assert [place for place, row in enumerate(rows) if "100┤" in row] == [3], "half way up"
 
 
@@ -287,16 +292,37 @@ def test_links_with_little_traffic_have_an_axis_of_a_megabyte() -> None:
 
 @pytest.mark.parametrize("width", range(12, 30))
 def test_times_of_day_never_run_into_one_another(width: int) -> None:
-    times = drawn([], (1.0, None), 86400.0, width).splitlines()[-1]
+    times = drawn([], (1.0, None), 86400.0, width, is_past=True).splitlines()[-1]
     assert all(re.fullmatch(r"\d\d:\d\d", one) for one in times.split())
 
 
 def test_round_times_are_round_on_the_local_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "KTM-05:45")
     time.tzset()
-    times = drawn([], (1.0, None), 6 * 3600.0, 60).splitlines()[-1]
+    times = drawn([], (1.0, None), 6 * 3600.0, 60, is_past=True).splitlines()[-1]
     assert [one[-2:] for one in times.split()] == ["00"] * len(times.split())
     assert times.split()
+
+
+@pytest.mark.parametrize("seconds", [60.0, 300.0, 1800.0, 4500.0, 86400.0])
+def test_times_before_now_are_round_and_never_run_into_one_another(seconds: float) -> None:
+    for width in range(12, 200):
+        *before, now = drawn([], (1.0, None), seconds, width).splitlines()[-1].split()
+        assert now == "now"
+        assert all(re.fullmatch(r"-(\d+h\d\d|\d+)[hms]", one) for one in before)
+        assert before or width < 26
+
+
+def test_a_chart_with_little_past_is_that_of_the_whole_time() -> None:
+    narrow = drawn([None] * 40 + [50.0] * 20, (100.0, None), 300.0, 36)
+    assert "no values before" not in narrow, "it does not fit"
+    assert "no values" in narrow
+    whole = drawn([None] * 120 + [50.0] * 60, (100.0, None), 300.0, 96).splitlines()
+    assert any("no values before 12:03:20" in line for line in whole)
+    assert whole[-1].split()[0] == "-5m"
+    found = [at for line in whole if (at := re.search("[⠁-⣿]", line))]
+    assert [at.start() for at in found] == [6 + 60], "nothing is stretched"
+    assert "no values in this time" in drawn([], (100.0, None), 300.0, 60)
 
 
 def test_of_a_card_of_which_nothing_was_seen_nothing_is_drawn() -> None:

@@ -51,7 +51,7 @@ def lines(width: int, tall: int, seconds: int = 70) -> list[str]:
         msgspec.structs.replace(process(pid=7, user="ann"), cpu_percent=650.0, rss=30 * GIB),
         msgspec.structs.replace(process(pid=8, user="bo"), cpu_percent=150.0, rss=10 * GIB),
     )
-    rows = host_rows(Memo(), latest.host, used, history, history.now, width, tall)
+    rows = host_rows(Memo(), latest.host, used, history, history.now, 60.0, width, tall)
     assert {row_width(row) for row in rows} <= {width}
     return ["".join(text for text, _ in row).rstrip() for row in rows]
 

@@ -184,9 +184,9 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
             "stale" if is_stale(gpu, state) else "",
         )
         row = _line(part, item, shown, columns.width)
-        marks = Marks(gpu.uuid == view.gpu, gpu.uuid in view.gpu_tags)
-        if marks.cursor or marks.tagged:
-            row = with_sign(row if gpu.index < 10 else _shifted(row), marks)
+        chosen, tagged = gpu.uuid == view.gpu, gpu.uuid in view.gpu_tags
+        if chosen or tagged:
+            row = with_sign(row if gpu.index < 10 else _shifted(row), Marks(chosen, tagged))
         rows.append(row)
     return rows
 

@@ -112,3 +112,14 @@ def test_escape_leaves_each_list_and_the_time_that_was_not_chosen() -> None:
         screen.wait_gone("Go to a time")
         screen.wait_gone("paused")
         screen.wait_for(r"u users[^\n]*\Z")
+
+
+def test_the_cursor_follows_to_the_gpu_whose_page_was_shown_last() -> None:
+    with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
+        screen.wait_for(READY)
+        screen.type("\t\r")
+        screen.wait_for(r"^ GPU 0 [\s\S]*Esc back")
+        screen.type("..")
+        screen.wait_for(r"^ GPU 2 ")
+        screen.type("\x1b")
+        screen.wait_for("▸2 H100")

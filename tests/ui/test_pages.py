@@ -130,6 +130,7 @@ def workspace_of(app: Pages, history: History, host: Any = None) -> Any:
         viewed_time=Present(history, host or Told()),
         renderer=app.renderer,
         kill_controller=SimpleNamespace(ask=app.ask),
+        dashboard=SimpleNamespace(follow_gpu=lambda _: None),
     )
 
 

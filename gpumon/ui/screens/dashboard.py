@@ -352,6 +352,11 @@ class DashboardScreen(ListScreen[View, Layout]):
         """Move the cursor to a process, also before the first snapshot."""
         self._view = self._view.at(process)
 
+    def follow_gpu(self, uuid: str) -> None:
+        """Move the cursor to the GPU whose page is shown, if it is on a GPU."""
+        if self._view.gpu is not None:
+            self._view = dashboard_view.point_at_gpu(self._view, uuid)
+
     def show_alerts(self, watched: Watched, unread: int) -> None:
         """Show what is watched, and how many notices of alerts have not been seen."""
         self._view = replace(self._view, watched=watched, unread=unread)

@@ -121,6 +121,7 @@ class GpuScreen(PageScreen):
         elif uuids:
             self._uuid = uuids[0]
         self._gone_at = None
+        self._workspace.dashboard.follow_gpu(self._uuid)
         self.rebuild()
 
     def _blamed(self) -> tuple[UnlistedHolder, ...]:

@@ -48,13 +48,13 @@ _CAUSES = (
 )
 """Values that may explain why one GPU is slower than another, most likely first."""
 _COMPARED: tuple[Metric, ...] = (
-    *map(GPU_METRIC.__getitem__, _CAUSES),
+    *(GPU_METRIC[field] for field in (*_CAUSES, "name", "memory_total")),
     *(
         metric
         for metric in GPU_METRICS
         if metric.tier is Tier.STATIC and metric.field not in {*IDENTITY, *_CAUSES}
     ),
-    *(GPU_METRIC[field] for field in ("name", "vbios_version")),
+    GPU_METRIC["vbios_version"],
 )
 _FACT_LABEL = 26
 _FACTS_SHARE = 5
@@ -116,9 +116,14 @@ def compare_rows(
     table = Section("", lambda size: _table(gpus, gone, history, snapshot, size))
     rows = page_rows([table], width, airy=False)
     facts, same = _differences(gpus, history.now)
-    differing = fact_rows(facts, inside_width(width), _FACT_LABEL)
-    most = max(2, height // _FACTS_SHARE)
-    first, rest = differing[:most], differing[most:]
+    first: list[Row] = []
+    rest = list(facts)
+    while rest:
+        fact = fact_rows(rest[:1], inside_width(width), _FACT_LABEL)
+        if first and len(first) + len(fact) > height // _FACTS_SHARE:
+            break
+        first += fact
+        del rest[0]
     if facts:
         rows += page_rows([Section(f"What differs ({same})", lambda _: first)], width, airy=False)
     else:
@@ -128,7 +133,7 @@ def compare_rows(
     source = _Source(gpus, history, window_seconds(window, history))
     sections = [
         Section(window_title(window, history), lambda size: _charts(memo, source, size, room)),
-        Section("What else differs", lambda _: rest),
+        Section("What else differs", lambda size: fact_rows(rest, size, _FACT_LABEL)),
     ]
     return rows + page_rows(sections, width, airy=False)
 

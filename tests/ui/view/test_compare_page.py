@@ -113,6 +113,24 @@ def test_settings_that_differ_are_named_with_their_gpus_and_the_rest_is_counted(
     assert "UUID" not in text, "it always differs"
 
 
+def test_what_differs_leaves_room_for_charts_and_goes_on_below_them() -> None:
+    other = msgspec.structs.replace(
+        SLOW,
+        name="NVIDIA L4",
+        ecc_mode=False,
+        persistence_mode=False,
+        clock_sm_max=2040,
+        memory_total=24 * GIB,
+        pcie_generation=4,
+    )
+    lines = lines_of(FAST, other, width=80)
+    above, below = "\n".join(lines).split("The last 5 minutes")
+    assert "utilisation  0–100 %" in "\n".join(lines[:22])
+    assert "Clock event reasons" in above
+    assert "What else differs" in below
+    assert "Memory total" in below.split("What else differs")[1]
+
+
 def test_equal_gpus_say_so() -> None:
     twin = msgspec.structs.replace(FAST, index=1, uuid="GPU-1")
     assert any("No setting differs (the same: " in line for line in lines_of(FAST, twin))
@@ -155,8 +173,10 @@ def test_a_lost_gpu_is_unknown_and_one_that_is_gone_says_since_when() -> None:
 
 
 def test_mig_devices_follow_their_gpu() -> None:
-    device = MigInstance("MIG-1", 0, 9, 0, "1g.10gb", 10 * GIB, 4 * GIB)
+    device = MigInstance(
+        *("MIG-1", 0, 9, 0, "1g.10gb"), memory_total=10 * GIB, memory_used=4 * GIB, sm_active=62.4
+    )
     split = msgspec.structs.replace(FAST, mig=(device,), mig_mode=True)
     lines = lines_of(split, SLOW)
-    assert "└ MIG 0:0 1g.10gb  memory" in lines[2]
+    assert "└ MIG 0:0 1g.10gb  memory 4.0/10.0G  SMs active 62%" in lines[2]
     assert lines[3].split()[0] == "1"

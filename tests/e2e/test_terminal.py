@@ -327,15 +327,13 @@ def test_keys_and_clicks_sort_the_table_others_change_the_interval_and_control_c
         screen.type("r")
         screen.wait_for("USER▼")
         heading = next(y for y, line in enumerate(text.splitlines()) if "COMMAND" in line)
-        column = text.splitlines()[heading].index("CPU%")
-        screen.click(column, heading)
+        screen.click(screen.rows()[heading].index("CPU%"), heading)
         screen.wait_for("CPU%▼")
 
         def descends(it: Screen) -> bool:
+            end = it.rows()[heading].index("CPU%▼") + len("CPU%▼")
             shares = [
-                int(row[: column + 4].split()[-1])
-                for row in it.rows()[heading + 1 : -1]
-                if row.strip()
+                int(row[:end].split()[-1]) for row in it.rows()[heading + 1 : -1] if row.strip()
             ]
             return shares == sorted(shares, reverse=True)
 

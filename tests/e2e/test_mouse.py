@@ -75,7 +75,7 @@ def test_a_click_on_a_column_in_its_dialog_shows_or_hides_it() -> None:
         screen.click(20, line)
         screen.wait_for(r"○ USER")
         screen.type("\r")
-        screen.wait_for(r"# +PID +(TYPE|GPU-MEM)")
+        screen.wait_for(r"# +PID +(T|GPU-MEM)")
 
 
 def test_the_bar_of_time_follows_a_mouse_that_is_dragged_along_it() -> None:

@@ -79,7 +79,7 @@ def test_the_small_graph_tells_apart_what_the_bar_of_utilisation_shows_alike() -
 
 @pytest.mark.parametrize("changes", [{"power_draw": None}, {"power_limit": None}])
 def test_without_a_power_cap_the_small_graph_is_utilisation(changes: dict[str, None]) -> None:
-    cards = [gpu(index=index, utilization_gpu=50, **changes) for index in range(3)]
+    cards = [gpu(index=index, utilization_gpu=50, **changes) for index in range(8)]
     now, history = snapshot(NOON, *cards), History(conditions())
     history.add(now)
     parts = Dashboard(history).rows(now, View(interval=0.5), 100, 24)

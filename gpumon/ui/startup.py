@@ -340,7 +340,7 @@ def suit_background(options: StartupOptions, terminal: Terminal) -> StartupOptio
     is_light = terminal.background.wait()
     if is_light is None:
         is_light = hinted_light(os.environ)
-    return options._replace(theme=theme.on_background(is_light=bool(is_light)))
+    return replace(options, theme=theme.on_background(is_light=bool(is_light)))
 
 
 def import_textual() -> None:

@@ -24,13 +24,15 @@ its reply is the end of the wait where the terminal does not know the first."""
 _WAIT_SECONDS = 0.1
 """How long the first picture waits for the reply, from the query on."""
 _MOST_BYTES = 4096
+_KEY_SECONDS = 0.1
+"""The longest pause within a sequence that may be a key: Textual's own."""
+_REST_SECONDS = 1.0
+"""The longest pause within a reply."""
 
 _REPLY = re.compile(
-    r"\x1b\](?:11;(?P<colour>[^\x07\x1b]{0,64}))(?:\x07|\x1b\\)|(?P<attributes>\x1b\[\?[\d;]{0,64}c)"
+    r"\x1b\](?:11;(?P<colour>[\w:/#]{0,64}))(?:\x07|\x1b\\)|(?P<attributes>\x1b\[\?[\d;]{0,64}c)"
 )
-_BEGINNING = re.compile(
-    r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?|\[(?:\?[\d;]{0,64})?)?\Z"
-)
+_BEGINNING = re.compile(r"\x1b(?:\](?:1(?:1(?:;[\w:/#]{0,64}\x1b?)?)?)?|\[(?:\?[\d;]{0,64})?)?\Z")
 """The beginning of a reply, which may arrive in parts; also that of many keys."""
 _CERTAIN = re.compile(r"\x1b(?:\]11;|\[\?)")
 """Beginnings that no key has."""
@@ -105,14 +107,16 @@ class BackgroundReply:
         return typed + text
 
     @property
-    def undecided(self) -> bool:
-        """Whether input is held that may be a key."""
-        return bool(self._held) and not _CERTAIN.match(self._held)
+    def pause(self) -> float | None:
+        """Seconds without input after which to call ``release``; ``None`` if nothing is held."""
+        if not self._held:
+            return None
+        return _REST_SECONDS if _CERTAIN.match(self._held) else _KEY_SECONDS
 
     def release(self) -> str:
-        """The held input: nothing came after it, so it is a key."""
-        typed, self._held = (self._held, "") if self.undecided else ("", self._held)
-        return typed
+        """The held input, after which nothing came, if it is a key; a part of a reply is lost."""
+        held, self._held = self._held, ""
+        return "" if _CERTAIN.match(held) else held
 
 
 class BackgroundQuery:

@@ -265,9 +265,10 @@ class TerminalDriver(LinuxDriver):
         while not over.is_set():
             try:
                 # Only a pause distinguishes the Escape key from the beginning of a longer sequence.
-                undecided = background.undecided
-                undecided = undecided or parser._timeout_time is not None  # noqa: SLF001 - see above
+                undecided = parser._timeout_time is not None  # noqa: SLF001 - see above
                 patience = _BETWEEN_LOOKS if undecided else _PASTE_PAUSE if parser.pasting else None
+                if background.pause is not None:
+                    patience = min(background.pause, patience or background.pause)
                 ready = files.select(patience)
                 if any(key.fd == self.fileno for key, _ in ready):
                     with self._reading:
@@ -281,7 +282,7 @@ class TerminalDriver(LinuxDriver):
                         # EOF repeats; avoid a busy loop.
                         over.wait(_BETWEEN_LOOKS)
                         continue
-                elif background.undecided and not ready:
+                elif background.pause is not None and not (ready or undecided):
                     for event in parser.feed(background.release()):
                         self.process_message(event)
                 elif parser.pasting and not (ready or undecided):

@@ -5,7 +5,7 @@ Only keys that other lists do not have are here; the functions are called as tho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -395,7 +395,7 @@ def show_cost(view: View, _: Layout) -> View:
     return replace(view, show_cost=not view.show_cost)
 
 
-class StartupOptions(NamedTuple):
+class StartupOptions(Struct, frozen=True):
     """The initial state of the dashboard."""
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS  # Keys of the columns.

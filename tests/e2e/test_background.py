@@ -207,10 +207,11 @@ def test_tmux_is_left_without_a_reply(machine: dict[str, str], tmp_path: Path) -
             time.sleep(0.05)
 
     size = ["-x", "100", "-y", "24"]
-    subprocess.run([*tmux, "new-session", "-d", *size, "sh"], check=True, env=machine)
+    env = {**machine, "PS1": "end$ "}
+    subprocess.run([*tmux, "new-session", "-d", *size, "sh"], check=True, env=env)
     try:
-        command = " ".join(["PS1='end$ '", ";", *GPUMON])
-        subprocess.run([*tmux, "send-keys", command, "Enter"], check=True)
+        wait_for("end$")
+        subprocess.run([*tmux, "send-keys", " ".join(GPUMON), "Enter"], check=True)
         wait_for("q quit")
         subprocess.run([*tmux, "send-keys", "q"], check=True)
         wait_for("\nend$")

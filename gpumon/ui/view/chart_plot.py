@@ -45,6 +45,8 @@ _TICK_CELLS = 5
 _NOW = "now"
 _AGO_CELLS = 8
 """The least space for a time before now, such as ``-1h15m``."""
+_IN_SECONDS = 120.0
+"""Up to this length, times before now are in seconds."""
 _SECONDS_SHOWN = 300.0
 """Up to this length, the first time with a value is written with its seconds."""
 
@@ -491,7 +493,11 @@ def _ticks(span: Span, width: int) -> list[tuple[int, str]]:
 @lru_cache(maxsize=64)
 def _ticks_before_now(span: float, width: int) -> Sequence[tuple[int, str]]:
     """The round times before now that fit, with their cells."""
-    fitting = (step for step in _TICK_STEPS if step / span * width >= _AGO_CELLS)
+    fitting = (
+        step
+        for step in _TICK_STEPS
+        if step / span * width >= _AGO_CELLS and (step >= 60 or span <= _IN_SECONDS)
+    )
     step = next(fitting, _TICK_STEPS[-1])
     ticks: list[tuple[int, str]] = []
     for count in range(int(span / step), 0, -1):

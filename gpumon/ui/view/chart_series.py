@@ -103,13 +103,13 @@ def dots(width: int) -> int:
 def end_of_chart(now: float, seconds: float, count: int) -> ChartEnd:
     """Where a chart of so many values ends, of which each is drawn once and stays as it is.
 
-    It ends with the second, or with the newest complete value if values are of several seconds: a
-    chart of half an hour need not be drawn again before.
+    It ends with the second, or with the newest complete cell, which has two values, if that is
+    longer: a chart of half an hour need not be drawn again before.
     """
-    step = seconds / count
-    if step <= 1:
+    cell = 2 * seconds / count
+    if cell <= 1:
         return end_of(int(now))
-    return ChartEnd((math.floor(now / step) - 0.001) * step, is_complete=True)
+    return ChartEnd((math.floor(now / cell) - 0.001) * cell, is_complete=True)
 
 
 # -- trends ----------------------------------------------------------------------------------------

@@ -1,0 +1,258 @@
+"""The charts of the dashboard: their room, which GPUs have one, and what can be read in them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpumon.config.keymap import WINDOWS
+from gpumon.findings import conditions
+from gpumon.model.snapshot import GpuStatus
+from gpumon.recording.history import History
+from gpumon.recording.playback.replay import Playing
+from gpumon.text.cells import row_width
+from gpumon.text.charset import substitute
+from gpumon.ui.view import gpu_panels
+from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.dashboard_view import Timeline, View
+from gpumon.ui.view.key_names import footer_keys
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.ui.view.chart_series import ChartSeries
+
+pytestmark = pytest.mark.usefixtures("utc")
+
+MINUTE, FIVE, HALF_HOUR, ALL = WINDOWS
+VIEW = View(interval=1.0)
+BUSY = gpu(utilization_gpu=97, memory_used=64 * GIB, memory_total=80 * GIB)
+
+
+def of_index(card: Gpu, index: int) -> Gpu:
+    return msgspec.structs.replace(card, index=index, uuid=f"GPU-{index}")
+
+
+def processes(count: int, first: int = 4000) -> tuple[GpuProcess, ...]:
+    return tuple(process(first + number, user="ann", memory_used=GIB) for number in range(count))
+
+
+def seen(
+    cards: Sequence[Gpu],
+    listed: Sequence[GpuProcess] = (),
+    seconds: int = 300,
+    history: History | None = None,
+    start: int = 0,
+) -> History:
+    history = history or History(conditions())
+    for second in range(start, start + seconds):
+        at = NOON + second
+        history.add(snapshot(at, *cards, processes=tuple(listed), processes_at=at))
+    return history
+
+
+def lines(
+    history: History, width: int, height: int, view: View = VIEW, now: Snapshot | None = None
+) -> list[str]:
+    rows = Dashboard(history).rows(now or history.latest, view, width, height).all()
+    assert [row_width(row) for row in rows] == [width] * height
+    return ["".join(text for text, _ in row).rstrip() for row in rows]
+
+
+def boxes(history: History, width: int = 200, height: int = 50, view: View = VIEW) -> list[int]:
+    """The indices of the GPUs that have a chart below the list."""
+    parts = Dashboard(history).rows(history.latest, view, width, height)
+    text = "\n".join("".join(text for text, _ in row) for row in parts.graphs)
+    return [int(index) for index in re.findall(r"(?m)[^\w\s] (\d+) +⠒ util", text)]
+
+
+# -- room ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cards", "size", "count"),
+    [(1, (120, 35), 12), (1, (200, 50), 30), (2, (120, 35), 12), (8, (200, 50), 18)],
+)
+def test_all_processes_are_visible_and_charts_have_the_other_rows(
+    cards: int, size: tuple[int, int], count: int
+) -> None:
+    history = seen([of_index(BUSY, index) for index in range(cards)], processes(count), 3)
+    text = lines(history, *size)
+    assert len(re.findall(r" 40\d\d ann ", "\n".join(text))) == count
+    assert "now" in "\n".join(text), "there are charts, with times"
+    assert sum(not line for line in text) <= max(1, cards), "and no blank rows"
+
+
+def test_charts_keep_their_least_height_where_the_processes_do_not_fit_anyway() -> None:
+    history = seen([BUSY], processes(200), 3)
+    text = lines(history, 120, 35)
+    assert any("⠒ util" in line for line in text)
+    assert sum(" ann " in line for line in text) >= 20
+
+
+@pytest.mark.parametrize("cards", [1, 8])
+def test_a_process_that_comes_and_goes_moves_nothing(cards: int) -> None:
+    gpus = [of_index(BUSY, index) for index in range(cards)]
+    history = seen(gpus, processes(12), 90)
+    dashboard, tops = Dashboard(history), set()
+    for second in range(90, 150):
+        at = NOON + second
+        listed = processes(12 + (second % 10 < 2))
+        now = snapshot(at, *gpus, processes=listed, processes_at=at)
+        history.add(now)
+        parts = dashboard.rows(now, VIEW, 200, 50)
+        tops.add(len(parts.gpus) + len(parts.graphs))
+    assert len(tops) <= 2, "at most once, when the first one comes"
+
+
+def test_short_processes_one_after_the_other_take_the_room_of_one() -> None:
+    history = History(conditions())
+    for second in range(100):
+        seen([BUSY], processes(1, 4000 + second), 1, history, second)
+    assert history.listed_lately(60.0) == 1
+    seen([BUSY], processes(3, 5000), 1, history, 100)
+    assert history.listed_lately(60.0) in {3, 4}
+
+
+# -- which GPUs ----------------------------------------------------------------------------------
+
+
+def test_gpus_with_nothing_to_show_have_no_chart_and_leave_their_room() -> None:
+    free = gpu(utilization_gpu=0, memory_used=GIB // 2, memory_total=80 * GIB)
+    lost = gpu(utilization_gpu=None, memory_used=None, status=GpuStatus.LOST)
+    held = gpu(utilization_gpu=0, memory_used=40 * GIB, memory_total=80 * GIB)
+    kinds = [BUSY, free, lost, held, free, free, lost, free]
+    history = seen([of_index(kind, index) for index, kind in enumerate(kinds)])
+    assert boxes(history) == [0, 3]
+    parts = Dashboard(history).rows(history.latest, VIEW, 200, 50)
+    below = "".join(text for row in parts.graphs for text, _ in row)
+    assert below.count("-5m") == below.count("now") == 2
+    assert len(parts.graphs) >= 30
+    idle = seen([of_index(free, index) for index in range(8)])
+    assert boxes(idle) == []
+
+
+def test_a_chart_stays_as_long_as_its_window_has_something_to_show() -> None:
+    free = gpu(utilization_gpu=0, memory_used=0, memory_total=80 * GIB)
+    quiet = [of_index(free, index) for index in range(3)]
+    busy = [of_index(BUSY, 0), *quiet[1:]]
+    history = seen(quiet, seconds=60)
+    assert boxes(history) == []
+    seen(busy, (), 1, history, 60)
+    assert boxes(history) == [0], "at once"
+    short = msgspec.structs.replace(VIEW, window=MINUTE)
+    for second in range(61, 61 + 400):
+        seen(quiet, (), 1, history, second)
+        assert (boxes(history, view=short) == [0]) is (second <= 60 + 60) or 59 < second - 60 < 63
+        assert (boxes(history) == [0]) is (second < 60 + 300) or 294 < second - 60 < 306
+
+
+# -- what can be read ----------------------------------------------------------------------------
+
+
+def test_a_gpu_that_is_busy_all_the_time_is_a_line_at_its_level() -> None:
+    history = seen([BUSY])
+    text = lines(history, 120, 35)
+    curve = [line for line in text if re.search("[│┤]", line) and re.search("[⠁-⣿]", line[6:60])]
+    assert len(curve) <= 2
+    assert "⣿" not in "".join(text)
+    top = next(y for y, line in enumerate(text) if "100%┤" in line)
+    assert re.search("[⠉⠒⠤⣀]{9}", text[top]), "97 % is in the row of 100 %"
+
+
+@pytest.mark.parametrize(("size", "cards"), [((120, 35), 1), ((200, 50), 8), ((80, 24), 1)])
+def test_load_and_memory_are_two_lines_in_one_chart_with_names_and_ticks(
+    size: tuple[int, int], cards: int
+) -> None:
+    card = msgspec.structs.replace(BUSY, utilization_gpu=30)
+    history = seen([of_index(card, index) for index in range(cards)])
+    rows = Dashboard(history).rows(history.latest, VIEW, *size).all()
+    text = "\n".join("".join(text for text, _ in row) for row in rows)
+    assert "⠒ util  30%  ─ mem 64.0/80.0G" in text
+    for tick in ("100%┤", "50%┤", " 0┼", "now"):
+        assert tick in text
+    for style, look in (("graph.util", "[⠉⠒⠤⣀]{9}"), ("graph.memory", "[▁─▔]{9}")):
+        drawn = [part for row in rows for part, name in row if name == style]
+        assert any(re.search(look, part) for part in drawn)
+    plain = {substitute(part[-1]) for row in rows for part, name in row if name == "graph.util"}
+    other = {substitute(part[-1]) for row in rows for part, name in row if name == "graph.memory"}
+    assert not (plain - {" "}) & (other - {" "}), "without colours, in ASCII too"
+
+
+def test_a_tall_chart_has_a_tick_at_each_quarter() -> None:
+    text = "\n".join(lines(seen([BUSY]), 120, 50))
+    assert [tick for tick in ("25%┤", "50%┤", "75%┤", "100%┤") if tick not in text] == []
+
+
+@pytest.mark.parametrize("size", [(120, 35), (200, 50), (100, 24)])
+def test_the_window_is_that_of_the_view_on_every_chart(size: tuple[int, int]) -> None:
+    history = seen([BUSY], seconds=200)
+    for window, first in ((MINUTE, "-1m"), (FIVE, "-5m"), (HALF_HOUR, "-30m"), (ALL, "-4m")):
+        text = "\n".join(lines(history, *size, msgspec.structs.replace(VIEW, window=window)))
+        assert first in text
+        assert not re.search(r"\d s\b", text), "no number of seconds of its own"
+        keys = footer_keys(msgspec.structs.replace(VIEW, window=window, has_charts=True), None)
+        assert [key.label for key in keys if key.names[0].startswith("chart_") and key.on] == [
+            window.label
+        ]
+
+
+def test_where_no_axis_has_times_the_title_names_the_window() -> None:
+    history = seen([BUSY], processes(16), 3)
+    text = lines(history, 100, 24)
+    assert not any(" now" in line for line in text)
+    assert any(line.endswith(" 5m") for line in text if "⠒ util" in line)
+
+
+def test_a_chart_with_little_past_shows_the_whole_scale_and_says_since_when() -> None:
+    history = seen([BUSY], seconds=30)
+    text = lines(history, 120, 35)
+    axis = next(line for line in text if "-5m" in line)
+    assert [label in axis for label in ("-4m", "-1m", "now")] == [True] * 3
+    assert any("no values before 12:00:00" in line for line in text)
+    curve = next(line for line in text if "100%┤" in line)
+    chart = curve[6:60]
+    assert not re.search("[⠁-⣿]", chart[:44])
+    assert re.search("[⠁-⣿]", chart[44:]), "thirty seconds at the right end"
+
+
+def test_the_past_has_times_of_day() -> None:
+    history = seen([BUSY], seconds=300)
+    playing = Playing(NOON + 299, NOON, NOON + 299, False, 1.0, True)
+    past = msgspec.structs.replace(VIEW, timeline=Timeline(playing, (), live=True))
+    text = "\n".join(lines(history, 120, 35, past))
+    assert "12:04" in text
+    assert "now" not in text.partition("──")[0]
+
+
+@pytest.mark.parametrize("cards", [1, 8])
+def test_a_chart_is_drawn_no_more_than_once_a_second(
+    cards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[object] = []
+    draw = gpu_panels._draw_plot
+
+    def counted(
+        frame: object, card: Gpu, shown: Sequence[ChartSeries[Gpu]], *rest: object
+    ) -> object:
+        drawn.append((card.uuid, shown))
+        return draw(frame, card, shown, *rest)
+
+    monkeypatch.setattr(gpu_panels, "_draw_plot", counted)
+    history = seen([of_index(BUSY, index) for index in range(cards)], seconds=100)
+    dashboard = Dashboard(history)
+    for window in (MINUTE, HALF_HOUR):
+        drawn.clear()
+        view = msgspec.structs.replace(VIEW, window=window, interval=0.1)
+        for tenth in range(100):
+            now = snapshot(NOON + 100 + tenth / 10, *(of_index(BUSY, n) for n in range(cards)))
+            history.add(now)
+            dashboard.rows(now, view, 200, 50)
+        most = 11 if window is MINUTE else 2
+        assert max(drawn.count(one) for one in drawn) <= most

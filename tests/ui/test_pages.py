@@ -16,6 +16,7 @@ import pytest
 from textual.app import App
 from textual.screen import Screen as TextualScreen
 
+from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.config.themes import ThemeLibrary, resolve_styles
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
@@ -39,6 +40,7 @@ from gpumon.ui.screens.subjects import GpuScreen, JobScreen, ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.terminal.styles import TRUE_COLOUR, sgr_styles
 from gpumon.ui.theme_controller import to_textual
+from gpumon.ui.workspace import Workspace
 from tests.build import GIB, NOON, device_files, gpu, process, snapshot
 from tests.screen import PATIENCE, Screen
 
@@ -124,9 +126,16 @@ def at(seconds: float, *processes: GpuProcess) -> Snapshot:
     return snapshot(NOON + seconds, gpu(), gpu(index=1), processes=processes)
 
 
+class PageWorkspace(SimpleNamespace):
+    """What the pages need of a workspace."""
+
+    window = DEFAULT_WINDOW
+    show_window = Workspace.show_window
+
+
 def workspace_of(app: Pages, history: History, host: Any = None) -> Any:
     """A workspace that keeps which processes a page asks to end."""
-    return SimpleNamespace(
+    return PageWorkspace(
         viewed_time=Present(history, host or Told()),
         renderer=app.renderer,
         kill_controller=SimpleNamespace(ask=app.ask),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
-    from gpumon.ui.view.chart_series import ChartSeries
 
 pytestmark = pytest.mark.usefixtures("utc")
 
@@ -236,11 +235,9 @@ def test_a_chart_is_drawn_no_more_than_once_a_second(
     cards: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[object] = []
-    draw = gpu_panels._draw_plot
+    draw: Any = gpu_panels._draw_plot
 
-    def counted(
-        frame: object, card: Gpu, shown: Sequence[ChartSeries[Gpu]], *rest: object
-    ) -> object:
+    def counted(frame: Any, card: Gpu, shown: Any, *rest: Any) -> Any:
         drawn.append((card.uuid, shown))
         return draw(frame, card, shown, *rest)
 

@@ -119,9 +119,16 @@ def curve_cells(
     for cell, value in enumerate(_newest_of_pairs(second, width)):
         if value is not None:
             half = max(0, min(2 * height, round(value / top * 2 * height)))
-            row = rows[max(0, height - 1 - half // 2)]
-            if cell % 2 or row[cell] == _BLANK:
-                row[cell] = _LINE[2 if half == 2 * height else half % 2]
+            row, at_top = height - 1 - half // 2, half == 2 * height
+            # The foot of a cell is the top of the one below it, where the first curve may not be.
+            if (
+                half
+                and not half % 2
+                and (at_top or rows[row][cell] != _BLANK == rows[row + 1][cell])
+            ):
+                row, at_top = row + 1, True
+            if cell % 2 or rows[row][cell] == _BLANK:
+                rows[row][cell] = _LINE[2 if at_top else half % 2]
     return ["".join(row) for row in rows]
 
 

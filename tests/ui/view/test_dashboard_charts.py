@@ -16,6 +16,7 @@ from gpumon.recording.playback.replay import Playing
 from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
 from gpumon.ui.view import gpu_panels
+from gpumon.ui.view.chart_plot import curve_cells
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import Timeline, View
 from gpumon.ui.view.key_names import footer_keys
@@ -253,3 +254,11 @@ def test_a_chart_is_drawn_no_more_than_once_a_second(
             dashboard.rows(now, view, 200, 50)
         most = 11 if window is MINUTE else 2
         assert max(drawn.count(one) for one in drawn) <= most
+
+
+@pytest.mark.parametrize(("load", "first", "below"), [(96, "⠒⠒⠒⠒", "▔▔▔▔"), (80, "▁▁▁▁", "⠒⠒⠒⠒")])
+def test_a_second_curve_between_two_rows_stands_in_the_one_without_the_first(
+    load: int, first: str, below: str
+) -> None:
+    between = [83] * 8
+    assert curve_cells([load] * 8, 100.0, 4, 6, between)[:2] == [first, below]

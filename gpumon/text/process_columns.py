@@ -15,6 +15,7 @@ from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
     duration,
+    fit,
     gpu_list,
     memory_size,
     mig_name,
@@ -169,6 +170,17 @@ def _command(item: ProcessItem, width: int) -> Sequence[Field]:
     return [*fields, (fit_command(process, max(0, room), marks.shift), "")]
 
 
+def _where(item: ProcessItem, width: int) -> Sequence[Field]:
+    """Where it runs; without the kind if that leaves no room for the name: ``88123.batch``."""
+    text = _WHERE(item)
+    if cell_width(text) > width:
+        text = text.partition(" ")[2] or text
+    return ((fit(text, width), "dim"),)
+
+
+_WHERE = _text("where", of_place=True)
+
+
 def _column(key: str, width: int, keep: int, letter: str, **other: Any) -> Column[ProcessItem]:
     """A column with the heading, the meaning, the value and the text of its metric."""
     metric = PROCESS_METRIC[key]
@@ -236,7 +248,7 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
     ),
     _column("age", 7, 50, "A", style="dim", least=6, grows=True),
     _column("state", 2, 5, "E", style="dim", **_LEFT, shown=False),
-    _of_place("where", 10, 35, "W"),
+    _of_place("where", 10, 35, "W", draw=_where),
     _of_place("container", 14, 6, "O", shown=False),
     _of_place("job", 10, 7, "J", shown=False),
     _column(

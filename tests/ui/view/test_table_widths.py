@@ -73,6 +73,14 @@ def test_a_wide_terminal_shows_where_processes_run_in_full(width: int) -> None:
         assert where in shown
 
 
+def test_a_narrow_column_has_the_name_in_place_of_the_kind_of_where_a_process_runs() -> None:
+    now, history = demo()
+    shown = "\n".join(lines(Dashboard(history).rows(now, View(interval=0.5), 120, 50)))
+    for where in (" tmux llama ", " 88117.0 ", " 88123.bat… ", " vllm-qwen… "):
+        assert where in shown
+    assert "slurm" not in shown
+
+
 def test_a_text_of_any_length_leaves_the_command_its_cells() -> None:
     table = Table()
     long = in_place(process(pid=4_194_304, user="a" * 40), "s" * 80)

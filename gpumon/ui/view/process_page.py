@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 _CAPTION = 36
 """Cells of a chart's text; its graph takes the rest."""
-_GRAPH_ROWS = 3
+_GRAPH_ROWS = 2
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (
     "Not visible here: it runs in another PID name space, or /proc hides it. Only the "
@@ -334,11 +334,13 @@ def _charts(
     """Its values over time: the text on the left, the graph on the right, below them the times."""
     caption = min(_CAPTION, width * 2 // 3)
     room = max(1, width - caption)
+    before: Field = (" " * caption, "")
+    span = span_until(history.now, seconds, 2 * room)
     rows: list[Row] = []
     for series in PROCESS_SERIES:
+        if rows:
+            rows.append(fill([before, ("─" * room, "rule")], width))
         rows += _chart(series, process, history, seconds, width, caption)
-    span = span_until(history.now, seconds, 2 * room)
-    before: Field = (" " * caption, "")
     return [*rows, *([(before, *row) for row in time_rows(span, room, is_past=is_past)])]
 
 
@@ -364,7 +366,6 @@ def _chart(
     newest_width = max(1, caption - LABEL_WIDTH)
     name, value = (fit(label, LABEL_WIDTH), "dim"), (fit(now, newest_width), "strong")
     texts: list[list[Field]] = [[name, value], [(fit(trend, caption), "dim")]]
-    texts += [[(" " * caption, "")]] * (_GRAPH_ROWS - len(texts))
     return [
         fill([*text, *curve_fields(cells, series.style)], width)
         for text, cells in zip(texts, graph, strict=True)

@@ -199,7 +199,9 @@ _LEFT: dict[str, Any] = {"left": True, "descends": False}
 
 
 def _of_place(key: str, width: int, keep: int, letter: str, **other: Any) -> Column[ProcessItem]:
-    look: dict[str, Any] = {"text": _text(key, of_place=True), "style": "dim", "vacant": ("",)}
+    # Unknown says nothing either: so are all of them until they have been looked up.
+    vacant = ("", UNKNOWN)
+    look: dict[str, Any] = {"text": _text(key, of_place=True), "style": "dim", "vacant": vacant}
     return _column(key, width, keep, letter, least=0, most=28, **look, **_LEFT, **other)
 
 

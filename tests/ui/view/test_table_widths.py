@@ -124,7 +124,8 @@ def test_an_empty_column_is_not_there_and_does_not_blink() -> None:
         assert "WHERE" in lines(table.draw(seconds, nowhere))[0]
     assert "WHERE" not in lines(table.draw(33, nowhere))[0]
     unknown = msgspec.structs.replace(process(), place=None)
-    assert "WHERE" in lines(table.draw(34, unknown))[0], "unknown is not empty"
+    assert "WHERE" not in lines(table.draw(34, unknown))[0], "it is looked up after the start"
+    assert "  – " in lines(table.draw(35, unknown, somewhere))[1], "unknown is not empty"
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def lines_wanted(history: History, snapshot: Snapshot, view: View, height: int) 
     moves nothing. Other lists may be longer and have charts of their own: they get half.
     """
     count = max(len(snapshot.processes), history.listed_lately(_LATELY))
-    lines = -(-count // _LINE_STEP) * _LINE_STEP
+    lines = max(LEAST_TABLE - 1, -(-count // _LINE_STEP) * _LINE_STEP)
     lines += view.timeline is not None
     return lines if view.listing is Listing.PROCESSES else max(lines, height // 2)
 

@@ -410,7 +410,7 @@ def test_a_held_picture_stays_what_it_is_however_often_it_is_drawn() -> None:
     with machine() as (driver, _), screen_of(driver) as screen:
         screen.wait_for(busy(11, 11))
         # Something to be seen in the graphs.
-        screen.wait_for(r"[⣀⣤⣶⣿]{3}")
+        screen.wait_for(r"[⠉⠒⠤⣀]{3}")
         screen.type("p")
         screen.wait_for("PAUSED")
         # In the second that the newest column of the graphs tells of.

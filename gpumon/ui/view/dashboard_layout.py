@@ -60,6 +60,8 @@ _LEAST_BELOW_PANELS = 11
 _LEAST_CHART_SHARE = 4
 """Panels keep this part of the screen however many processes there are."""
 _LATELY, _LINE_STEP = 60.0, 2
+_WITH_EVENT = 20
+"""From this height on the past has a row for the event before it."""
 LEAST_TABLE = 3
 """The heading of the table and two processes."""
 _EARLY, _EARLY_SHARE = 0.05, 0.5
@@ -125,8 +127,15 @@ def lines_wanted(history: History, snapshot: Snapshot, view: View, height: int) 
     """
     count = max(len(snapshot.processes), history.listed_lately(_LATELY))
     lines = max(LEAST_TABLE - 1, -(-count // _LINE_STEP) * _LINE_STEP)
-    lines += view.timeline is not None
+    lines += timeline_height(view, height)
     return lines if view.listing is Listing.PROCESSES else max(lines, height // 2)
+
+
+def timeline_height(view: View, height: int) -> int:
+    """Rows of the timeline: of the past, and of the event before it unless the terminal is low."""
+    if view.timeline is None:
+        return 0
+    return 2 if height >= _WITH_EVENT else 1
 
 
 class TableContext(NamedTuple):

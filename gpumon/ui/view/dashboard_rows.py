@@ -22,6 +22,7 @@ from gpumon.ui.view.dashboard_layout import (
     lay_out,
     lines_wanted,
     table_context,
+    timeline_height,
 )
 from gpumon.ui.view.frame import Frame, Memo
 from gpumon.ui.view.gpu_panels import charted_gpus, panel_rows, tile_rows
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
     from gpumon.ui.view.list_view import Key
 
 _MOST_REPORT_ROWS = 8
-_WITH_EVENT = 20
-"""From this height on the past has a row for the event before the moment."""
 
 
 class Parts(Struct, frozen=True):
@@ -388,13 +387,13 @@ def _user_rows(frame: Frame, layout: Layout, context: TableContext, height: int)
 
 
 def _timeline_rows(snapshot: Snapshot, view: View, width: int, height: int) -> list[Row]:
-    """The timeline; empty in the present. A low terminal keeps its second row for the table."""
+    """The timeline; empty in the present."""
     if view.timeline is None:
         return []
     from gpumon.ui.view.timeline import event_row, timeline_row
 
     rows = [timeline_row(view.timeline, snapshot.time, width)]
-    if height >= _WITH_EVENT:
+    if timeline_height(view, height) > len(rows):
         rows.append(event_row(view.timeline, snapshot.time, width))
     return rows
 

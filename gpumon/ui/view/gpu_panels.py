@@ -319,9 +319,11 @@ _LEAST_WIDTH = 100
 """A narrower terminal has only the small graphs in the table."""
 _TALL_TILE = 3
 """A tile that is not as many times wider than high leaves its line to fewer others."""
-_BUSY_SHARE = 0.02
-"""Less memory is what the driver takes of a free GPU."""
+_BUSY_SHARE, _BUSY_PERCENT = 0.02, 5.0
+"""Less memory is the driver's on a free GPU, and a lower load that of a tool that reads it."""
 _BUSY_BUCKETS = 60
+_BUSY_SECONDS = 300.0
+"""A chart stays for this time after the last load, or for all that it shows: the screen is calm."""
 
 
 class Tiles(NamedTuple):
@@ -364,7 +366,8 @@ def least_tiles(count: int, width: int) -> Tiles:
 def charted_gpus(
     memo: Memo, history: History, snapshot: Snapshot, seconds: float
 ) -> tuple[Gpu, ...]:
-    """The GPUs that have something to show in this time: load, or more memory than a free GPU."""
+    """The GPUs that had something to show in this time: load, or more memory than a free GPU."""
+    seconds = max(seconds, _BUSY_SECONDS)
     now, step = snapshot.time, seconds / _BUSY_BUCKETS
     shown: list[Gpu] = []
     for gpu in snapshot.gpus:
@@ -374,7 +377,8 @@ def charted_gpus(
             lately = (history, gpu, 2 * step, 2, end_of(second))
             before = (history, gpu, seconds, _BUSY_BUCKETS, ChartEnd((whole - 0.001) * step, True))
             total = gpu.memory_total
-            if not part.by((seconds, second, total), _had_load_lately, *lately) and not part.by(
+            newest = part.part("newest")
+            if not newest.by((seconds, second, total), _had_load, *lately) and not part.by(
                 (seconds, whole, total), _had_load, *before
             ):
                 continue
@@ -383,7 +387,8 @@ def charted_gpus(
 
 
 def _has_load(load: float | None, memory: float | None, total: float | None) -> bool:
-    return bool(load) or (memory or 0.0) > _BUSY_SHARE * (total or math.inf)
+    is_busy = (load or 0.0) >= _BUSY_PERCENT
+    return is_busy or (memory or 0.0) > _BUSY_SHARE * (total or math.inf)
 
 
 def _had_load(history: History, gpu: Gpu, seconds: float, count: int, end: ChartEnd) -> bool:
@@ -402,11 +407,6 @@ def _had_load(history: History, gpu: Gpu, seconds: float, count: int, end: Chart
         for field in each.fields
     )
     return _has_load(load, memory, gpu.memory_total)
-
-
-def _had_load_lately(history: History, gpu: Gpu, seconds: float, count: int, end: ChartEnd) -> bool:
-    """The same, with a result of its own in a memo."""
-    return _had_load(history, gpu, seconds, count, end)
 
 
 def tile_rows(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:

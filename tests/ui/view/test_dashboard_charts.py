@@ -21,6 +21,7 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import Timeline, View
 from gpumon.ui.view.key_names import footer_keys
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.ui.view.test_dashboard_rows import demo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,8 +152,26 @@ def test_a_chart_stays_as_long_as_its_window_has_something_to_show() -> None:
     for second in range(61, 401):
         seen(quiet, (), 1, history, second)
         if second in checked:
-            assert boxes(history, view=short) == ([0] if second < 120 else [])
-            assert boxes(history) == ([0] if second < 360 else [])
+            assert boxes(history, view=short) == boxes(history) == ([0] if second < 360 else [])
+
+
+def test_a_tool_that_reads_a_free_gpu_gives_it_no_chart() -> None:
+    free = gpu(utilization_gpu=0, memory_used=0, memory_total=80 * GIB)
+    others = [of_index(free, index) for index in range(1, 8)]
+    history = seen([free, *others], seconds=60)
+    seen([msgspec.structs.replace(free, utilization_gpu=1), *others], (), 1, history, 60)
+    assert boxes(history) == []
+
+
+@pytest.mark.parametrize("height", [50, 60])
+def test_charts_leave_room_for_all_processes_in_the_past_too(height: int) -> None:
+    now, history = demo()
+    playing = Playing(NOON, NOON - 3600, NOON, False, 1.0, True)
+    past = msgspec.structs.replace(VIEW, timeline=Timeline(playing, (), live=True))
+    for view in (VIEW, past):
+        parts = Dashboard(history).rows(now, view, 200, height)
+        assert parts.graphs
+        assert parts.layout.room >= len(now.processes)
 
 
 # -- what can be read ----------------------------------------------------------------------------

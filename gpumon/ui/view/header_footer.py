@@ -468,10 +468,10 @@ def tiny_rows(
     room, columns = height - len(header), 1
     while columns * room < len(snapshot.gpus) and line_width(width, columns + 1) >= _TINY_ACROSS:
         columns += 1
-    # The worst states come first, because not all lines may fit.
+    # Not all lines may fit: warnings come first, the worst before the others, then what is free.
     gpus = [(states[gpu.uuid], gpu) for gpu in snapshot.gpus]
     if len(gpus) > columns * room:
-        gpus.sort(key=lambda pair: -pair[0].severity)
+        gpus.sort(key=lambda pair: _urgency(pair[0]))
     held = holders(snapshot.processes)
     each = line_width(width, columns)
     rows = [_tiny_line(gpu, state, held.get(gpu.uuid) or (), each) for state, gpu in gpus]
@@ -480,6 +480,12 @@ def tiny_rows(
         more = fill([(f"… {counted(hidden, 'more GPU')}", "dim")], each)
         rows = [*rows[: columns * room - 1], more]
     return exactly([*header, *beside(rows, columns, room, width)], width, height)
+
+
+def _urgency(state: Finding) -> tuple[bool, bool, int]:
+    """The order of states in which the first are wanted most."""
+    is_free = state.severity is Severity.GOOD
+    return state.severity < Severity.WARNING, not is_free, -state.severity
 
 
 def _tiny_line(gpu: Gpu, state: Finding, holder: Sequence[str], width: int) -> Row:

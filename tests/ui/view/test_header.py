@@ -121,3 +121,15 @@ def test_a_state_that_changes_is_counted_at_once() -> None:
 
 def test_a_terminal_too_small_for_the_dashboard_still_says_what_is_free() -> None:
     assert "1 of 2 free" in header(snapshot(NOON, gpu(), lost(1)), 50, 8)
+
+
+def test_a_low_terminal_shows_first_what_is_wrong_and_then_what_is_free() -> None:
+    busy = [gpu(index=index, utilization_gpu=90, memory_used=40 * GIB) for index in range(6)]
+    users = tuple(process(100 + index, gpus=(index,), memory_used=39 * GIB) for index in range(6))
+    now = snapshot(NOON, *busy, gpu(index=6), lost(7), processes=users)
+    history = History(conditions())
+    history.add(now)
+    rows = Dashboard(history).rows(now, View(interval=0.5), 60, 6).all()
+    shown = ["".join(text for text, _ in row).split()[:3] for row in rows]
+    assert shown[1][::2] == ["7", "LOST"]
+    assert shown[2][::2] == ["6", "free"]

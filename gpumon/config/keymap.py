@@ -363,7 +363,12 @@ KEYMAP: tuple[KeyAction, ...] = (
         ),
         changeable("event_before", "b", "event(-1)", "Previous event"),
         changeable(
-            "go_to", "@", "go_to", "Go to a time of day …", "go to", synonyms="jump clock rewind"
+            "go_to",
+            "@",
+            "go_to",
+            "Go to a time of day …",
+            "go to",
+            synonyms="jump clock rewind history past",
         ),
         changeable("back_10s", "{", "jump(-10)", "Back by 10 s"),
         changeable("on_10s", "}", "jump(10)", "Forward by 10 s"),

@@ -173,10 +173,13 @@ _MIDDLE = (
     "self gpus cpu",
     "self gpus",
     "self states",
+    "self free",
+    "self",
     "states",
     "free",
 )
-"""What stands between the machine and the time, from a wide header to a narrow one."""
+"""What stands between the machine and the time, from a wide header to a narrow one: the user has
+asked for ``self``."""
 
 
 def _middle(snapshot: Snapshot, status: HeaderStatus, room: int) -> list[Field]:
@@ -217,7 +220,7 @@ def _power_text(gpus: Sequence[Gpu]) -> str:
     texts = [
         f"{watts / _KILOWATT:.1f} kW" if kilo else f"{watts:.0f} W" for watts in (sum(known), most)
     ]
-    return ("≥ " if len(known) < len(draws) else "") + texts[0].rjust(len(texts[1]))
+    return ("≥ " if len(known) < len(draws) else "") + texts[0].ljust(len(texts[1]))
 
 
 def _joined(values: Iterable[Field]) -> list[Field]:

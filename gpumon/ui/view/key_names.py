@@ -106,11 +106,11 @@ def window_keys(window: ChartWindow) -> list[FooterKey]:
 SELECT = footer_key("previous_line", "next_line")
 _TIME_KEYS = (
     footer_key("step_back", "step_on", label="step"),
+    footer_key("go_to"),
     footer_key("back_10s", "on_10s", label="10s"),
     footer_key("back_1m", "on_1m", label="1m"),
     footer_key("next_event", "event_before", label="event"),
     footer_key("longer_interval", "shorter_interval", label="speed"),
-    footer_key("go_to"),
     footer_key("filter"),
 )
 ALWAYS = (footer_key("quit"), footer_key("help"))
@@ -118,6 +118,7 @@ _ON_GPU = (footer_key("quit"), footer_key("help", label="why"))
 FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), SELECT)
 _DETAILS = footer_key("open", label="details")
 _COMPARE = footer_key("open", label="compare")
+_TAG_TO_COMPARE = footer_key("tag", label="tag to compare")
 _WHEN_ENDED = "notify when ended"
 _SIDE = footer_key("change_side", label="processes")
 SORT = footer_key("sort_before", "sort_next", label="sort")
@@ -145,9 +146,9 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     more = [footer_key("only_gpu", on=narrowed)] if gpu is not None or narrowed else []
     if gpu is not None:
         watched = gpu in view.watched.gpus
-        keys.append(_COMPARE if view.compares else _DETAILS)
+        keys += [_COMPARE if view.compares else _DETAILS, _TAG_TO_COMPARE]
         more += [_SIDE, footer_key("notify", on=watched), only_user]
-        more += [footer_key("tag"), footer_key("copy"), footer_key("filter")]
+        more += [footer_key("copy"), footer_key("filter")]
     else:
         keys.append(footer_key("filter"))
     if entry is not None:

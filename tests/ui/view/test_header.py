@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpumon.findings import conditions
-from gpumon.model.snapshot import Gpu, GpuStatus, Host, MigInstance, Snapshot, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, MigInstance, OwnCost, Snapshot, Unknown
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
@@ -25,12 +25,15 @@ HOST = Host(
 pytestmark = pytest.mark.usefixtures("utc")
 
 
-def header(now: Snapshot, width: int = 200, height: int = 30) -> str:
+VIEW = View(interval=0.5)
+
+
+def header(now: Snapshot, width: int = 200, height: int = 30, view: View = VIEW) -> str:
     """The header of the dashboard."""
     now = msgspec.structs.replace(now, host=HOST)
     history = History(conditions())
     history.add(now)
-    [row, *_] = Dashboard(history).rows(now, View(interval=0.5), width, height).all()
+    [row, *_] = Dashboard(history).rows(now, view, width, height).all()
     return "".join(text for text, _ in row).rstrip()
 
 
@@ -82,11 +85,11 @@ def test_what_is_unknown_is_not_counted_as_none() -> None:
 @pytest.mark.parametrize(
     ("limit", "draw", "text"),
     [
-        (60.0, 9.0, " 18 W"),
+        (60.0, 9.0, "18 W "),
         (60.0, 55.0, "110 W"),
-        (700.0, 400.0, " 800 W"),
+        (700.0, 400.0, "800 W "),
         (1400.0, 400.0, "0.8 kW"),
-        (8000.0, 400.0, " 0.8 kW"),
+        (8000.0, 400.0, "0.8 kW "),
     ],
 )
 def test_the_unit_and_width_of_the_power_do_not_change_with_the_draw(
@@ -104,6 +107,14 @@ def test_a_narrow_header_drops_its_values_in_a_fixed_order() -> None:
     gone = [max(width for width, line in shown.items() if name not in line) for name in named]
     assert gone == sorted(gone, reverse=True)
     assert len(set(gone)) == len(gone)
+
+
+@pytest.mark.parametrize("width", [70, 100, 200])
+def test_the_own_cost_is_shown_where_it_was_asked_for(width: int) -> None:
+    cost = OwnCost(cpu_percent=1.6, driver_share=0.001)
+    now = msgspec.structs.replace(snapshot(NOON, gpu(), lost(1)), cost=cost)
+    assert "self 1.6% cpu" in header(now, width, view=View(interval=0.5, show_cost=True))
+    assert "self" not in header(now, width)
 
 
 def test_a_state_that_changes_is_counted_at_once() -> None:

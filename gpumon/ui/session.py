@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from threading import Lock, Timer
 from typing import TYPE_CHECKING
@@ -197,6 +198,20 @@ def replay_session(player: Player, recording: CsvRecording) -> Session:
     )
 
 
+class _EndTimer(Timer):
+    """Ends a log after a time, which may begin long after the log."""
+
+    def __init__(self, seconds: float, end: Callable[[], None]) -> None:
+        super().__init__(seconds, end)
+        self.daemon = True
+        self._ends_at = time.monotonic() + seconds
+
+    @property
+    def seconds_left(self) -> int:
+        """Whole seconds until the end, rounded up."""
+        return max(0, math.ceil(self._ends_at - time.monotonic()))
+
+
 class Logbook:
     """Starts a log, stops it, and reports its status.
 
@@ -223,7 +238,7 @@ class Logbook:
         self._unsubscribe: Callable[[], None] | None = None
         self._summaries: list[str] = []
         self._toggle_lock = Lock()
-        self._timer: Timer | None = None
+        self._timer: _EndTimer | None = None
 
     @property
     def note(self) -> LogNote | None:
@@ -239,8 +254,8 @@ class Logbook:
             return LogNote(f"log: {counted(status.lost, 'sample')} lost", status.trouble)
         # Read once, as above.
         timer = self._timer
-        of = "" if timer is None else f" of {duration(timer.interval)}"
-        return LogNote(f"log {_size(status)} {duration(status.seconds)}{of}")
+        left = "" if timer is None else f", {duration(timer.seconds_left)} left"
+        return LogNote(f"log {_size(status)} {duration(status.seconds)}{left}")
 
     def begin(self) -> str | None:
         """Start the log that the command line requests, if any.
@@ -332,8 +347,7 @@ class Logbook:
                     return message
             elif self._timer is not None:
                 self._timer.cancel()
-            self._timer = timer = Timer(seconds, end)
-            timer.daemon = True
+            self._timer = timer = _EndTimer(seconds, end)
             timer.start()
             place = _place(self._recorder.status.path)
         return f"logging to {place} for {duration(seconds)}; {keycap('log')} stops"

@@ -46,12 +46,26 @@ def test_a_log_of_a_length_of_time_ends_by_itself(
     assert shown(logbook.log_for(28800, ended.put)) == "logging to run.csv for 8h00m; L stops"
     note = logbook.note
     assert note is not None
-    assert note.text.endswith(" 0s of 8h00m")
+    assert note.text.endswith(" 0s, 8h00m left")
     # Of a log that is written already it changes the end.
     assert shown(logbook.log_for(0.05, ended.put)) == "logging to run.csv for 0s; L stops"
     assert shown(ended.get(timeout=PATIENCE)) == "logged to run.csv: 0 samples in 0s, 2K"
     assert logbook.note is None
     assert len(logbook.close()) == 1
+
+
+def test_the_time_left_of_a_running_log_counts_from_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    logbook = Logbook(Collector(DemoSource()), "run.csv")
+    logbook.toggle()
+    time.sleep(1.1)
+    logbook.log_for(1800, str)
+    note = logbook.note
+    assert note is not None
+    assert note.text.endswith(" 1s, 30m left")
+    logbook.close()
 
 
 def test_a_stopped_log_does_not_end_the_next_one(
@@ -66,7 +80,7 @@ def test_a_stopped_log_does_not_end_the_next_one(
     time.sleep(0.5)
     assert ended.empty()
     assert logbook.note is not None
-    assert " of " not in logbook.note.text
+    assert "left" not in logbook.note.text
     logbook.close()
 
 

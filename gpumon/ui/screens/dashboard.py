@@ -57,7 +57,7 @@ INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """The steps of ``+`` and ``-``, seconds."""
 
 _WITHOUT_TABLE = {
-    *("release", "pause", "pace", "own_cost", "log"),
+    *("release", "pause", "pace", "own_cost", "log", "log_for"),
     *("step", "jump", "event", "go_to", "edge"),
 }
 """Actions that work on a terminal too small for a table."""

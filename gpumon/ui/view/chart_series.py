@@ -100,13 +100,13 @@ def dots(width: int) -> int:
     return 2 * max(1, width - EDGE)
 
 
-def end_of_chart(now: float, seconds: float, count: int) -> ChartEnd:
+def end_of_chart(now: float, seconds: float, count: int, per_cell: int = 2) -> ChartEnd:
     """Where a chart of so many values ends, of which each is drawn once and stays as it is.
 
-    It ends with the second, or with the newest complete cell, which has two values, if that is
-    longer: a chart of half an hour need not be drawn again before.
+    It ends with the second, or with the newest complete cell, which has ``per_cell`` values, if
+    that is longer: a chart of half an hour need not be drawn again before.
     """
-    cell = 2 * seconds / count
+    cell = per_cell * seconds / count
     if cell <= 1:
         return end_of(int(now))
     return ChartEnd((math.floor(now / cell) - 0.001) * cell, is_complete=True)

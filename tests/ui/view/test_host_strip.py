@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,7 +44,7 @@ def seen(seconds: int = 70) -> History:
     return history
 
 
-def lines(width: int, tall: int, seconds: int = 70) -> list[str]:
+def lines(width: int, tall: int, seconds: int = 70, window: float = 60.0) -> list[str]:
     history = seen(seconds)
     assert history.latest is not None
     latest = history.latest
@@ -51,7 +52,7 @@ def lines(width: int, tall: int, seconds: int = 70) -> list[str]:
         msgspec.structs.replace(process(pid=7, user="ann"), cpu_percent=650.0, rss=30 * GIB),
         msgspec.structs.replace(process(pid=8, user="bo"), cpu_percent=150.0, rss=10 * GIB),
     )
-    rows = host_rows(Memo(), latest.host, used, history, history.now, 60.0, width, tall)
+    rows = host_rows(Memo(), latest.host, used, history, history.now, window, width, tall)
     assert {row_width(row) for row in rows} <= {width}
     return ["".join(text for text, _ in row).rstrip() for row in rows]
 
@@ -87,7 +88,21 @@ def test_it_says_what_the_header_does_not() -> None:
     assert line.endswith("GPU processes:   8.0 cores,   40G ram, most by 7 ann: 6.5")
     assert "GPU processes:   8.0 cores,   40G ram" in lines(130, 1)[0]
     assert "GPU processes" not in lines(80, 1)[0], "graphs come first"
-    assert lines(56, 1)[0].split("load")[1].split() == ["69.0"], "no number is cut"
+    load = lines(56, 1)[0].split("load")[1]
+    assert load.split()[0] == "69.0"
+    assert "1." not in load, "no number is cut"
+
+
+@pytest.mark.parametrize("tall", [1, 2])
+def test_every_complete_cell_of_a_long_window_has_its_value(tall: int) -> None:
+    for seconds in range(200, 420, 20):
+        row = lines(120, tall, seconds, window=1800.0)[-1]
+        graph = row[row.index("cores") + 6 : row.index("ram") - 2]
+        cell = 1800 / len(graph)
+        known = math.floor((NOON + seconds - 1) / cell) - math.ceil(NOON / cell)
+        shown = graph[len(graph) - known :]
+        assert all(sign not in " ·⠀" for sign in shown), (seconds, graph)
+        assert known or seconds < 300
 
 
 def test_the_dashboard_has_it_only_on_demand_and_keeps_its_height() -> None:

@@ -133,8 +133,9 @@ class Terminal:
             settings[_LOCAL] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
             settings[_INPUT] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR)
             if signals:
-                # Stopped now, it would leave these settings and a reply to the shell.
+                # Stopped or killed now, it would leave these settings and a reply to the shell.
                 settings[_SPECIAL][termios.VSUSP] = _DISABLED
+                settings[_SPECIAL][termios.VQUIT] = _DISABLED
             else:
                 settings[_LOCAL] &= ~termios.ISIG
             termios.tcsetattr(0, termios.TCSANOW, settings)

@@ -34,8 +34,10 @@ _QUERIES = {
 _REPORT = re.compile(r"\x1b\[(?:<[\d;-]+[Mm]|[IO])")
 """A report of the mouse or of the focus."""
 _REPLY = re.compile(r"\x1b\[(?:\?(?P<mode>\d+);\d+\$y|(?P<attributes>\?[\d;]*c)|48;[\d;:]*t)")
-_LONGEST = 64
-"""Characters of a reply, which may arrive in parts."""
+_UNFINISHED = re.compile(r"\x1b(?:\[[\d;:?<$-]*)?\Z")
+"""The beginning of a reply or a report, which may arrive in parts."""
+_LONGEST = 4096
+"""Characters of one that is still waited for."""
 _MOST_BYTES = 4096
 
 
@@ -47,7 +49,7 @@ class TerminalReplies:
         self._first_sent: float | None = None
         self._seconds: float | None = None
         self._reported_at: float | None = None
-        self._last = ""
+        self._unfinished = ""
         # One thread writes, another reads.
         self._lock = Lock()
 
@@ -69,17 +71,17 @@ class TerminalReplies:
 
     def read(self, text: str) -> None:
         """Note the replies in this input."""
-        known = len(self._last)
-        text = self._last + text
-        end = 0
+        text = self._unfinished + text
         for reply in _REPLY.finditer(text):
-            end = reply.end()
             kind = reply["mode"] or (ATTRIBUTES if reply["attributes"] else "size")
             if not self._take(kind) and kind == "size":
                 self._reported_at = time.monotonic()
-        if any(report.end() > known for report in _REPORT.finditer(text)):
+        if _REPORT.search(text):
             self._reported_at = time.monotonic()
-        self._last = text[max(end, len(text) - _LONGEST) :]
+        unfinished = _UNFINISHED.search(text)
+        self._unfinished = ""
+        if unfinished is not None and len(unfinished[0]) <= _LONGEST:
+            self._unfinished = unfinished[0]
 
     def _take(self, kind: str) -> bool:
         """Whether this reply was outstanding."""

@@ -14,7 +14,10 @@ import pytest
 
 from gpumon.config.themes import ThemeLibrary
 from gpumon.config.themes.styles import parse
+from gpumon.system.terminal_replies import REPLY_SECONDS
+from gpumon.ui.terminal import background
 from gpumon.ui.terminal.background import QUERY, BackgroundReply, hinted_light, may_query
+from tests.clock import HandClock
 from tests.driver import Driver, h100
 from tests.screen import Screen
 
@@ -141,18 +144,21 @@ def test_a_key_after_a_lost_reply_is_still_a_key(machine: dict[str, str]) -> Non
         quit_and_check(screen)
 
 
+PATIENT = (
+    "import sys\n"
+    "from gpumon.ui.terminal import background\n"
+    "background._WAIT_SECONDS = 60\n"
+    "from gpumon.cli import main\n"
+    "sys.exit(main([]))\n"
+)
+"""Waits for the reply before the first picture."""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_before_the_reply_leaves_the_terminal_as_it_was(
     number: signal.Signals, machine: dict[str, str]
 ) -> None:
-    program = (
-        "import sys\n"
-        "from gpumon.ui.terminal import background\n"
-        "background._WAIT_SECONDS = 60\n"
-        "from gpumon.cli import main\n"
-        "sys.exit(main([]))\n"
-    )
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", PATIENT]
     with AskedTerminal((0.2, b""), command=command, env=machine) as screen:
         screen.wait(lambda it: ASKED in it.output, "waiting for the query")
         screen.signal(number)
@@ -160,6 +166,14 @@ def test_a_signal_before_the_reply_leaves_the_terminal_as_it_was(
         assert screen.wait_end() in {-number, 130}
         assert screen.attributes() == screen.attributes_before
         assert b"11;rgb" not in screen.output
+
+
+def test_a_quit_key_before_the_reply_does_not_kill_it(machine: dict[str, str]) -> None:
+    command = [sys.executable, "-c", PATIENT]
+    parts = (0.2, b"\x1c"), (0.2, WHITE + ATTRIBUTES)
+    with AskedTerminal(*parts, command=command, env=machine) as screen:
+        screen.wait_for(READY)
+        quit_and_check(screen)
 
 
 @pytest.mark.parametrize(
@@ -225,29 +239,84 @@ def test_tmux_is_left_without_a_reply(machine: dict[str, str], tmp_path: Path) -
 # -- what is typed and what is the reply -----------------------------------------------------------
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    hand = HandClock()
+    monkeypatch.setattr(background, "time", hand)
+    return hand
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_a_reply_is_separated_however_it_is_split(size: int) -> None:
-    reply = BackgroundReply(outstanding=True)
-    data = "a\x1b[Ab\x1b]11;rgb:ffff/ffff/ffff\x1b\\c\x1b[?1;2cd\x1b"
+@pytest.mark.parametrize("attributes", ["\x1b[?1;2c", f"\x1b[?62{';22' * 60}c"])
+def test_a_reply_is_separated_however_it_is_split(size: int, attributes: str) -> None:
+    reply = BackgroundReply(time.monotonic())
+    data = f"a\x1b[Ab\x1b]11;rgb:ffff/ffff/ffff\x1b\\c{attributes}d\x1b"
     typed = "".join(reply.feed(data[at : at + size]) for at in range(0, len(data), size))
     assert typed == "a\x1b[Abcd\x1b"
     assert reply.is_light is True
     assert not reply.outstanding
 
 
-def test_an_escape_key_is_held_only_for_a_pause() -> None:
-    reply = BackgroundReply(outstanding=True)
+def test_an_escape_key_is_held_only_for_a_pause(clock: HandClock) -> None:
+    reply = BackgroundReply(clock.monotonic())
     assert reply.pause is None
     assert reply.feed("x\x1b") == "x"
     assert reply.pause == 0.1
     assert reply.release() == "\x1b"
-    assert reply.feed("\x1b]11;rg") == ""
-    assert reply.pause == 1.0
-    assert reply.feed("b:0/0/0\x07") == ""
-    assert reply.is_light is False
-    assert reply.feed("\x1b]11;rg") == ""
+    assert reply.pause is None
+
+
+def test_an_escape_key_is_not_held_where_no_reply_comes(clock: HandClock) -> None:
+    reply = BackgroundReply(clock.monotonic())
+    clock.now += REPLY_SECONDS
+    assert reply.feed("x\x1b") == "x\x1b"
+    assert reply.pause is None
+    # A reply that is very late is none of the keys all the same.
+    assert reply.feed("\x1b]11;rgb:f/f/f") == ""
+    assert reply.feed("\x07\x1b[?1cq") == "q"
+    assert reply.is_light is True
+
+
+def test_the_rest_of_a_reply_that_stalls_is_not_typed(clock: HandClock) -> None:
+    reply = BackgroundReply(clock.monotonic())
+    assert reply.feed("\x1b]11;rgb:ff") == ""
+    assert reply.pause == 5.0
+    clock.now += 3
+    assert reply.release() == ""
+    assert reply.pause == 2.0
+    assert reply.feed("ff/ffff/ff") == ""
+    clock.now += 1
+    assert reply.feed("ff\x07/") == "/"
+    assert reply.is_light is True
+    assert reply.feed("\x1b[?62;") == ""
+    clock.now += 4
+    assert reply.feed("22cq") == "q"
+    assert not reply.outstanding
+
+
+@pytest.mark.parametrize("beginning", ["\x1b]11;rg", "\x1b[?62;"])
+def test_keys_act_again_after_a_reply_that_never_ends(beginning: str, clock: HandClock) -> None:
+    reply = BackgroundReply(clock.monotonic())
+    assert reply.feed(beginning) == ""
+    clock.now += 5
+    assert reply.pause == 0.0
     assert reply.release() == ""
     assert reply.feed("q") == "q"
+    # Also where input came all the time.
+    assert reply.feed(beginning) == ""
+    clock.now += 5
+    assert reply.feed("q") == "q"
+    assert reply.feed(beginning + "1" * 5000) == ""
+    assert reply.feed("q") == "q"
+
+
+def test_a_key_that_is_no_part_of_a_colour_ends_an_unfinished_reply() -> None:
+    reply = BackgroundReply(time.monotonic())
+    assert reply.feed("\x1b]11;rgb:f/f/f") == ""
+    assert reply.feed("\x03") == "\x03"
+    assert reply.feed("\x1b]11;rgb:f/f/f\x1b") == ""
+    assert reply.feed("[A") == "\x1b[A"
+    assert reply.is_light is None
 
 
 @pytest.mark.parametrize(

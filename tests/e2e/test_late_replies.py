@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.system.terminal_replies import ATTRIBUTES, TerminalReplies
 from tests.driver import Driver, h100
 from tests.screen import PATIENCE, Screen
 
@@ -239,3 +240,16 @@ def test_doctor_leaves_no_late_reply(
         end(screen)
         assert screen.left_for_the_shell().strip("q") == ""
         assert b"<echo>" in screen.output
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_long_reply_is_recognised_however_it_is_split(size: int) -> None:
+    replies = TerminalReplies()
+    replies.expect(ATTRIBUTES, time.monotonic())
+    data = f"j\x1b[Aj\x1b[?62{';22' * 60}cj"
+    for at in range(0, len(data), size):
+        assert replies._left()
+        replies.read(data[at : at + size])
+        if "c" in data[: at + size]:
+            break
+    assert not replies._left()

@@ -6,12 +6,14 @@ terminal that replies delays nothing. A later reply is removed from the input by
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
 from typing import TYPE_CHECKING
 
 from gpumon.config.themes.styles import Rgb, is_dark
+from gpumon.system.terminal_replies import REPLY_SECONDS
 from gpumon.ui.terminal.styles import refuses_colour
 
 if TYPE_CHECKING:
@@ -26,16 +28,21 @@ _WAIT_SECONDS = 0.1
 _MOST_BYTES = 4096
 _KEY_SECONDS = 0.1
 """The longest pause within a sequence that may be a key: Textual's own."""
-_REST_SECONDS = 1.0
-"""The longest pause within a reply."""
+_UNFINISHED_SECONDS = 5.0
+"""How long the rest of a reply is dropped. After that, input is typed again: the rest may be lost."""
+_LONGEST_REPLY = 4096
+"""Characters of a reply whose end has not come after which it is dropped."""
 
 _REPLY = re.compile(
-    r"\x1b\](?:11;(?P<colour>[\w:/#]{0,64}))(?:\x07|\x1b\\)|(?P<attributes>\x1b\[\?[\d;]{0,64}c)"
+    r"\x1b\]11;(?P<colour>[ -~]*)(?:(?P<end>\x07|\x1b\\)|(?=\x1b[^\\]|[^ -~\x07\x1b]))"
+    r"|(?P<attributes>\x1b\[\?[\d;]*c)"
 )
-_BEGINNING = re.compile(r"\x1b(?:\](?:1(?:1(?:;[\w:/#]{0,64}\x1b?)?)?)?|\[(?:\?[\d;]{0,64})?)?\Z")
-"""The beginning of a reply, which may arrive in parts; also that of many keys."""
-_CERTAIN = re.compile(r"\x1b(?:\]11;|\[\?)")
-"""Beginnings that no key has."""
+"""A reply. A character that cannot be a part of a colour, such as Ctrl+C, ends one without its end,
+and is a key."""
+_UNFINISHED_REPLY = re.compile(r"\x1b(?:\]11;[ -~]*\x1b?|\[\?[\d;]*)\Z")
+"""The beginning of a reply, which may arrive in parts. No key begins so."""
+_REPLY_OR_KEY = re.compile(r"\x1b(?:\]1{0,2}|\[)?\Z")
+"""A shorter beginning, which may be the Escape key or the beginning of another key."""
 _PARTS = re.compile(
     r"rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]*)?", re.IGNORECASE
 )
@@ -77,46 +84,75 @@ def _is_light(colour: str) -> bool | None:
 class BackgroundReply:
     """Separates the reply from what is typed.
 
+    Args:
+        sent_at: When the query was sent, by ``time.monotonic``; ``None`` if it was not.
+
     Attributes:
         is_light: What the reply says; ``None`` if nothing.
         outstanding: Whether the reply may still come.
     """
 
-    def __init__(self, *, outstanding: bool) -> None:
+    def __init__(self, sent_at: float | None = None) -> None:
         self.is_light: bool | None = None
-        self.outstanding = outstanding
-        self._held = ""
+        self.outstanding = sent_at is not None
+        # Some terminals never reply. The Escape key must not be late for the whole session.
+        self._expected_until = -math.inf if sent_at is None else sent_at + REPLY_SECONDS
+        self._incomplete = ""
+        self._drop_at = math.inf
 
     def feed(self, text: str) -> str:
         """Take input; returns what was typed, without a last part that may begin a reply."""
         if not self.outstanding:
             return text
-        text = self._held + text
-        self._held = ""
+        now = time.monotonic()
+        text = self._take_incomplete(now) + text
         typed = ""
         while self.outstanding and (match := _REPLY.search(text)):
             typed += text[: match.start()]
             text = text[match.end() :]
+            self._drop_at = math.inf
             if match["attributes"] is not None:
                 self.outstanding = False
-            elif self.is_light is None:
+            elif self.is_light is None and match["end"]:
                 self.is_light = _is_light(match["colour"])
-        if self.outstanding and (beginning := _BEGINNING.search(text)):
-            self._held = beginning[0]
+        if not self.outstanding:
+            return typed + text
+        beginning = unfinished = _UNFINISHED_REPLY.search(text)
+        if unfinished is not None:
+            self._drop_at = min(self._drop_at, now + _UNFINISHED_SECONDS)
+        else:
+            self._drop_at = math.inf
+            if now < self._expected_until:
+                beginning = _REPLY_OR_KEY.search(text)
+        if beginning is not None:
             text = text[: beginning.start()]
+            if len(beginning[0]) <= _LONGEST_REPLY:
+                self._incomplete = beginning[0]
         return typed + text
+
+    def _take_incomplete(self, now: float) -> str:
+        """The incomplete last part, which is dropped if its rest is too late."""
+        incomplete, self._incomplete = self._incomplete, ""
+        if now < self._drop_at:
+            return incomplete
+        self._drop_at = math.inf
+        return ""
 
     @property
     def pause(self) -> float | None:
         """Seconds without input after which to call ``release``; ``None`` if nothing is held."""
-        if not self._held:
+        if not self._incomplete:
             return None
-        return _REST_SECONDS if _CERTAIN.match(self._held) else _KEY_SECONDS
+        if self._drop_at == math.inf:
+            return _KEY_SECONDS
+        return max(0.0, self._drop_at - time.monotonic())
 
     def release(self) -> str:
-        """The held input, after which nothing came, if it is a key; a part of a reply is lost."""
-        held, self._held = self._held, ""
-        return "" if _CERTAIN.match(held) else held
+        """The held input if it is a key; the beginning of a reply is dropped when it is time."""
+        now = time.monotonic()
+        if now < self._drop_at < math.inf:
+            return ""
+        return self._take_incomplete(now)
 
 
 class BackgroundQuery:
@@ -128,7 +164,7 @@ class BackgroundQuery:
     """
 
     def __init__(self) -> None:
-        self.reply = BackgroundReply(outstanding=False)
+        self.reply = BackgroundReply()
         self.sent_at: float | None = None
         self._typed = ""
 
@@ -136,7 +172,7 @@ class BackgroundQuery:
         """Send it to the terminal, which echoes nothing now."""
         os.write(2, QUERY.encode())
         self.sent_at = time.monotonic()
-        self.reply.outstanding = True
+        self.reply = BackgroundReply(self.sent_at)
 
     def wait(self) -> bool | None:
         """Wait for the reply, not for long; whether the background is light, if it is known."""

@@ -209,18 +209,19 @@ def _middle(snapshot: Snapshot, status: HeaderStatus, room: int) -> list[Field]:
 def _power_text(gpus: Sequence[Gpu]) -> str:
     """The draw of all GPUs, ``2.1 kW``, in a constant width; empty for a single GPU.
 
-    Its unit depends on the limits, so that it does not change with the draw.
+    Its unit depends on the limits, so that it does not change with the draw. ``≥`` if the draw of a
+    GPU is unknown or too old to count.
     """
-    draws = [gpu.power_draw for gpu in gpus]
+    draws = [gpu.power_draw for gpu in gpus if gpu.status is GpuStatus.OK]
     known = [draw for draw in draws if draw is not None]
-    if len(draws) < 2 or not known:
+    if len(gpus) < 2 or not known:
         return ""
     most = sum(max(gpu.power_limit or 0, gpu.power_draw or 0) for gpu in gpus)
     kilo = most >= _IN_KILOWATTS
     texts = [
         f"{watts / _KILOWATT:.1f} kW" if kilo else f"{watts:.0f} W" for watts in (sum(known), most)
     ]
-    return ("≥ " if len(known) < len(draws) else "") + texts[0].ljust(len(texts[1]))
+    return ("≥ " if len(known) < len(gpus) else "") + texts[0].ljust(len(texts[1]))
 
 
 def _joined(values: Iterable[Field]) -> list[Field]:
@@ -333,7 +334,7 @@ def has_no_lists(snapshot: Snapshot) -> bool:
 
 
 def is_from_metrics(snapshot: Snapshot) -> bool:
-    """Whether the values are metrics of an exporter, which tells no processes."""
+    """Whether the values are metrics of an exporter, which reports no processes."""
     return any(gpu.unknown.get("processes") is Unknown.NOT_EXPORTED for gpu in snapshot.gpus)
 
 

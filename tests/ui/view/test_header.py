@@ -52,6 +52,11 @@ def test_it_says_how_many_gpus_are_free_and_need_attention_and_their_power() -> 
     assert "  1 of 3 free · 1 needs attention · ≥ 0.4 kW  host cpu  37%" in header(now)
 
 
+def test_the_power_of_a_gpu_that_does_not_answer_is_too_old_to_count() -> None:
+    silent = gpu(index=1, power_draw=340.0, status=GpuStatus.NO_ANSWER)
+    assert "· ≥   71 W " in header(snapshot(NOON, gpu(power_draw=71.0), silent))
+
+
 def test_several_gpus_need_attention() -> None:
     assert "0 of 2 free · 2 need attention" in header(snapshot(NOON, lost(0), lost(1)))
 

@@ -189,7 +189,7 @@ class DashboardCommand(Command):
                     # So does the terminal.
                     terminal.query_background()
                 first = builder.first_history()
-                from gpumon.ui.startup import first_picture, suit_background
+                from gpumon.ui.startup import first_picture, theme_for_background
                 from gpumon.ui.startup import run as run_screen
                 from gpumon.ui.view.process_table import ProcessFilter
 
@@ -199,7 +199,7 @@ class DashboardCommand(Command):
                     loaded, machine.source.hostname, demo=demo, visitor=visitor
                 )
                 chosen = self.screen.open(options, loaded, theme, visitor=visitor)
-                chosen = suit_background(chosen, terminal)
+                chosen = theme_for_background(chosen, terminal)
                 picture = first_picture(
                     *(terminal, first, interval, filter_, chosen),
                     readonly=machine.processes.readonly,

@@ -91,7 +91,7 @@ class ReplayCommand(Command):
             player.source.speed = options.speed
             player.collector.start()
             from gpumon.ui.session import replay_session
-            from gpumon.ui.startup import FirstPicture, run, suit_background
+            from gpumon.ui.startup import FirstPicture, run, theme_for_background
             from gpumon.ui.terminal.terminal import Terminal
             from gpumon.ui.view.dashboard_view import first_view
             from gpumon.ui.view.process_table import ProcessFilter
@@ -109,7 +109,7 @@ class ReplayCommand(Command):
                         readonly=session.machine.processes.readonly,
                     )
                     unpainted = FirstPicture(player.history, view, None, terminal)
-                    chosen = suit_background(chosen, terminal)
+                    chosen = theme_for_background(chosen, terminal)
                     return run(
                         terminal, player.collector, lambda: session, unpainted, filter_, chosen
                     )

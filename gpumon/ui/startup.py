@@ -326,13 +326,13 @@ def run_fleet(
 
         summaries = FleetSummaries(fleet, thresholds)
         driver = driver_after(terminal, lambda: False)
-        suited = suit_background(options, terminal)
+        suited = theme_for_background(options, terminal)
         return FleetApp(fleet, summaries, open_host, suited, driver, source)
 
     return run_app(terminal, make_app, nullcontext(), fleet.close).status()
 
 
-def suit_background(options: StartupOptions, terminal: Terminal) -> StartupOptions:
+def theme_for_background(options: StartupOptions, terminal: Terminal) -> StartupOptions:
     """The options with the theme for the terminal's background, unless the user chose a theme."""
     theme = options.theme
     if theme is None or not theme.is_default or options.visitor:

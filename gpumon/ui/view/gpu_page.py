@@ -241,7 +241,7 @@ def _summary_row(name: Field, core: str, values: Sequence[tuple[str, str]], widt
 
 
 def _work(gpu: Gpu, width: int) -> list[Row]:
-    """How much of the GPU works, where the driver tells it.
+    """How much of the GPU works, where the driver reports it.
 
     What does not fit is left out, the bars first.
     """

@@ -29,7 +29,7 @@ _MOST_BYTES = 4096
 _KEY_SECONDS = 0.1
 """The longest pause within a sequence that may be a key: Textual's own."""
 _UNFINISHED_SECONDS = 5.0
-"""How long the rest of a reply is dropped. After that, input is typed again: the rest may be lost."""
+"""How long the rest of a reply is dropped. It may be lost, so after that, input is typed again."""
 _LONGEST_REPLY = 4096
 """Characters of a reply whose end has not come after which it is dropped."""
 

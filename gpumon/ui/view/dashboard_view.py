@@ -96,6 +96,11 @@ class View(ListView, frozen=True, kw_only=True):
         return self.top if self.gpu is None else self.top_on_gpu
 
     @property
+    def is_past(self) -> bool:
+        """Whether the charts end before now: in the past, and on a paused screen."""
+        return self.paused or self.timeline is not None
+
+    @property
     def compares(self) -> bool:
         """Whether the key that opens a GPU compares the tagged ones instead."""
         return self.gpu is not None and len(self.gpu_tags) > 1

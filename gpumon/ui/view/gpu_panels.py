@@ -167,7 +167,7 @@ def _plot(
 ) -> list[Row]:
     """A chart of one series, or of two as shares, without its title; its last cell is blank."""
     end = end_of_chart(frame.snapshot.time, frame.seconds, dots(width - 1))
-    key = (frame.seconds, end, frame.view.timeline is None, shown, width, height)
+    key = (frame.seconds, end, frame.view.is_past, shown, width, height)
     return memo.by(key, _draw_plot, frame, gpu, shown, end, width, height)
 
 
@@ -181,7 +181,7 @@ def _draw_plot(
 ) -> list[Row]:
     from gpumon.ui.view.chart_plot import series_rows, share_rows, span_until
 
-    history, is_past = frame.history, frame.view.timeline is not None
+    history, is_past = frame.history, frame.view.is_past
     span = span_until(end.time, frame.seconds, dots(width - 1))
     times = height >= _WITH_TIMES
     size = width - 1, height

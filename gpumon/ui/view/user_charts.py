@@ -61,7 +61,7 @@ def user_rows(frame: Frame, use: UserUse, context: TableContext, height: int) ->
     if height < _LEAST_HEIGHT:
         return []
     memo, snapshot, _, _, view, width = frame
-    history, moment, is_past = context.history, snapshot.time, view.timeline is not None
+    history, moment, is_past = context.history, snapshot.time, view.is_past
     seconds = window_seconds(view.window, history)
     heading: list[Field] = [
         (f"── {printable(use.user or UNKNOWN)} ", "strong"),

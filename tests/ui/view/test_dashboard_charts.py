@@ -252,6 +252,18 @@ def test_the_past_has_times_of_day() -> None:
     assert "now" not in text.partition("──")[0]
 
 
+def test_a_paused_screen_has_times_of_day_and_a_resumed_one_does_not() -> None:
+    history = seen([BUSY], seconds=300)
+    dashboard = Dashboard(history)
+    ends = []
+    for paused in (False, True, False):
+        view = msgspec.structs.replace(VIEW, paused=paused)
+        parts = dashboard.rows(history.latest, view, 120, 35)
+        charts = "".join(text for row in parts.gpus + parts.graphs for text, _ in row)
+        ends.append((" now" in charts, "12:04" in charts))
+    assert ends == [(True, False), (False, True), (True, False)]
+
+
 @pytest.mark.parametrize("cards", [1, 8])
 def test_a_chart_is_drawn_no_more_than_once_a_second(
     cards: int, monkeypatch: pytest.MonkeyPatch

@@ -119,7 +119,14 @@ def test_a_past_or_paused_moment_shows_what_was_known_then() -> None:
     paused = below(history, then, msgspec.structs.replace(BO_CHOSEN, paused=True))
     assert "idle since" not in "".join(during), "for less than a minute"
     assert during == past
-    assert during == paused
+    # Minutes later, "now" would be wrong.
+    assert " now" in "".join(past)
+    assert " now" not in "".join(paused)
+    assert "12:01" in "".join(paused)
+    is_axis = re.compile(r"┬| now|\d\d:\d\d").search
+    assert [line for line in during if not is_axis(line)] == [
+        line for line in paused if not is_axis(line)
+    ]
 
 
 def test_the_charts_are_drawn_no_more_than_once_a_second(

@@ -390,12 +390,10 @@ def _timeline_rows(snapshot: Snapshot, view: View, width: int, height: int) -> l
     """The timeline; empty in the present."""
     if view.timeline is None:
         return []
-    from gpumon.ui.view.timeline import event_row, timeline_row
+    from gpumon.ui.view.timeline import timeline_rows
 
-    rows = [timeline_row(view.timeline, snapshot.time, width)]
-    if timeline_height(view, height) > len(rows):
-        rows.append(event_row(view.timeline, snapshot.time, width))
-    return rows
+    with_event = timeline_height(view, height) > 1
+    return timeline_rows(view.timeline, snapshot.time, width, with_event=with_event)
 
 
 def _status(snapshot: Snapshot, view: View, totals: GpuTotals = NO_TOTALS) -> HeaderStatus:

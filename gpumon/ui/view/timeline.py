@@ -27,6 +27,8 @@ from gpumon.ui.view.chart_plot import (
 from gpumon.ui.view.key_names import keycap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from gpumon.recording.playback.replay import Playing
     from gpumon.ui.view.dashboard_view import Timeline
 
@@ -61,16 +63,31 @@ SIGNS = (
 _event_time = attrgetter("time")
 
 
-def timeline_row(timeline: Timeline, shown: float, width: int) -> Row:
-    """The first row, exactly ``width`` cells.
-
-    A narrow row drops the words at the ends of the bar first, then the date or the exact age, then
-    the bar. If the recording cannot be read, the row shows only this and the moment.
+def timeline_rows(timeline: Timeline, shown: float, width: int, *, with_event: bool) -> list[Row]:
+    """The first row, and the second if it is wanted, each exactly ``width`` cells.
 
     Args:
         timeline: The moment; events outside the recording are ignored.
         shown: Time of the sample that is shown, which may be a little older than the position.
         width: Cells.
+        with_event: Whether to draw the second row.
+    """
+    _, bar = _widths(width)
+    bits: list[int] = []
+    if bar and timeline.playing.waiting is None:
+        # Once for both rows: there may be thousands of events.
+        bits = _event_bits(timeline, _Cells(timeline.playing, _inside(bar)))
+    rows = [_timeline_row(timeline, shown, width, bits)]
+    if with_event:
+        rows.append(_event_row(timeline, shown, width, bits))
+    return rows
+
+
+def _timeline_row(timeline: Timeline, shown: float, width: int, bits: Sequence[int]) -> Row:
+    """The first row, with the kinds of events in each cell of its bar.
+
+    A narrow row drops the words at the ends of the bar first, then the date or the exact age, then
+    the bar. If the recording cannot be read, the row shows only this and the moment.
     """
     playing = timeline.playing
     when, bar = _widths(width)
@@ -83,16 +100,16 @@ def timeline_row(timeline: Timeline, shown: float, width: int) -> Row:
         *_when(timeline, shown, when),
     ]
     if bar:
-        fields += _bar(timeline, bar)
+        fields += _bar(timeline, bar, bits)
     return fill(fields, width, "header")
 
 
-def event_row(timeline: Timeline, shown: float, width: int) -> Row:
+def _event_row(timeline: Timeline, shown: float, width: int, bits: Sequence[int]) -> Row:
     """The second row: the last event, and the signs that are on the bar as far as they fit."""
     fields = [("  ", "header"), *_last_event(timeline, shown, width - 2)]
     room = width - row_width(fields)
     words: list[Field] = []
-    for glyph, style, word in _signs_shown(timeline, width):
+    for glyph, style, word in _signs_shown(bits):
         room -= len(_GAP) + cell_width(glyph) + 1 + cell_width(word)
         if room < 1:
             break
@@ -101,12 +118,8 @@ def event_row(timeline: Timeline, shown: float, width: int) -> Row:
     return fill([*fields, (" " * max(0, blank), "header"), *words], width, "header")
 
 
-def _signs_shown(timeline: Timeline, width: int) -> list[tuple[str, str, str]]:
-    """The glyphs of the events on the bar, with their style and their meaning, worst first."""
-    _, bar = _widths(width)
-    if not bar or timeline.playing.waiting is not None:
-        return []
-    cells = _event_bits(timeline, _Cells(timeline.playing, _inside(bar)))
+def _signs_shown(cells: Iterable[int]) -> list[tuple[str, str, str]]:
+    """The glyphs of the events in the cells, with their style and their meaning, worst first."""
     shown = {
         PROCESS_BITS if bits == PROCESS_BITS else 1 << bits.bit_length() - 1
         for bits in cells
@@ -251,7 +264,7 @@ def _ago(seconds: float, *, short: bool = False) -> str:
     return f"{text.partition(' ')[0] if short else text} ago"
 
 
-def _bar(timeline: Timeline, width: int) -> list[Field]:
+def _bar(timeline: Timeline, width: int, events: Sequence[int]) -> list[Field]:
     """The whole recording with its events, and a cursor at the moment.
 
     The line goes as far as the log has been read.
@@ -263,7 +276,7 @@ def _bar(timeline: Timeline, width: int) -> list[Field]:
         event_field(bits, "header.dim", "panel.")
         if bits
         else (_LINE if place <= read else " ", "header.dim")
-        for place, bits in enumerate(_event_bits(timeline, cells))
+        for place, bits in enumerate(events)
     ]
     cursor = cells.place(playing.position)
     glyph, _ = fields[cursor]

@@ -62,7 +62,9 @@ def timeline_row(
 ) -> Row:
     """The row where the sample that is shown is as old as the place, unless told."""
     shown = playing.position if shown is None else shown
-    return timeline.timeline_row(Timeline(playing, marks, live), shown, width)
+    past = Timeline(playing, marks, live)
+    [row] = timeline.timeline_rows(past, shown, width, with_event=False)
+    return row
 
 
 def time_at(x: int, playing: Playing, width: int, marks: Sequence[Event] = ()) -> float | None:
@@ -82,7 +84,9 @@ def text(row: Row) -> str:
 
 
 def event_row(playing: Playing, marks: Sequence[Event], width: int) -> Row:
-    return timeline.event_row(Timeline(playing, marks, live=True), playing.position, width)
+    past = Timeline(playing, marks, live=True)
+    _, row = timeline.timeline_rows(past, playing.position, width, with_event=True)
+    return row
 
 
 def styles_of(row: Row, glyph: str) -> set[str]:
@@ -125,6 +129,21 @@ def test_the_signs_on_the_bar_are_named_and_no_others() -> None:
     assert row.strip() == "± started and ended"
 
 
+def test_the_events_are_sorted_into_cells_once_for_both_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sort, sorted_for = timeline._event_bits, []
+
+    def counted(past: Timeline, cells: timeline._Cells) -> list[int]:
+        sorted_for.append(past)
+        return sort(past, cells)
+
+    monkeypatch.setattr(timeline, "_event_bits", counted)
+    past = Timeline(PLAYING, MARKS, live=True)
+    assert len(timeline.timeline_rows(past, PLAYING.position, 120, with_event=True)) == 2
+    assert sorted_for == [past]
+
+
 def test_the_text_of_an_event_is_never_cut_beside_blank_cells() -> None:
     long = mark(60, EventKind.FULL, "GPU 1 became full " + "x" * 60)
     for width in range(60, 200):
@@ -158,10 +177,8 @@ def test_it_is_as_wide_as_it_should_be_whatever_is_on_the_tape(
 ) -> None:
     marks = [mark(where * length, kind, "\x1b[2J\u202e進程") for where, kind in sorted(happened)]
     state = Playing(NOON + part * length, NOON, NOON + length, played, speed, part == 1.0, waiting)
-    for row in (
-        timeline_row(state, marks, width, live=live),
-        timeline.event_row(Timeline(state, marks, live), state.position, width),
-    ):
+    past = Timeline(state, marks, live)
+    for row in timeline.timeline_rows(past, state.position, width, with_event=True):
         assert row_width(row) == width
         assert all(character.isprintable() for character in text(row))
 

@@ -285,15 +285,18 @@ KEYMAP: tuple[KeyAction, ...] = (
                 "end…",
                 ("K", "f9", "delete"),
                 synonyms="kill terminate stop abort signal sigterm sigkill sigint",
-            ),
-            changeable(
-                "tag",
-                "space",
-                "tag",
-                "Tag the process or GPU (toggle)",
-                "tag",
-                synonyms="select mark check",
-            ),
+            )
+        ),
+        # Visitors compare the GPUs that they tag.
+        changeable(
+            "tag",
+            "space",
+            "tag",
+            "Tag the process or GPU (toggle)",
+            "tag",
+            synonyms="select mark check",
+        ),
+        *beyond_looking(
             changeable(
                 "tag_all",
                 "a",

@@ -140,8 +140,8 @@ async def test_what_only_looks_on_is_offered_and_nothing_else(tmp_path: Path) ->
                 await visit.type(DOWN)
                 await visit.wait_for(r"▸[\s\S]*q quit[^\n]*\Z")
                 offered = visit.text().splitlines()[-1]
-                assert not re.search(r"end…|copy|\blog\b|\btag\b", offered)
-                for key in ("k", "y", "L", " ", "a"):
+                assert not re.search(r"end…|copy|\blog\b", offered)
+                for key in ("k", "y", "L", "a"):
                     await visit.type(key)
                     await visit.wait_for(REFUSED)
                     await visit.type(ESCAPE)
@@ -160,6 +160,26 @@ async def test_what_only_looks_on_is_offered_and_nothing_else(tmp_path: Path) ->
                 await back_to_the_dashboard(visit)
                 await visit.type(CTRL_P + "log every")
                 await visit.wait_for("(?i)no match")
+
+
+async def test_gpus_are_tagged_and_compared_and_tagged_processes_not_ended(tmp_path: Path) -> None:
+    with Driver([h100(), h100()]) as driver, owners(1, ["python", "x.py"]) as (owner,):
+        driver.cards[0].processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
+        driver.cards[0].memory_used = 10 * GIB
+        with serving(env=environment(tmp_path, driver)) as served:
+            async with visiting(served, 100, 24) as visit:
+                await visit.wait_for(rf" {owner.pid} [\s\S]*q quit")
+                await visit.type(DOWN + " ")
+                await visit.wait_for(r"1 tagged")
+                await visit.type("k")
+                await visit.wait_for(REFUSED)
+                await visit.type("\t" + NAMED["home"] + "  ")
+                await visit.wait_for("2 GPUs tagged: Enter compares them")
+                await visit.type(ENTER)
+                await visit.wait_for("GPU 0-1 compared")
+                await visit.type("y")
+                await visit.wait_for(REFUSED)
+                assert owner.poll() is None
 
 
 async def test_a_simulated_fleet_is_seen_and_a_host_of_it_opened(tmp_path: Path) -> None:

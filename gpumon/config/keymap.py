@@ -227,7 +227,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "graph",
             "c",
             "next_graph",
-            "Change the small graph: utilisation, memory, power, temperature, SMs, DRAM",
+            "Change what the graphs show: utilisation, memory, power, temperature, SMs, DRAM",
             "graph",
             synonyms="chart plot sparkline",
         ),

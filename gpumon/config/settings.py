@@ -22,7 +22,7 @@ DEFAULT_THEME = "gpumon"
 LIGHT_THEME = "gpumon-light"
 """The default on a terminal with a light background."""
 GraphName: TypeAlias = Literal["auto", "util", "memory", "power", "temperature", "sm", "dram"]
-"""What the small graph of a GPU can show at start."""
+"""What the graphs of the GPUs can show at start."""
 Preset: TypeAlias = Literal["default", "vim"]
 """A set of usual keys."""
 Command: TypeAlias = Annotated[str, "a command as in a shell, on one line"]

@@ -58,7 +58,7 @@ def test_typing_searches_and_keys_clear_scroll_and_close() -> None:
         screen.type("?")
         wait_for_page(screen)
         screen.type("memory")
-        screen.wait_for(r"Change the small graph[\s\S]*31G unattributed")
+        screen.wait_for(r"Change what the graphs show[\s\S]*31G unattributed")
         assert "Show only my processes" not in screen.text()
         screen.type("\x7f" * 6 + "k")
         # A single letter is a key first.

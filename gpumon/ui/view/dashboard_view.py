@@ -15,7 +15,13 @@ from gpumon.config.keymap import DEFAULT_WINDOW, ChartWindow
 from gpumon.model.snapshot import lines_of
 from gpumon.text.table import Sort
 from gpumon.ui.view import list_view
-from gpumon.ui.view.chart_series import AUTO_GRAPH, large_graph, next_small_graph, small_graph
+from gpumon.ui.view.chart_series import (
+    AUTO_GRAPH,
+    LOAD_AND_MEMORY,
+    large_graph,
+    next_small_graph,
+    small_graph,
+)
 from gpumon.ui.view.gpu_text import users_of_gpu
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import Key, ListView, clear_message
@@ -385,14 +391,21 @@ def choose_any() -> str:
 
 
 def show_next_graph(view: View, layout: Layout) -> tuple[View, str]:
-    """Show the next value in the small graphs."""
+    """Show the next value in the graphs."""
     if not view.graph_fits:
-        return view, "at this size there is no room for the small graphs"
+        return view, "at this size there is no room for graphs"
     columns, gpus = layout.line_columns, layout.gpus
     is_small = columns is not None and columns.width_of("spark") > 0
     shown = small_graph(view.graph, gpus) if is_small else large_graph(view.graph)
     graph = next_small_graph(shown.name, gpus)
-    return replace(view, graph=graph.name), f"the small graph shows {graph.about}"
+    about = graph.about
+    if not is_small and graph in LOAD_AND_MEMORY:
+        # A large chart has both.
+        about = "utilisation and memory"
+        if shown in LOAD_AND_MEMORY:
+            graph = next_small_graph(graph.name, gpus)
+            about = graph.about
+    return replace(view, graph=graph.name), f"the graphs show {about}"
 
 
 def show_cost(view: View, _: Layout) -> View:

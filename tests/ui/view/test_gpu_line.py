@@ -12,7 +12,7 @@ from gpumon.recording.history import History
 from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
-from tests.build import NOON, gpu, snapshot
+from tests.build import GIB, NOON, gpu, snapshot
 from tests.ui.view.test_dashboard_rows import demo
 
 
@@ -87,11 +87,28 @@ def test_without_a_power_cap_the_small_graph_is_utilisation(changes: dict[str, N
     assert "▅" in lines(parts)[1]
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "says"), [(100, 24, "temperature,"), (200, 50, "memory,")]
-)
-def test_the_key_goes_on_from_what_is_shown(width: int, height: int, says: str) -> None:
-    parts = drawn(width, height)
+def test_the_key_goes_on_from_what_the_small_graph_shows() -> None:
+    parts = drawn(100, 24)
     view, message = dashboard_view.show_next_graph(parts.layout.view, parts.layout)
-    assert f"shows {says}" in message
-    assert view.graph == says.rstrip(",")
+    assert message == "the graphs show temperature, against where it slows down"
+    assert view.graph == "temperature"
+
+
+@pytest.mark.parametrize("cards", [1, 8])
+def test_the_key_changes_large_charts_each_time(cards: int) -> None:
+    gpus = [gpu(index=index, utilization_gpu=50, memory_used=GIB) for index in range(cards)]
+    now, history = snapshot(NOON, *gpus), History(conditions())
+    history.add(now)
+    dashboard, view = Dashboard(history), View(interval=0.5)
+    names, messages = [], []
+    for _ in range(4):
+        parts = dashboard.rows(now, view, 200, 50)
+        before = parts.gpus, parts.graphs
+        view, message = dashboard_view.show_next_graph(parts.layout.view, parts.layout)
+        parts = dashboard.rows(now, view, 200, 50)
+        assert before != (parts.gpus, parts.graphs)
+        names.append(view.graph)
+        messages.append(message)
+    assert names == ["power", "temperature", "util", "power"]
+    assert messages[2] == "the graphs show utilisation and memory"
+    assert messages[3] == "the graphs show power, against its cap"

@@ -61,7 +61,7 @@ def test_the_time_left_of_a_running_log_counts_from_the_key(
     logbook = Logbook(Collector(DemoSource()), "run.csv")
     logbook.toggle()
     time.sleep(1.1)
-    logbook.log_for(1800, str)
+    logbook.log_for(1800, SimpleQueue[str]().put)
     note = logbook.note
     assert note is not None
     assert note.text.endswith(" 1s, 30m left")

@@ -417,7 +417,7 @@ class DashboardScreen(ListScreen[View, Layout]):
         run_in_thread(self.app, change, said, failed, name="gpumon-logbook")
 
     def action_window(self, key: str) -> None:
-        """Show another time in all charts."""
+        """Show another window in all charts."""
         self._workspace.show_window(key)
         title = self._workspace.window.title
         self.say(f"charts: {title[0].lower()}{title[1:]}")

@@ -202,7 +202,7 @@ class PageScreen(PaintedScreen):
     # -- keys and mouse --------------------------------------------------------------------------
 
     def action_window(self, key: str) -> None:
-        """Show another time in all charts."""
+        """Show another window in all charts."""
         self._workspace.show_window(key)
         self.rebuild()
 

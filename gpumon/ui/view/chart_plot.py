@@ -20,7 +20,7 @@ from gpumon.recording.recording import EventKind
 from gpumon.text.cells import Field, Row, fill, spark
 from gpumon.text.formatting import cell_width, fit, fit_right
 from gpumon.text.units import memory_units
-from gpumon.ui.view.chart_series import EDGE, PERCENT, dots
+from gpumon.ui.view.chart_series import AXIS_WIDTH, PERCENT, value_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -90,10 +90,10 @@ class Span(Struct, frozen=True):
         return cell if 0 <= cell < width else None
 
 
-def span_until(now: float, seconds: float, dots: int) -> Span:
-    """The time up to now, in whole steps of a dot, so that a chart does not flicker."""
-    step = seconds / dots
-    return Span((math.floor(now / step) - dots + 1) * step, seconds)
+def span_until(now: float, seconds: float, count: int) -> Span:
+    """The time up to now, in whole steps of a value, so that a chart does not flicker."""
+    step = seconds / count
+    return Span((math.floor(now / step) - count + 1) * step, seconds)
 
 
 def curve_cells(
@@ -213,7 +213,7 @@ def plot(
     if quantity.convert is not float:
         curves = [[_converted(quantity, value) for value in values] for values in curves]
     most, limit = (_converted(quantity, value) for value in bounds)
-    room = max(1, width - EDGE)
+    room = max(1, width - AXIS_WIDTH)
     top = _top(curves, quantity, most, limit)
     tall = max(len(curves), height - 1 - times)
     above = tall if len(curves) == 1 else -(-tall // 2)
@@ -262,7 +262,7 @@ def series_rows(
     values = series.over_time(history, subject)
     at, complete = (None, False) if end is None else end
     curves = [
-        values.buckets(field, span.seconds, dots(width), at, complete=complete)
+        values.buckets(field, span.seconds, value_count(width), at, complete=complete)
         for field in series.fields
     ]
     styles, bounds, quantity = series.styles, series.bounds(subject), series.quantity
@@ -283,7 +283,9 @@ def share_rows(
     is_past: bool = False,
 ) -> list[Row]:
     """Two series as shares of their maximum, in one chart without a title."""
-    shares = [each.shares(history, subject, span.seconds, dots(width), end) for each in series]
+    shares = [
+        each.shares(history, subject, span.seconds, value_count(width), end) for each in series
+    ]
     first, other = (
         [None if share is None else 100 * share for share in values] for values in shares
     )
@@ -349,7 +351,7 @@ def _plot_row(
     note: str = "",
 ) -> Row:
     """A row of curves; its blank cells show the limit or the times of events."""
-    edge: list[Field] = [(fit_right(label, EDGE - 1), "dim"), ("┤" if label else "│", "rule")]
+    edge: list[Field] = [(fit_right(label, AXIS_WIDTH - 1), "dim"), ("┤" if label else "│", "rule")]
     if dashed:
         cells = cells.replace(_BLANK, _LIMIT)
     elif events:
@@ -444,7 +446,7 @@ def event_bits(events: Iterable[Event], span: Span, width: int) -> dict[int, int
     """The kinds of events in each cell of a curve, as bits."""
     bits: dict[int, int] = {}
     for event in events:
-        cell = span.cell_of(event.time, max(1, width - EDGE))
+        cell = span.cell_of(event.time, max(1, width - AXIS_WIDTH))
         if cell is not None:
             bits[cell] = bits.get(cell, 0) | EVENT_BITS[event.kind]
     return bits
@@ -453,11 +455,11 @@ def event_bits(events: Iterable[Event], span: Span, width: int) -> dict[int, int
 def _time_axis(events: Mapping[int, int], ticks: Sequence[tuple[int, str]], width: int) -> Row:
     cells: dict[int, Field] = {cell: ("┬", "rule") for cell, _ in ticks}
     cells |= {cell: event_field(bits, _PROCESS_STYLE) for cell, bits in events.items()}
-    edge: list[Field] = [(fit_right("0", EDGE - 1), "dim"), ("┼", "rule")]
+    edge: list[Field] = [(fit_right("0", AXIS_WIDTH - 1), "dim"), ("┼", "rule")]
     return (*edge, *_replace_cells("─" * width, "rule", cells))
 
 
-def _times(ticks: Sequence[tuple[int, str]], width: int, edge: int = EDGE) -> Row:
+def _times(ticks: Sequence[tuple[int, str]], width: int, edge: int = AXIS_WIDTH) -> Row:
     """The times, each below its tick if the edges allow it."""
     text = ""
     for cell, label in ticks:
@@ -538,8 +540,8 @@ def legend(events: Iterable[int], width: int) -> Row:
         for kind, bit in EVENT_BITS.items()
         if bit & shown
     ]
-    fields: list[Field] = [(" " * EDGE, "")]
-    used = EDGE
+    fields: list[Field] = [(" " * AXIS_WIDTH, "")]
+    used = AXIS_WIDTH
     for glyph, style, meaning in (*parts, ("╌", "dim", "limit"), ("", "dim", "blank: not known")):
         text = f"{glyph} {meaning}" if glyph else meaning
         if used + cell_width(text) > width:
@@ -549,7 +551,7 @@ def legend(events: Iterable[int], width: int) -> Row:
     return fill((field for field in fields if field[0]), width)
 
 
-def small_graph(
+def sparkline(
     series: ChartSeries[SubjectT], history: History, subject: SubjectT, seconds: float, count: int
 ) -> str:
     """The first field over time in one line of ``count`` cells."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SubjectT = TypeVar("SubjectT")
 
-EDGE = 6
+AXIS_WIDTH = 6
 """Width of the axis of values of a chart."""
 FIRST_SIGN, SECOND_SIGN = "⠒", "─"
 """How the curves of a chart look, beside the names of their series."""
@@ -90,14 +90,14 @@ class ChartEnd(NamedTuple):
     is_complete: bool  # Whether its newest value does not change any more.
 
 
-def end_of(second: int) -> ChartEnd:
+def end_of_second(second: int) -> ChartEnd:
     """The end of a second: the start would leave out its newest sample."""
     return ChartEnd(second + 0.999, is_complete=False)
 
 
-def dots(width: int) -> int:
+def value_count(width: int) -> int:
     """The number of values in a chart: two per cell."""
-    return 2 * max(1, width - EDGE)
+    return 2 * max(1, width - AXIS_WIDTH)
 
 
 def end_of_chart(now: float, seconds: float, count: int, per_cell: int = 2) -> ChartEnd:
@@ -108,7 +108,7 @@ def end_of_chart(now: float, seconds: float, count: int, per_cell: int = 2) -> C
     """
     cell = per_cell * seconds / count
     if cell <= 1:
-        return end_of(int(now))
+        return end_of_second(int(now))
     return ChartEnd((math.floor(now / cell) - 0.001) * cell, is_complete=True)
 
 

@@ -18,10 +18,16 @@ from gpumon.ui.view.chart_plot import (
     legend,
     series_rows,
     side_by_side,
-    small_graph,
     span_until,
+    sparkline,
 )
-from gpumon.ui.view.chart_series import EDGE, GPU_SERIES, PAGE_SERIES, dots, window_seconds
+from gpumon.ui.view.chart_series import (
+    AXIS_WIDTH,
+    GPU_SERIES,
+    PAGE_SERIES,
+    value_count,
+    window_seconds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -228,7 +234,7 @@ def _line(
     now = "".join(_newest(series, source.gpu))
     room = max(1, width - _LINE_LABEL - _LINE_NOW - cell_width(peak) - 1)
     key = (*_key(source, room), room)
-    graph = memo.by(key, small_graph, series, source.history, source.gpu, source.seconds, room)
+    graph = memo.by(key, sparkline, series, source.history, source.gpu, source.seconds, room)
     return fill(
         [
             (fit(metric_label(series.label, source.gpu.name), _LINE_LABEL), "dim"),
@@ -249,7 +255,7 @@ def _drawn(
     times: bool,
 ) -> _DrawnChart:
     bounds = series.bounds(source.gpu)
-    key = (*_key(source, dots(width)), width, height, bounds, source.is_past)
+    key = (*_key(source, value_count(width)), width, height, bounds, source.is_past)
     return memo.by(key, _draw, series, source, width, height - 1, times)
 
 
@@ -257,7 +263,7 @@ def _draw(
     series: ChartSeries[Gpu], source: _ChartSource, width: int, height: int, times: bool
 ) -> _DrawnChart:
     gpu, history, seconds, recording, is_past = source
-    span = span_until(history.now, seconds, dots(width))
+    span = span_until(history.now, seconds, value_count(width))
     events = recording.events(span.start, span.start + seconds)
     bits = event_bits((event for event in events if gpu.uuid in event.gpus), span, width)
     rows = series_rows(
@@ -296,7 +302,7 @@ def _title(series: ChartSeries[Gpu], gpu: Gpu, peak: str, width: int) -> Row:
     if limit is not None and newest is not None and newest >= limit:
         styles = ("state.warning",)
     label = metric_label(series.label, gpu.name)
-    fields: list[Field] = [(" " * EDGE, ""), (f"{label}  ", "dim")]
+    fields: list[Field] = [(" " * AXIS_WIDTH, ""), (f"{label}  ", "dim")]
     fields += zip(values, styles, strict=True)
     used = row_width(fields)
     if used + cell_width(rest) <= width:

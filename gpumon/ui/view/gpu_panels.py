@@ -18,15 +18,15 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.table import WATCHED, Marks, with_sign
 from gpumon.ui.view.chart_series import (
-    EDGE,
+    AXIS_WIDTH,
     FIRST_SIGN,
     LOAD_AND_MEMORY,
     MAIN_SERIES,
     SECOND_SIGN,
     ChartEnd,
-    dots,
-    end_of,
     end_of_chart,
+    end_of_second,
+    value_count,
 )
 from gpumon.ui.view.gpu_text import (
     STATE_STYLES,
@@ -166,7 +166,7 @@ def _plot(
     height: int,
 ) -> list[Row]:
     """A chart of one series, or of two as shares, without its title; its last cell is blank."""
-    end = end_of_chart(frame.snapshot.time, frame.seconds, dots(width - 1))
+    end = end_of_chart(frame.snapshot.time, frame.seconds, value_count(width - 1))
     key = (frame.seconds, end, frame.view.is_past, shown, width, height)
     return memo.by(key, _draw_plot, frame, gpu, shown, end, width, height)
 
@@ -182,7 +182,7 @@ def _draw_plot(
     from gpumon.ui.view.chart_plot import series_rows, share_rows, span_until
 
     history, is_past = frame.history, frame.view.is_past
-    span = span_until(end.time, frame.seconds, dots(width - 1))
+    span = span_until(end.time, frame.seconds, value_count(width - 1))
     times = height >= _WITH_TIMES
     size = width - 1, height
     if len(shown) > 1:
@@ -211,7 +211,7 @@ def _chart_title(
     width: int,
     label: str,
     stale: bool,
-    start: Sequence[Field] = ((" " * EDGE, ""),),
+    start: Sequence[Field] = ((" " * AXIS_WIDTH, ""),),
 ) -> Row:
     """The names of the series of a chart with their newest values.
 
@@ -222,7 +222,7 @@ def _chart_title(
         stale: Whether the values are old.
         start: What stands over the axis of values.
     """
-    fields, used = list(start), EDGE
+    fields, used = list(start), AXIS_WIDTH
     name_style, unit_style, value_style = ("stale",) * 3 if stale else ("dim", "dim", "strong")
     signs = (f"{FIRST_SIGN} ", f"  {SECOND_SIGN} ")
     for sign, (name, style, value, unit) in zip(signs, values, strict=False):
@@ -374,7 +374,7 @@ def charted_gpus(
         if not _has_load(gpu.utilization_gpu, gpu.memory_used, gpu.memory_total):
             # The complete parts of the time are read once, the newest ones every second.
             part, second, whole = memo.part(gpu.uuid), int(now), math.floor(now / step)
-            lately = (history, gpu, 2 * step, 2, end_of(second))
+            lately = (history, gpu, 2 * step, 2, end_of_second(second))
             before = (history, gpu, seconds, _BUSY_BUCKETS, ChartEnd((whole - 0.001) * step, True))
             total = gpu.memory_total
             newest = part.part("newest")
@@ -473,5 +473,5 @@ def _tile_title(
     stale: bool,
 ) -> Row:
     """The state and the index of the GPU over the axis, then what the chart shows."""
-    start = ((f"{sign} ", style), (fit(str(index), EDGE - 2), "stale" if stale else "strong"))
+    start = ((f"{sign} ", style), (fit(str(index), AXIS_WIDTH - 2), "stale" if stale else "strong"))
     return _chart_title(values, width, label, stale, start)

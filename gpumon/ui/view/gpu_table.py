@@ -19,7 +19,7 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.table import GUTTER, WATCHED, Column, Marks, beside, line_width, with_sign
 from gpumon.text.units import degree
-from gpumon.ui.view.chart_series import end_of
+from gpumon.ui.view.chart_series import end_of_second
 from gpumon.ui.view.gpu_line import LINE_COLUMN, GpuLine, line_columns
 from gpumon.ui.view.gpu_text import (
     holders,
@@ -192,7 +192,7 @@ def _lines(frame: Frame, columns: LineColumns, visible: range) -> list[Row]:
 
 
 def _spark(history: History, gpu: Gpu, width: int, second: int, graph: ChartSeries[Gpu]) -> Field:
-    values = graph.shares(history, gpu, max(60, width), width, end_of(second))
+    values = graph.shares(history, gpu, max(60, width), width, end_of_second(second))
     if all(value is None for value in values):
         return fit_right(UNKNOWN, width), "stale"
     return spark(values, 1.0), graph.style

@@ -20,10 +20,16 @@ from gpumon.ui.view.chart_plot import (
     chart_width,
     series_rows,
     side_by_side,
-    small_graph,
     span_until,
+    sparkline,
 )
-from gpumon.ui.view.chart_series import EDGE, USER_SERIES, dots, window_seconds, window_title
+from gpumon.ui.view.chart_series import (
+    AXIS_WIDTH,
+    USER_SERIES,
+    value_count,
+    window_seconds,
+    window_title,
+)
 from gpumon.ui.view.page_layout import moment_text
 
 if TYPE_CHECKING:
@@ -106,8 +112,8 @@ def _chart(
     height: int,
     is_past: bool,
 ) -> list[Row]:
-    span = span_until(history.now, seconds, dots(width))
-    title = [(" " * EDGE + f"{series.label}  ", "dim"), (series.text(use), "strong")]
+    span = span_until(history.now, seconds, value_count(width))
+    title = [(" " * AXIS_WIDTH + f"{series.label}  ", "dim"), (series.text(use), "strong")]
     rows = series_rows(series, history, use, span, {}, width, height - 1, is_past=is_past)
     return [fill(title, width), *rows]
 
@@ -119,7 +125,7 @@ def _line(
     fields = [
         (" " + fit(series.label, _LINE_LABEL), "dim"),
         (fit(series.text(use), _LINE_NOW), "strong"),
-        (small_graph(series, history, use, seconds, room), series.style),
+        (sparkline(series, history, use, seconds, room), series.style),
     ]
     return fill(fields, width)
 

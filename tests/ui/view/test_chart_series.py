@@ -17,7 +17,7 @@ from gpumon.ui.view.chart_series import (
     SMALL_GRAPH,
     SMALL_GRAPHS,
     charts_of,
-    end_of,
+    end_of_second,
     next_small_graph,
 )
 from gpumon.ui.view.dashboard_rows import Dashboard
@@ -49,7 +49,7 @@ def seen(*cards: Gpu) -> History:
 
 
 def shares(key: str, card: Gpu) -> set[float | None]:
-    return set(SMALL_GRAPH[key].shares(seen(card), card, 60, 30, end_of(int(NOON) + 99)))
+    return set(SMALL_GRAPH[key].shares(seen(card), card, 60, 30, end_of_second(int(NOON) + 99)))
 
 
 def screen(key: str, history: History, width: int, height: int = 15) -> list[tuple[str, set[str]]]:

@@ -20,7 +20,7 @@ from gpumon.recording.recording import EventKind
 from gpumon.text.cells import Field, Row, fill, spark
 from gpumon.text.formatting import cell_width, fit, fit_right
 from gpumon.text.units import memory_units
-from gpumon.ui.view.chart_series import AXIS_WIDTH, PERCENT, value_count
+from gpumon.ui.view.chart_series import AXIS_WIDTH, NO_VALUES, PERCENT, value_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -108,7 +108,8 @@ def curve_cells(
         top: The value at the upper edge.
         width: Cells.
         height: Cells.
-        second: The values of a second curve. Where both have the same cell, they alternate.
+        second: The values of a second curve. Where both have the same cell, they alternate;
+            its newest value is always visible.
     """
     levels = _dot_levels(values, top, width, height)
     before = [0, *levels[1:-1:2]]
@@ -116,7 +117,9 @@ def curve_cells(
     if second is None:
         return ["".join(cells) for cells in zip(*columns, strict=True)]
     rows = [list(cells) for cells in zip(*columns, strict=True)]
-    for cell, value in enumerate(_newest_of_pairs(second, width)):
+    newest_values = _newest_of_pairs(second, width)
+    newest = max((cell for cell, value in enumerate(newest_values) if value is not None), default=0)
+    for cell, value in enumerate(newest_values):
         if value is not None:
             half = max(0, min(2 * height, round(value / top * 2 * height)))
             row, at_top = height - 1 - half // 2, half == 2 * height
@@ -127,7 +130,7 @@ def curve_cells(
                 and (at_top or rows[row][cell] != _BLANK == rows[row + 1][cell])
             ):
                 row, at_top = row + 1, True
-            if cell % 2 or rows[row][cell] == _BLANK:
+            if cell % 2 or cell == newest or rows[row][cell] == _BLANK:
                 rows[row][cell] = _LINE[2 if at_top else half % 2]
     return ["".join(row) for row in rows]
 
@@ -212,15 +215,17 @@ def plot(
     """
     if quantity.convert is not float:
         curves = [[_converted(quantity, value) for value in values] for values in curves]
+        second = second and [_converted(quantity, value) for value in second]
+    drawn = curves if second is None else [*curves, second]
     most, limit = (_converted(quantity, value) for value in bounds)
     room = max(1, width - AXIS_WIDTH)
-    top = _top(curves, quantity, most, limit)
+    top = _top(drawn, quantity, most, limit)
     tall = max(len(curves), height - 1 - times)
     above = tall if len(curves) == 1 else -(-tall // 2)
     labels = _labels(quantity, limit, top, above)
     up = curve_cells(curves[0], top, room, above, second)
     line = None if limit is None else _row_of(limit, top, above)
-    note = _before_values((*curves, *([] if second is None else [second])), span, room)
+    note = _before_values(drawn, span, room)
     rows = [
         _plot_row(
             up[y],
@@ -250,19 +255,17 @@ def series_rows(
     history: History,
     subject: SubjectT,
     span: Span,
+    end: ChartEnd,
     events: Mapping[int, int],
     width: int,
     height: int,
     *,
     times: bool = True,
     is_past: bool = False,
-    end: ChartEnd | None = None,
 ) -> list[Row]:
-    """The chart of a series without its title, up to an end or that of the history."""
-    values = series.over_time(history, subject)
-    at, complete = (None, False) if end is None else end
+    """The chart of a series without its title."""
     curves = [
-        values.buckets(field, span.seconds, value_count(width), at, complete=complete)
+        series.values(history, subject, field, span.seconds, value_count(width), end)
         for field in series.fields
     ]
     styles, bounds, quantity = series.styles, series.bounds(subject), series.quantity
@@ -332,7 +335,7 @@ def _before_values(curves: Sequence[Values], span: Span, width: int) -> str:
         for values in curves
     )
     if unknown >= 2 * width:
-        text = "no values in this time"
+        text = NO_VALUES
     else:
         since = time.localtime(span.start + unknown * span.seconds / (2 * width))
         form = "%H:%M:%S" if span.seconds <= _SECONDS_SHOWN else "%H:%M"
@@ -542,7 +545,7 @@ def legend(events: Iterable[int], width: int) -> Row:
     ]
     fields: list[Field] = [(" " * AXIS_WIDTH, "")]
     used = AXIS_WIDTH
-    for glyph, style, meaning in (*parts, ("╌", "dim", "limit"), ("", "dim", "blank: not known")):
+    for glyph, style, meaning in (*parts, ("╌", "dim", "limit"), ("", "dim", "blank: no values")):
         text = f"{glyph} {meaning}" if glyph else meaning
         if used + cell_width(text) > width:
             break
@@ -552,10 +555,15 @@ def legend(events: Iterable[int], width: int) -> Row:
 
 
 def sparkline(
-    series: ChartSeries[SubjectT], history: History, subject: SubjectT, seconds: float, count: int
+    series: ChartSeries[SubjectT],
+    history: History,
+    subject: SubjectT,
+    seconds: float,
+    count: int,
+    end: ChartEnd,
 ) -> str:
     """The first field over time in one line of ``count`` cells."""
-    values = series.over_time(history, subject).buckets(series.fields[0], seconds, count)
+    values = series.values(history, subject, series.fields[0], seconds, count, end)
     known = [value for value in values if value is not None]
     most, limit = series.bounds(subject)
     return spark(values, max([most or limit or 0.0, *known]) or 1.0)

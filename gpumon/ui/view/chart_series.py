@@ -54,6 +54,10 @@ _LEAST_SECONDS = 20.0
 _STILL_SHARE, _STILL_BYTES = 0.001, 8 * 2**20
 """A smaller change, as a share of the peak or in bytes, counts as none."""
 _STILL_PERCENT = 20.0
+_PART_SECONDS, _MOST_PARTS = 5.0, 10
+"""The newest cell of a chart is drawn anew after so many seconds, and at most so many times."""
+NO_VALUES = "no values in this time"
+ALL_ZERO = "0 throughout"
 
 _SPANS = (
     *(60.0 * minutes for minutes in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)),
@@ -84,10 +88,12 @@ def window_title(window: ChartWindow, history: History) -> str:
 
 
 class ChartEnd(NamedTuple):
-    """Where a chart ends."""
+    """Where a chart ends; a chart is drawn again when this changes."""
 
     time: float
     is_complete: bool  # Whether its newest value does not change any more.
+    # How much of the newest cell has passed, if the end is after the newest sample.
+    part: int | None = None
 
 
 def end_of_second(second: int) -> ChartEnd:
@@ -100,16 +106,27 @@ def value_count(width: int) -> int:
     return 2 * max(1, width - AXIS_WIDTH)
 
 
-def end_of_chart(now: float, seconds: float, count: int, per_cell: int = 2) -> ChartEnd:
-    """Where a chart of so many values ends, of which each is drawn once and stays as it is.
+def end_of_chart(now: float, seconds: float, count: int) -> ChartEnd:
+    """Where a chart ends that has so many values, two in a cell.
 
-    It ends with the second, or with the newest complete cell, which has ``per_cell`` values, if
-    that is longer: a chart of half an hour need not be drawn again before.
+    It ends with the second, or with a whole cell if that is longer, so that no value changes its
+    cell. A short cell is drawn once, when it is complete. A long one is drawn while it passes,
+    because its values would be minutes late: first from a few samples, a few times in all.
     """
-    cell = per_cell * seconds / count
+    cell = 2 * seconds / count
     if cell <= 1:
         return end_of_second(int(now))
-    return ChartEnd((math.floor(now / cell) - 0.001) * cell, is_complete=True)
+    number = math.floor(now / cell)
+    parts = min(_MOST_PARTS, math.ceil(cell / _PART_SECONDS))
+    if parts == 1:
+        return ChartEnd((number - 0.001) * cell, is_complete=True)
+    part = math.floor((now / cell - number) * parts)
+    return ChartEnd((number + 0.999) * cell, is_complete=False, part=part)
+
+
+def highest(values: Iterable[float | None]) -> float | None:
+    """The highest known value."""
+    return max((value for value in values if value is not None), default=None)
 
 
 # -- trends ----------------------------------------------------------------------------------------
@@ -136,7 +153,7 @@ def bytes_trend(points: Points, peak: float | None, slope: float | None) -> str:
         slope: Bytes per second, of a line through all points.
     """
     if not points or peak is None:
-        return "nothing known of it"
+        return NO_VALUES
     trend = _direction(points, max(_STILL_SHARE * peak, _STILL_BYTES))
     if trend == "grows" and slope is not None and slope > 0:
         trend = f"grows {_slope_text(slope)}"
@@ -158,7 +175,7 @@ def percent_trend(points: Points, peak: float | None, slope: float | None) -> st
         slope: Percent per second, of a line through all points.
     """
     if not points or peak is None:
-        return "nothing known of it"
+        return NO_VALUES
     mean = sum(value for _, value in points) / len(points)
     text = f"peak {peak:.0f} %, mean {mean:.0f} %"
     trend = _direction(points, _STILL_PERCENT)
@@ -340,6 +357,27 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
         style = self.style.replace("graph.", "bar.")
         return style if style == "bar.other" else bar_style(style, share)
 
+    def values(
+        self,
+        history: History,
+        subject: SubjectT,
+        field: str,
+        seconds: float,
+        count: int,
+        end: ChartEnd,
+        *,
+        peak: bool = False,
+    ) -> list[float | None]:
+        """The values of a chart up to its end; see ``ViewedSeries.buckets``."""
+        series, complete = self.over_time(history, subject), end.is_complete
+        if end.part is None:
+            return series.buckets(field, seconds, count, end.time, peak=peak, complete=complete)
+        # What comes after the newest sample is a gap: in the past, later samples are known.
+        width, now = seconds / count, history.now
+        values = series.buckets(field, seconds, count, now, peak=peak)
+        gaps = math.floor(end.time / width) - math.floor(now / width)
+        return [*values[gaps:], *[None] * gaps] if gaps > 0 else values
+
     def shares(
         self, history: History, subject: SubjectT, seconds: float, count: int, end: ChartEnd
     ) -> list[float | None]:
@@ -347,8 +385,7 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
         top = self.whole(subject) or self.top
         if not top:
             return [None] * count
-        series = self.over_time(history, subject)
-        values = series.buckets(self.fields[0], seconds, count, end.time, complete=end.is_complete)
+        values = self.values(history, subject, self.fields[0], seconds, count, end)
         return [None if value is None else value / top for value in values]
 
     def small_top(self, peak: float | None) -> float:
@@ -407,7 +444,7 @@ MEMORY = _gpu_series(
     short="mem",
     about="memory, of all there is",
 )
-_POWER = _gpu_series(
+POWER = _gpu_series(
     "power",
     "power_draw",
     whole="power_limit",
@@ -427,10 +464,10 @@ _TEMPERATURE = _gpu_series(
     short="temp",
     about="temperature, against where it slows down",
 )
-MAIN_SERIES = (UTIL, MEMORY, _POWER, _TEMPERATURE)
+MAIN_SERIES = (UTIL, MEMORY, POWER, _TEMPERATURE)
 """What nearly all GPUs report."""
 _CLOCK = _gpu_series("SM clock", "clock_sm", whole="clock_sm_max")
-PAGE_SERIES = (UTIL, _CLOCK, _POWER, _TEMPERATURE)
+PAGE_SERIES = (UTIL, _CLOCK, POWER, _TEMPERATURE)
 """The first charts of a GPU's page: why it is slow. Its memory stands above them, as an account."""
 LOAD_AND_MEMORY = (UTIL, MEMORY)
 """What one chart shows as two lines, each as a share of its maximum."""
@@ -494,7 +531,7 @@ def small_graph(name: str, gpus: Iterable[Gpu]) -> ChartSeries[Gpu]:
     """
     if name != AUTO_GRAPH:
         return SMALL_GRAPH[name]
-    return _POWER if any(_POWER.share(gpu) is not None for gpu in gpus) else UTIL
+    return POWER if any(POWER.share(gpu) is not None for gpu in gpus) else UTIL
 
 
 def large_graph(name: str) -> ChartSeries[Gpu]:

@@ -1,12 +1,10 @@
-"""The large charts of a GPU's page: values over time with limits and events.
-
-They are drawn with ``braille`` of ``text.cells``: a chart of 98 by 11 cells takes 0.6 ms, but
-3.6 ms with plotext, which also has no gaps in curves.
-"""
+"""The large charts of a GPU's page: values over time with limits and events."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from gpumon.model.makers import maker_of, metric_label
 from gpumon.model.snapshot import GPU_METRIC, Unknown
@@ -22,9 +20,13 @@ from gpumon.ui.view.chart_plot import (
     sparkline,
 )
 from gpumon.ui.view.chart_series import (
+    ALL_ZERO,
     AXIS_WIDTH,
     GPU_SERIES,
+    NO_VALUES,
     PAGE_SERIES,
+    end_of_chart,
+    highest,
     value_count,
     window_seconds,
 )
@@ -36,20 +38,19 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
     from gpumon.recording.recording import Recording
-    from gpumon.ui.view.chart_series import ChartSeries
+    from gpumon.ui.view.chart_series import ChartEnd, ChartSeries
     from gpumon.ui.view.frame import Memo
 
-
-_LEAST_SECONDS, _MOST_SECONDS = 0.5, 5.0
-"""A chart is drawn again after the time of a dot, within these bounds."""
 
 _COLUMNS = ((190, 4), (150, 3), (70, 2))
 """The least width for a number of charts side by side."""
 _LEAST_MAIN, _LEAST_HEIGHT, _MOST_HEIGHT = 4, 5, 18
 """Height of a chart with its title: the least of the main ones, of all, and the most."""
 _WITH_TIMES = 7
-"""From this height on each row of charts has its times of day, otherwise only the last."""
+"""From this height on each row of charts has its times, otherwise only the last."""
 _LINE_LABEL, _LINE_NOW = 13, 18
+_PEAK_VALUES = 120
+"""The highest of so many values is the peak of a window."""
 
 
 class _ChartSource(NamedTuple):
@@ -69,6 +70,12 @@ class _Seen(NamedTuple):
     nothing: str = ""  # Why there is nothing to draw; empty if there is something.
 
 
+class _Peak(Struct, gc=False):
+    """The highest value of a chart; newer values raise it until it is searched again."""
+
+    value: float | None
+
+
 class _DrawnChart(NamedTuple):
     """A chart without its title."""
 
@@ -82,7 +89,7 @@ def least_height(width: int) -> int:
 
 
 def _least_height(count: int, tall: int, width: int) -> int:
-    """The rows that a number of charts need, and one for their times of day."""
+    """The rows that a number of charts need, and one for their times."""
     return -(-count // _across(width)) * tall + 1 if count else 0
 
 
@@ -114,7 +121,7 @@ def chart_rows(
         recording: Has the events of that time.
         width: Cells.
         room: Rows of the visible part of the page that are left.
-        is_past: Whether the charts do not end now, so that they have times of day.
+        is_past: Whether the charts do not end now: their axis has clock times.
     """
     if history.started is None:
         return []
@@ -196,30 +203,30 @@ def _grid(
     return rows, bits
 
 
-def _key(source: _ChartSource, count: int) -> tuple[object, ...]:
-    """Changes when a chart of that many values is to be drawn again."""
-    history, seconds = source.history, source.seconds
-    interval = min(_MOST_SECONDS, max(_LEAST_SECONDS, seconds / count))
-    return history, seconds, int(history.now / interval)
-
-
 def _seen(memo: Memo, series: ChartSeries[Gpu], source: _ChartSource) -> _Seen:
-    gpu = source.gpu
+    gpu, quantity = source.gpu, series.quantity
     if not _is_reported(gpu, series):
         return _Seen("", f"{UNKNOWN}  {gpu.unknown[series.fields[0]].value}")
-    newest = any(getattr(gpu, field) for field in series.fields)
-    return memo.by((*_key(source, 1), newest), _find_peak, series, source)
+    end = end_of_chart(source.history.now, source.seconds, _PEAK_VALUES)
+    peak = memo.by((source.history, source.seconds, end), _find_peak, series, source, end)
+    newest: list[float | None] = [getattr(gpu, field) for field in series.fields]
+    peak.value = highest([peak.value, *newest])
+    if peak.value is None:
+        return _Seen("", f"{UNKNOWN}  {NO_VALUES}")
+    text = quantity.text(peak.value)
+    # Zero on a scale that begins elsewhere, such as Fahrenheit, is a value like any other.
+    is_zero = text == quantity.text(0.0) and not quantity.convert(0.0)
+    return _Seen(f"peak {text}", ALL_ZERO if is_zero else "")
 
 
-def _find_peak(series: ChartSeries[Gpu], source: _ChartSource) -> _Seen:
-    values, quantity = series.over_time(source.history, source.gpu), series.quantity
-    peaks = [values.peak(field, source.seconds) for field in series.fields]
-    known = [peak for peak in peaks if peak is not None]
-    if not known:
-        return _Seen("", f"{UNKNOWN}  nothing known of it in this time")
-    text = quantity.text(max(known))
-    is_zero = text == quantity.text(0.0)
-    return _Seen(f"peak {text}", f"{text}{quantity.unit()} throughout" if is_zero else "")
+def _find_peak(series: ChartSeries[Gpu], source: _ChartSource, end: ChartEnd) -> _Peak:
+    history, gpu, seconds = source.history, source.gpu, source.seconds
+    values = [
+        value
+        for field in series.fields
+        for value in series.values(history, gpu, field, seconds, _PEAK_VALUES, end, peak=True)
+    ]
+    return _Peak(highest(values))
 
 
 def _line(
@@ -233,8 +240,10 @@ def _line(
     peak = seen[series.label].peak
     now = "".join(_newest(series, source.gpu))
     room = max(1, width - _LINE_LABEL - _LINE_NOW - cell_width(peak) - 1)
-    key = (*_key(source, room), room)
-    graph = memo.by(key, sparkline, series, source.history, source.gpu, source.seconds, room)
+    end = end_of_chart(source.history.now, source.seconds, 2 * room)
+    shown = source.history, source.gpu, source.seconds, room, end
+    key = (source.history, source.seconds, room, end)
+    graph = memo.by(key, sparkline, series, *shown)
     return fill(
         [
             (fit(metric_label(series.label, source.gpu.name), _LINE_LABEL), "dim"),
@@ -254,20 +263,26 @@ def _drawn(
     height: int,
     times: bool,
 ) -> _DrawnChart:
-    bounds = series.bounds(source.gpu)
-    key = (*_key(source, value_count(width)), width, height, bounds, source.is_past)
-    return memo.by(key, _draw, series, source, width, height - 1, times)
+    end = end_of_chart(source.history.now, source.seconds, value_count(width))
+    shown = source.history, source.seconds, series.bounds(source.gpu), source.is_past
+    key = (shown, end, width, height, times)
+    return memo.by(key, _draw, series, source, end, width, height - 1, times)
 
 
 def _draw(
-    series: ChartSeries[Gpu], source: _ChartSource, width: int, height: int, times: bool
+    series: ChartSeries[Gpu],
+    source: _ChartSource,
+    end: ChartEnd,
+    width: int,
+    height: int,
+    times: bool,
 ) -> _DrawnChart:
     gpu, history, seconds, recording, is_past = source
-    span = span_until(history.now, seconds, value_count(width))
+    span = span_until(end.time, seconds, value_count(width))
     events = recording.events(span.start, span.start + seconds)
     bits = event_bits((event for event in events if gpu.uuid in event.gpus), span, width)
     rows = series_rows(
-        series, history, gpu, span, bits, width, height, times=times, is_past=is_past
+        series, history, gpu, span, end, bits, width, height, times=times, is_past=is_past
     )
     return _DrawnChart(rows, bits)
 

@@ -17,7 +17,6 @@ from gpumon.text.formatting import (
     UNKNOWN,
     counted,
     fit,
-    gib,
     gibibytes,
     memory_size,
     mig_name,
@@ -26,7 +25,7 @@ from gpumon.text.formatting import (
     temperature,
 )
 from gpumon.text.units import degree, memory_units
-from gpumon.ui.view.chart_series import window_title
+from gpumon.ui.view.chart_series import MEMORY, POWER, window_title
 from gpumon.ui.view.gpu_charts import chart_rows, least_height
 from gpumon.ui.view.gpu_memory import holder_rows, holders_of, memory_rows, process_holders
 from gpumon.ui.view.gpu_text import core_name, short_name
@@ -205,16 +204,13 @@ def _summary(gpu: Gpu, before: Gpu | None, gone: str, width: int) -> list[Row]:
     if before is not None:
         rows = [fill([name], width)]
         name, gpu = ("Its last values:", "state.note"), before
-    total = "" if gpu.memory_total is None else f"/{gibibytes(gpu.memory_total)}"
-    cap = "" if gpu.power_limit is None else f"/{number(gpu.power_limit)}"
     clock = "" if gpu.clock_sm_max is None else f"/{gpu.clock_sm_max}"
     values = [
         (value, rest)
         for value, rest in (
             (number(gpu.utilization_gpu), " % busy"),
             (number(gpu.clock_sm), f"{clock} {maker_of(gpu.name).clock_heading}"),
-            (number(gpu.power_draw), f"{cap} W"),
-            (gibibytes(gpu.memory_used), f"{total} {gib()}"),
+            *((series.text(gpu), series.rest(gpu, on_page=True)) for series in (POWER, MEMORY)),
             (temperature(gpu.temperature_gpu), f" {degree()}"),
         )
         if value != UNKNOWN

@@ -189,7 +189,7 @@ def _draw_plot(
         rows = share_rows(shown, history, gpu, span, end, *size, times=times, is_past=is_past)
     else:
         rows = series_rows(
-            shown[0], history, gpu, span, {}, *size, times=times, is_past=is_past, end=end
+            shown[0], history, gpu, span, end, {}, *size, times=times, is_past=is_past
         )
     return [(*row, (" ", "")) for row in rows]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Host
     from gpumon.recording.history import History
-    from gpumon.ui.view.chart_series import ChartEnd, ChartSeries
+    from gpumon.ui.view.chart_series import ChartSeries
     from gpumon.ui.view.frame import Memo
 
 _TALL = 40
@@ -77,7 +77,7 @@ def host_rows(
     # The first graphs get the cells that are left over.
     each, more = divmod(max(0, spare - size), len(heads))
     rooms = [each + (place < more) for place in range(len(heads))]
-    ends = [_end(now, seconds, room, tall) for room in rooms]
+    ends = [end_of_chart(now, seconds, 2 * max(1, room)) for room in rooms]
     key = (ends, seconds, tall, rooms, host.memory_total, host.cpu_count)
     graphs = memo.by(key, _graphs, host, history, now, seconds, rooms, tall)
     rows: list[Row] = []
@@ -151,10 +151,6 @@ def _count(room: int, tall: int) -> int:
     return max(1, room * tall)
 
 
-def _end(now: float, seconds: float, room: int, tall: int) -> ChartEnd:
-    return end_of_chart(now, seconds, _count(room, tall), per_cell=tall)
-
-
 def _graph(
     series: ChartSeries[Host],
     host: Host,
@@ -167,10 +163,8 @@ def _graph(
     """The rows of a graph: block characters in one row, braille in two."""
     if not room:
         return [""] * tall
-    count, end = _count(room, tall), _end(now, seconds, room, tall)
-    values = series.over_time(history, host).buckets(
-        series.fields[0], seconds, count, end.time, complete=end.is_complete
-    )
+    count, end = _count(room, tall), end_of_chart(now, seconds, 2 * max(1, room))
+    values = series.values(history, host, series.fields[0], seconds, count, end)
     highest = max((value for value in values if value is not None), default=0.0)
     # The load can exceed the number of cores.
     top = max(series.whole(host) or series.top or 0.0, highest) or 1.0

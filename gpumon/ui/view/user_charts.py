@@ -26,6 +26,7 @@ from gpumon.ui.view.chart_plot import (
 from gpumon.ui.view.chart_series import (
     AXIS_WIDTH,
     USER_SERIES,
+    end_of_chart,
     value_count,
     window_seconds,
     window_title,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History
     from gpumon.text.process_columns import IdleTime, RowContext
-    from gpumon.ui.view.chart_series import ChartSeries
+    from gpumon.ui.view.chart_series import ChartEnd, ChartSeries
     from gpumon.ui.view.dashboard_layout import TableContext
     from gpumon.ui.view.frame import Frame
 
@@ -51,8 +52,6 @@ _BESIDE = 70
 """From this width on the charts stand side by side."""
 _LINE_LABEL, _LINE_NOW = 13, 8
 _SINCE, _MEMORY = 24, 7
-_LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
-"""A chart is drawn again after the time of a dot, within these bounds."""
 
 
 def user_rows(frame: Frame, use: UserUse, context: TableContext, height: int) -> list[Row]:
@@ -82,15 +81,22 @@ def user_rows(frame: Frame, use: UserUse, context: TableContext, height: int) ->
         lines = room
     below = _idle_rows(idle, moment, width, lines)
     room -= len(below)
-    interval = min(_MOST_SECONDS, max(_LEAST_SECONDS, seconds / max(1, 2 * width)))
     known = use.user, use.memory, use.gpus
-    shown = (*known, seconds, int(moment / interval), width, room, is_past)
-    drawn = memo.by(shown, _charts, use, history, seconds, width, room, is_past)
+    each = chart_width(width, len(USER_SERIES) if width >= _BESIDE else 1)
+    end = end_of_chart(history.now, seconds, value_count(each))
+    shown = (*known, seconds, end, width, room, is_past)
+    drawn = memo.by(shown, _charts, use, history, seconds, end, width, room, is_past)
     return [title, *drawn, *below]
 
 
 def _charts(
-    use: UserUse, history: History, seconds: float, width: int, room: int, is_past: bool
+    use: UserUse,
+    history: History,
+    seconds: float,
+    end: ChartEnd,
+    width: int,
+    room: int,
+    is_past: bool,
 ) -> list[Row]:
     """The charts at most as high as the room: side by side, one below the other, or as lines."""
     across = len(USER_SERIES) if width >= _BESIDE else 1
@@ -99,7 +105,9 @@ def _charts(
         lines = [_line(series, use, history, seconds, width) for series in USER_SERIES]
         return lines if room >= len(lines) else []
     each = chart_width(width, across)
-    drawn = [_chart(series, use, history, seconds, each, tall, is_past) for series in USER_SERIES]
+    drawn = [
+        _chart(series, use, history, seconds, end, each, tall, is_past) for series in USER_SERIES
+    ]
     return side_by_side(drawn, width) if across > 1 else [row for rows in drawn for row in rows]
 
 
@@ -108,13 +116,14 @@ def _chart(
     use: UserUse,
     history: History,
     seconds: float,
+    end: ChartEnd,
     width: int,
     height: int,
     is_past: bool,
 ) -> list[Row]:
-    span = span_until(history.now, seconds, value_count(width))
+    span = span_until(end.time, seconds, value_count(width))
     title = [(" " * AXIS_WIDTH + f"{series.label}  ", "dim"), (series.text(use), "strong")]
-    rows = series_rows(series, history, use, span, {}, width, height - 1, is_past=is_past)
+    rows = series_rows(series, history, use, span, end, {}, width, height - 1, is_past=is_past)
     return [fill(title, width), *rows]
 
 
@@ -122,10 +131,11 @@ def _line(
     series: ChartSeries[UserUse], use: UserUse, history: History, seconds: float, width: int
 ) -> Row:
     room = max(1, width - _LINE_LABEL - _LINE_NOW - 2)
+    end = end_of_chart(history.now, seconds, 2 * room)
     fields = [
         (" " + fit(series.label, _LINE_LABEL), "dim"),
         (fit(series.text(use), _LINE_NOW), "strong"),
-        (sparkline(series, history, use, seconds, room), series.style),
+        (sparkline(series, history, use, seconds, room, end), series.style),
     ]
     return fill(fields, width)
 

@@ -17,6 +17,7 @@ from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
 from gpumon.ui.view import gpu_panels
 from gpumon.ui.view.chart_plot import curve_cells
+from gpumon.ui.view.chart_series import UTIL, end_of_chart
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import Timeline, View
 from gpumon.ui.view.key_names import footer_keys
@@ -285,8 +286,62 @@ def test_a_chart_is_drawn_no_more_than_once_a_second(
             now = snapshot(NOON + 100 + tenth / 10, *(of_index(BUSY, n) for n in range(cards)))
             history.add(now)
             dashboard.rows(now, view, 200, 50)
-        most = 11 if window is MINUTE else 2
+        # A cell of half an hour is drawn while it passes, after five seconds at most.
+        most = 11 if window is MINUTE else 4
         assert max(drawn.count(one) for one in drawn) <= most
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35), (200, 50)])
+@pytest.mark.parametrize("start", [1800, 1809, 1823])
+def test_a_long_chart_shows_what_is_new_within_seconds(start: int, size: tuple[int, int]) -> None:
+    history = seen([BUSY], seconds=start)
+    dashboard, view = Dashboard(history), msgspec.structs.replace(VIEW, window=HALF_HOUR)
+
+    def drawn() -> list[str]:
+        assert history.latest is not None
+        rows = dashboard.rows(history.latest, view, *size).all()
+        return ["".join(part for part, style in row if style == "graph.util") for row in rows]
+
+    before = drawn()
+    idle = msgspec.structs.replace(BUSY, utilization_gpu=0)
+    for second in range(7):
+        seen([idle], (), 1, history, start + second)
+        if drawn() != before:
+            return
+    pytest.fail("the load has ended and the chart does not show it")
+
+
+def test_a_chart_moves_by_whole_cells_and_its_past_stays() -> None:
+    history = History(conditions())
+    before: dict[int, list[float | None]] = {}
+    for second in range(2400):
+        card = msgspec.structs.replace(BUSY, utilization_gpu=second * second % 101)
+        history.add(snapshot(NOON + second, card))
+        if second < 1800:
+            continue
+        end = end_of_chart(history.now, 1800.0, 100)
+        cell = int(end.time // 36)
+        values = UTIL.values(history, card, "utilization_gpu", 1800.0, 100, end)
+        kept = {cell - 49 + at // 2: values[at : at + 2] for at in range(0, 98, 2)}
+        assert [kept[at] for at in kept if at in before] == [
+            before[at] for at in kept if at in before
+        ]
+        before = kept
+        assert values[-2] is not None, "the newest cell is drawn from what there is"
+        late = history.now % 36 < 18
+        assert (values[-1] is None) is late
+
+
+def test_a_chart_of_the_past_has_no_values_of_later() -> None:
+    history = seen([BUSY], seconds=1810)
+    viewed = history.latest
+    assert viewed is not None
+    idle = msgspec.structs.replace(BUSY, utilization_gpu=0)
+    seen([idle], (), 30, history, 1810)
+    past = history.as_of(viewed)
+    end = end_of_chart(past.now, 1800.0, 100)
+    values = UTIL.values(past, BUSY, "utilization_gpu", 1800.0, 100, end)
+    assert {value for value in values if value is not None} == {97}
 
 
 @pytest.mark.parametrize(("load", "first", "below"), [(96, "⠒⠒⠒⠒", "▔▔▔▔"), (80, "▁▁▁▁", "⠒⠒⠒⠒")])
@@ -295,3 +350,14 @@ def test_a_second_curve_between_two_rows_stands_in_the_one_without_the_first(
 ) -> None:
     between = [83] * 8
     assert curve_cells([load] * 8, 100.0, 4, 6, between)[:2] == [first, below]
+
+
+@pytest.mark.parametrize("width", [3, 4])
+@pytest.mark.parametrize("unknown", [0, 1, 2])
+def test_the_newest_value_of_a_second_curve_is_visible_where_both_meet(
+    width: int, unknown: int
+) -> None:
+    both = [50.0] * (2 * width - unknown) + [None] * unknown
+    row = curve_cells(both, 100.0, width, 1, both)[0]
+    assert row.rstrip()[-1] == "─"
+    assert re.search("[⠁-⣿]", row), "and the first is visible beside it"

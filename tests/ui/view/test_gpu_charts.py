@@ -16,8 +16,9 @@ from gpumon.model.snapshot import Gpu, Unknown
 from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
 from gpumon.text.cells import Row, row_width
+from gpumon.ui.view import gpu_charts
 from gpumon.ui.view.chart_plot import Span, plot
-from gpumon.ui.view.chart_series import Quantity, window_seconds, window_title
+from gpumon.ui.view.chart_series import GPU_SERIES, Quantity, window_seconds, window_title
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_charts import chart_rows
 from tests.build import GIB, NOON, gpu, recording_of, snapshot
@@ -106,7 +107,7 @@ def test_what_was_not_seen_is_blank_and_zero_is_a_line() -> None:
 def test_unknown_is_never_drawn_as_zero() -> None:
     silent = msgspec.structs.replace(CARD, utilization_gpu=None)
     rows = rows_of(seen(silent), 60, 22, card=silent)
-    assert "nothing known of it" in lines_of(rows)[0]
+    assert "no values in this time" in lines_of(rows)[0]
     assert "–" in lines_of(rows)[0]
     assert "SM clock" in lines_of(rows)[1], "an empty chart has one line"
 
@@ -135,15 +136,15 @@ def test_what_a_card_cannot_tell_has_one_line_that_says_so() -> None:
 def test_a_standing_zero_has_one_line_and_its_room_goes_to_the_others() -> None:
     still = msgspec.structs.replace(CARD, nvlink_rx=0.0, nvlink_tx=0.0, power_draw=0.0)
     lines = picture(rows_of(seen(still), 100, 48, card=still)).splitlines()
-    assert lines[0] == "power        0 W throughout"
-    assert "NVLink       0B a second throughout" in lines
+    assert lines[0] == "power        0 throughout"
+    assert "NVLink       0 throughout" in lines
     assert len(lines) <= 48
     assert sum("peak" in line for line in lines) == 3, "five charts in three rows"
 
 
 def test_a_gpu_of_which_nothing_is_known_has_one_line_for_all_charts() -> None:
     bare = Gpu(index=0, uuid="GPU-0")
-    assert picture(rows_of(seen(bare), card=bare)) == "–  nothing known of it in this time"
+    assert picture(rows_of(seen(bare), card=bare)) == "–  no values in this time"
 
 
 @pytest.mark.parametrize(("width", "room"), [(96, 9), (96, 13), (76, 10), (114, 20), (196, 36)])
@@ -212,7 +213,7 @@ def test_all_that_was_seen_is_shown_in_a_round_stretch_of_time(
     assert window_title(ALL, history).endswith(f": {title}")
 
 
-def test_a_chart_is_drawn_anew_no_more_than_twice_a_second() -> None:
+def test_a_chart_is_drawn_anew_no_more_than_once_a_second() -> None:
     charts, drawn = Memo(), []
     history = seen()
 
@@ -227,12 +228,22 @@ def test_a_chart_is_drawn_anew_no_more_than_twice_a_second() -> None:
         history.add(snapshot(NOON + 300 + tenth / 10, CARD))
         chart_rows(charts, CARD, history, MINUTE, recording, 60, 22)
     # Seven charts, in ten seconds.
-    assert 7 * 15 <= len(drawn) <= 7 * 20
+    assert 7 * 9 <= len(drawn) <= 7 * 11
     drawn.clear()
     for second in range(60):
         history.add(snapshot(NOON + 310 + second, CARD))
         chart_rows(charts, CARD, history, ALL, recording, 60, 22)
     assert len(drawn) <= 7 * 20
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.label)
+def test_peak_and_chart_never_contradict_the_newest_value(window: ChartWindow) -> None:
+    charts, history = Memo(), seen(msgspec.structs.replace(CARD, utilization_gpu=None))
+    for second in range(40):
+        busy = msgspec.structs.replace(CARD, utilization_gpu=99 if second == 17 else 10)
+        history.add(snapshot(NOON + 300 + second, busy))
+        line = lines_of(chart_rows(charts, busy, history, window, recording_of(), 60, 22))[0]
+        assert int(line.split("peak")[1]) == (99 if second >= 17 else 10)
 
 
 def test_the_newest_values_are_never_those_of_an_older_picture() -> None:
@@ -327,6 +338,25 @@ def test_a_chart_with_little_past_is_that_of_the_whole_time() -> None:
 
 def test_of_a_card_of_which_nothing_was_seen_nothing_is_drawn() -> None:
     assert chart_rows(Memo(), CARD, History({}), FIVE, recording_of(), 100, 38) == []
+
+
+def test_a_chart_that_loses_its_row_of_times_is_drawn_at_once() -> None:
+    history, memo = seen(), Memo()
+    source = gpu_charts._ChartSource(CARD, history, 300.0, recording_of(), False)
+    series = GPU_SERIES[0]
+    drawn = [gpu_charts._drawn(memo, series, source, 60, 8, times).rows for times in (True, False)]
+    assert ["now" in picture(rows) for rows in drawn] == [True, False]
+
+
+def test_a_second_curve_is_converted_and_part_of_the_scale() -> None:
+    half = Quantity(convert=lambda value: value / 2, axis="{:.0f}".format)
+    rows = plot(
+        *([[20.0] * 40], ["a", "b"], half, (None, None), Span(NOON, 300.0), {}, 26, 10),
+        second=[160.0] * 40,
+    )
+    lines = picture(rows).splitlines()
+    assert lines[0].startswith("   80┤▔▔"), "half of its value, at the top"
+    assert any(re.search("[⠁-⣿]", line) for line in lines[4:])
 
 
 def test_a_cap_that_is_changed_is_drawn_at_once() -> None:

@@ -5,14 +5,13 @@ A series has one scale and one window for all GPUs, so that lines of one length 
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.findings import gpu_state
-from gpumon.model.makers import maker_of, makers_of, metric_label
+from gpumon.model.makers import maker_of, metric_label
 from gpumon.model.metrics import Tier
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
-from gpumon.text.cells import Field, Row, braille, fill, row_width, spark
+from gpumon.text.cells import Field, Row, fill, row_width, spark
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
@@ -24,11 +23,32 @@ from gpumon.text.formatting import (
     mig_name,
     printable,
 )
-from gpumon.ui.view.chart_plot import chart_width, side_by_side
-from gpumon.ui.view.chart_series import GPU_SERIES, window_seconds, window_title
+from gpumon.ui.view.chart_plot import (
+    chart_width,
+    curve_cells,
+    curve_fields,
+    side_by_side,
+    span_until,
+    time_rows,
+)
+from gpumon.ui.view.chart_series import (
+    ALL_ZERO,
+    GPU_SERIES,
+    NO_VALUES,
+    end_of_chart,
+    highest,
+    window_seconds,
+    window_title,
+)
 from gpumon.ui.view.gpu_line import brief_names
 from gpumon.ui.view.gpu_page import IDENTITY, value_or_reason
-from gpumon.ui.view.gpu_text import holders, short_name, state_fields, unlisted_holder
+from gpumon.ui.view.gpu_text import (
+    clock_heading,
+    holders,
+    short_name,
+    state_fields,
+    unlisted_holder,
+)
 from gpumon.ui.view.page_layout import Fact, Section, fact_rows, inside_width, page_rows, text_rows
 
 if TYPE_CHECKING:
@@ -38,7 +58,7 @@ if TYPE_CHECKING:
     from gpumon.model.metrics import Metric
     from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
     from gpumon.recording.history import History
-    from gpumon.ui.view.chart_series import ChartSeries
+    from gpumon.ui.view.chart_series import ChartEnd, ChartSeries
     from gpumon.ui.view.frame import Memo
 
 _CAUSES = (
@@ -70,9 +90,6 @@ _VALUE, _PEAK = 8, 7
 """Cells for the newest value before a chart, and for the highest one after it."""
 _MOST_TALL = 4
 """Most rows of the chart of a GPU in a series."""
-_LEAST_SECONDS, _MOST_SECONDS = 0.5, 5.0
-"""A chart is drawn again after the time of a dot, within these bounds."""
-_CLOCK = "%H:%M:%S"
 
 
 class _Line(NamedTuple):
@@ -89,6 +106,13 @@ class _Source(NamedTuple):
     gpus: Sequence[Gpu]
     history: History
     seconds: float
+    end: ChartEnd
+    room: int  # The cells of a chart.
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Changes when the charts are to be drawn again."""
+        return tuple(gpu.uuid for gpu in self.gpus), *self[1:]
 
 
 def compare_rows(
@@ -100,6 +124,8 @@ def compare_rows(
     window: ChartWindow,
     width: int,
     height: int,
+    *,
+    is_past: bool = False,
 ) -> list[Row]:
     """The whole page, every row exactly ``width`` cells.
 
@@ -112,6 +138,7 @@ def compare_rows(
         window: The time that the charts show.
         width: Cells.
         height: Rows of the visible part.
+        is_past: Whether the charts do not end now: their axis has clock times.
     """
     table = Section("", lambda size: _table(gpus, gone, history, snapshot, size))
     rows = page_rows([table], width, airy=False)
@@ -130,9 +157,12 @@ def compare_rows(
         none = Section("", lambda size: text_rows(f"No setting differs ({same}).", size, "dim"))
         rows += page_rows([none], width, airy=False)
     room = height - len(rows) - 1
-    source = _Source(gpus, history, window_seconds(window, history))
+    seconds = window_seconds(window, history)
     sections = [
-        Section(window_title(window, history), lambda size: _charts(memo, source, size, room)),
+        Section(
+            window_title(window, history),
+            lambda size: _charts(memo, gpus, history, seconds, size, room, is_past),
+        ),
         Section("What else differs", lambda size: fact_rows(rest, size, _FACT_LABEL)),
     ]
     return rows + page_rows(sections, width, airy=False)
@@ -172,8 +202,14 @@ def _table(
     heading = f"{' # ':{_INDEX}}{fit('GPU', name_width)}{fit('state', state_width)}"
     heading += "".join(fit_right(_heading(series, gpus), size) for series, size in shown)
     rows = [fill([(heading, "heading")], width)]
-    processes = () if snapshot is None else snapshot.processes
-    held = holders(processes)
+    held = holders(() if snapshot is None else snapshot.processes)
+    styles = [
+        (
+            "strong" if _differs(series, gpus) else "",
+            "state.note" if len({rest for _, rest in texts[series.label] if rest}) > 1 else "dim",
+        )
+        for series, _ in shown
+    ]
     for place, gpu in enumerate(gpus):
         fields: list[Field] = [
             (f"{gpu.index:>2} ", "strong"),
@@ -186,13 +222,11 @@ def _table(
             holder = held.get(gpu.uuid) or unlisted_holder(gpu)
             fields += state_fields(state, holder, state_width - 1)
             fields.append((" ", ""))
-        for series, size in shown:
+        for (series, size), (value_style, rest_style) in zip(shown, styles, strict=True):
             value, rest = texts[series.label][place]
-            differs = _differs(series, gpus)
-            limits = {text for _, text in texts[series.label] if text}
             fields += [
-                (fit_right(value, size - cell_width(rest)), "strong" if differs else ""),
-                (rest, "state.note" if len(limits) > 1 else "dim"),
+                (fit_right(value, size - cell_width(rest)), value_style),
+                (rest, rest_style),
             ]
         rows.append(fill(fields, width))
         rows += [_device(gpu, device, width) for device in gpu.mig]
@@ -201,10 +235,7 @@ def _table(
 
 def _heading(series: ChartSeries[Gpu], gpus: Sequence[Gpu]) -> str:
     """The name of a value, of the clock in the words of the makers."""
-    if series.fields == ("clock_sm",):
-        headings = {maker.clock_heading for maker in makers_of(gpus)}
-        return headings.pop() if len(headings) == 1 else "core MHz"
-    return series.short or series.label
+    return clock_heading(gpus) if series.fields == ("clock_sm",) else series.short or series.label
 
 
 def _value(series: ChartSeries[Gpu], gpu: Gpu) -> tuple[str, str]:
@@ -258,21 +289,31 @@ def _differences(gpus: Sequence[Gpu], now: float) -> tuple[list[Fact], str]:
 # -- the charts ------------------------------------------------------------------------------------
 
 
-def _charts(memo: Memo, source: _Source, width: int, room: int) -> list[Row]:
+def _charts(
+    memo: Memo,
+    gpus: Sequence[Gpu],
+    history: History,
+    seconds: float,
+    width: int,
+    room: int,
+    is_past: bool,
+) -> list[Row]:
     """For each series its charts, one GPU below the other; they share the room."""
-    gpus, history, seconds = source
     if history.started is None:
         return []
     across = next((count for least, count in _COLUMNS if width >= least), 1)
+    each = chart_width(width, across)
+    cells = max(1, each - _INDEX - _VALUE - _PEAK)
+    end = end_of_chart(history.now, seconds, 2 * cells)
+    source = _Source(gpus, history, seconds, end, cells)
     listed = [line for line in _LINES if _is_for_any(line, gpus)]
     peaks = {line.field: _peaks(memo.part(line.field), line, source) for line in listed}
     lines = [line for line in listed if any(peaks[line.field])]
-    empty = [line.label for line in listed if line not in lines]
+    empty = _empty_rows([line for line in listed if line not in lines], peaks, gpus, width)
     if not lines:
-        return [fill([(f"{UNKNOWN}  nothing known of it in this time", "dim")], width)]
+        return empty
     down = -(-len(lines) // across)
-    tall = max(1, min(_MOST_TALL, (room - 1 - bool(empty) - down) // (down * len(gpus))))
-    each = chart_width(width, across)
+    tall = max(1, min(_MOST_TALL, (room - 1 - len(empty) - down) // (down * len(gpus))))
     rows: list[Row] = []
     for start in range(0, len(lines), across):
         beside = [
@@ -282,13 +323,36 @@ def _charts(memo: Memo, source: _Source, width: int, room: int) -> list[Row]:
         blank: Row = fill((), each)
         beside += [[blank] * len(beside[0])] * (across - len(beside))
         rows += side_by_side(beside, width)
-    begin, end = (time.strftime(_CLOCK, time.localtime(history.now - ago)) for ago in (seconds, 0))
-    graph = each - _INDEX - _VALUE - _PEAK
-    times = f"{' ' * (_INDEX + _VALUE)}{begin}{fit_right(end, max(0, graph - len(begin)))}"
-    rows.append(fill([(fit(times, each), "dim")], width))
-    if empty:
-        rows.append(fill([(f"0 or unknown throughout: {', '.join(empty)}", "dim")], width))
-    return rows
+    span = span_until(end.time, seconds, 2 * cells)
+    *_, times = time_rows(span, cells, is_past=is_past)
+    below = fill([(" " * (_INDEX + _VALUE), ""), *times], each)
+    return [*rows, *side_by_side([[below]] * across, width), *empty]
+
+
+def _empty_rows(
+    lines: Sequence[_Line],
+    peaks: Mapping[str, Sequence[float | None]],
+    gpus: Sequence[Gpu],
+    width: int,
+) -> list[Row]:
+    """The series without a chart, by the reason."""
+    unknown: list[str] = []
+    zero: list[str] = []
+    for line in lines:
+        label = metric_label(line.label, gpus[0].name)
+        pairs = zip(gpus, peaks[line.field], strict=True)
+        known = [gpu.index for gpu, peak in pairs if peak is not None]
+        if not known:
+            unknown.append(label)
+        else:
+            # The others have no values, which are not zero.
+            on = "" if len(known) == len(gpus) else f" on GPU {index_list(known)}"
+            zero.append(f"{label}{on}")
+    return [
+        fill([(f"{reason}: {', '.join(labels)}", "dim")], width)
+        for reason, labels in ((ALL_ZERO, zero), (NO_VALUES, unknown))
+        if labels
+    ]
 
 
 def _lines() -> tuple[_Line, ...]:
@@ -309,22 +373,23 @@ def _is_for_any(line: _Line, gpus: Sequence[Gpu]) -> bool:
     return makes_sense and (is_known or not line.series.optional)
 
 
-def _key(source: _Source, count: int) -> tuple[object, ...]:
-    """Changes when a chart of that many values is to be drawn again."""
-    interval = min(_MOST_SECONDS, max(_LEAST_SECONDS, source.seconds / count))
-    uuids = tuple(gpu.uuid for gpu in source.gpus)
-    return uuids, source.history, source.seconds, int(source.history.now / interval)
-
-
-def _peaks(memo: Memo, line: _Line, source: _Source) -> list[float | None]:
-    return memo.by(_key(source, 60), _find_peaks, line, source)
+def _peaks(memo: Memo, line: _Line, source: _Source) -> Sequence[float | None]:
+    """The highest value of each GPU; newer values raise it until it is searched again."""
+    peaks = memo.by(source.key, _find_peaks, line, source)
+    for place, gpu in enumerate(source.gpus):
+        peaks[place] = highest((peaks[place], getattr(gpu, line.field)))
+    return peaks
 
 
 def _find_peaks(line: _Line, source: _Source) -> list[float | None]:
-    return [
-        line.series.over_time(source.history, gpu).peak(line.field, source.seconds)
-        for gpu in source.gpus
-    ]
+    return [highest(_values(line, gpu, source, source.room, peak=True)) for gpu in source.gpus]
+
+
+def _values(
+    line: _Line, gpu: Gpu, source: _Source, count: int, *, peak: bool = False
+) -> list[float | None]:
+    _, history, seconds, end, _ = source
+    return line.series.values(history, gpu, line.field, seconds, count, end, peak=peak)
 
 
 def _series_rows(
@@ -337,10 +402,9 @@ def _series_rows(
 ) -> list[Row]:
     """The name and the scale, then for each GPU its value, its chart and its peak."""
     gpus = source.gpus
-    room = max(1, width - _INDEX - _VALUE - _PEAK)
-    graphs = memo.by((*_key(source, room), room, tall), _graphs, line, source, peaks, room, tall)
     quantity, top = line.series.quantity, _top(line, gpus, peaks)
-    label = metric_label(line.label, gpus[0].name)
+    graphs = memo.by((source.key, top, tall), _graphs, line, source, top, tall)
+    label, style = metric_label(line.label, gpus[0].name), line.series.style
     title: list[Field] = [(f"{label}  ", "strong")]
     scale = f"0–{quantity.text(top)}{quantity.unit()}"
     peak = fit_right("peak", width - row_width(title) - cell_width(scale))
@@ -353,7 +417,7 @@ def _series_rows(
             fields: list[Field] = [
                 (f"{head[0]:{_INDEX}}", "dim"),
                 (f"{fit_right(head[1], _VALUE - 1)} ", ""),
-                (drawn, line.series.styles[0]),
+                *([(drawn, style)] if tall == 1 else curve_fields(drawn, style)),
                 (fit_right(tail, _PEAK), "dim"),
             ]
             rows.append(fill(fields, width))
@@ -371,17 +435,11 @@ def _top(line: _Line, gpus: Sequence[Gpu], peaks: Sequence[float | None]) -> flo
     return max([*(wholes or [line.series.top or 0.0]), *filter(None, peaks)]) or 1.0
 
 
-def _graphs(
-    line: _Line, source: _Source, peaks: Sequence[float | None], room: int, tall: int
-) -> list[list[str]]:
-    """The rows of each chart: block characters in one row, braille in several."""
-    gpus, history, seconds = source
-    top = _top(line, gpus, peaks)
-    count = room if tall == 1 else 2 * room
-    graphs = []
-    for gpu in gpus:
-        values = line.series.over_time(history, gpu).buckets(line.field, seconds, count)
-        # A dot stays free between the charts of two GPUs.
-        above = top * 4 * tall / (4 * tall - 1)
-        graphs.append([spark(values, top)] if tall == 1 else braille(values, above, room, tall))
-    return graphs
+def _graphs(line: _Line, source: _Source, top: float, tall: int) -> list[list[str]]:
+    """The rows of each chart: block characters in one row, a curve in several."""
+    gpus, room = source.gpus, source.room
+    if tall == 1:
+        return [[spark(_values(line, gpu, source, room), top)] for gpu in gpus]
+    # A dot stays free between the charts of two GPUs.
+    above = top * 4 * tall / (4 * tall - 1)
+    return [curve_cells(_values(line, gpu, source, 2 * room), above, room, tall) for gpu in gpus]

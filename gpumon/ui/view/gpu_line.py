@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.makers import first_maker, makers_of
 from gpumon.model.snapshot import lines_of
 from gpumon.text.cells import Field, bar, bar_style
 from gpumon.text.formatting import (
@@ -30,6 +29,7 @@ from gpumon.text.gpu_columns import GPU_COLUMNS
 from gpumon.text.table import Column
 from gpumon.ui.view.chart_series import UTIL
 from gpumon.ui.view.gpu_text import (
+    clock_heading,
     core_name,
     memory_share,
     rate,
@@ -312,7 +312,6 @@ def line_columns(
         left -= step
     # On a very narrow line, memory sizes of four digits take cells from the state.
     widths["state"] += min(left, 0)
-    clocks = {maker.clock_heading for maker in makers_of(gpus) or (first_maker(),)}
     texts = [(name, _fitting((name, brief[name], tight[name]), widths["name"])) for name in names]
     return LineColumns(
         width=width,
@@ -321,7 +320,7 @@ def line_columns(
             *((column.key, column.width) for column in fitting),
             *((it.key, widths[it.key]) for it in _LAST_COLUMNS if widths[it.key] > 0),
         ),
-        clock_label=clocks.pop() if len(clocks) == 1 else "core MHz",
+        clock_label=clock_heading(gpus),
         names=tuple(texts),
     )
 

@@ -75,6 +75,12 @@ def load_word(gpus: Iterable[Gpu], uses: Iterable[GpuUse] | None = None) -> str:
     return min(found or {makers.first_maker()}, key=makers.makers().index).load_word
 
 
+def clock_heading(gpus: Sequence[Gpu]) -> str:
+    """The heading of the clock: that of the maker if all GPUs are of one."""
+    found = makers.makers_of(gpus) or (makers.first_maker(),)
+    return (found[0] if len(found) == 1 else makers.Maker).clock_heading
+
+
 def is_stale(gpu: Gpu, state: Finding) -> bool:
     """Whether a GPU's values are not current: it does not answer, or it was not sampled."""
     return gpu.status is not GpuStatus.OK or state.kind is FindingKind.OLD

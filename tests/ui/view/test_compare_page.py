@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -10,9 +13,12 @@ from gpumon.findings import conditions
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
+from gpumon.ui.view import compare_page
 from gpumon.ui.view.compare_page import compare_rows
 from gpumon.ui.view.frame import Memo
 from tests.build import GIB, NOON, gpu, process, snapshot
+
+pytestmark = pytest.mark.usefixtures("utc")
 
 FAST = gpu(
     index=0,
@@ -41,7 +47,7 @@ SLOW = msgspec.structs.replace(
 
 def seen(*gpus: Gpu) -> History:
     history = History(conditions())
-    for second in range(300):
+    for second in range(310):
         owner = process(pid=7, memory_used=GIB, gpus=(0,), user="ann")
         history.add(snapshot(NOON + second, *gpus, processes=(owner,)))
     return history
@@ -154,8 +160,60 @@ def test_charts_have_one_scale_for_gpus_of_different_limits() -> None:
 def test_what_is_zero_or_unknown_for_all_has_one_line() -> None:
     still = [msgspec.structs.replace(one, nvlink_rx=0.0, nvlink_tx=0.0) for one in (FAST, SLOW)]
     lines = lines_of(*still)
-    (line,) = [line for line in lines if "0 or unknown throughout: " in line]
-    assert "NVLink receive, NVLink transmit" in line
+    assert "0 throughout: NVLink receive, NVLink transmit" in lines[-2]
+    assert "no values in this time: PCIe receive, PCIe transmit" in lines[-1]
+    (one, other) = still
+    other = msgspec.structs.replace(other, nvlink_rx=None)
+    lines = lines_of(one, other)
+    assert "0 throughout: NVLink receive on GPU 0, NVLink transmit" in lines[-2]
+    silent = msgspec.structs.replace(
+        Gpu(index=0, uuid="GPU-0", name=FAST.name), status=GpuStatus.LOST
+    )
+    assert "no values in this time: utilisation, SM clock" in "\n".join(lines_of(silent))
+
+
+def test_peaks_and_scales_never_contradict_the_newest_value_and_are_those_of_the_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tops: list[float] = []
+    draw = compare_page._graphs
+
+    def graphs(line: Any, source: Any, top: float, tall: int) -> list[list[str]]:
+        if line.field == "power_draw":
+            tops.append(top)
+        return draw(line, source, top, tall)
+
+    monkeypatch.setattr(compare_page, "_graphs", graphs)
+    calm = msgspec.structs.replace(SLOW, power_draw=100.0)
+    history, memo = seen(FAST, calm), Memo()
+    for second, power in enumerate((100.0, 100.0, 1200.0, 100.0, 100.0, 100.0, 100.0)):
+        newest = msgspec.structs.replace(calm, power_draw=power)
+        history.add(snapshot(NOON + 310 + second, FAST, newest))
+        size = DEFAULT_WINDOW, 100, 60
+        rows = compare_rows(memo, (FAST, newest), {}, history, history.latest, *size)
+        lines = ["".join(text for text, _ in row) for row in rows]
+        at = next(at for at, line in enumerate(lines) if " power  0–" in line)
+        top = 1200 if second >= 2 else 700
+        assert f"0–{top} W" in lines[at]
+        assert tops[-1] == top
+        row = next(line for line in lines[at + 1 :] if line.split()[:1] == ["1"])
+        assert row.split()[-1] == ("1200W" if second >= 2 else "100W")
+
+
+def test_charts_of_several_rows_are_lines_and_have_the_axis_of_all_charts() -> None:
+    text = "\n".join(lines_of(FAST, SLOW, height=60))
+    assert re.search("[⠉⠒⠤⣀]{20}", text)
+    assert not re.search("[⣿⣶⣤⣀]{9}\n.*⣿{9}", text)
+    assert re.search("-5m +-4m +-3m +-2m +-1m +now", text)
+    history = seen(FAST, SLOW)
+    size = history.latest, DEFAULT_WINDOW, 100, 60
+    past = compare_rows(Memo(), (FAST, SLOW), {}, history, *size, is_past=True)
+    assert any(re.search(r"12:01 +12:02", "".join(part for part, _ in row)) for row in past)
+
+
+def test_each_column_has_the_times() -> None:
+    text = "\n".join(lines_of(*many(2), width=200, height=48))
+    assert text.count("-5m") == text.count("now") == 3
 
 
 def test_a_lost_gpu_is_unknown_and_one_that_is_gone_says_since_when() -> None:

@@ -203,7 +203,9 @@ def _pages() -> Iterator[tuple[str, list[Row]]]:
                 )
                 yield f"page of a GPU, {at}: {card.index}", rows
             for one in shown.processes:
-                rows = process_rows(one, history, shown, DEFAULT_WINDOW, width, reading=True)
+                rows = process_rows(
+                    Memo(), one, history, shown, DEFAULT_WINDOW, width, reading=True
+                )
                 yield f"page of a process, {at}: {one.id.pid}", rows
             for job in jobs(list(shown.processes)):
                 rows = job_rows(job, "", shown.gpus, context, width)

@@ -175,6 +175,7 @@ class ProcessScreen(PageScreen):
     def __init__(self, workspace: Workspace, process: ProcessId) -> None:
         super().__init__(workspace)
         self._process_id = process
+        self._memo = Memo()
         self._process = GpuProcess(id=process, type="", uses=())
         self._details: Details | None = None
         self._reveals = False
@@ -209,6 +210,7 @@ class ProcessScreen(PageScreen):
         """The page from the newest snapshot."""
         ended = self._ended_at is not None or self._process.state == ENDED
         return process_rows(
+            self._memo,
             self._process,
             self._history,
             self._history.latest,

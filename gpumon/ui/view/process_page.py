@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from gpumon.findings import process_findings
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.process_states import ENDED, HALTED, STATES, UNINTERRUPTIBLE
@@ -27,7 +29,13 @@ from gpumon.text.formatting import (
 from gpumon.text.process_columns import ProcessItem, devices
 from gpumon.text.table import Sort, heading_row
 from gpumon.ui.view.chart_plot import curve_cells, curve_fields, span_until, time_rows
-from gpumon.ui.view.chart_series import PROCESS_SERIES, window_seconds, window_title
+from gpumon.ui.view.chart_series import (
+    PROCESS_SERIES,
+    end_of_chart,
+    highest,
+    window_seconds,
+    window_title,
+)
 from gpumon.ui.view.gpu_text import load_word, mig_indices, short_name
 from gpumon.ui.view.page_layout import (
     LABEL_WIDTH,
@@ -59,7 +67,8 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.text.process_columns import MigIndices, RowContext
-    from gpumon.ui.view.chart_series import ChartSeries
+    from gpumon.ui.view.chart_series import ChartEnd, ChartSeries, Points
+    from gpumon.ui.view.frame import Memo
 
 
 _CAPTION = 36
@@ -75,6 +84,7 @@ _NO_PLACE = "no container, Slurm job, notebook or tmux session found"
 
 
 def process_rows(
+    memo: Memo,
     process: GpuProcess,
     history: History,
     snapshot: Snapshot | None,
@@ -91,6 +101,7 @@ def process_rows(
     """The whole page, every row exactly ``width`` cells.
 
     Args:
+        memo: Caches the charts of this process.
         process: Its newest values.
         history: The values over time.
         snapshot: The newest snapshot.
@@ -105,6 +116,7 @@ def process_rows(
     """
     now = history.now if snapshot is None else snapshot.time
     gpus = () if snapshot is None else snapshot.gpus
+    seconds = window_seconds(window, history)
     sections = [
         Section("", lambda size: _summary(process, details, gone, ended, gpus, now, size)),
         Section(
@@ -118,8 +130,8 @@ def process_rows(
         ),
         Section("On the GPUs", lambda size: _gpus(process, gpus, size), Side.RIGHT),
         Section(
-            _charts_title(process, history, window),
-            lambda size: _charts(process, history, window_seconds(window, history), size, is_past),
+            _charts_title(memo, process, history, window),
+            lambda size: _charts(memo, process, history, seconds, size, is_past),
             Side.RIGHT,
         ),
         Section("Command", lambda size: _command(process, details, size), Side.LEFT),
@@ -319,50 +331,86 @@ def _use(use: GpuUse, name: str, load: str, mig: MigIndices, width: int) -> Row:
     return fill([*fields, ("   " + name, "dim")], width)
 
 
-def _charts_title(process: GpuProcess, history: History, window: ChartWindow) -> str:
+_COURSE_VALUES = 120
+"""The text beside a chart is written anew as often as a chart of so many values is drawn."""
+
+
+class _Course(Struct, gc=False):
+    """The values that the text beside a chart is made of."""
+
+    points: Points
+    peak: float | None  # Newer values raise it until it is searched again.
+    slope: float | None  # Per second.
+
+
+def _course(
+    memo: Memo,
+    series: ChartSeries[GpuProcess],
+    process: GpuProcess,
+    history: History,
+    seconds: float,
+) -> _Course:
+    end = end_of_chart(history.now, seconds, _COURSE_VALUES)
+    key = (process.id, history, seconds, end)
+    return memo.part(series.label).by(key, _read_course, series, process, history, seconds)
+
+
+def _read_course(
+    series: ChartSeries[GpuProcess], process: GpuProcess, history: History, seconds: float
+) -> _Course:
+    (field,), values = series.fields, series.over_time(history, process)
+    points = values.window(field, seconds)
+    return _Course(points, values.peak(field, seconds), values.slope(field, seconds))
+
+
+def _charts_title(memo: Memo, process: GpuProcess, history: History, window: ChartWindow) -> str:
     """The time that the charts show, and how much of it has samples."""
     title, seconds = window_title(window, history), window_seconds(window, history)
-    points = history.process_series(process.id).window("memory_used", seconds)
+    points = _course(memo, PROCESS_SERIES[0], process, history, seconds).points
     if points and history.now - points[0][0] < seconds - 10:
         return f"{title}, seen for {duration(history.now - points[0][0])}"
     return title
 
 
 def _charts(
-    process: GpuProcess, history: History, seconds: float, width: int, is_past: bool
+    memo: Memo, process: GpuProcess, history: History, seconds: float, width: int, is_past: bool
 ) -> list[Row]:
     """Its values over time: the text on the left, the graph on the right, below them the times."""
     caption = min(_CAPTION, width * 2 // 3)
     room = max(1, width - caption)
     before: Field = (" " * caption, "")
-    span = span_until(history.now, seconds, 2 * room)
+    end = end_of_chart(history.now, seconds, 2 * room)
     rows: list[Row] = []
     for series in PROCESS_SERIES:
         if rows:
             rows.append(fill([before, ("─" * room, "rule")], width))
-        rows += _chart(series, process, history, seconds, width, caption)
+        rows += _chart(memo, series, process, history, seconds, end, width, caption)
+    span = span_until(end.time, seconds, 2 * room)
     return [*rows, *([(before, *row) for row in time_rows(span, room, is_past=is_past)])]
 
 
 def _chart(
+    memo: Memo,
     series: ChartSeries[GpuProcess],
     process: GpuProcess,
     history: History,
     seconds: float,
+    end: ChartEnd,
     width: int,
     caption: int,
 ) -> list[Row]:
-    (field,), quantity = series.fields, series.quantity
+    quantity = series.quantity
     gpus = () if history.latest is None else history.latest.gpus
     label = series.label or load_word(gpus, process.uses)
-    newest, values = series.newest(process), series.over_time(history, process)
+    newest = series.newest(process)
     now = "not known" if newest is None else f"{quantity.text(newest)}{quantity.unit()}"
-    peak = values.peak(field, seconds)
-    trend = quantity.trend(values.window(field, seconds), peak, values.slope(field, seconds))
-    room = max(1, width - caption)
-    graph = curve_cells(
-        values.buckets(field, seconds, 2 * room), series.small_top(peak), room, _GRAPH_ROWS
-    )
+    part, room = memo.part(series.label), max(1, width - caption)
+    course = _course(memo, series, process, history, seconds)
+    course.peak = highest((course.peak, newest))
+    shown = course.points, course.peak, course.slope
+    trend, top = part(quantity.trend, *shown), series.small_top(course.peak)
+    key = (process.id, history, seconds, end, room, top)
+    graph = part.by(key, _graph, series, process, history, seconds, end, room, top)
     newest_width = max(1, caption - LABEL_WIDTH)
     name, value = (fit(label, LABEL_WIDTH), "dim"), (fit(now, newest_width), "strong")
     texts: list[list[Field]] = [[name, value], [(fit(trend, caption), "dim")]]
@@ -370,6 +418,19 @@ def _chart(
         fill([*text, *curve_fields(cells, series.style)], width)
         for text, cells in zip(texts, graph, strict=True)
     ]
+
+
+def _graph(
+    series: ChartSeries[GpuProcess],
+    process: GpuProcess,
+    history: History,
+    seconds: float,
+    end: ChartEnd,
+    room: int,
+    top: float,
+) -> list[str]:
+    values = series.values(history, process, series.fields[0], seconds, 2 * room, end)
+    return curve_cells(values, top, room, _GRAPH_ROWS)
 
 
 def _command(process: GpuProcess, details: Details | None, width: int) -> list[Row]:

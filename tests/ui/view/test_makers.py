@@ -59,7 +59,7 @@ def test_the_load_of_a_process_has_the_word_of_its_own_gpu() -> None:
     for one, word, other in zip(
         history.latest.processes, ("SM", "GPU"), ("GPU ", "SM"), strict=True
     ):
-        rows = process_rows(one, history, history.latest, DEFAULT_WINDOW, 120)
+        rows = process_rows(Memo(), one, history, history.latest, DEFAULT_WINDOW, 120)
         text = "\n".join("".join(part for part, _ in row) for row in rows)
         load = 30 if word == "SM" else 40
         assert f"{word} {load} %" in text

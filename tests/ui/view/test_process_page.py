@@ -10,17 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumon.config.keymap import DEFAULT_WINDOW
+from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
 from gpumon.host.process_host import Details, RelatedProcess
 from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.snapshot import MigInstance, Snapshot
-from gpumon.recording.history import History
+from gpumon.recording.history import History, ViewedSeries
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import cell_width, printable
 from gpumon.text.process_columns import RowContext
 from gpumon.ui.view.chart_series import bytes_trend, percent_trend
+from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.process_details import HIDDEN
@@ -123,7 +124,7 @@ def page(
     history = history or seen(at(0, process))
     given.setdefault("reading", details is None)
     rows = process_rows(
-        process, history, history.latest, DEFAULT_WINDOW, width, details=details, **given
+        Memo(), process, history, history.latest, DEFAULT_WINDOW, width, details=details, **given
     )
     assert {row_width(row) for row in rows} == {width}
     return "\n".join(text_of(row).rstrip() for row in rows)
@@ -327,10 +328,34 @@ def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
     assert re.search(r"-5m .*-1m +now", text), "how long the charts are"
 
 
+def test_values_over_time_are_read_no_more_often_than_the_charts_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    window = ViewedSeries.window
+
+    def counted(self: ViewedSeries, field: str, *rest: Any, **more: Any) -> Any:
+        read.append(field)
+        return window(self, field, *rest, **more)
+
+    monkeypatch.setattr(ViewedSeries, "window", counted)
+    listed = process(pid=7, memory_used=GIB)
+    history, memo = seen(*(at(second, listed) for second in range(900))), Memo()
+    for second in range(40):
+        use = 9 * GIB if second == 11 else GIB
+        owner = process(pid=7, memory_used=use)
+        history.add(at(900 + second, owner))
+        rows = process_rows(memo, owner, history, history.latest, WINDOWS[-1], 100)
+        text = "\n".join(text_of(row) for row in rows)
+        assert f"peak {9 if second >= 11 else 1}.0 GiB" in text, "never below the newest value"
+    # Nothing but the charts reads it, once in five seconds: the points, the peak and the slope.
+    assert read.count("rss") <= 3 * (1 + 40 // 5)
+
+
 def test_unknown_values_make_no_chart_and_say_so() -> None:
     text = page(process(memory_used=None, sm=None))
     assert "not known" in line(text, "GPU memory")
-    assert "nothing known of it" in text
+    assert "no values in this time" in text
     assert "0.0 GiB" not in text
 
 
@@ -353,7 +378,7 @@ def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
     )
     history = seen(at(0, one))
     rows = process_rows(
-        one, history, history.latest, DEFAULT_WINDOW, width, details=looked, reveals=True
+        Memo(), one, history, history.latest, DEFAULT_WINDOW, width, details=looked, reveals=True
     )
     for row in rows:
         assert row_width(row) == width
@@ -403,7 +428,7 @@ def test_the_course_of_an_amount_in_words() -> None:
     assert course(growing[::-1]) == "peak 40.1 GiB, falls 1.2 GiB/h"
     assert course(level[:10]) == "peak 40.0 GiB"
     assert course([100 * 2**20 + second * 2**30 for second in range(60)]).endswith("60.0 GiB/min")
-    assert bytes_trend([], None, None) == "nothing known of it"
+    assert bytes_trend([], None, None) == "no values in this time"
 
 
 def test_what_was_allocated_in_one_go_does_not_grow() -> None:
@@ -418,4 +443,4 @@ def test_the_course_of_a_share_in_words() -> None:
     assert percent_trend(busy, 90.0, 0.001) == "peak 90 %, mean 70 %"
     rising = [(NOON + second, second / 3) for second in range(300)]
     assert percent_trend(rising, 100.0, 1 / 3) == "peak 100 %, mean 50 %, +20 a minute"
-    assert percent_trend([], None, None) == "nothing known of it"
+    assert percent_trend([], None, None) == "no values in this time"

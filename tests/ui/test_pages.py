@@ -701,6 +701,34 @@ async def test_one_gpu_alone_offers_no_other() -> None:
         await shown(pilot, " GPU 0 ")
 
 
+async def test_after_a_jump_back_nothing_compared_is_of_the_future() -> None:
+    history = two_gpus()
+    async with opened((100, 24)) as (app, pilot):
+        workspace = workspace_of(app, history)
+        screen = CompareScreen(workspace, ("GPU-0", "GPU-1"))
+        app.push_screen(screen)
+        await shown(pilot, "GPU 0-1 compared")
+        history.add(snapshot(NOON + 7200, gpu()))
+        screen.rebuild()
+        await shown(pilot, "not listed since 14:00")
+        earlier = History(conditions())
+        earlier.add(snapshot(NOON - 60, gpu(index=1, uuid="GPU-1")))
+        workspace.viewed_time.history = earlier
+        screen.rebuild()
+        await shown(pilot, "GPU 1 compared")
+        assert "not listed" not in text(app)
+
+
+async def test_without_a_known_gpu_nothing_is_copied() -> None:
+    history = two_gpus()
+    async with opened((100, 24)) as (app, pilot):
+        app.push_screen(CompareScreen(workspace_of(app, history), ("GPU-8", "GPU-9")))
+        await shown(pilot, "None of these GPUs")
+        await pilot.press("y")
+        await shown(pilot, "none of these GPUs is known: nothing to copy")
+        assert app.clipboard == ""
+
+
 async def test_gpus_are_compared_in_a_window_and_a_gone_one_is_named() -> None:
     history = two_gpus()
     async with opened((100, 24)) as (app, pilot):

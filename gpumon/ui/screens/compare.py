@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.findings import gpu_findings
@@ -41,6 +42,7 @@ class CompareScreen(PageScreen):
         self._memo = Memo()
         self._gpus: dict[str, Gpu] = {}
         self._missing_since: dict[str, float] = {}
+        self._seen_at = -math.inf
 
     @property
     def _known(self) -> list[Gpu]:
@@ -62,6 +64,11 @@ class CompareScreen(PageScreen):
 
     def find(self, snapshot: Snapshot) -> bool:
         """See ``PageScreen.find``; each GPU may be missing."""
+        if snapshot.time < self._seen_at:
+            # After a jump back, what was known is of the future.
+            self._gpus.clear()
+            self._missing_since.clear()
+        self._seen_at = snapshot.time
         listed = {gpu.uuid: gpu for gpu in snapshot.gpus}
         for uuid in self._uuids:
             if uuid in listed:
@@ -84,6 +91,7 @@ class CompareScreen(PageScreen):
         return compare_rows(
             *(self._memo, self._known, gone, history, latest, self._workspace.window),
             *(width, self.body_height),
+            is_past=self._viewed_time.is_past,
         )
 
     def state_help(self) -> list[HelpSection]:
@@ -99,6 +107,9 @@ class CompareScreen(PageScreen):
 
     def action_copy(self) -> None:
         """Copy the assignment with which a program sees these GPUs, and show it."""
+        if not self._known:
+            self.say("none of these GPUs is known: nothing to copy")
+            return
         latest = self._history.latest
         listed = () if latest is None else latest.gpus
         missing = [gpu for gpu in self._known if gpu.uuid in self._missing_since]

@@ -372,11 +372,12 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
         series, complete = self.over_time(history, subject), end.is_complete
         if end.part is None:
             return series.buckets(field, seconds, count, end.time, peak=peak, complete=complete)
-        # What comes after the newest sample is a gap: in the past, later samples are known.
-        width, now = seconds / count, history.now
+        # What comes after the newest sample is a gap: in the past, later samples are known. A
+        # screen that stands still may be behind the history.
+        width, now = seconds / count, min(history.now, end.time)
         values = series.buckets(field, seconds, count, now, peak=peak)
         gaps = math.floor(end.time / width) - math.floor(now / width)
-        return [*values[gaps:], *[None] * gaps] if gaps > 0 else values
+        return [*values[gaps:], *[None] * gaps] if gaps else values
 
     def shares(
         self, history: History, subject: SubjectT, seconds: float, count: int, end: ChartEnd

@@ -344,6 +344,16 @@ def test_a_chart_of_the_past_has_no_values_of_later() -> None:
     assert {value for value in values if value is not None} == {97}
 
 
+def test_a_screen_that_stands_still_keeps_its_charts_when_drawn_anew() -> None:
+    history = seen([BUSY], seconds=1820)
+    end = end_of_chart(history.now, 1800.0, 100)
+    ask = (BUSY, "utilization_gpu", 1800.0, 100, end)
+    before = UTIL.values(history, *ask)
+    idle = msgspec.structs.replace(BUSY, utilization_gpu=0)
+    seen([idle], (), 100, history, 1820)
+    assert UTIL.values(history, *ask)[:98] == before[:98]
+
+
 @pytest.mark.parametrize(("load", "first", "below"), [(96, "⠒⠒⠒⠒", "▔▔▔▔"), (80, "▁▁▁▁", "⠒⠒⠒⠒")])
 def test_a_second_curve_between_two_rows_stands_in_the_one_without_the_first(
     load: int, first: str, below: str

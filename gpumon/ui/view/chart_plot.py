@@ -222,9 +222,10 @@ def plot(
     top = _top(drawn, quantity, most, limit)
     tall = max(len(curves), height - 1 - times)
     above = tall if len(curves) == 1 else -(-tall // 2)
+    edge = _edge(top, above)
     labels = _labels(quantity, limit, top, above)
-    up = curve_cells(curves[0], top, room, above, second)
-    line = None if limit is None else _row_of(limit, top, above)
+    up = curve_cells(curves[0], edge, room, above, second)
+    line = None if limit is None else _row_of(limit, edge, above)
     note = _before_values(drawn, span, room)
     rows = [
         _plot_row(
@@ -240,9 +241,9 @@ def plot(
     ticks = _ticks_of(span, room, is_past=is_past)
     rows.append(_time_axis(events, ticks, room))
     if len(curves) == 2:
-        down = [
-            line.translate(_UPSIDE_DOWN) for line in curve_cells(curves[1], top, room, tall - above)
-        ]
+        below = tall - above
+        cells = curve_cells(curves[1], _edge(top, below), room, below)
+        down = [line.translate(_UPSIDE_DOWN) for line in cells]
         rows += [
             _plot_row(line, "" if y else quantity.axis(top), styles[1:], events, dashed=False)
             for y, line in reversed(list(enumerate(down)))
@@ -315,7 +316,7 @@ def _converted(quantity: Quantity, value: float | None) -> float | None:
 def _top(
     curves: Sequence[Values], quantity: Quantity, most: float | None, limit: float | None
 ) -> float:
-    """The value at the upper edge."""
+    """The highest value of the axis."""
     highest = max((value for values in curves for value in values if value is not None), default=0)
     if most is not None:
         top = most
@@ -393,14 +394,15 @@ def _replace_cells(text: str, style: str, cells: dict[int, Field]) -> list[Field
 def _labels(quantity: Quantity, limit: float | None, top: float, rows: int) -> dict[int, str]:
     """The labels of the axis of values, by row from the top: round values, and the limit."""
     labels: dict[int, str] = {}
+    edge = _edge(top, rows)
     if limit is not None and limit <= top:
-        labels[_row_of(limit, top, rows)] = quantity.axis(limit)
+        labels[_row_of(limit, edge, rows)] = quantity.axis(limit)
     else:
         labels[0] = quantity.axis(top)
     step = _round_step(top, max(1, rows // 2), quantity)
     near = 1 if rows > _LOW else 0
     for count in range(1, math.floor(top / step) + 1):
-        row, label = _row_of(count * step, top, rows), quantity.axis(count * step)
+        row, label = _row_of(count * step, edge, rows), quantity.axis(count * step)
         # Small values may be rounded to the same label, which is shown once.
         used = {quantity.axis(0.0), *labels.values()}
         if label not in used and not any(abs(row - other) <= near for other in labels):
@@ -408,9 +410,14 @@ def _labels(quantity: Quantity, limit: float | None, top: float, rows: int) -> d
     return labels
 
 
-def _row_of(value: float, top: float, rows: int) -> int:
+def _edge(top: float, rows: int) -> float:
+    """The value at the upper edge, if the top is to be drawn beside its label: in mid-row."""
+    return top * rows / (rows - 0.5)
+
+
+def _row_of(value: float, edge: float, rows: int) -> int:
     """The row of a value's highest dot, from the top."""
-    level = max(1, min(4 * rows, round(value / top * 4 * rows)))
+    level = max(1, min(4 * rows, round(value / edge * 4 * rows)))
     return rows - -(-level // 4)
 
 

@@ -16,8 +16,8 @@ from gpumon.recording.playback.replay import Playing
 from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
 from gpumon.ui.view import gpu_panels
-from gpumon.ui.view.chart_plot import curve_cells
-from gpumon.ui.view.chart_series import UTIL, end_of_chart
+from gpumon.ui.view.chart_plot import curve_cells, plot, span_until
+from gpumon.ui.view.chart_series import PERCENT, UTIL, end_of_chart
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import Timeline, View
 from gpumon.ui.view.key_names import footer_keys
@@ -185,7 +185,8 @@ def test_a_gpu_that_is_busy_all_the_time_is_a_line_at_its_level() -> None:
     assert len(curve) <= 2
     assert "⣿" not in "".join(text)
     top = next(y for y, line in enumerate(text) if "100%┤" in line)
-    assert re.search("[⠉⠒⠤⣀]{9}", text[top]), "97 % is in the row of 100 %"
+    near = text[top] + text[top + 1]
+    assert re.search("[⠉⠒⠤⣀]{9}", near), "97 % is in the row of 100 % or below it"
 
 
 @pytest.mark.parametrize(("size", "cards"), [((120, 35), 1), ((200, 50), 8), ((80, 24), 1)])
@@ -238,10 +239,11 @@ def test_a_chart_with_little_past_shows_the_whole_scale_and_says_since_when() ->
     axis = next(line for line in text if "-5m" in line)
     assert [label in axis for label in ("-4m", "-1m", "now")] == [True] * 3
     assert any("no values before 12:00:00" in line for line in text)
-    curve = next(line for line in text if "100%┤" in line)
-    chart = curve[6:60]
-    assert not re.search("[⠁-⣿]", chart[:44])
-    assert re.search("[⠁-⣿]", chart[44:]), "thirty seconds at the right end"
+    top = next(y for y, line in enumerate(text) if "100%┤" in line)
+    charts = [line[6:60] for line in text[top : top + 2]]
+    assert not any(re.search("[⠁-⣿]", chart[:44]) for chart in charts)
+    at_the_end = [re.search("[⠁-⣿]", chart[44:]) for chart in charts]
+    assert any(at_the_end), "thirty seconds at the right end"
 
 
 def test_the_past_has_times_of_day() -> None:
@@ -371,3 +373,21 @@ def test_the_newest_value_of_a_second_curve_is_visible_where_both_meet(
     row = curve_cells(both, 100.0, width, 1, both)[0]
     assert row.rstrip()[-1] == "─"
     assert re.search("[⠁-⣿]", row), "and the first is visible beside it"
+
+
+@pytest.mark.parametrize("rows", [3, 4, 5, 8])
+def test_a_value_is_drawn_at_its_place_between_the_labels_of_the_axis(rows: int) -> None:
+    span = span_until(NOON, 300.0, 80)
+    for percent in range(0, 101, 5):
+        size = 30, rows + 2
+        drawn = plot(
+            [[]], ["graph.util"], PERCENT, (100.0, None), span, {}, *size, second=[percent]
+        )
+        text = ["".join(text for text, _ in row) for row in drawn]
+        assert "100%┤" in text[0]
+        assert " 0┼" in text[rows]
+        at = next(y for y in range(rows) if text[y][-1] in "▔─▁")
+        height = at + "▔─▁".index(text[at][-1]) / 2
+        expected = 0.5 + (1 - percent / 100) * rows
+        # Half a row at zero, which is drawn above the axis, and half a step of a row.
+        assert abs(height - expected) <= 0.5 * (1 - percent / 100) + 0.26

@@ -54,7 +54,7 @@ def test_it_says_how_many_gpus_are_free_and_need_attention_and_their_power() -> 
 
 def test_the_power_of_a_gpu_that_does_not_answer_is_too_old_to_count() -> None:
     silent = gpu(index=1, power_draw=340.0, status=GpuStatus.NO_ANSWER)
-    assert "· ≥   71 W " in header(snapshot(NOON, gpu(power_draw=71.0), silent))
+    assert "· ≥ 71 W   " in header(snapshot(NOON, gpu(power_draw=71.0), silent))
 
 
 def test_several_gpus_need_attention() -> None:

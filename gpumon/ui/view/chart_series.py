@@ -92,8 +92,8 @@ class ChartEnd(NamedTuple):
 
     time: float
     is_complete: bool  # Whether its newest value does not change any more.
-    # How much of the newest cell has passed, if the end is after the newest sample.
-    part: int | None = None
+    # The time up to which values are shown, if the newest cell is not over.
+    seen: float | None = None
 
 
 def end_of_second(second: int) -> ChartEnd:
@@ -116,12 +116,13 @@ def end_of_chart(now: float, seconds: float, count: int) -> ChartEnd:
     cell = 2 * seconds / count
     if cell <= 1:
         return end_of_second(int(now))
-    number = math.floor(now / cell)
     parts = min(_MOST_PARTS, math.ceil(cell / _PART_SECONDS))
     if parts == 1:
-        return ChartEnd((number - 0.001) * cell, is_complete=True)
-    part = math.floor((now / cell - number) * parts)
-    return ChartEnd((number + 0.999) * cell, is_complete=False, part=part)
+        return ChartEnd((math.floor(now / cell) - 0.001) * cell, is_complete=True)
+    step = cell / parts
+    # The seconds up to then are over, so that a chart that is drawn later is the same.
+    seen = math.floor(math.floor(now / step) * step) - 0.001
+    return ChartEnd((math.floor(seen / cell) + 0.999) * cell, is_complete=True, seen=seen)
 
 
 def highest(values: Iterable[float | None]) -> float | None:
@@ -369,13 +370,9 @@ class ChartSeries(Struct, Generic[SubjectT], frozen=True):
         peak: bool = False,
     ) -> list[float | None]:
         """The values of a chart up to its end; see ``ViewedSeries.buckets``."""
-        series, complete = self.over_time(history, subject), end.is_complete
-        if end.part is None:
-            return series.buckets(field, seconds, count, end.time, peak=peak, complete=complete)
-        # What comes after the newest sample is a gap: in the past, later samples are known. A
-        # screen that stands still may be behind the history.
-        width, now = seconds / count, min(history.now, end.time)
-        values = series.buckets(field, seconds, count, now, peak=peak)
+        series, now = self.over_time(history, subject), end.time if end.seen is None else end.seen
+        values = series.buckets(field, seconds, count, now, peak=peak, complete=end.is_complete)
+        width = seconds / count
         gaps = math.floor(end.time / width) - math.floor(now / width)
         return [*values[gaps:], *[None] * gaps] if gaps else values
 

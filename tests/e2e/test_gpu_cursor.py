@@ -92,7 +92,7 @@ def test_my_own_process_is_chosen_by_the_key_that_shows_mine() -> None:
     with Screen(COARSE_DEMO, columns=100, lines=40) as screen:
         screen.wait_for(READY)
         screen.type("m")
-        screen.wait_for(r"▸ +0,1 +51022 ann")
+        screen.wait_for(r"▸ *0,1 +51022 ann")
         screen.type("k")
         screen.wait_for(r"51022 +ann")
         screen.wait_for("Send TERM")

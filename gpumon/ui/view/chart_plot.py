@@ -54,8 +54,6 @@ _LOW = 5
 """In a curve of this many rows or fewer, adjacent rows may both have a label."""
 _LEAST_TOP = 1e-9
 """The axis of values must not end at zero."""
-_HEADROOM = 1.08
-"""The top of an axis as a multiple of a limit that values can exceed."""
 
 _BLANK = " "
 _LINE = "▁─▔"
@@ -321,7 +319,7 @@ def _top(
     if most is not None:
         top = most
     elif limit is not None:
-        top = limit * _HEADROOM
+        top = limit
     else:
         top = _round_up(highest, quantity.step)
     return max(top, highest, _LEAST_TOP)

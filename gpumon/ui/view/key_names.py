@@ -118,7 +118,7 @@ _ON_GPU = (footer_key("quit"), footer_key("help", label="why"))
 FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), SELECT)
 _DETAILS = footer_key("open", label="details")
 _COMPARE = footer_key("open", label="compare")
-_TAG_TO_COMPARE = footer_key("tag", label="tag to compare")
+_TAG_TO_COMPARE = footer_key("tag", label="compare…")
 _WHEN_ENDED = "notify when ended"
 _SIDE = footer_key("change_side", label="processes")
 SORT = footer_key("sort_before", "sort_next", label="sort")

@@ -1019,7 +1019,7 @@ def test_the_footer_names_what_matters_at_the_moment_in_eighty_columns() -> None
     for view, words in [
         (
             card,
-            ("? why", "Enter details", "d only this GPU", "Tab processes", "w notify if free"),
+            ("? why", "Enter details", "space compare…", "d only this GPU", "Tab processes"),
         ),
         (alone, ("? help", "/ filter", "↑↓ select", "t tree", "[ ] rewind", "L log")),
         (chosen, ("? help", "k end…", "Enter details", "space tag", "[ ] rewind", "L log")),

@@ -2,7 +2,7 @@
 
 A date, a date and a time, a time of day, ``yesterday`` or ``today`` with or without a time, and a
 negative duration: ``2025-03-01``, ``2025-03-01T03:00:00+01:00``, ``03:00``, ``yesterday 03:00``,
-``-8h``. A time without a zone is local.
+``-8h``, or ``h``, an hour ago. A time without a zone is local.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import date, datetime, time, timedelta
 
 FORMS = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
 
-_BACK = re.compile(r"-?(\d+(?:\.\d+)?)\s*(s|m|min|h|d)", re.ASCII)
+_BACK = re.compile(r"-?(\d+(?:\.\d+)?)?\s*(s|m|min|h|d)", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _DAYS = {"today": 0, "yesterday": 1}
@@ -64,7 +64,7 @@ def day_and_time(moment: float) -> str:
 
 def _read(text: str, now: float) -> float | None:
     if back := _BACK.fullmatch(text):
-        return now - float(back[1]) * _SECONDS[back[2]]
+        return now - float(back[1] or 1) * _SECONDS[back[2]]
     today = datetime.fromtimestamp(now).date()
     if (clock := time_of_day(text)) is not None:
         found = on_day(today, clock)

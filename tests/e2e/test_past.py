@@ -148,7 +148,7 @@ def test_home_and_end_are_the_ends_of_what_was_seen_and_a_click_on_the_bar_goes_
         screen.wait_for("is not a time")
         # Of one packet too no key overtakes another.
         screen.type("\x7f" * 5 + "+1h\x1b[D\x1b[D\x7f-\r")
-        screen.wait_for("is not in it")
+        screen.wait_for("is not in this recording")
         screen.type(ESCAPE)
         screen.wait_gone("Go to a time")
         screen.type("q")

@@ -283,7 +283,7 @@ class MomentDialog(LineDialog):
         """See ``LineDialog``."""
         moment = parse_moment(text, self._playing.last)
         if not self._playing.first <= moment <= self._playing.last:
-            raise ValueError(f"{day_and_time(moment)} is not in it.")
+            raise ValueError(f"{day_and_time(moment)} is not in this recording.")
         return moment
 
 

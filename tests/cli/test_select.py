@@ -226,7 +226,8 @@ def state_on_screen(driver: Driver, index: int) -> str:
         timeout=PATIENCE,
         check=True,
     )
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f" {index} ")]
+    gpus = done.stdout.partition("──")[0].splitlines()
+    (line,) = [line for line in gpus if line.startswith(f" {index} ")]
     found = re.search(r"[^\w\s] .*?(?=  )", line)
     return "" if found is None else found[0]
 

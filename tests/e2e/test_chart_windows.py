@@ -22,7 +22,7 @@ def test_one_window_for_all_screens_is_chosen_by_the_same_keys() -> None:
         screen.type("\x1b")
         screen.wait_for(r"-30m .* now[\s\S]*GPU-MEM▼")
         screen.type("\t")
-        screen.wait_for(r"\n▸ .* ann")
+        screen.wait_for(r"\n▸.* ann")
         screen.type("\r")
         screen.wait_for("The last 30 minutes")
         screen.type("4")

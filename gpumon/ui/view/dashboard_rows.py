@@ -29,14 +29,14 @@ from gpumon.ui.view.gpu_panels import charted_gpus, panel_rows, tile_rows
 from gpumon.ui.view.gpu_table import gpu_rows, line_count
 from gpumon.ui.view.gpu_text import STATE_STYLES
 from gpumon.ui.view.header_footer import (
-    NO_TOTALS,
-    GpuTotals,
+    NO_COUNTS,
+    GpuCounts,
     HeaderStatus,
     TableSummary,
     empty_rows,
     exactly,
     footer_row,
-    gpu_totals,
+    gpu_counts,
     header_row,
     rule_facts,
     rule_row,
@@ -114,8 +114,8 @@ class Dashboard:
         context = table_context(memo, history, snapshot, view.interval)
         # Computed once per snapshot: a paused screen keeps its states.
         states = memo.by(snapshot, _states, memo, history, snapshot, context.second, complete)
-        totals = _totals(memo, history, snapshot, states, context.second)
-        status = _status(snapshot, view, totals)
+        counts = _counts(memo, history, snapshot, states, context.second)
+        status = _status(snapshot, view, counts)
         if is_tiny(width, height):
             tiny = tiny_rows(snapshot, states, status, width, height, view.message)
             return Parts(Layout(view=view, gpus=snapshot.gpus), tiny=tiny)
@@ -206,13 +206,13 @@ def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, second: f
     return memo.by(key, gpu_state, history, gpu)
 
 
-def _totals(
+def _counts(
     memo: Memo, history: History, snapshot: Snapshot, states: Mapping[str, Finding], second: float
-) -> GpuTotals:
+) -> GpuCounts:
     """The counts of the header: once a second, and at once when a state or a list changes."""
     kinds = tuple([(state.kind, state.severity) for state in states.values()])
     key = (second, snapshot.processes, snapshot.reserved, kinds)
-    return memo.by(key, gpu_totals, history, snapshot.gpus, states)
+    return memo.by(key, gpu_counts, history, snapshot.gpus, states)
 
 
 def _header(frame: Frame, status: HeaderStatus) -> Row:
@@ -396,14 +396,14 @@ def _timeline_rows(snapshot: Snapshot, view: View, width: int, height: int) -> l
     return timeline_rows(view.timeline, snapshot.time, width, with_event=with_event)
 
 
-def _status(snapshot: Snapshot, view: View, totals: GpuTotals = NO_TOTALS) -> HeaderStatus:
+def _status(snapshot: Snapshot, view: View, counts: GpuCounts = NO_COUNTS) -> HeaderStatus:
     timeline = view.timeline
     if timeline is not None:
         source = "REWIND" if timeline.live else ""
         return HeaderStatus(
             log=view.log,
             unread=view.unread,
-            totals=totals,
+            counts=counts,
             source=source,
             in_gap=timeline.playing.in_gap,
         )
@@ -414,7 +414,7 @@ def _status(snapshot: Snapshot, view: View, totals: GpuTotals = NO_TOTALS) -> He
         cost=snapshot.cost if view.show_cost else None,
         log=view.log,
         unread=view.unread,
-        totals=totals,
+        counts=counts,
     )
 
 

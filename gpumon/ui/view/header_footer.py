@@ -58,7 +58,7 @@ class LogNote(Struct, frozen=True):
     trouble: str = ""  # Why samples are being lost, in a sentence; empty if none are.
 
 
-class GpuTotals(Struct, frozen=True):
+class GpuCounts(Struct, frozen=True):
     """How many GPUs are free or need attention; a MIG device counts in place of its GPU."""
 
     devices: int = 0  # Number of GPUs and MIG devices that a job can have.
@@ -79,7 +79,7 @@ class GpuTotals(Struct, frozen=True):
         return fields
 
 
-def gpu_totals(history: History, gpus: Sequence[Gpu], states: Mapping[str, Finding]) -> GpuTotals:
+def gpu_counts(history: History, gpus: Sequence[Gpu], states: Mapping[str, Finding]) -> GpuCounts:
     """Count the GPUs in the newest snapshot of a history.
 
     Args:
@@ -92,7 +92,7 @@ def gpu_totals(history: History, gpus: Sequence[Gpu], states: Mapping[str, Findi
     }
     devices = [(gpu, mig) for gpu in gpus for mig in gpu.mig or (None,)]
     reasons = [not_free(history, gpu, mig) for gpu, mig in devices]
-    return GpuTotals(
+    return GpuCounts(
         len(devices),
         reasons.count(None),
         sum(reason is not None and reason.is_unknown for reason in reasons),
@@ -101,7 +101,7 @@ def gpu_totals(history: History, gpus: Sequence[Gpu], states: Mapping[str, Findi
     )
 
 
-NO_TOTALS = GpuTotals()
+NO_COUNTS = GpuCounts()
 
 
 class HeaderStatus(Struct, frozen=True):
@@ -114,7 +114,7 @@ class HeaderStatus(Struct, frozen=True):
     cost: OwnCost | None = None  # Own cost, if it is shown.
     log: LogNote | None = None  # The state of the log that is being written.
     unread: int = 0  # How many notices of alerts have not been seen on their page.
-    totals: GpuTotals = NO_TOTALS
+    counts: GpuCounts = NO_COUNTS
     source: str = ""  # Replaces the name of the snapshot's source.
     # Whether the shown moment is in a gap of the log, so that the sample is older.
     in_gap: bool = False
@@ -184,13 +184,13 @@ asked for ``self``."""
 
 def _middle(snapshot: Snapshot, status: HeaderStatus, room: int) -> list[Field]:
     """The first line of ``_MIDDLE`` that fits, without the values that are unknown."""
-    host, cost, totals = snapshot.host, status.cost, status.totals
+    host, cost, counts = snapshot.host, status.cost, status.counts
     cpu = None if host.cpu_percent is None else f"{host.cpu_percent:>3.0f}%"
     ram = None
     if host.memory_total is not None and host.memory_used is not None:
         total = gibibytes(host.memory_total, 0)
         ram = f"{gibibytes(host.memory_used, 0):>{len(total)}}/{total}G"
-    states, power = totals.fields(), _power_text(snapshot.gpus)
+    states, power = counts.fields(), _power_text(snapshot.gpus)
     parts = {
         "self": _pair("self", None if cost is None else _cost_text(cost)),
         "gpus": _joined([*states, (power, "header")]),

@@ -18,7 +18,7 @@ from gpumon.ui.view.gpu_text import load_word, mig_indices
 from gpumon.ui.view.header_footer import (
     HeaderStatus,
     TableSummary,
-    gpu_totals,
+    gpu_counts,
     header_row,
     rule_row,
 )
@@ -79,7 +79,7 @@ def table(
     items = [ProcessItem(process, context) for process in processes]
     columns = fitting_columns(items, width, sort, load_word(snapshot.gpus), keys)
     table = width if bounded else max(width, whole_width(processes, columns))
-    status = HeaderStatus(totals=gpu_totals(history, snapshot.gpus, states))
+    status = HeaderStatus(counts=gpu_counts(history, snapshot.gpus, states))
     rows: list[Row] = [
         header_row(snapshot, status, width),
         *gpu_rows(frame, parts, shape),

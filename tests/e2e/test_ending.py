@@ -105,7 +105,7 @@ def test_memory_of_an_ended_process_that_the_driver_still_lists_did_not_come_bac
             "has ended"
         )
         assert "came back" not in screen.text()
-        screen.wait_for(rf" {pid} .*10\.0G .*ended\(still listed\) runaw")
+        screen.wait_for(rf" {pid} .*10\.0G .*ended\(still listed\) .*runaw")
         assert "not visible" not in screen.text()
         screen.type("k")
         screen.wait_for(rf"{pid} [\s\S]*it has ended: no signal reaches it[\s\S]*frees no memory")

@@ -108,16 +108,16 @@ def test_in_ascii_signs_among_words_are_spelled_out_and_columns_stay_in_line() -
     )
     assert ">= 386.0 of >= 557.5G used" in plain
     assert "≥ 386.0 of ≥ 557.5G used" in fancy
-    assert re.search(r" \w+\.\.\. python", plain)
     assert "~" not in plain
     # The commands begin in the same column.
     starts = {line.index("COMMAND") for text in (plain, fancy) for line in heads(text)}
     assert len(starts) == 1
     assert len({line.index("python") for line in plain.splitlines() if " python" in line}) == 1
     with Screen(COARSE_DEMO, environment({"LC_ALL": "C"}), columns=100) as screen:
-        screen.wait_for(r"idle >=3h[\s\S]*>= 386\.0 of >=[\s\S]*jupyter 8a2\.\.\. [\s\S]*q quit")
+        cut = r" 88123\.b\.\.\. python[\s\S]*q quit"
+        screen.wait_for(rf"idle >=3h[\s\S]*>= 386\.0 of >=[\s\S]*{cut}")
         screen.type("?")
-        screen.wait_for(r"tagged ones \.\.\.")
+        screen.wait_for(r"tagged processes \.\.\.")
         screen.type("\x1b")
         screen.wait_gone("Esc back")
         # Over the dashboard, a dialog has straight edges.

@@ -22,7 +22,7 @@ _SPECIAL = (
     *("tab", "shift+tab", "shift+up", "shift+down", "shift+left", "shift+right", "backspace"),
     *("delete", "f1", "f2", "f9", "ctrl+u", "ctrl+w", "ctrl+a", "ctrl+p", "insert", "f13"),
 )
-_LETTERS = "jkjk/[]{}()bn@peEtugdcChmMPUSRL+-<>,.ra yv?T0123456789wwos:xi é€𝄞"
+_LETTERS = "jkjkl/[]{}()bn@peEtugdcChmMPUSRL+-<>,.ra yv?T0123456789wwos:xi é€𝄞"
 _WIDTHS = (1, 5, 20, 60, 80, 100, 200)
 _HEIGHTS = (1, 2, 5, 15, 24, 30, 50)
 _ROOMY = Size(100, 30)
@@ -39,7 +39,9 @@ _ROUTES: tuple[tuple[str, ...], ...] = (
     ("/", "TEXT", "enter"),
     ("[", "@", "TEXT", "enter"),
     ("ctrl+p", "TEXT", "enter"),
+    ("l", "TEXT", "enter"),
     ("tab", "enter"),
+    ("tab", "space", "space", "enter"),
     ("down", "enter"),
     ("down", "k"),
     ("down", "enter", "k", "right", "enter"),

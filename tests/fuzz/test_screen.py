@@ -43,7 +43,7 @@ had its effect. That finds more, and not always the same."""
 SEEDS = [int(os.environ["FUZZ_SEED"])] if HUNTED else [17, 19]
 """Of the first 24, those that have seen every screen after the fewest moves."""
 SCREENS = {
-    *("DashboardScreen", "GpuScreen", "ProcessScreen", "JobScreen", "HelpScreen"),
+    *("DashboardScreen", "GpuScreen", "CompareScreen", "ProcessScreen", "JobScreen", "HelpScreen"),
     *(
         "CommandsDialog",
         "EndDialog",

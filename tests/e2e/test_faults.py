@@ -42,7 +42,7 @@ def driver() -> Iterator[Driver]:
 
 
 def screen_of(driver: Driver, *arguments: str) -> Screen:
-    return Screen([*GPUMON, *arguments], driver.env(), columns=120, lines=20)
+    return Screen([*GPUMON, *arguments], driver.env(), columns=120, lines=15)
 
 
 def is_alive(screen: Screen, card: Card, index: int, percent: int) -> None:
@@ -391,7 +391,7 @@ def test_when_memory_runs_out_it_lives_on_or_ends_with_a_sentence(driver: Driver
     command = [sys.executable, "-c", STARVED, "64", "0", "-n", "0.1"]
     with (
         owners(1, ["python", "train.py"]) as (owner,),
-        Screen(command, driver.env(), columns=120, lines=20) as screen,
+        Screen(command, driver.env(), columns=120, lines=15) as screen,
     ):
         driver.cards[0].processes = [Owner(owner.pid, memory=GIB)]
         screen.wait_for("train.py")
@@ -435,7 +435,7 @@ def test_a_clock_that_is_set_is_followed(driver: Driver, tmp_path: Path) -> None
     command = [sys.executable, "-c", CLOCK, str(shift)]
     with (
         owners(1, ["python", "train.py"]) as (owner,),
-        Screen(command, driver.env(), columns=120, lines=20) as screen,
+        Screen(command, driver.env(), columns=120, lines=15) as screen,
     ):
         driver.cards[0].processes = [Owner(owner.pid, memory=GIB)]
         screen.wait_for("train.py")
@@ -518,7 +518,7 @@ def test_where_proc_hides_the_processes_of_others_their_rows_stay(driver: Driver
         try:
             driver.cards[0].processes = [Owner(other.pid, memory=3 * GIB)]
             command = ["unshare", "--mount", "sh", "-c", hiding, "sh", *GPUMON]
-            with Screen(command, driver.env(), columns=120, lines=20) as screen:
+            with Screen(command, driver.env(), columns=120, lines=15) as screen:
                 screen.wait_for(rf" {other.pid} –? .* 3\.0G .*\(not visible here\)")
                 is_alive(screen, driver.cards[1], 1, 77)
                 screen.type("q")

@@ -78,7 +78,7 @@ def test_vim_moves_on_the_dashboard_and_in_the_dialog_and_ends_with_shift() -> N
         screen.type("J#")
         screen.wait_for("#▲")
         screen.type("H")
-        screen.wait_for(r"load +[\d.]+/\d+")
+        screen.wait_for(r"load +[\d.]+ +[\d.]+")
         screen.wait_for("K end…")
         screen.type("K")
         screen.wait_for("Send TERM to ")

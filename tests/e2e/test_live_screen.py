@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.host.processes import ProcessReader
+from gpumon.text.formatting import fit
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090, settle
 from tests.lives import NEEDS_ALL_PIDS, user_name
 from tests.screen import Screen
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 GPUMON = [sys.executable, "-m", "gpumon"]
 OWNER = user_name(os.getuid())
 STRANGER = "daemon"
-ME = re.escape(OWNER if len(OWNER) <= 9 else OWNER[:8] + "…")
+ME = "|".join(re.escape(fit(OWNER, min(cells, len(OWNER)))) for cells in (9, 16))
+ME = f"(?:{ME})"
 """As the process table writes it."""
 
 

@@ -273,8 +273,8 @@ def test_a_terminal_too_small_for_the_dashboard_gets_a_short_honest_view() -> No
         for columns, lines, view in (
             (20, 3, r"\n 6 ✖ LOST"),
             (40, 6, r"\n 6 ✖ LOST[^\n]*–[\s\S]*\n… 4 more GPUs"),
-            (80, 14, r"CUDA[^\n]*\n 0 ● busy[\s\S]*\n 6 ✖ LOST"),
-            (59, 24, r"\A(?![^\n]*CUDA)[^\n]*s\n 0 ● busy[\s\S]*\n 6 ✖ LOST"),
+            (80, 14, r"1 of 8 free · [^\n]*\n 0 ● busy[\s\S]*\n 6 ✖ LOST"),
+            (59, 24, r"\A(?![^\n]*attention)[^\n]*s\n 0 ● busy[\s\S]*\n 6 ✖ LOST"),
         ):
             screen.resize(columns, lines)
             screen.wait_for(view)
@@ -495,7 +495,7 @@ def test_help_from_a_page_explains_the_keys_of_that_page_first() -> None:
         # It was started with --readonly.
         assert "End the process" not in here
         screen.type("q")
-        screen.wait_for(r"Esc back +y copy")
+        screen.wait_for(r"Esc back .* y copy")
 
 
 def test_every_key_of_the_dashboard_is_found_by_its_name() -> None:

@@ -95,12 +95,9 @@ def _function(name: str, values: Sequence[str], after: str = "") -> dict[str, ob
     function = f"_gpumon_{name}"
     words = _quoted(values)
     listed = f"printf '%s\\n' {words}" if words else "true"
-    return {
-        "bash": function,
-        "zsh": function,
-        "fish": f"({function})",
-        "preamble": {
-            "bash": f"""\
+    return _in_shells(
+        function,
+        bash=f"""\
 {function}() {{
   [[ " ${{COMP_WORDS[*]}} " == *" {after}"* ]] || return
   local value
@@ -110,20 +107,25 @@ def _function(name: str, values: Sequence[str], after: str = "") -> dict[str, ob
   done
 }}
 """,
-            "zsh": f"""\
+        zsh=f"""\
 {function}() {{
   [[ " $words " == *" {after}"* ]] || return
   local -a values=({words})
   compadd -a values
 }}
 """,
-            "fish": f"""\
+        fish=f"""\
 function {function}
   string match -q "* {after}*" " "(commandline -opc | string join " ") && {listed}
 end
 """,
-        },
-    }
+    )
+
+
+def _in_shells(function: str, **definitions: str) -> dict[str, object]:
+    """A function for shtab that each shell calls by the same name."""
+    calls = {"bash": function, "zsh": function, "fish": f"({function})"}
+    return {**calls, "preamble": definitions}
 
 
 def _quoted(values: Sequence[str]) -> str:
@@ -136,12 +138,9 @@ def _quoted(values: Sequence[str]) -> str:
 def _list_function(name: str, words: str, fish_words: str) -> dict[str, object]:
     """Values of which an argument has several, with commas between them, as ``_function``."""
     function = f"_gpumon_{name}"
-    return {
-        "bash": function,
-        "zsh": function,
-        "fish": f"({function})",
-        "preamble": {
-            "bash": f"""\
+    return _in_shells(
+        function,
+        bash=f"""\
 {function}() {{
   local value before="${{1%"${{1##*,}}"}}"
   for value in {words}; do
@@ -149,14 +148,14 @@ def _list_function(name: str, words: str, fish_words: str) -> dict[str, object]:
   done
 }}
 """,
-            "zsh": f"""\
+        zsh=f"""\
 {function}() {{
   local -a values=({words})
   compset -P '*,'
   compadd -S '' -a values
 }}
 """,
-            "fish": f"""\
+        fish=f"""\
 function {function}
   set -l before (string replace -r '[^,]*$' '' -- (commandline -ct))
   for value in {fish_words}
@@ -164,28 +163,25 @@ function {function}
   end
 end
 """,
-        },
-    }
+    )
 
 
 _GPUS = "$(gpumon snapshot --format csv 2>/dev/null | tail -n +2 | cut -d, -f2)"
 """The indices of the GPUs, when they are asked for."""
 
-_LOG_FILES: dict[str, object] = {
-    # Of a function with "files" in its name bash marks folders.
-    **dict.fromkeys(("bash", "zsh"), "_gpumon_log_files"),
-    "fish": "(_gpumon_log_files)",
-    "preamble": {
-        "bash": r"""_gpumon_log_files() {
+# Of a function with "files" in its name bash marks folders.
+_LOG_FILES = _in_shells(
+    "_gpumon_log_files",
+    bash=r"""_gpumon_log_files() {
   compgen -d -- "$1"
   compgen -f -- "$1" | grep -E '\.csv(\.gz|\.zst)?$'
 }
 """,
-        "zsh": """_gpumon_log_files() {
+    zsh="""_gpumon_log_files() {
   _files -g '*.csv(|.gz|.zst)(-.)'
 }
 """,
-        "fish": r"""function _gpumon_log_files
+    fish=r"""function _gpumon_log_files
   for value in (commandline -ct)*
     if test -d $value
       echo $value/
@@ -195,8 +191,7 @@ _LOG_FILES: dict[str, object] = {
   end
 end
 """,
-    },
-}
+)
 
 
 def _add_values(parser: argparse.ArgumentParser, offered: Mapping[str, object]) -> None:

@@ -114,6 +114,15 @@ def test_escape_leaves_each_list_and_the_time_that_was_not_chosen() -> None:
         screen.wait_for(r"u users[^\n]*\Z")
 
 
+def test_the_tree_of_the_past_says_what_it_lacks() -> None:
+    with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
+        screen.wait_for(READY)
+        screen.type("[")
+        screen.wait_for("paused")
+        screen.type("t")
+        screen.wait_for("parents and children are not recorded")
+
+
 def test_the_cursor_follows_to_the_gpu_whose_page_was_shown_last() -> None:
     with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
         screen.wait_for(READY)

@@ -235,6 +235,8 @@ class DashboardScreen(ListScreen[View, Layout]):
         """List the tree, users or jobs; pressed again: processes."""
         self._view = dashboard_view.switch_listing(self._view, self._layout, name)
         self._want_relatives()
+        if self._view.listing is Listing.TREE and self._viewed_time.is_past:
+            self.say("parents and children are not recorded: the past has GPU processes only")
         self.draw()
 
     def _want_relatives(self) -> None:

@@ -210,7 +210,7 @@ def _table(
         )
         for series, _ in shown
     ]
-    for place, gpu in enumerate(gpus):
+    for number, gpu in enumerate(gpus):
         fields: list[Field] = [
             (f"{gpu.index:>2} ", "strong"),
             (fit(brief[short_name(gpu.name)], name_width), ""),
@@ -223,7 +223,7 @@ def _table(
             fields += state_fields(state, holder, state_width - 1)
             fields.append((" ", ""))
         for (series, size), (value_style, rest_style) in zip(shown, styles, strict=True):
-            value, rest = texts[series.label][place]
+            value, rest = texts[series.label][number]
             fields += [
                 (fit_right(value, size - cell_width(rest)), value_style),
                 (rest, rest_style),
@@ -376,8 +376,8 @@ def _is_for_any(line: _Line, gpus: Sequence[Gpu]) -> bool:
 def _peaks(memo: Memo, line: _Line, source: _Source) -> Sequence[float | None]:
     """The highest value of each GPU; newer values raise it until it is searched again."""
     peaks = memo.by(source.key, _find_peaks, line, source)
-    for place, gpu in enumerate(source.gpus):
-        peaks[place] = highest((peaks[place], getattr(gpu, line.field)))
+    for number, gpu in enumerate(source.gpus):
+        peaks[number] = highest((peaks[number], getattr(gpu, line.field)))
     return peaks
 
 
@@ -409,11 +409,11 @@ def _series_rows(
     scale = f"0–{quantity.text(top)}{quantity.unit()}"
     peak = fit_right("peak", width - row_width(title) - cell_width(scale))
     rows = [fill([*title, (scale, "dim"), (peak, "dim")], width)]
-    for place, (gpu, graph) in enumerate(zip(gpus, graphs, strict=True)):
+    for number, (gpu, graph) in enumerate(zip(gpus, graphs, strict=True)):
         value: float | None = getattr(gpu, line.field)
         for y, drawn in enumerate(graph):
             head = (f"{gpu.index:>2} ", _text(line, value)) if not y else ("", "")
-            tail = "" if y else _text(line, peaks[place])
+            tail = "" if y else _text(line, peaks[number])
             fields: list[Field] = [
                 (f"{head[0]:{_INDEX}}", "dim"),
                 (f"{fit_right(head[1], _VALUE - 1)} ", ""),

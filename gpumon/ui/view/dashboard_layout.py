@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.config.columns import PROCESS_DEFAULTS, gpu_columns, process_columns
+from gpumon.config.columns import gpu_columns, process_columns
 from gpumon.findings.groups import users
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import by_column
@@ -30,11 +30,10 @@ from gpumon.ui.view.process_table import (
     TableEntry,
     entry_lines,
     job_entries,
-    needed_cells,
     process_entries,
+    steady_columns,
     tree_entries,
     user_entries,
-    visible_columns,
 )
 from gpumon.ui.view.user_table import USER_COLUMNS, user_columns
 
@@ -238,16 +237,16 @@ def lay_out(
     key = (second, view.narrowing, view.sort, view.listing, view.toggled, first_gpu)
     listed = (snapshot.processes, view.relatives)
     shown, entries = memo.by((*key, *listed), _listed, context, snapshot, view, first_gpu)
-    chosen = process_columns(view.columns)
-    needed = memo.by(
-        (scope, context.second, *listed),
-        needed_cells,
-        *(memo.newest(needed_cells), scope, context.row.now, chosen),
+    columns = steady_columns(
+        memo,
+        (context.second, *listed),
+        scope,
+        context.row.now,
+        process_columns(view.columns),
         entry_lines(entries, context.row),
-    )
-    columns = visible_columns(
-        *(width, needed.cells, view.sort.column, load_word(snapshot.gpus)),
-        hides=chosen == PROCESS_DEFAULTS,
+        width,
+        view.sort.column,
+        load_word(snapshot.gpus),
     )
     line_columns = list_columns(
         memo, snapshot, shape.gpus, width, not shape.tiles.height, gpu_columns(view.columns)

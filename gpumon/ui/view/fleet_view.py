@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpumon.config.columns import COLUMN, PROCESS_DEFAULTS, process_columns
+from gpumon.config.columns import COLUMN, process_columns
 from gpumon.filters.language import parse
 from gpumon.filters.terms import FilterContext
 from gpumon.fleet.fleet import Owner
@@ -22,7 +22,7 @@ from gpumon.text.process_columns import ProcessItem, RowContext
 from gpumon.text.table import GUTTER, Sort, by_column, in_order, line_width
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, HostItem, host_columns
 from gpumon.ui.view.list_view import ListEntry, ListLayout, ListView, move_to
-from gpumon.ui.view.process_table import by_pid, needed_cells, sort_value, visible_columns
+from gpumon.ui.view.process_table import by_pid, sort_value, steady_columns
 from gpumon.ui.view.user_table import FLEET_USER_COLUMNS, FleetUser, fleet_user_columns
 
 if TYPE_CHECKING:
@@ -209,15 +209,16 @@ def _process_columns(
     """The columns of processes after the host; none if something else is listed."""
     if view.listing is not FleetListing.PROCESSES:
         return ()
-    scope, chosen = (view.filter, view.columns, width), process_columns(view.columns)
-    needed = memo.by(
-        (scope, news),
-        needed_cells,
-        *(memo.newest(needed_cells), scope, now, chosen, _process_items(entries)),
-    )
-    return visible_columns(
-        *(max(1, width - HOST_WIDTH - 1), needed.cells, view.sort.column, first_maker().load_word),
-        hides=chosen == PROCESS_DEFAULTS,
+    return steady_columns(
+        memo,
+        news,
+        (view.filter, view.columns, width),
+        now,
+        process_columns(view.columns),
+        _process_items(entries),
+        max(1, width - HOST_WIDTH - 1),
+        view.sort.column,
+        first_maker().load_word,
     )
 
 

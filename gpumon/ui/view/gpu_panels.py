@@ -167,7 +167,8 @@ def _plot(
 ) -> list[Row]:
     """A chart of one series, or of two as shares, without its title; its last cell is blank."""
     end = end_of_chart(frame.snapshot.time, frame.seconds, value_count(width - 1))
-    key = (frame.seconds, end, frame.view.is_past, shown, width, height)
+    bounds = [series.bounds(gpu) for series in shown]
+    key = (frame.seconds, end, frame.view.is_past, shown, bounds, width, height)
     return memo.by(key, _draw_plot, frame, gpu, shown, end, width, height)
 
 

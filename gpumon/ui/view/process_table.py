@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gpumon.text.cells import Field, Row
     from gpumon.text.process_columns import RowContext
     from gpumon.text.table import Column, Marks, Sort
+    from gpumon.ui.view.frame import Memo
     from gpumon.ui.view.list_view import Key
 
 
@@ -116,6 +117,36 @@ def _cells_of_column(
     if column.vacant and not texts:
         return 0
     return max(column.least, max(map(cell_width, texts), default=0))
+
+
+def steady_columns(
+    memo: Memo,
+    news: object,
+    scope: object,
+    time: float,
+    chosen: tuple[str, ...],
+    lines: Iterable[Line],
+    width: int,
+    sorted_by: str,
+    load: str,
+) -> tuple[Column[ProcessItem], ...]:
+    """The columns of a table that is drawn again and again, for ``visible_columns``.
+
+    Args:
+        memo: Keeps what the table needed before.
+        news: Changes when the lines are to be measured again.
+        scope: What is listed, as the user chose.
+        time: Time of the snapshot.
+        chosen: The columns.
+        lines: All lines, also those scrolled away; read only if they are measured.
+        width: Cells of the table.
+        sorted_by: The column with an arrow in its heading.
+        load: From ``load_word``, for the heading of SM use.
+    """
+    before = memo.newest(needed_cells)
+    needed = memo.by((scope, news), needed_cells, before, scope, time, chosen, lines)
+    hides = chosen == PROCESS_DEFAULTS
+    return visible_columns(width, needed.cells, sorted_by, load, hides=hides)
 
 
 def entry_lines(entries: Iterable[TableEntry], context: RowContext) -> Iterator[Line]:

@@ -393,3 +393,16 @@ def test_a_value_is_drawn_at_its_place_between_the_labels_of_the_axis(rows: int)
         expected = 0.5 + (1 - percent / 100) * rows
         # Half a row at zero, which is drawn above the axis, and half a step of a row.
         assert abs(height - expected) <= 0.5 * (1 - percent / 100) + 0.26
+
+
+def test_a_cap_that_is_changed_is_drawn_at_once() -> None:
+    card = msgspec.structs.replace(BUSY, power_draw=300.0, power_limit=700.0)
+    history = seen([card])
+    dashboard = Dashboard(history)
+    shown = []
+    for seconds, limit in ((300.0, 700.0), (300.1, 450.0)):
+        now = snapshot(NOON + seconds, msgspec.structs.replace(card, power_limit=limit))
+        history.add(now)
+        rows = dashboard.rows(now, VIEW, 120, 35).all()
+        shown.append("".join(text for row in rows for text, _ in row))
+    assert ["450W┤" in text for text in shown] == [False, True]

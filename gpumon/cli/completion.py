@@ -178,7 +178,8 @@ _LOG_FILES = _in_shells(
 }
 """,
     zsh="""_gpumon_log_files() {
-  _files -g '*.csv(|.gz|.zst)(-.)'
+  # _files would offer every file where no log fits.
+  _alternative 'logs:log:_path_files -g "*.csv(|.gz|.zst)(-.)"' 'folders:folder:_path_files -/'
 }
 """,
     fish=r"""function _gpumon_log_files

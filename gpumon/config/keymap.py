@@ -227,7 +227,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "graph",
             "c",
             "next_graph",
-            "Change what the graphs show: utilisation, memory, power, temperature, SMs, DRAM",
+            "Change what the graphs show: load, memory, power, temperature, SMs, DRAM",
             "graph",
             synonyms="chart plot sparkline",
         ),
@@ -309,8 +309,7 @@ KEYMAP: tuple[KeyAction, ...] = (
                 ("y",),
                 "copy",
                 {
-                    "dashboard": "Copy the kill command, or CUDA_VISIBLE_DEVICES of the GPU or "
-                    "the tagged GPUs",
+                    "dashboard": "Copy the kill command, or the GPUs' CUDA_VISIBLE_DEVICES",
                     "gpu": "Copy the GPU's CUDA_VISIBLE_DEVICES",
                     "compare": "Copy CUDA_VISIBLE_DEVICES of these GPUs",
                     "process": "Copy the kill command",
@@ -347,7 +346,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "pause",
             "p",
             "pause",
-            "Pause (toggle); in the past: play or pause",
+            "Pause; in the past: play or pause",
             "pause",
             synonyms="freeze stop resume hold",
         ),

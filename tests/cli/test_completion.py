@@ -249,11 +249,12 @@ def test_zsh_offers_what_the_command_takes(folder: Path) -> None:
             ("replay ru", r"replay run\.csv"),
             ("replay ol", r"replay old\.csv\.gz"),
             ("replay fo", "replay folder/"),
-            ("replay no", "replay no *\n"),
-            ("--gpus 0,10,", r"--gpus 0,10,\n"),
+            ("replay no", "replay noX"),
+            ("--gpus 0,10,", "--gpus 0,10,X"),
             ("--columns pid,comm", "--columns pid,command"),
         ):
-            screen.send(f"\x15gpumon {typed}\t".encode())
+            # What is typed next stands behind what was completed, or behind what was typed.
+            screen.send(f"\x15gpumon {typed}\tX".encode())
             screen.wait_for(rf"gpumon {completed}")
 
 

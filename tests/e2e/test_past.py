@@ -169,7 +169,7 @@ def test_a_replay_shows_what_the_screen_showed_then(
             driver.cards[0].utilization_gpu = 20 + second
             driver.cards[1].memory_used = (3 + second) * GIB
             screen.wait(lambda it, old=before: clock_of(it) not in ("", old), "waiting for a tick")  # type: ignore[misc]  # a default binds the value
-            screen.wait_for(rf" {20 + second}%")
+            screen.wait_for(rf"util +{20 + second}%")
             shown[clock_of(screen)] = screen.rows()
         if isinstance(end, str):
             screen.type(end)

@@ -462,7 +462,14 @@ def test_the_help_page_names_every_key_sign_and_metric() -> None:
     with Screen(COARSE_DEMO, columns=110, lines=340) as screen:
         screen.wait_for(READY)
         screen.type("?")
-        for word in ("Pause; in the past", "Sort by GPU-MEM", "Quit", "itself", "✖", "PCIe receive"):
+        for word in (
+            "Pause; in the past",
+            "Sort by GPU-MEM",
+            "Quit",
+            "itself",
+            "✖",
+            "PCIe receive",
+        ):
             screen.wait_for(word)
         screen.wait_for("SM occupancy")
         text = screen.wait_for("Compute mode")

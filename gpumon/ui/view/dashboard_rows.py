@@ -122,7 +122,7 @@ class Dashboard:
         strip = host_height(height) if view.host_strip else 0
         lines, gpus = line_count(snapshot), len(snapshot.gpus)
         seconds = window_seconds(view.window, history, snapshot.time)
-        charted = charted_gpus(memo, history, snapshot, seconds)
+        charted = memo(charted_gpus, memo, history, snapshot, seconds, width)
         key = (context.second, snapshot.processes, view.listing, view.timeline is None, height)
         wanted = memo.by(key, lines_wanted, context.history, snapshot, view, height)
         shape = dashboard_shape(lines, gpus, width, height - strip, wanted, len(charted))

@@ -322,9 +322,11 @@ _TALL_TILE = 3
 """A tile that is not as many times wider than high leaves its line to fewer others."""
 _BUSY_SHARE, _BUSY_PERCENT = 0.02, 5.0
 """Less memory is the driver's on a free GPU, and a lower load that of a tool that reads it."""
-_BUSY_BUCKETS = 60
+_BUSY_BUCKETS = 30
 _BUSY_SECONDS = 300.0
 """A chart stays for this time after the last load, or for all that it shows: the screen is calm."""
+_REREAD_SECONDS = 10
+"""The newest values of a GPU without load are read again after this time."""
 
 
 class Tiles(NamedTuple):
@@ -365,26 +367,29 @@ def least_tiles(count: int, width: int) -> Tiles:
 
 
 def charted_gpus(
-    memo: Memo, history: History, snapshot: Snapshot, seconds: float
+    memo: Memo, history: History, snapshot: Snapshot, seconds: float, width: int
 ) -> tuple[Gpu, ...]:
-    """The GPUs that had something to show in this time: load, or more memory than a free GPU."""
+    """The GPUs that had something to show in this time: load, or more memory than a free GPU.
+
+    There are none on a terminal that is too narrow for charts.
+    """
+    if width < _LEAST_WIDTH:
+        return ()
     seconds = max(seconds, _BUSY_SECONDS)
-    now, step = snapshot.time, seconds / _BUSY_BUCKETS
     shown: list[Gpu] = []
     for gpu in snapshot.gpus:
-        if not _has_load(gpu.utilization_gpu, gpu.memory_used, gpu.memory_total):
-            # The complete parts of the time are read once, the newest ones every second.
-            part, second, whole = memo.part(gpu.uuid), int(now), math.floor(now / step)
-            lately = (history, gpu, 2 * step, 2, end_of_second(second))
-            before = (history, gpu, seconds, _BUSY_BUCKETS, ChartEnd((whole - 0.001) * step, True))
-            total = gpu.memory_total
-            newest = part.part("newest")
-            if not newest.by((seconds, second, total), _had_load, *lately) and not part.by(
-                (seconds, whole, total), _had_load, *before
-            ):
-                continue
+        part = memo.part(gpu.uuid)
+        if _has_load(gpu.utilization_gpu, gpu.memory_used, gpu.memory_total):
+            part(_loaded_at, snapshot.time)
+        elif not _had_load(part, history, gpu, seconds, snapshot.time):
+            continue
         shown.append(gpu)
     return tuple(shown)
+
+
+def _loaded_at(time: float) -> float:
+    """A time at which a GPU had load: a memo keeps the newest."""
+    return time
 
 
 def _has_load(load: float | None, memory: float | None, total: float | None) -> bool:
@@ -392,7 +397,25 @@ def _has_load(load: float | None, memory: float | None, total: float | None) -> 
     return is_busy or (memory or 0.0) > _BUSY_SHARE * (total or math.inf)
 
 
-def _had_load(history: History, gpu: Gpu, seconds: float, count: int, end: ChartEnd) -> bool:
+def _had_load(memo: Memo, history: History, gpu: Gpu, seconds: float, now: float) -> bool:
+    """Whether a GPU without load had some in this time.
+
+    Its complete parts are read once. The newest ones are known from the frames before, and read
+    from time to time for what happened while another screen was drawn.
+    """
+    step, total = seconds / _BUSY_BUCKETS, gpu.memory_total
+    loaded_at = memo.newest(_loaded_at)
+    if loaded_at is not None and 0 <= now - loaded_at < 2 * step:
+        return True
+    second, whole = int(now), math.floor(now / step)
+    lately = (history, gpu, 2 * step, 2, end_of_second(second))
+    before = (history, gpu, seconds, _BUSY_BUCKETS, ChartEnd((whole - 0.001) * step, True))
+    return memo.part("newest").by(
+        (seconds, second // _REREAD_SECONDS, total), _had_load_until, *lately
+    ) or memo.by((seconds, whole, total), _had_load_until, *before)
+
+
+def _had_load_until(history: History, gpu: Gpu, seconds: float, count: int, end: ChartEnd) -> bool:
     series = history.gpu_series(gpu.uuid)
     load, memory = (
         max(
@@ -420,6 +443,13 @@ def tile_rows(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:
     """
     if not tiles.height:
         return []
+    view = frame.view
+    # A key of the user changes nothing else of them.
+    key = (frame.snapshot, tiles, gpus, view.graph, view.window, view.is_past, frame.width)
+    return frame.memo.by(key, _draw_tiles, frame, tiles, gpus)
+
+
+def _draw_tiles(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:
     memo, _, _, states, view, width = frame
     shown = _shown_series(frame.graph)[0]
     label = "" if tiles.height > _WITH_TIMES else view.window.label

@@ -295,11 +295,10 @@ class Starved(LastingRule):
         return bool(holding.blocked) or (None if holding.unseen else False)
 
     def answer(self, history: History, gpu: Gpu) -> Answer:
-        loaded, cpu, disk = (
-            self.held(history, gpu, name) for name in (self._LOADED, self._ON_CPU, self._ON_DISK)
-        )
+        loaded = self.held(history, gpu, self._LOADED)
         if not loaded:
             return loaded
+        cpu, disk = (self.held(history, gpu, name) for name in (self._ON_CPU, self._ON_DISK))
         low = disk or cpu
         if not low:
             return None if None in (disk, cpu) else False

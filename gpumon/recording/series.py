@@ -273,8 +273,14 @@ class Series:
             return [None if math.isnan(value) else value for value in values]
         # A slot counts at its end, so a past bucket has only past slots.
         ends = [math.floor(bucket * width / size) - begin for bucket in range(first, first + count)]
-        ends.append(math.floor((first + count) * width / size) - begin)
-        return [_mean_or_peak(values[low:high], peak) for low, high in itertools.pairwise(ends)]
+        ends.append(min(math.floor((first + count) * width / size) - begin, len(values)))
+        parts = itertools.pairwise(ends)
+        has_empty = len(set(ends)) < len(ends)
+        if has_empty or not math.isfinite(sum(values)):
+            return [_mean_or_peak(values[low:high], peak) for low, high in parts]
+        if peak:
+            return [max(values[low:high]) for low, high in parts]
+        return [sum(values[low:high]) / (high - low) for low, high in parts]
 
     def _slots(self, field: int, begin: int, end: int, peak: bool, *, tens: bool) -> list[float]:
         """The values of a range of slots, reading all closed ones at once."""

@@ -164,6 +164,10 @@ class History:
             return None
         found, patience = None, PATIENCE
         with self.lock:
+            record = self.observed.gpus.get(uuid)
+            if not holds and (record is None or record.watches[place].never_held):
+                # That is so for most conditions, several times per GPU and frame.
+                return None
             now, record = self._viewed.time, self._settled(uuid, place)
             if record is not None:
                 watch, patience = record.watches[place], max(record.patience, hysteresis)

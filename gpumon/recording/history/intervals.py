@@ -201,6 +201,11 @@ class ConditionTracker:
         interval = Interval(since, last, self.start_observed, self.samples)
         return interval if time >= last else interval.by(time)
 
+    @property
+    def never_held(self) -> bool:
+        """Whether it has held at no time that is kept."""
+        return self.since is None and self.past is None
+
     def had_ended(self, time: float, hysteresis: float) -> bool:
         """Whether that interval had ended by a time at which the condition did not hold."""
         if self.since is not None and self.since <= time:

@@ -277,6 +277,7 @@ class Series:
         parts = itertools.pairwise(ends)
         has_empty = len(set(ends)) < len(ends)
         if has_empty or not math.isfinite(sum(values)):
+            # A call for each of a chart's hundreds of buckets is slow.
             return [_mean_or_peak(values[low:high], peak) for low, high in parts]
         if peak:
             return [max(values[low:high]) for low, high in parts]

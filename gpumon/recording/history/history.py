@@ -164,12 +164,12 @@ class History:
             return None
         found, patience = None, PATIENCE
         with self.lock:
-            record = self.observed.gpus.get(uuid)
+            now, record = self._viewed.time, self.observed.gpus.get(uuid)
+            # Most conditions never held, and all are asked for with each frame.
             if not holds and (record is None or record.watches[place].never_held):
-                # That is so for most conditions, several times per GPU and frame.
                 return None
-            now, record = self._viewed.time, self._settled(uuid, place)
             if record is not None:
+                record.settle(place, hysteresis)
                 watch, patience = record.watches[place], max(record.patience, hysteresis)
                 if holds or not watch.had_ended(now, hysteresis):
                     found = watch.at(now)

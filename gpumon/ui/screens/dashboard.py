@@ -24,8 +24,8 @@ from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_layout import TOO_SMALL, Layout, is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View, first_view
-from gpumon.ui.view.gpu_panels import tile_at
 from gpumon.ui.view.gpu_table import gpu_at
+from gpumon.ui.view.gpu_tiles import tile_at
 from gpumon.ui.view.header_footer import interval_text
 from gpumon.ui.view.help_page import process_sections, state_sections
 from gpumon.ui.view.key_names import footer_keys, keycap

@@ -13,7 +13,6 @@ from gpumon.findings.groups import users
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import by_column
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.gpu_panels import NO_TILES, Tiles, least_tiles, tiles_of
 from gpumon.ui.view.gpu_table import (
     LEAST_PANEL,
     GpusShape,
@@ -23,6 +22,7 @@ from gpumon.ui.view.gpu_table import (
     list_columns,
 )
 from gpumon.ui.view.gpu_text import load_word, mig_indices
+from gpumon.ui.view.gpu_tiles import NO_TILES, Tiles, least_tiles, tiles_of
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import ListLayout
 from gpumon.ui.view.process_table import (

@@ -25,9 +25,10 @@ from gpumon.ui.view.dashboard_layout import (
     timeline_height,
 )
 from gpumon.ui.view.frame import Frame, Memo
-from gpumon.ui.view.gpu_panels import charted_gpus, panel_rows, tile_rows
+from gpumon.ui.view.gpu_panels import panel_rows, tile_rows
 from gpumon.ui.view.gpu_table import gpu_rows, line_count
 from gpumon.ui.view.gpu_text import STATE_STYLES
+from gpumon.ui.view.gpu_tiles import charted_gpus
 from gpumon.ui.view.header_footer import (
     NO_COUNTS,
     GpuCounts,

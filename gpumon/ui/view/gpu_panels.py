@@ -1,10 +1,9 @@
-"""Charts of GPUs on the dashboard: tall panels with charts or meters, and tiles below the list."""
+"""Drawings of GPUs on the dashboard: panels with charts or meters, and charts below the list."""
 
 from __future__ import annotations
 
-import math
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.model.makers import maker_of
 from gpumon.model.snapshot import GPU_METRIC
@@ -23,9 +22,7 @@ from gpumon.ui.view.chart_series import (
     LOAD_AND_MEMORY,
     MAIN_SERIES,
     SECOND_SIGN,
-    ChartEnd,
     end_of_chart,
-    end_of_second,
     value_count,
 )
 from gpumon.ui.view.gpu_text import (
@@ -38,15 +35,16 @@ from gpumon.ui.view.gpu_text import (
     state_glyph,
     unlisted_holder,
 )
+from gpumon.ui.view.gpu_tiles import parts_of, tiles_beside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.findings import Finding
-    from gpumon.model.snapshot import Gpu, Snapshot
-    from gpumon.recording.history import History
-    from gpumon.ui.view.chart_series import ChartSeries
+    from gpumon.model.snapshot import Gpu
+    from gpumon.ui.view.chart_series import ChartEnd, ChartSeries
     from gpumon.ui.view.frame import Frame, Memo
+    from gpumon.ui.view.gpu_tiles import Tiles
 
 
 _LABEL = 8
@@ -130,11 +128,11 @@ def _charts_rows(
     """The charts of a panel, with the newest values above each."""
     shown, label = _shown_series(frame.graph), frame.view.window.label
     rows: list[Row] = []
-    for band, high in zip(arrangement, _parts_of(height, len(arrangement)), strict=True):
+    for band, high in zip(arrangement, parts_of(height, len(arrangement)), strict=True):
         columns: list[list[Row]] = []
         for numbers, each in zip(band, _widths(band, width), strict=True):
             column: list[Row] = []
-            for place, tall in zip(numbers, _parts_of(high, len(numbers)), strict=True):
+            for place, tall in zip(numbers, parts_of(high, len(numbers)), strict=True):
                 part, charted = memo.part(place), shown[place]
                 at_foot = "" if tall > _WITH_TIMES else label
                 column.append(part(_chart_title, *_values(charted, gpu), each, at_foot, stale))
@@ -147,14 +145,9 @@ def _charts_rows(
 def _widths(band: Sequence[Sequence[int]], width: int) -> list[int]:
     """The widths of the columns of a band; the first chart has half of the width."""
     if len(band) == 1 or band[0] != (0,):
-        return _parts_of(width, len(band))
+        return parts_of(width, len(band))
     first = -(-width // 2)
-    return [first, *_parts_of(width - first, len(band) - 1)]
-
-
-def _parts_of(whole: int, count: int) -> list[int]:
-    """A number of cells in equal parts; the remainder goes to the first ones."""
-    return [whole // count + (part < whole % count) for part in range(count)]
+    return [first, *parts_of(width - first, len(band) - 1)]
 
 
 def _plot(
@@ -315,124 +308,6 @@ def _facts(gpu: Gpu) -> list[tuple[str, str]]:
     return facts
 
 
-_LEAST_TILE_WIDTH, _LEAST_TILE_HEIGHT = 36, 6
-_LEAST_WIDTH = 100
-"""A narrower terminal has only the small graphs in the table."""
-_TALL_TILE = 3
-"""A tile that is not as many times wider than high leaves its line to fewer others."""
-_BUSY_SHARE, _BUSY_PERCENT = 0.02, 5.0
-"""Less memory is the driver's on a free GPU, and a lower load that of a tool that reads it."""
-_BUSY_BUCKETS = 30
-_BUSY_SECONDS = 300.0
-"""A chart stays for this time after the last load, or for all that it shows: the screen is calm."""
-_REREAD_SECONDS = 10
-"""The newest values of a GPU without load are read again after this time."""
-
-
-class Tiles(NamedTuple):
-    """How the charts of the GPUs stand below their list."""
-
-    height: int  # Of each chart with its title; 0 shows none.
-    lines: int  # Lines of charts.
-
-    @property
-    def rows(self) -> int:
-        """Height of all of them."""
-        return self.height * self.lines
-
-
-NO_TILES = Tiles(0, 0)
-
-
-def tiles_of(count: int, width: int, room: int) -> Tiles:
-    """The arrangement of a number of charts in that many rows, if they fit."""
-    across = (width + 1) // (_LEAST_TILE_WIDTH + 1)
-    if not count or width < _LEAST_WIDTH or not across:
-        return NO_TILES
-    lines = -(-count // across)
-    if room // lines < _LEAST_TILE_HEIGHT:
-        return NO_TILES
-    while lines < count and room // (lines + 1) >= _LEAST_TILE_HEIGHT:
-        each = width // -(-count // lines)
-        if each >= _TALL_TILE * (room // lines):
-            break
-        lines += 1
-    return Tiles(room // lines, lines)
-
-
-def least_tiles(count: int, width: int) -> Tiles:
-    """The lowest arrangement of a number of charts."""
-    across = max(1, (width + 1) // (_LEAST_TILE_WIDTH + 1))
-    return tiles_of(count, width, -(-count // across) * _LEAST_TILE_HEIGHT)
-
-
-def charted_gpus(
-    memo: Memo, history: History, snapshot: Snapshot, seconds: float, width: int
-) -> tuple[Gpu, ...]:
-    """The GPUs that had something to show in this time: load, or more memory than a free GPU.
-
-    There are none on a terminal that is too narrow for charts.
-    """
-    if width < _LEAST_WIDTH:
-        return ()
-    seconds = max(seconds, _BUSY_SECONDS)
-    shown: list[Gpu] = []
-    for gpu in snapshot.gpus:
-        part = memo.part(gpu.uuid)
-        if _has_load(gpu.utilization_gpu, gpu.memory_used, gpu.memory_total):
-            part(_loaded_at, snapshot.time)
-        elif not _had_load(part, history, gpu, seconds, snapshot.time):
-            continue
-        shown.append(gpu)
-    return tuple(shown)
-
-
-def _loaded_at(time: float) -> float:
-    """A time at which a GPU had load: a memo keeps the newest."""
-    return time
-
-
-def _has_load(load: float | None, memory: float | None, total: float | None) -> bool:
-    is_busy = (load or 0.0) >= _BUSY_PERCENT
-    return is_busy or (memory or 0.0) > _BUSY_SHARE * (total or math.inf)
-
-
-def _had_load(memo: Memo, history: History, gpu: Gpu, seconds: float, now: float) -> bool:
-    """Whether a GPU without load had some in this time.
-
-    Its complete parts are read once. The newest ones are known from the frames before, and read
-    from time to time for what happened while another screen was drawn.
-    """
-    step, total = seconds / _BUSY_BUCKETS, gpu.memory_total
-    loaded_at = memo.newest(_loaded_at)
-    if loaded_at is not None and 0 <= now - loaded_at < 2 * step:
-        return True
-    second, whole = int(now), math.floor(now / step)
-    lately = (history, gpu, 2 * step, 2, end_of_second(second))
-    before = (history, gpu, seconds, _BUSY_BUCKETS, ChartEnd((whole - 0.001) * step, True))
-    return memo.part("newest").by(
-        (seconds, second // _REREAD_SECONDS, total), _had_load_until, *lately
-    ) or memo.by((seconds, whole, total), _had_load_until, *before)
-
-
-def _had_load_until(history: History, gpu: Gpu, seconds: float, count: int, end: ChartEnd) -> bool:
-    series = history.gpu_series(gpu.uuid)
-    load, memory = (
-        max(
-            filter(
-                None,
-                series.buckets(
-                    field, seconds, count, end.time, peak=True, complete=end.is_complete
-                ),
-            ),
-            default=None,
-        )
-        for each in LOAD_AND_MEMORY
-        for field in each.fields
-    )
-    return _has_load(load, memory, gpu.memory_total)
-
-
 def tile_rows(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:
     """The charts of GPUs.
 
@@ -444,7 +319,7 @@ def tile_rows(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:
     if not tiles.height:
         return []
     view = frame.view
-    # A key of the user changes nothing else of them.
+    # A press of a key draws the dashboard again, but changes nothing else of the charts.
     key = (frame.snapshot, tiles, gpus, view.graph, view.window, view.is_past, frame.width)
     return frame.memo.by(key, _draw_tiles, frame, tiles, gpus)
 
@@ -455,10 +330,9 @@ def _draw_tiles(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:
     label = "" if tiles.height > _WITH_TIMES else view.window.label
     rows: list[Row] = []
     for line in range(tiles.lines):
-        beside = _tiles_in_line(gpus, tiles, line)
         titles: list[Row] = []
         plots: list[list[Row]] = []
-        for gpu, each in zip(beside, _parts_of(width, len(beside)), strict=True):
+        for gpu, each in tiles_beside(gpus, tiles, line, width):
             state, part = states[gpu.uuid], memo.part(gpu.uuid)
             sign, style = state_glyph(state), STATE_STYLES[state.severity]
             values, stale = _values(shown, gpu), is_stale(gpu, state)
@@ -469,29 +343,12 @@ def _draw_tiles(frame: Frame, tiles: Tiles, gpus: Sequence[Gpu]) -> list[Row]:
     return rows
 
 
-def _tiles_in_line(gpus: Sequence[Gpu], tiles: Tiles, line: int) -> Sequence[Gpu]:
-    count = len(gpus)
-    return gpus[line * count // tiles.lines : (line + 1) * count // tiles.lines]
-
-
 def _join(*parts: Row) -> Row:
     return tuple(chain.from_iterable(parts))
 
 
 def _side_by_side(*plots: list[Row]) -> list[Row]:
     return [_join(*parts) for parts in zip(*plots, strict=True)]
-
-
-def tile_at(gpus: Sequence[Gpu], tiles: Tiles, width: int, x: int, y: int) -> Gpu | None:
-    """The GPU whose chart is drawn at a cell; ``None`` if there is none."""
-    if not tiles.height or y >= tiles.rows:
-        return None
-    beside = _tiles_in_line(gpus, tiles, y // tiles.height)
-    for gpu, each in zip(beside, _parts_of(width, len(beside)), strict=True):
-        if x < each:
-            return gpu
-        x -= each
-    return None
 
 
 def _tile_title(

@@ -22,7 +22,7 @@ from gpumon.ui.view.chart_series import (
 )
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.gpu_panels import Tiles, tile_at
+from gpumon.ui.view.gpu_tiles import Tiles, tile_at
 from tests.build import GIB, NOON, gpu, snapshot
 
 if TYPE_CHECKING:

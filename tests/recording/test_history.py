@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import sys
 import threading
@@ -157,6 +158,17 @@ def test_the_live_bucket_is_never_empty_while_samples_come() -> None:
         history.add(snapshot(time, gpu(utilization_gpu=50)))
         for count in (20, 40, 120, 7):
             assert utilization(history, 60, count)[-1] == 50
+
+
+def test_a_time_that_rounds_up_into_the_next_bucket_keeps_those_before_it() -> None:
+    # The quotient of this time and the width of a bucket is rounded to a whole number.
+    history, now = History({}), math.nextafter(1_764_000_000.0, 0)
+    for second in range(60):
+        history.add(snapshot(now - 59 + second, gpu(utilization_gpu=50)))
+    for peak in (False, True):
+        values = history.gpu_series("GPU-0").buckets("utilization_gpu", 300, 46, now, peak=peak)
+        assert len(values) == 46
+        assert set(values[-9:-1]) == {50}
 
 
 @pytest.mark.parametrize("step", [1.0, 2.0, 5.0, 30.0])

@@ -27,6 +27,7 @@ from tests.ui.view.test_dashboard_rows import demo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.config.keymap import ChartWindow
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
 
@@ -67,9 +68,17 @@ def lines(
     return ["".join(text for text, _ in row).rstrip() for row in rows]
 
 
-def boxes(history: History, width: int = 200, height: int = 50, view: View = VIEW) -> list[int]:
+def boxes(
+    history: History,
+    width: int = 200,
+    height: int = 50,
+    view: View = VIEW,
+    dashboard: Dashboard | None = None,
+    now: Snapshot | None = None,
+) -> list[int]:
     """The indices of the GPUs that have a chart below the list."""
-    parts = Dashboard(history).rows(history.latest, view, width, height)
+    dashboard = dashboard or Dashboard(history)
+    parts = dashboard.rows(now or history.latest, view, width, height)
     text = "\n".join("".join(text for text, _ in row) for row in parts.graphs)
     return [int(index) for index in re.findall(r"(?m)[^\w\s] (\d+) +⠒ util", text)]
 
@@ -154,6 +163,45 @@ def test_a_chart_stays_as_long_as_its_window_has_something_to_show() -> None:
         seen(quiet, (), 1, history, second)
         if second in checked:
             assert boxes(history, view=short) == boxes(history) == ([0] if second < 360 else [])
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_chart_of_one_second_of_load_does_not_blink(window: ChartWindow) -> None:
+    free = gpu(utilization_gpu=0, memory_used=0, memory_total=80 * GIB)
+    quiet = [of_index(free, index) for index in range(3)]
+    history = seen(quiet, seconds=61)
+    dashboard, view = Dashboard(history), msgspec.structs.replace(VIEW, window=window)
+    for second in range(61, 130):
+        cards = [of_index(BUSY, 0), *quiet[1:]] if second == 65 else quiet
+        seen(cards, (), 1, history, second)
+        expected = [0] if second >= 65 else []
+        assert boxes(history, view=view, dashboard=dashboard) == expected, f"second {second}"
+    before = snapshot(NOON + 40, *quiet)
+    assert boxes(history.as_of(before), view=view, dashboard=dashboard, now=before) == []
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_load_while_another_screen_was_drawn_has_a_chart_within_seconds(
+    window: ChartWindow,
+) -> None:
+    free = gpu(utilization_gpu=0, memory_used=0, memory_total=80 * GIB)
+    quiet = [of_index(free, index) for index in range(3)]
+    history = seen(quiet, seconds=1801)
+    dashboard, view = Dashboard(history), msgspec.structs.replace(VIEW, window=window)
+    assert boxes(history, view=view, dashboard=dashboard) == []
+    seen([of_index(BUSY, 0), *quiet[1:]], (), 5, history, 1801)
+    seen(quiet, (), 6, history, 1806)
+    assert boxes(history, view=view, dashboard=dashboard) == [0]
+
+
+def test_another_window_is_drawn_at_once() -> None:
+    history = seen([of_index(BUSY, index) for index in range(8)])
+    dashboard, first = Dashboard(history), []
+    for window in WINDOWS:
+        view = msgspec.structs.replace(VIEW, window=window)
+        parts = dashboard.rows(history.latest, view, 200, 50)
+        first += re.findall(r"-\d+m", "".join(text for row in parts.graphs for text, _ in row))[:1]
+    assert first == ["-1m", "-5m", "-30m", "-5m"]
 
 
 def test_a_tool_that_reads_a_free_gpu_gives_it_no_chart() -> None:

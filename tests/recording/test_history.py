@@ -163,8 +163,8 @@ def test_the_live_bucket_is_never_empty_while_samples_come() -> None:
 def test_a_time_that_rounds_up_into_the_next_bucket_keeps_those_before_it() -> None:
     # The quotient of this time and the width of a bucket is rounded to a whole number.
     history, now = History({}), math.nextafter(1_764_000_000.0, 0)
-    for second in range(60):
-        history.add(snapshot(now - 59 + second, gpu(utilization_gpu=50)))
+    for second in range(320):
+        history.add(snapshot(now - 319 + second, gpu(utilization_gpu=50)))
     for peak in (False, True):
         values = history.gpu_series("GPU-0").buckets("utilization_gpu", 300, 46, now, peak=peak)
         assert len(values) == 46

@@ -1,0 +1,1 @@
+"""Which GPUs a scheduler has given to jobs of this machine."""

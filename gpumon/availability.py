@@ -1,7 +1,8 @@
 """Whether a GPU is free: the one rule for the screen, ``select``, ``run``, ``wait`` and reports.
 
-A GPU, or a MIG device of it, is free if it is healthy, not reserved, has no computing process, no
-unattributed memory, and no utilisation. A GPU with unknown values is never free.
+A GPU, or a MIG device of it, is free if it is healthy, neither allocated to a job nor reserved, has
+no computing process, no unattributed memory, and no utilisation. A GPU with unknown values is never
+free.
 
 Processes that only draw do not count on a GPU with a display: its memory and utilisation belong to
 the desktop. On other GPUs they may hold only what a display server takes of every GPU: a renderer
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.allocations import allocations_of, unplaced_count, unplaced_of
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.text.formatting import counted, gib, gibibytes, printable
+from gpumon.text.formatting import counted, duration, gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from gpumon.model.allocations import Allocation
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, MigInstance
 
@@ -48,8 +51,8 @@ class Listed(Struct, frozen=True):
 class NotFree(Struct, frozen=True):
     """Why a GPU is not free."""
 
-    # ``status``, ``old``, ``health``, ``mode``, ``reserved``, ``processes``, ``memory`` or
-    # ``busy``.
+    # ``status``, ``old``, ``health``, ``mode``, ``allocated``, ``reserved``, ``processes``,
+    # ``memory`` or ``busy``.
     kind: str
     sentence: str  # for the user, without the GPU's name; safe to print
     is_unknown: bool = False  # whether it may be free: a value is unknown
@@ -92,12 +95,107 @@ def listed_on(processes: Iterable[GpuProcess], gpu: Gpu, mig: MigInstance | None
     return Listed(count, computing, total if known else None)
 
 
+class Insider(Struct, frozen=True):
+    """Who asks for a GPU, as schedulers know them."""
+
+    user: str | None = None
+    # Names of the job that the program runs in; empty outside of jobs.
+    jobs: frozenset[str] = frozenset()
+
+    def has(self, allocation: Allocation) -> bool:
+        """Whether an allocation is the asker's own."""
+        if self.jobs:
+            # Each part of a heterogeneous job, such as 5+1, runs with the number of the first.
+            return allocation.job is not None and (
+                allocation.job in self.jobs or allocation.job.partition("+")[0] in self.jobs
+            )
+        return self.user is not None and allocation.user == self.user
+
+
+STRANGER = Insider()
+
+
+def allocated_to_others(
+    allocations: Sequence[Allocation] | None,
+    gpu: Gpu,
+    now: float,
+    mig: MigInstance | None = None,
+    asker: Insider = STRANGER,
+) -> NotFree | None:
+    """Whether a scheduler has given a GPU, or a MIG device of it, to somebody else's job.
+
+    Inside a job it is also a reason that the GPU is not of that job. While it is not known which
+    GPUs a job has, any GPU may be its.
+
+    Args:
+        allocations: Of the machine; ``None`` where no scheduler was asked.
+        gpu: The GPU.
+        now: The time, seconds since the epoch.
+        mig: The MIG device.
+        asker: Who asks; by default somebody without a job.
+    """
+    if not allocations:
+        return None
+    certain = allocations_of(allocations, gpu, mig)
+    for allocation in certain:
+        if not asker.has(allocation):
+            return NotFree("allocated", allocated_sentence(allocation, now))
+    if certain:
+        return None
+    own = [allocation for allocation in allocations if asker.has(allocation)]
+    if asker.jobs and own and not unplaced_of(own):
+        return NotFree("allocated", f"it is not one of {printable(own[0].label)}, this job's")
+    perhaps = [each for each in unplaced_of(allocations) if not asker.has(each)]
+    if not perhaps:
+        return None
+    return NotFree("allocated", unplaced_sentence(perhaps), is_unknown=True)
+
+
+def allocated_sentence(allocation: Allocation, now: float) -> str:
+    """``slurm 88123 of ann has it for 4h, for 2h more at most``, safe to print."""
+    whose = "" if allocation.user is None else f" of {printable(allocation.user)}"
+    what = "a part of it" if allocation.is_share else "it"
+    since = "" if allocation.since is None else f" for {duration(max(0.0, now - allocation.since))}"
+    return f"{printable(allocation.label)}{whose} has {what}{since}{_end(allocation, now)}"
+
+
+def _end(allocation: Allocation, now: float) -> str:
+    if allocation.until is None:
+        return ""
+    if allocation.until <= now:
+        return ", past its time limit"
+    return f", for {duration(allocation.until - now)} more at most"
+
+
+def unplaced_sentence(allocations: Sequence[Allocation]) -> str:
+    """That it is not known which GPUs jobs have, safe to print."""
+    count = unplaced_count(allocations)
+    labels = [printable(allocation.label) for allocation in allocations]
+    named = [label for label, each in zip(labels, allocations, strict=True) if each.job]
+    if count is None:
+        if named:
+            return f"whether {names_listed(named)} has GPUs of this machine is not known"
+        return f"which GPUs {allocations[0].scheduler} has given to jobs is not known"
+    verb = "is" if count == 1 else "are"
+    which = "which one" if count == 1 else "which ones"
+    whose = f"{names_listed(labels)}'s" if named else f"allocated by {allocations[0].scheduler}"
+    return f"{counted(count, 'GPU')} of this machine {verb} {whose}, {which} is not known"
+
+
+def names_listed(names: Sequence[str]) -> str:
+    """``slurm 5``, ``slurm 5 and slurm 6``, ``slurm 5 and 3 more``."""
+    if len(names) == 2:
+        return " and ".join(names)
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
 def why_not_free(
     gpu: Gpu,
     listed: Listed | None,
     *,
     mig: MigInstance | None = None,
     mine: Listed = NOBODY,
+    allocated: NotFree | None = None,
     reserved: bool = False,
     old: bool = False,
     in_container: bool = False,
@@ -109,15 +207,20 @@ def why_not_free(
         listed: The driver's list, without ``mine``; ``None`` while there is no current list.
         mig: The MIG device.
         mine: Processes that the caller wants to ignore.
+        allocated: What ``allocated_to_others`` says of it.
         reserved: Whether ``gpumon run`` has reserved it.
         old: Whether its values are too old.
         in_container: Whether the driver lists the processes of this container only.
     """
-    yield from _of_the_gpu(gpu, reserved=reserved, old=old)
+    yield from _of_the_gpu(gpu, old=old)
+    if allocated is not None:
+        yield allocated
+    if reserved:
+        yield NotFree("reserved", "gpumon run keeps it for a job")
     yield from _of_who_is_on_it(gpu, mig, listed, mine, in_container)
 
 
-def _of_the_gpu(gpu: Gpu, *, reserved: bool, old: bool) -> Iterator[NotFree]:
+def _of_the_gpu(gpu: Gpu, *, old: bool) -> Iterator[NotFree]:
     if gpu.status is not GpuStatus.OK:
         yield NotFree("status", gpu.status.value)
     if old:
@@ -129,8 +232,6 @@ def _of_the_gpu(gpu: Gpu, *, reserved: bool, old: bool) -> Iterator[NotFree]:
         yield NotFree("health", f"the driver recommends a recovery action: {action}")
     if gpu.compute_mode == "Prohibited":
         yield NotFree("mode", "its compute mode prohibits computing")
-    if reserved:
-        yield NotFree("reserved", "gpumon run keeps it for a job")
 
 
 def _of_who_is_on_it(

@@ -75,7 +75,7 @@ def watch(
             f"{counted(len(alerts), 'alert')}: {names}"
         )
         watching = _Watching(engine, deliveries, lines, status, thresholds)
-        lookup = partial(Lookup, machine.processes, reservations=machine.reservations)
+        lookup = partial(Lookup.of, machine)
         sample_for_good(
             machine.source, interval, lookup, news, watching.on_snapshot, watching.report_trouble
         )

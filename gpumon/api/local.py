@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpumon.makers.sampler import Sampler
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import ReservationHolder
+    from gpumon.sampling.machine import Allocations
     from gpumon.system.system import Clock
 
     Gpus: TypeAlias = str | int | Iterable[str | int] | None
@@ -91,6 +92,13 @@ class LocalMachine(Machine):
     def links(self) -> Links:
         """See ``Machine.links``."""
         return self.source.backend.links()
+
+    @cached_property
+    def allocations(self) -> Allocations | None:
+        """See ``Machine.allocations``."""
+        from gpumon.allocations import local_allocations
+
+        return local_allocations()
 
     @staticmethod
     def reservations(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:

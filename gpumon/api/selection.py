@@ -208,7 +208,9 @@ def _selected(requirements: Requirements, wait: float | None, *, demo: bool) -> 
     machine = open_machine(demo=demo)
     locks = Locks(None, os.environ, make=False)
     try:
-        chooser = Chooser(requirements, os.environ, locks, machine.links)
+        chooser = Chooser(
+            requirements, os.environ, locks, machine.links, allocations=machine.allocations
+        )
         with GpuSampler(machine.source) as sampler:
             waiting = GpuWait(sampler, chooser, None if wait is None else TimeLimit(wait))
             waiting.result()

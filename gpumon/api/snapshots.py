@@ -124,5 +124,5 @@ def snapshot(gpus: Gpus = None, *, demo: bool = False) -> Snapshot:
     from gpumon.sampling.gpu_sampler import take_one
 
     machine = open_machine(selection_of(gpus), demo=demo)
-    lookup = Lookup(machine.processes, reservations=machine.reservations)
+    lookup = Lookup.of(machine)
     return Snapshot.of(lookup.look_once(take_one(machine.source)))

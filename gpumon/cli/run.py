@@ -92,6 +92,7 @@ class RunCommand(Command):
                 past=options.past,
                 variables=variables,
                 links=machine.links,
+                allocations=machine.allocations,
             )
         except FolderError as error:
             return fail(f"no GPU can be reserved: {error}.")

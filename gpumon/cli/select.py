@@ -66,4 +66,5 @@ class SelectCommand(Command):
             lock_dir=options.lock_dir,
             past=options.past,
             links=machine.links,
+            allocations=machine.allocations,
         )

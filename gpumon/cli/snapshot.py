@@ -85,7 +85,7 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     if by_process or form in {"table", "json"}:
         from gpumon.sampling.enrichment import Lookup
 
-        lookup = Lookup(machine.processes, reservations=machine.reservations)
+        lookup = Lookup.of(machine)
         snapshot = lookup.look_once(snapshot)
     asked: list[ProcessId] = []
     user = options.user

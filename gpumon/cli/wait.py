@@ -96,8 +96,9 @@ class WaitCommand(Command):
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.scheduling.wait import wait
 
+        machine = self.machine.open(options, profiled=False)
         return wait(
-            self.machine.open(options, profiled=False).source,
+            machine.source,
             options.what or DEFAULT_KIND,
             self.machine.requirements(options),
             pids=options.pid,
@@ -108,4 +109,5 @@ class WaitCommand(Command):
             command=options.shell,
             lock_dir=options.lock_dir,
             past=options.past,
+            allocations=machine.allocations,
         )

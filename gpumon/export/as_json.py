@@ -115,7 +115,11 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     """A snapshot in the schema of this module, as an object to encode."""
     return {
         "schema": SCHEMA,
-        **_fields(snapshot, "host", "gpus", "processes", "trouble", "cost", "holders", "reserved"),
+        **_fields(
+            snapshot,
+            *("host", "gpus", "processes", "trouble", "cost", "holders", "reserved"),
+            "allocations",
+        ),
         "host": _fields(snapshot.host),
         "trouble": _fields(snapshot.trouble) if snapshot.trouble else None,
         "cost": _fields(snapshot.cost) if snapshot.cost else None,
@@ -123,6 +127,11 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
         "processes": [_process(process, snapshot.time) for process in snapshot.processes],
         "holders": _holders(snapshot.holders) if snapshot.holders else None,
         "reserved": [_fields(one) for one in snapshot.reserved],
+        "allocations": (
+            None
+            if snapshot.allocations is None
+            else [_fields(allocation) for allocation in snapshot.allocations]
+        ),
     }
 
 

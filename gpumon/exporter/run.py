@@ -83,7 +83,11 @@ def export(
 
             def new_lookup() -> Lookup:
                 # As in a log, nothing else about processes is asked.
-                return Lookup(RecordedHost(), reservations=machine.reservations)
+                return Lookup(
+                    RecordedHost(),
+                    reservations=machine.reservations,
+                    allocations=machine.allocations,
+                )
 
             sample_for_good(machine.source, interval, new_lookup, news, pages.take, say_failure)
     return 0

@@ -62,6 +62,7 @@ class FindingKind(str, Enum):
     IDLE_PROCESS = "idle process"
     GROWING = "growing"
     PREALLOCATED = "preallocated"
+    ALLOCATED = "allocated"
     RESERVED = "reserved"
     FULL = "full"
     MEMORY_BOUND = "memory-bound"

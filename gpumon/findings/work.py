@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from gpumon.availability import (
     ASSUMED_FIELDS,
     NotFree,
+    allocated_sentence,
+    allocated_to_others,
     busy_sentence,
     is_busy_unlisted,
     listed_on,
@@ -25,18 +27,28 @@ from gpumon.findings.explanation import (
     ExplanationText,
 )
 from gpumon.findings.faults import undated_xid
-from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.phrases import all_of, at_most, count_processes, in_container
+from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, Finding, FindingKind, Severity
+from gpumon.findings.phrases import (
+    all_of,
+    at_most,
+    count_processes,
+    first_part,
+    in_container,
+    spaced,
+)
 from gpumon.findings.rule import LastingRule, Rule, Words
 from gpumon.findings.speed import LIST_HYSTERESIS, jobs_on
+from gpumon.model.allocations import allocations_of, unplaced_of
 from gpumon.recording.history import Interval
-from gpumon.text.formatting import counted, duration, gib, gibibytes, printable
+from gpumon.text.formatting import cell_width, counted, duration, gib, gibibytes, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gpumon.availability import Listed
+    from gpumon.findings.finding import Answer
     from gpumon.findings.rule import HeldFor, Said
+    from gpumon.model.allocations import Allocation
     from gpumon.model.snapshot import Gpu, MigInstance, Reserved
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History, Holding
@@ -253,6 +265,98 @@ class BusyUnlisted(LastingRule):
         )
 
 
+class Allocated(LastingRule):
+    """A scheduler has given the GPU to a job: it is not free, whether the job uses it or not."""
+
+    kind = FindingKind.ALLOCATED
+    hides_memory = True
+    is_normal_use = True
+    sign = ("◈", "given to a job by a scheduler such as Slurm")
+    explanation = ExplanationText(
+        "A scheduler has given the GPU to a job, so that it is not free even while nothing runs "
+        "on it. After an hour without a process (`unused_after`) it is a warning.",
+        (
+            "a job that prepares its data on the CPU, or has ended its work on the GPU",
+            "a shell that somebody left open in a job",
+            "a job that asked for more GPUs than it uses",
+        ),
+        ("Ask the owner to end the job, or to ask for fewer GPUs: `scancel`, `--gres`.",),
+        "slurm.schedmd.com, scontrol and gres.conf",
+    )
+    shows_at_once = True
+    least_samples = 0
+
+    def least_seconds(self, thresholds: Thresholds) -> float:
+        return 0.0
+
+    def holds(self, holding: Holding) -> bool:
+        """Whether no process computes on it; allocations are no condition of the history."""
+        return holding.computing == 0
+
+    def answer(self, history: History, gpu: Gpu) -> Answer:
+        """See ``Rule.answer``."""
+        latest = history.latest
+        if latest is None or not latest.allocations:
+            return False
+        certain = allocations_of(latest.allocations, gpu)
+        if certain:
+            return self._finding(gpu.uuid, self._certain(history, gpu, certain))
+        unsure = allocated_to_others(latest.allocations, gpu, history.now)
+        holding = history.holding(gpu)
+        if unsure is None or (holding is not None and holding.computing):
+            return False
+        labels = [printable(each.label) for each in unplaced_of(latest.allocations)]
+        short = at_most(f"perhaps {labels[0]}'s", SHORT_CELLS)
+        brief = at_most(f"{latest.allocations[0].scheduler}?", BRIEF_CELLS)
+        return self._finding(gpu.uuid, Words(unsure.sentence, short, brief))
+
+    def _certain(self, history: History, gpu: Gpu, certain: Sequence[Allocation]) -> Words:
+        first = certain[0]
+        more = f" +{len(certain) - 1}" if len(certain) > 1 else ""
+        sentence = allocated_sentence(first, history.now)
+        evidence = tuple(allocated_sentence(each, history.now) for each in certain)
+        unused = self._unused(history, gpu, first)
+        if unused is None:
+            left = None if first.until is None else max(0.0, first.until - history.now)
+            end = "" if left is None else f", free in ≤ {first_part(left)}"
+            name = at_most(printable(first.label), SHORT_CELLS - len(more) - len(end))
+            return Words(
+                sentence,
+                f"{name}{more}{end}",
+                "allocated" if left is None else f"≤ {first_part(left)}",
+                evidence,
+                first.since,
+                Severity.QUIET,
+            )
+        since, is_least = unused
+        seconds = history.now - since
+        length = f"{'≥' if is_least else ''}{first_part(seconds)}"
+        end = f"{more}, no process {length}"
+        name = at_most(printable(first.owned_label), SHORT_CELLS - cell_width(end))
+        long = seconds >= history.thresholds.unused_after
+        least = "at least " if is_least else ""
+        return Words(
+            f"{sentence}; no process has computed on it for {least}{spaced(seconds)}",
+            f"{name}{end}",
+            f"unused {length}" if len(length) <= 3 else "unused",
+            (*evidence, "no process computes on it"),
+            since,
+            Severity.WARNING if long else Severity.NOTE,
+        )
+
+    def _unused(
+        self, history: History, gpu: Gpu, allocation: Allocation
+    ) -> tuple[float, bool] | None:
+        """Since when no process of the job computes on it, and whether that may be longer."""
+        interval = history.interval(gpu.uuid, self._condition)
+        if interval is None:
+            return None
+        started = allocation.since
+        if started is not None and started >= interval.since:
+            return min(started, history.now), False
+        return interval.since, not interval.start_observed
+
+
 class Reservation(Rule):
     """``gpumon run`` has reserved the GPU.
 
@@ -304,7 +408,8 @@ class Free(Rule):
     severity = Severity.GOOD
     is_event = True
     explanation = ExplanationText(
-        "No process computes on the GPU, its memory is empty and it is not reserved.",
+        "No process computes on the GPU, its memory is empty, and it is neither allocated to a job "
+        "nor reserved.",
         (),
         ("Use it: `gpumon run` reserves it for your job.",),
         "docs/select.md of gpumon",
@@ -401,12 +506,20 @@ def _reasons_not_free(
         gpu,
         listed,
         mig=mig,
+        allocated=_allocated(history, gpu, mig),
         reserved=bool(reserved),
         old=history.old(gpu) is not None,
         in_container=in_container(history),
     )
     if (sentence := undated_xid(gpu)) is not None:
         yield NotFree("health", sentence)
+
+
+def _allocated(history: History, gpu: Gpu, mig: MigInstance | None) -> NotFree | None:
+    latest = history.latest
+    if latest is None or not latest.allocations:
+        return None
+    return allocated_to_others(latest.allocations, gpu, history.now, mig)
 
 
 def reservations(history: History, gpu: Gpu) -> Sequence[Reserved]:
@@ -428,6 +541,9 @@ def mig_state(history: History, gpu: Gpu, instance: MigInstance) -> Finding:
     kind, severity, short, brief = FindingKind.UNKNOWN, Severity.QUIET, "unknown", "unknown"
     if reason is None:
         kind, severity, short, brief = FindingKind.FREE, Severity.GOOD, "free", "free"
+    elif reason.kind == "allocated":
+        kind, severity, short = FindingKind.ALLOCATED, Severity.NOTE, "allocated"
+        brief = "perhaps" if reason.is_unknown else "allocated"
     elif reason.kind == "reserved":
         kind, severity, short, brief = FindingKind.RESERVED, Severity.NOTE, "reserved", "reserved"
     elif reason.kind == "memory" and instance.memory_used is not None:

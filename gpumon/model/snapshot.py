@@ -21,6 +21,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import NVIDIA, Annotated, Metric, Tier, Unit
 from gpumon.model.number_types import Count, Few, Integer, Real, Time
 from gpumon.model.processes import GpuProcess, HolderScan
@@ -344,6 +345,8 @@ class Snapshot(Struct, frozen=True, gc=False, array_like=True):
     cost: OwnCost | None = None  # What sampling costs, filled in by the collector.
     holders: HolderScan | None = None  # Other processes with open device files, once scanned.
     reserved: tuple[Reserved, ...] = ()  # The known reservations.
+    # What schedulers have given to jobs, in no particular order; ``None`` where none was asked.
+    allocations: tuple[Allocation, ...] | None = None
 
     @property
     def is_live(self) -> bool:

@@ -49,6 +49,16 @@ class Thresholds(Struct, frozen=True):
         float,
         Number("a GPU or a process is idle after this long without work", SECONDS, 1, WEEK),
     ] = 60.0
+    # A job may prepare its data for long before its first kernel.
+    unused_after: Annotated[
+        float,
+        Number(
+            "a GPU of a job needs attention after this long without a process",
+            SECONDS,
+            1,
+            WEEK,
+        ),
+    ] = 3600.0
     # The next three are a heuristic, hence the question mark on screen: a kernel that waits for
     # others counts as running (see ``utilization_gpu``) and draws little power.
     stuck_utilization: Annotated[

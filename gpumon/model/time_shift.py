@@ -45,6 +45,8 @@ class TimeShift:
             gpus=tuple([self._same(gpu) for gpu in snapshot.gpus]),
             processes=tuple([self._same(process) for process in snapshot.processes]),
             reserved=tuple([self._same(reserved) for reserved in snapshot.reserved]),
+            allocations=snapshot.allocations
+            and tuple([self._same(allocation) for allocation in snapshot.allocations]),
             holders=snapshot.holders and self._same(snapshot.holders),
         )
         self._last = snapshot, moved

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHost, RelatedProcess
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import ReservationHolder, Snapshot
-    from gpumon.sampling.machine import Reservations
+    from gpumon.sampling.machine import Allocations, Machine, Reservations
     from gpumon.system.system import Clock
 
 _WORKLOADS_AGAIN = 10.0
@@ -61,6 +61,7 @@ class Lookup:
         host: The processes, queried by up to three threads at a time.
         clock: The clock, for tests.
         reservations: See ``Machine.reservations``.
+        allocations: See ``Machine.allocations``.
     """
 
     def __init__(
@@ -68,9 +69,11 @@ class Lookup:
         host: ProcessHost,
         clock: Clock = THIS_SYSTEM.clock,
         reservations: Reservations | None = None,
+        allocations: Allocations | None = None,
     ) -> None:
         self._host = host
         self._reservations = reservations
+        self._ask_allocations = allocations
         self._clock = clock
         self._stopping = False
         self._failure: BaseException | None = None
@@ -78,6 +81,7 @@ class Lookup:
         self._for_holders = threading.Event()
         self._for_relatives = threading.Event()
         self._for_reservations = threading.Event()
+        self._for_allocations = threading.Event()
         self._threads = tuple(
             threading.Thread(
                 target=self._guarded,
@@ -93,6 +97,11 @@ class Lookup:
                     ()
                     if reservations is None
                     else (("reservations", self._find_reservations, self._for_reservations),)
+                ),
+                *(
+                    ()
+                    if allocations is None
+                    else (("allocations", self._find_allocations, self._for_allocations),)
                 ),
             )
         )
@@ -110,6 +119,8 @@ class Lookup:
         self._holders: HolderScan | None = None
         self._relatives: tuple[RelatedProcess, ...] = ()
         self._reserved: tuple[Reserved, ...] = ()
+        # Nothing is free before it is known what a scheduler has given away.
+        self._allocations = None if allocations is None else allocations.unknown
 
         self._workloads_asked: frozenset[ProcessId] = frozenset()
         self._workloads_due = 0.0
@@ -120,6 +131,15 @@ class Lookup:
         self._given: tuple[GpuProcess, ...] = ()
         self._given_workloads = self._workloads
         self._made: tuple[GpuProcess, ...] = ()
+
+    @classmethod
+    def of(cls, machine: Machine) -> Lookup:
+        """The lookups of a machine."""
+        return cls(
+            machine.processes,
+            reservations=machine.reservations,
+            allocations=machine.allocations,
+        )
 
     @property
     def failure(self) -> BaseException | None:
@@ -161,6 +181,7 @@ class Lookup:
             self._for_holders,
             self._for_relatives,
             self._for_reservations,
+            self._for_allocations,
         ):
             wake.set()
         # The system clock, even if this object has another: threads are joined in real time.
@@ -174,9 +195,10 @@ class Lookup:
     def annotate(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the results known so far, without waiting.
 
-        Processes get their ``place``, and the snapshot its ``holders`` and ``reserved``, unless its
-        source has set them. Without new results, the same tuple of processes gives the same tuple
-        again, and a process without new results stays the same object.
+        Processes get their ``place``, and the snapshot its ``holders``, ``reserved`` and
+        ``allocations``, unless its source has set them. Without new results, the same tuple of
+        processes gives the same tuple again, and a process without new results stays the same
+        object.
 
         Call it from one thread at a time.
 
@@ -189,13 +211,23 @@ class Lookup:
         processes = self._with_workloads(snapshot.processes)
         holders = snapshot.holders or self._holders
         reserved = snapshot.reserved or self._reserved
+        allocations = snapshot.allocations
+        if allocations is None:
+            allocations = self._allocations
         if (
             processes is snapshot.processes
             and holders is snapshot.holders
             and reserved is snapshot.reserved
+            and allocations is snapshot.allocations
         ):
             return snapshot
-        return replace(snapshot, processes=processes, holders=holders, reserved=reserved)
+        return replace(
+            snapshot,
+            processes=processes,
+            holders=holders,
+            reserved=reserved,
+            allocations=allocations,
+        )
 
     def look_once(self, snapshot: Snapshot, patience: float = _ONCE_PATIENCE) -> Snapshot:
         """Run all lookups for one snapshot, instead of ``start``, and annotate it.
@@ -212,6 +244,8 @@ class Lookup:
         def find() -> None:
             self._find_reservations()
             self._find_workloads()
+            while not self._find_allocations():
+                pass
             self._find_holders()
 
         finding = threading.Thread(
@@ -226,6 +260,7 @@ class Lookup:
         if self._snapshot is None:
             # A GPU that is reserved for a job must not be shown as free for long.
             self._for_reservations.set()
+            self._for_allocations.set()
         listed_anew = self._snapshot is None or snapshot.processes is not self._snapshot.processes
         self._snapshot = snapshot
         if not listed_anew:
@@ -346,6 +381,19 @@ class Lookup:
                 if found != self._reserved:
                     self._reserved = found
         return _rest(self._clock.monotonic() - began, _RESERVATIONS_AGAIN)
+
+    def _find_allocations(self) -> float:
+        """Ask what schedulers have given away, a part at a time. Returns seconds until the next."""
+        snapshot = self._snapshot
+        if snapshot is None or self._ask_allocations is None:
+            return _RESERVATIONS_AGAIN
+        if snapshot.processes is self._given:
+            # With their workloads: a job's processes show which GPUs are its.
+            snapshot = replace(snapshot, processes=self._made)
+        found, pause = self._ask_allocations.find(snapshot)
+        if found != self._allocations:
+            self._allocations = found
+        return pause
 
 
 def _reserved(gpu: str, uuid: str, holder: ReservationHolder) -> Reserved:

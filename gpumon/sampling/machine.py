@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import TypeAlias
 
+    from gpumon.allocations.slurm import SlurmAllocations
     from gpumon.host.process_host import ProcessHost
     from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
     from gpumon.model.snapshot import ReservationHolder
 
+    Allocations: TypeAlias = SlurmAllocations
     Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
     """Returns who has reserved which of these GPUs and MIG devices, by UUID."""
 
@@ -31,6 +33,11 @@ class Machine(ABC):
     reservations: Reservations | None = None
     """Looks up what ``gpumon run`` has reserved; ``None`` where there is nothing to look up, as for
     another machine, whose snapshots have it."""
+
+    @cached_property
+    def allocations(self) -> Allocations | None:
+        """Looks up what schedulers have given to jobs; ``None`` where there is none to ask."""
+        return None
 
     @property
     @abstractmethod

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.availability import Insider
+from gpumon.host.clues import slurm_job
 from gpumon.makers.backend import NO_KNOWN_LINKS
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.makers.visible_devices import visible_devices_of
@@ -32,6 +34,7 @@ from gpumon.scheduling.eligibility import (
 )
 from gpumon.scheduling.queue import WaitQueue
 from gpumon.scheduling.ranking import choose
+from gpumon.system.system import user_name
 from gpumon.text.formatting import counted, duration
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from gpumon.makers.backend import Links
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.recording import Recording
+    from gpumon.sampling.machine import Allocations
     from gpumon.scheduling.eligibility import Eligibility
     from gpumon.scheduling.locks import Locks
     from gpumon.scheduling.ranking import GpuChoice
@@ -48,6 +52,9 @@ if TYPE_CHECKING:
 GAP_SECONDS = 10.0
 """The state between two samples further apart than this is unknown."""
 _MOST_SAMPLES = 2000
+_FIRST_LOOK_SECONDS = 5.0
+"""Seconds to wait for a scheduler's controller at first; without an answer nothing is free."""
+_LATER_LOOK_SECONDS = 1.0
 _Verdicts = tuple["Eligibility", ...]
 _UNSETTLED = frozenset(("busy", "old"))
 """Reasons that a second sample may remove. Utilisation is an average of up to a second, so it may
@@ -66,6 +73,7 @@ class Chooser:
         locks: Locks | None = None,  # ``None`` means that no GPU is reserved
         links: Callable[[], Links] | None = None,  # called once, if several GPUs are wanted
         past: str | None = None,  # a log, if the requirements ask for a stable time
+        allocations: Allocations | None = None,  # what schedulers have given away here
     ) -> None:
         self.requirements = requirements
         self._environment = environment
@@ -73,6 +81,8 @@ class Chooser:
         self._ask_links = links
         self._links = NO_KNOWN_LINKS
         self._past = past
+        self._allocations = allocations
+        self._first_look = True
         self._most_gpus = 0
         self._stability = (
             None if requirements.stable is None else StabilityWindow(requirements.stable)
@@ -105,6 +115,7 @@ class Chooser:
             UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
             RecordingError: The log of the past cannot be read.
         """
+        snapshot = self._with_allocations(snapshot)
         stability = self._stability
         if stability is None:
             return self._judged_now(snapshot, mine)
@@ -122,6 +133,14 @@ class Chooser:
         if self._unsettled and self._settled_by is None:
             self._settled_by = time.monotonic() + _SETTLES_SECONDS
         return verdicts
+
+    def _with_allocations(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what schedulers have given away, unless it has that already."""
+        if self._allocations is None or snapshot.allocations is not None:
+            return snapshot
+        patience = _FIRST_LOOK_SECONDS if self._first_look else _LATER_LOOK_SECONDS
+        self._first_look = False
+        return replace(snapshot, allocations=self._allocations.settle(snapshot, patience))
 
     def left(self) -> float:
         """Seconds for which the GPUs must still be observed."""
@@ -160,7 +179,12 @@ class Chooser:
             raise NoSuchGpuError(missing, len(gpus))
         uid = os.geteuid() if hasattr(os, "geteuid") else None
         # Another machine, whose locks are not here, has its reservations in the snapshot.
-        known = Circumstances(allowance(self._environment, gpus), _reservations(snapshot), uid=uid)
+        known = Circumstances(
+            allowance(self._environment, gpus),
+            _reservations(snapshot),
+            uid=uid,
+            asker=_asker(self._environment, uid),
+        )
         if self._locks is None or past:
             return known
         devices = [gpu.uuid for gpu in gpus] + [mig.uuid for gpu in gpus for mig in gpu.mig]
@@ -202,6 +226,14 @@ class Chooser:
         possible = sum(verdict.may_come for verdict in verdicts)
         gone = self._most_gpus - len({verdict.candidate.gpu.uuid for verdict in verdicts})
         return possible + gone < self.requirements.least
+
+
+def _asker(environment: Mapping[str, str], uid: int | None) -> Insider:
+    """This program's user, and the Slurm job that it runs in, by each of its names."""
+    job, _ = slurm_job(None, None, environment)
+    number, _ = slurm_job(None, None, {"SLURM_JOB_ID": environment.get("SLURM_JOB_ID", "")})
+    user = None if uid is None else user_name(uid)
+    return Insider(user, frozenset(name for name in (job, number) if name is not None))
 
 
 def _reservations(snapshot: Snapshot) -> dict[str, ReservationHolder]:

@@ -10,9 +10,18 @@ import time
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
+from gpumon.availability import (
+    FRESH_SECONDS,
+    STRANGER,
+    Insider,
+    allocated_to_others,
+    listed_on,
+    why_not_free,
+)
 from gpumon.findings.faults import undated_xid
+from gpumon.model.allocations import unplaced_count, unplaced_of
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import Maker, first_maker, maker_of, makers
 from gpumon.model.process_states import ENDED
@@ -103,9 +112,9 @@ class Ineligibility(Struct, frozen=True):
 
     # The requirement, for programs: ``status``, ``chosen``, ``maker``, ``integrated``,
     # ``allocation``, ``model``, ``architecture``, ``capability``, ``mig``, ``total``, ``mode``,
-    # ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``, ``busy``,
-    # ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` if the GPU's type
-    # cannot be read now.
+    # ``allocated``, ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``,
+    # ``busy``, ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` if the GPU's
+    # type cannot be read now.
     kind: str
     sentence: str  # for the user, without the GPU's name; safe to print
 
@@ -168,6 +177,7 @@ class Circumstances(Struct, frozen=True):
     # GPUs kept for earlier waiters, by UUID: the waiter in a few words.
     reserved_for: Mapping[str, str] = {}
     uid: int | None = None  # of the caller
+    asker: Insider = STRANGER  # the caller, as schedulers know it
 
 
 def judge(
@@ -177,11 +187,35 @@ def judge(
 
     If a whole GPU is ineligible, it has one result, even if it is divided into MIG devices.
     """
-    return tuple(
-        _Evaluation(candidate, snapshot, requirements, circumstances).verdict()
+    evaluations = [
+        _Evaluation(candidate, snapshot, requirements, circumstances)
         for gpu in snapshot.gpus
         for candidate in _candidates(gpu, requirements)
-    )
+    ]
+    verdicts = tuple(evaluation.verdict() for evaluation in evaluations)
+    return _leave_enough(verdicts, evaluations)
+
+
+def _leave_enough(
+    verdicts: tuple[Eligibility, ...], evaluations: Sequence[_Evaluation]
+) -> tuple[Eligibility, ...]:
+    """Leave as many GPUs as jobs have of which it is not known which ones: the last ones."""
+    unsure = [
+        index
+        for index, evaluation in enumerate(evaluations)
+        if evaluation.perhaps is not None and verdicts[index].fits
+    ]
+    if not unsure:
+        return verdicts
+    left = evaluations[0].unplaced
+    kept = unsure if left is None else unsure[max(0, len(unsure) - left) :]
+    judged = list(verdicts)
+    for index in kept:
+        perhaps = evaluations[index].perhaps
+        if perhaps is not None:
+            refusal = Ineligibility(perhaps.kind, perhaps.sentence)
+            judged[index] = replace(judged[index], refusal=refusal)
+    return tuple(judged)
 
 
 def _candidates(gpu: Gpu, requirements: Requirements) -> Iterator[Candidate]:
@@ -262,6 +296,16 @@ class _Evaluation:
         )
         held = circumstances.held
         self._holder = held.get(candidate.uuid) or held.get(candidate.gpu.uuid)
+        asker = circumstances.asker
+        allocated = allocated_to_others(
+            snapshot.allocations, candidate.gpu, snapshot.time, candidate.mig, asker
+        )
+        unsure = allocated is not None and allocated.is_unknown
+        self._allocated = None if unsure else allocated
+        # Why it may be somebody else's, and how many GPUs are; ``None`` if that is not known.
+        self.perhaps = allocated if unsure else None
+        others = [each for each in snapshot.allocations or () if not asker.has(each)]
+        self.unplaced = unplaced_count(unplaced_of(others))
 
     def verdict(self) -> Eligibility:
         """The result."""
@@ -340,6 +384,8 @@ class _Evaluation:
             yield "unknown", "whether it is cut into MIG devices is unknown"
 
     def _reservation_reasons(self) -> Iterator[tuple[str, str]]:
+        if self._allocated is not None:
+            yield self._allocated.kind, self._allocated.sentence
         if self._holder is not None:
             yield "reserved", holder_sentence(self._holder, time.time())
         reserved_for = self._circumstances.reserved_for.get(self._candidate.uuid)

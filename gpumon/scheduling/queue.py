@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.availability import Insider
 from gpumon.host.procfs import stat_of
 from gpumon.model.makers import makers
 from gpumon.model.snapshot import GpuStatus
@@ -26,7 +27,7 @@ from gpumon.scheduling.lock_folder import FolderError, user_named
 from gpumon.scheduling.locks import is_locked, lock
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.requirements import Requirements  # noqa: TC001 - msgspec resolves it
-from gpumon.system.system import THIS_SYSTEM
+from gpumon.system.system import THIS_SYSTEM, user_name
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -117,7 +118,11 @@ class WaitQueue:
             return ()
         allowed = None if wants.allowed is None else frozenset(wants.allowed)
         seen_by_them = replace(
-            circumstances, allowance=Allowance(allowed), reserved_for=reserved_for, uid=ticket.uid
+            circumstances,
+            allowance=Allowance(allowed),
+            reserved_for=reserved_for,
+            uid=ticket.uid,
+            asker=Insider(user_name(ticket.uid)),
         )
         verdicts = judge(snapshot, wants.requirements, seen_by_them)
         choice = choose(verdicts, wants.requirements)

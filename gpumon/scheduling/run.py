@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recorder import Recorder
+    from gpumon.sampling.machine import Allocations
     from gpumon.scheduling.child import CommandExit
     from gpumon.scheduling.eligibility import Candidate, Ineligibility
     from gpumon.scheduling.ranking import GpuChoice
@@ -90,6 +91,7 @@ def run(
     past: str | None = None,  # a log of the past
     variables: Mapping[str, str] = {},  # for the command, besides those that select GPUs
     links: Callable[[], Links] | None = None,  # called if several GPUs are wanted
+    allocations: Allocations | None = None,  # what schedulers have given away here
 ) -> int:
     """Run a command on eligible GPUs, once there are enough, and wait for it.
 
@@ -110,7 +112,7 @@ def run(
         return missing
     with closing(Locks(lock_dir, os.environ)) as locks, background_writes_allowed():
         with GpuSampler(source) as sampler:
-            chooser = Chooser(requirements, os.environ, locks, links, past)
+            chooser = Chooser(requirements, os.environ, locks, links, past, allocations)
             with exit_on_signals(signal.SIGTERM, signal.SIGHUP):
                 with StatusLine(sys.stderr) as status_line:
                     limit = None if wait is None else TimeLimit(wait)

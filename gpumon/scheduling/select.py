@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpumon.makers.source import Source
     from gpumon.makers.visible_devices import VisibleDevices
     from gpumon.model.snapshot import Gpu, ReservationHolder
+    from gpumon.sampling.machine import Allocations
     from gpumon.scheduling.eligibility import Candidate, Eligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
@@ -45,6 +46,7 @@ def select(
     lock_dir: str | None = None,  # ``None`` is the default folder
     past: str | None = None,  # a log of the past
     links: Callable[[], Links] | None = None,  # called if several GPUs are wanted
+    allocations: Allocations | None = None,  # what schedulers have given away here
 ) -> int:
     """Print the best eligible GPUs, or on standard error why each GPU is not eligible.
 
@@ -58,7 +60,7 @@ def select(
         OSError: Writing to the stream failed.
     """
     locks = Locks(lock_dir, os.environ, make=False)
-    chooser = Chooser(requirements, os.environ, locks, links, past)
+    chooser = Chooser(requirements, os.environ, locks, links, past, allocations)
     with GpuSampler(source) as sampler, StatusLine(sys.stderr) as status_line:
         waiting = _ObservingWait(sampler, chooser, status_line)
         result = waiting.result()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
+    from gpumon.sampling.machine import Allocations
     from gpumon.scheduling.eligibility import Eligibility
     from gpumon.scheduling.requirements import Requirements
     from gpumon.system.system import System
@@ -64,6 +65,7 @@ def wait(
     command: str | None = None,  # of the shell, to run then
     lock_dir: str | None = None,  # ``None`` is the default folder
     past: str | None = None,  # a log of the past
+    allocations: Allocations | None = None,  # what schedulers have given away here
 ) -> int:
     """Wait, with progress on standard error.
 
@@ -86,7 +88,15 @@ def wait(
                 status_line.say(f"what other users have reserved is not known: {locks.trouble}")
             with GpuSampler(source) as sampler:
                 waiting = ConditionWait(
-                    sampler, kind, requirements, os.environ, locks, past, limit, status_line
+                    sampler,
+                    kind,
+                    requirements,
+                    os.environ,
+                    locks,
+                    past,
+                    limit,
+                    status_line,
+                    allocations,
                 )
                 done = waiting.reported(waiting.result(), verbose=verbose)
         if isinstance(done, WaitResult):
@@ -142,12 +152,17 @@ class ConditionWait(GpuWait):
         past: str | None,  # a log
         limit: TimeLimit,
         status_line: StatusLine,
+        allocations: Allocations | None = None,
     ) -> None:
         self._kind = kind
         self._to_use = to_use = KINDS[kind].to_use
         asked = KINDS[kind].requirements(asked)
         chooser = Chooser(
-            asked, environment if to_use else {}, locks if to_use else None, past=past
+            asked,
+            environment if to_use else {},
+            locks if to_use else None,
+            past=past,
+            allocations=allocations if to_use else None,
         )
         super().__init__(sampler, chooser, limit)
         self._display = _ProgressDisplay(status_line, self.limit)
@@ -244,7 +259,7 @@ class ConditionWait(GpuWait):
 def _without_sharing_reasons(snapshot: Snapshot) -> Snapshot:
     """The GPUs without the reasons that concern only reservation, which does not matter here."""
     gpus = tuple(replace(gpu, compute_mode=None, mig_mode=None, mig=()) for gpu in snapshot.gpus)
-    return replace(snapshot, gpus=gpus)
+    return replace(snapshot, gpus=gpus, allocations=None)
 
 
 def _blocker(verdict: Eligibility, now: float) -> str:

@@ -263,8 +263,10 @@ def _check_size(snapshot: Snapshot) -> None:
         ValueError: There are more.
     """
     suspects = () if snapshot.holders is None else snapshot.holders.suspects
+    allocations = snapshot.allocations or ()
     if (
-        max(map(len, (snapshot.processes, snapshot.reserved, suspects))) > _MOST_ROWS
+        max(map(len, (snapshot.processes, snapshot.reserved, suspects, allocations))) > _MOST_ROWS
+        or sum([len(allocation.devices) for allocation in allocations]) > _MOST_ROWS
         or sum([len(gpu.mig) for gpu in snapshot.gpus]) > _MOST_ROWS
         or sum([len(process.uses) for process in snapshot.processes]) > 4 * _MOST_ROWS
     ):

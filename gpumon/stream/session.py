@@ -107,7 +107,7 @@ class _Session:
         self._source = machine.source
         self._news = news
         self._interval = interval
-        self._lookup = Lookup(machine.processes, reservations=machine.reservations)
+        self._lookup = Lookup.of(machine)
         self._collector = Collector(self._source, interval, annotate=self._lookup.annotate)
         self._history = History(conditions())
         self._finder = EventFinder(DEFAULTS.full_share)

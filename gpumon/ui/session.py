@@ -96,7 +96,7 @@ class SessionBuilder:
         user: str | None = None,
         commands: bool = True,
     ) -> None:
-        self.lookup = Lookup(machine.processes, reservations=machine.reservations)
+        self.lookup = Lookup.of(machine)
         self.collector = Collector(machine.source, interval, annotate=self.lookup.annotate)
         self.logbook = Logbook(self.collector, log, user, commands=commands)
         self._machine = machine

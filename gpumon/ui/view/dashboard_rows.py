@@ -187,8 +187,10 @@ def _states(
         if mig is None:
             states[gpu.uuid] = _state(part, history, snapshot, gpu, second)
         else:
-            key = (second, snapshot.processes, snapshot.reserved, mig, gpu.status)
-            states[mig.uuid] = part.by(key, mig_state, history, gpu, mig)
+            lists = (snapshot.processes, snapshot.reserved, snapshot.allocations)
+            states[mig.uuid] = part.by(
+                (second, *lists, mig, gpu.status), mig_state, history, gpu, mig
+            )
     return states if complete else {uuid: _unless_well(state) for uuid, state in states.items()}
 
 
@@ -201,7 +203,7 @@ def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, second: f
     before = memo.newest(gpu_state)
     wrong = before is not None and before.severity >= Severity.WARNING
     key = (
-        *(second, snapshot.time if wrong else None, snapshot.reserved),
+        *(second, snapshot.time if wrong else None, snapshot.reserved, snapshot.allocations),
         *(history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
     )
     return memo.by(key, gpu_state, history, gpu)
@@ -212,7 +214,7 @@ def _counts(
 ) -> GpuCounts:
     """The counts of the header: once a second, and at once when a state or a list changes."""
     kinds = tuple([(state.kind, state.severity) for state in states.values()])
-    key = (second, snapshot.processes, snapshot.reserved, kinds)
+    key = (second, snapshot.processes, snapshot.reserved, snapshot.allocations, kinds)
     return memo.by(key, gpu_counts, history, snapshot.gpus, states)
 
 

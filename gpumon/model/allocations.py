@@ -1,0 +1,84 @@
+"""What schedulers have given to jobs of a machine; part of the data model.
+
+``None`` always means unknown: an allocation whose user is not known is still somebody's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.model.number_types import Count, Time  # noqa: TC001 - msgspec resolves annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.model.snapshot import Gpu, MigInstance
+
+
+class Allocation(Struct, frozen=True, gc=False, array_like=True):
+    """GPUs of this machine that a scheduler has given to a job.
+
+    Attributes:
+        scheduler: ``slurm``.
+        job: The job as people write it, such as ``88123`` or ``88123_4`` in an array; ``None`` if
+            it is not known whose the GPUs are.
+        user: Name of the job's owner.
+        devices: UUIDs of the GPUs, or MIG devices, that are certainly its.
+        unplaced: Number of further GPUs of this machine that are its, but not which ones; ``None``
+            if not even their number is known.
+        since: When the job started.
+        until: When it ends at the latest; also ``None`` if it has no time limit.
+        nodes: All its machines, as the scheduler writes them: ``gpu-[01-02]``.
+        is_share: Whether it has only a part of each GPU, such as shards.
+    """
+
+    scheduler: str
+    job: str | None = None
+    user: str | None = None
+    devices: tuple[str, ...] = ()
+    unplaced: Count | None = 0
+    since: Time | None = None
+    until: Time | None = None
+    nodes: str | None = None
+    is_share: bool = False
+
+    @property
+    def label(self) -> str:
+        """A short label, not safe to print: ``slurm 88123``, or ``a slurm job``."""
+        return f"a {self.scheduler} job" if self.job is None else f"{self.scheduler} {self.job}"
+
+    @property
+    def owned_label(self) -> str:
+        """The label with the user, not safe to print: ``slurm 88123 ann``."""
+        return self.label if self.user is None else f"{self.label} {self.user}"
+
+
+def allocations_of(
+    allocations: Iterable[Allocation] | None, gpu: Gpu, mig: MigInstance | None = None
+) -> list[Allocation]:
+    """The allocations that certainly include a GPU, or a MIG device of it.
+
+    That of a GPU includes its MIG devices, and that of a MIG device a part of its GPU.
+    """
+    if not allocations:
+        return []
+    parts = [mig] if mig is not None else gpu.mig
+    wanted = {gpu.uuid, *(part.uuid for part in parts)}
+    return [each for each in allocations if not wanted.isdisjoint(each.devices)]
+
+
+def unplaced_of(allocations: Iterable[Allocation] | None) -> list[Allocation]:
+    """The allocations that have GPUs of this machine of which it is not known which ones."""
+    return [] if not allocations else [each for each in allocations if each.unplaced != 0]
+
+
+def unplaced_count(allocations: Sequence[Allocation]) -> int | None:
+    """The number of GPUs that these have without a place; ``None`` if any number is unknown."""
+    total = 0
+    for each in allocations:
+        if each.unplaced is None:
+            return None
+        total += each.unplaced
+    return total

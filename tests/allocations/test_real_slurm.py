@@ -1,0 +1,178 @@
+"""A GPU that Slurm gave to a job is not free: with a real Slurm of one node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import slurm
+from tests.driver import Driver, h100
+from tests.screen import PATIENCE, Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.slurm import SlurmCluster
+
+pytestmark = [
+    pytest.mark.skipif(bool(slurm.MISSING), reason=f"{', '.join(slurm.MISSING)} not installed"),
+    # The daemons of several at once would be slow to start.
+    pytest.mark.xdist_group("slurm"),
+]
+GPUMON = [sys.executable, "-m", "gpumon"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    with slurm.slurm() as made:
+        yield made
+
+
+@pytest.fixture
+def driver(
+    cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Driver]:
+    monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
+    slurm.use(cluster, monkeypatch)
+    with Driver([h100() for _ in range(4)]) as made:
+        yield made
+    cluster.clear()
+
+
+def told(driver: Driver, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GPUMON, *arguments],
+        env={**driver.env(), **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def allocations(driver: Driver) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(
+        told(driver, "snapshot", "--format", "json").stdout
+    )["allocations"]
+    return found
+
+
+def state(screen: Screen, index: int) -> str:
+    return next((line for line in screen.rows() if re.match(rf"[ ▸]*{index} +H100", line)), "")
+
+
+def test_a_gpu_of_a_job_is_never_free_and_is_free_again_soon_after_its_end(
+    cluster: SlurmCluster, driver: Driver
+) -> None:
+    job = cluster.submit("--gres=gpu:1", "-t", "2:00:00")
+    with Screen([*GPUMON, "-n", "0.2"], driver.env(), 160, 30) as screen:
+        seen: list[str] = []
+
+        def is_told(drawn: Screen) -> bool:
+            seen.append(state(drawn, 0))
+            return re.search(rf"slurm {job} .*, no process", seen[-1]) is not None
+
+        screen.wait(is_told, "the job of GPU 0")
+        assert not [row for row in seen if " free" in row]
+        screen.wait_for("3 of 4 free")
+        assert " free " in state(screen, 1)
+        screen.type("\t\r")
+        screen.wait_for(rf"slurm {job} of \S+ has it for \S+, for 1h5\dm more at most")
+        screen.type("\x1b")
+        cluster.cancel(job)
+        ended = time.monotonic()
+        screen.wait_for("4 of 4 free")
+        assert time.monotonic() - ended < 30
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_select_in_a_job_stays_within_it_and_leaves_those_of_others(
+    cluster: SlurmCluster, driver: Driver
+) -> None:
+    first = cluster.submit("--gres=gpu:2", "-J", "x UserId=root(0)")
+    second = cluster.submit("--gres=gpu:1")
+    inside = told(driver, "select", "--format", "index", SLURM_JOB_ID=second)
+    more = told(driver, "select", "-n", "2", SLURM_JOB_ID=second)
+    known = allocations(driver)
+    for job in (first, second):
+        cluster.cancel(job)
+    assert inside.stdout.strip() == "2"
+    assert more.returncode == 1
+    assert f"slurm {first} of " in more.stderr
+    assert f"it is not one of slurm {second}, this job's" in more.stderr
+    me = cluster.call("id", "-un").strip()
+    assert [(each["job"], each["user"], len(each["devices"])) for each in known] == [  # type: ignore[arg-type]
+        (first, me, 2),
+        (second, me, 1),
+    ]
+
+
+def test_a_job_without_a_step_is_seen_too(cluster: SlurmCluster, driver: Driver) -> None:
+    told_of = cluster.call("sh", "-c", "salloc --no-shell --gres=gpu:3 -t 10 2>&1")
+    job = re.search(r"Granted job allocation (\d+)", told_of)
+    assert job is not None
+    (known,) = allocations(driver)
+    two = told(driver, "select", "-n", "2", SLURM_JOB_ID="999999")
+    cluster.cancel(job[1])
+    assert (known["job"], known["user"], len(known["devices"])) == (None, None, 3)  # type: ignore[arg-type]
+    assert two.returncode == 1
+    assert "a slurm job has it" in two.stderr
+
+
+def test_an_array_has_its_own_name(cluster: SlurmCluster, driver: Driver) -> None:
+    job = cluster.submit("--gres=gpu:1", "--array=3-3")
+    (known,) = allocations(driver)
+    cluster.cancel(job)
+    assert known["job"] == f"{job}_3"
+
+
+def test_the_order_of_the_files_decides_which_gpu_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
+    with slurm.slurm(order=(2, 0, 3, 1)) as other, Driver([h100() for _ in range(4)]) as driver:
+        slurm.use(other, monkeypatch)
+        number = other.submit("--gres=gpu:1", script="echo $CUDA_VISIBLE_DEVICES; sleep 600")
+        (known,) = allocations(driver)
+        index = other.call("scontrol", "show", "job", "-d", number)
+        assert "IDX:0)" in index
+        assert known["devices"] == [driver.cards[2].uuid]
+
+
+def test_without_its_controller_nothing_is_called_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
+    with slurm.slurm() as other, Driver([h100()]) as driver:
+        slurm.use(other, monkeypatch)
+        job = other.submit()
+        other.stop("slurmctld")
+        began = time.monotonic()
+        chosen = told(driver, "select", SLURM_JOB_ID="999999")
+        assert time.monotonic() - began < 15
+        assert chosen.returncode == 1
+        assert f"whether slurm {job} has GPUs of this machine is not known" in chosen.stderr
+
+
+@pytest.mark.root
+def test_select_refuses_the_gpus_of_another_users_job(
+    cluster: SlurmCluster, driver: Driver
+) -> None:
+    assert os.geteuid() == 0
+    job = cluster.submit("--uid=nobody", "--gres=gpu:3", "-t", "2:00:00", "-D", "/tmp")
+    one, two = (told(driver, "select", "-n", number) for number in ("1", "2"))
+    cluster.cancel(job)
+    assert one.stdout.strip() == driver.cards[3].uuid
+    assert two.returncode == 1
+    assert f"slurm {job} of nobody has it for" in two.stderr
+    assert "more at most" in two.stderr

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.findings import FindingKind, conditions, gpu_findings, not_free
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import GpuProcess, GpuUse
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Reserved, Unknown
 from gpumon.recording.history import History
@@ -84,6 +85,16 @@ def owners(draw: st.DrawFn) -> GpuProcess:
     listed_at=st.sampled_from((NOON, NOON, NOON, NOON - 4, NOON - 30, None)),
     in_container=st.booleans(),
     kept=st.sampled_from((None, None, None, "GPU-0", "MIG-1")),
+    allocations=st.sampled_from(
+        (
+            *(None, None, None, ()),
+            (Allocation("slurm", "7", "bo", ("GPU-0",)),),
+            (Allocation("slurm", "7", "bo", ("MIG-1",)),),
+            (Allocation("slurm", "7", "bo", unplaced=1),),
+            (Allocation("slurm", unplaced=None),),
+            (Allocation("slurm", "7", "bo", ("GPU-9",)),),
+        )
+    ),
 )
 def test_nothing_disagrees_whether_a_card_is_free(
     card: Gpu,
@@ -91,12 +102,14 @@ def test_nothing_disagrees_whether_a_card_is_free(
     listed_at: float | None,
     in_container: bool,
     kept: str | None,
+    allocations: tuple[Allocation, ...] | None,
 ) -> None:
     mig = card.mig[0] if card.mig else None
     kept = "GPU-0" if kept is not None and mig is None else kept
     seen = snapshot(
         NOON, card, processes=tuple(processes), processes_at=listed_at, in_container=in_container
     )
+    seen = replace(seen, allocations=allocations)
     if kept is not None:
         device = None if kept == "GPU-0" else kept
         seen = replace(seen, reserved=(Reserved("GPU-0", device, user="bo"),))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings import BRIEF_CELLS, Severity, not_free
+from gpumon.model.allocations import unplaced_count, unplaced_of
 from gpumon.model.snapshot import GpuStatus, Unknown, lines_of
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import (
@@ -92,10 +93,15 @@ def gpu_counts(history: History, gpus: Sequence[Gpu], states: Mapping[str, Findi
     }
     devices = [(gpu, mig) for gpu in gpus for mig in gpu.mig or (None,)]
     reasons = [not_free(history, gpu, mig) for gpu, mig in devices]
+    unknown = [reason for reason in reasons if reason is not None and reason.is_unknown]
+    # Of some it is not known which ones are jobs', but how many.
+    allocations = None if history.latest is None else history.latest.allocations
+    left = unplaced_count(unplaced_of(allocations))
+    perhaps = sum(reason.kind == "allocated" for reason in unknown) if left is not None else 0
     return GpuCounts(
         len(devices),
-        reasons.count(None),
-        sum(reason is not None and reason.is_unknown for reason in reasons),
+        reasons.count(None) + max(0, perhaps - (left or 0)),
+        len(unknown) - perhaps,
         len(warned),
         max((state.severity for state in states.values()), default=Severity.QUIET),
     )

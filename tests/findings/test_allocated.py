@@ -1,0 +1,103 @@
+"""What is said of a GPU that a scheduler gave to a job."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gpumon.findings import FindingKind, Severity, conditions, gpu_findings, gpu_state
+from gpumon.findings.work import not_free
+from gpumon.model.allocations import Allocation
+from gpumon.recording.history import History
+from gpumon.ui.view.header_footer import gpu_counts
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+ANN = Allocation("slurm", "88123", "ann", ("GPU-0",), since=NOON - 4 * 3600, until=NOON + 7200)
+BUSY = gpu(memory_used=GIB, utilization_gpu=90)
+
+
+def history_of(*allocations: Allocation, seconds: int = 0, busy: bool = False) -> History:
+    """The machine every half minute for so long; the first sample shows no duration."""
+    history = History(conditions())
+    first = BUSY if busy else gpu()
+    for before in range(seconds, -1, -30):
+        seen = snapshot(
+            NOON - before,
+            msgspec.structs.replace(first, sampled_at=NOON - before),
+            *(gpu(index=index, sampled_at=NOON - before) for index in (1, 2, 3)),
+            processes=(process(),) if busy else (),
+        )
+        history.add(msgspec.structs.replace(seen, allocations=allocations))
+    return history
+
+
+def test_a_gpu_whose_job_runs_nothing_says_so() -> None:
+    history = history_of(ANN, seconds=630)
+    state = gpu_state(history, gpu())
+    assert (state.kind, state.severity) == (FindingKind.ALLOCATED, Severity.NOTE)
+    assert state.short == "slurm 88123 ann, no process ≥10m"
+    assert state.sentence == (
+        "slurm 88123 of ann has it for 4h00m, for 2h00m more at most; no process has computed on "
+        "it for at least 10 m"
+    )
+    assert state.brief == "unused"
+    assert not_free(history, gpu()) is not None
+    assert FindingKind.FREE not in {one.kind for one in gpu_findings(history, gpu())}
+    assert gpu_state(history, gpu(index=1)).kind is FindingKind.FREE
+
+
+def test_from_its_start_on_it_is_known_that_a_job_ran_nothing() -> None:
+    young = msgspec.structs.replace(ANN, since=NOON - 240)
+    state = gpu_state(history_of(young, seconds=600), gpu())
+    assert state.short == "slurm 88123 ann, no process 4m"
+    assert state.brief == "unused 4m"
+    assert state.since == NOON - 240
+
+
+def test_after_an_hour_it_needs_attention() -> None:
+    history = history_of(ANN, seconds=3630)
+    assert gpu_state(history, gpu()).severity is Severity.WARNING
+    assert gpu_state(history_of(ANN, seconds=3600), gpu()).severity is Severity.NOTE
+
+
+def test_a_gpu_that_its_job_uses_is_no_news_and_says_when_it_is_free() -> None:
+    state = gpu_state(history_of(ANN, seconds=600, busy=True), BUSY)
+    assert (state.kind, state.severity) == (FindingKind.ALLOCATED, Severity.QUIET)
+    assert (state.short, state.brief) == ("slurm 88123, free in ≤ 2h", "≤ 2h")
+
+
+@pytest.mark.parametrize(
+    ("allocation", "short"),
+    [
+        (msgspec.structs.replace(ANN, user="a" * 40), "slurm 88123 aaa…, no process ≥0s"),
+        (msgspec.structs.replace(ANN, user=None), "slurm 88123, no process ≥0s"),
+        (msgspec.structs.replace(ANN, job=None, user=None), "a slurm job, no process ≥0s"),
+    ],
+)
+def test_a_long_name_is_cut(allocation: Allocation, short: str) -> None:
+    assert gpu_state(history_of(allocation), gpu()).short == short
+
+
+def test_of_gpus_that_may_be_a_jobs_none_is_called_free_and_the_rest_is_counted() -> None:
+    somewhere = Allocation("slurm", "5", "bo", unplaced=3)
+    history = history_of(somewhere)
+    latest = history.latest
+    assert latest is not None
+    states = {one.uuid: gpu_state(history, one) for one in latest.gpus}
+    assert {state.kind for state in states.values()} == {FindingKind.ALLOCATED}
+    assert states["GPU-0"].short == "perhaps slurm 5's"
+    counts = gpu_counts(history, latest.gpus, states)
+    assert (counts.free, counts.unknown) == (1, 0)
+    unsure = history_of(msgspec.structs.replace(somewhere, unplaced=None))
+    assert unsure.latest is not None
+    counts = gpu_counts(unsure, unsure.latest.gpus, states)
+    assert (counts.free, counts.unknown) == (0, 4)
+
+
+def test_a_gpu_that_another_one_computes_on_is_not_perhaps_a_jobs() -> None:
+    state = gpu_state(history_of(Allocation("slurm", "5", unplaced=1), busy=True), BUSY)
+    assert state.kind is not FindingKind.ALLOCATED
+
+
+def test_without_a_scheduler_nothing_changes() -> None:
+    assert gpu_state(history_of(), gpu()).kind is FindingKind.FREE

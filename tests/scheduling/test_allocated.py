@@ -1,0 +1,108 @@
+"""What ``select`` does with GPUs that a scheduler gave to jobs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.model.allocations import Allocation
+from gpumon.scheduling.choose import Chooser
+from gpumon.scheduling.requirements import Requirements
+from gpumon.system.system import user_name
+from tests.build import NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpumon.scheduling.eligibility import Eligibility
+
+GPUS = tuple(gpu(index=index) for index in range(4))
+ANN = Allocation("slurm", "88123", "ann", ("GPU-1",), since=NOON - 3600, until=NOON + 7200)
+
+
+def verdicts(
+    *allocations: Allocation,
+    environment: Mapping[str, str] | None = None,
+    requirements: Requirements | None = None,
+) -> tuple[Eligibility, ...]:
+    seen = replace(snapshot(NOON, *GPUS), allocations=allocations)
+    return Chooser(requirements or Requirements(), environment or {}).judge(seen)
+
+
+def fitting(found: tuple[Eligibility, ...]) -> list[int]:
+    return [verdict.candidate.gpu.index for verdict in found if verdict.fits]
+
+
+def test_a_gpu_of_somebody_elses_job_is_refused_with_its_end() -> None:
+    found = verdicts(ANN)
+    assert fitting(found) == [0, 2, 3]
+    refusal = found[1].refusal
+    assert refusal is not None
+    assert refusal.kind == "allocated"
+    assert refusal.sentence == "slurm 88123 of ann has it for 1h00m, for 2h00m more at most"
+    assert refusal.passing
+
+
+def test_ones_own_gpu_is_not_refused() -> None:
+    mine = replace(ANN, user=user_name(os.geteuid()))
+    assert fitting(verdicts(mine)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("job", "environment"),
+    [
+        ("88123", {"SLURM_JOB_ID": "88123"}),
+        (
+            "88100_3",
+            {
+                "SLURM_JOB_ID": "88123",
+                "SLURM_ARRAY_JOB_ID": "88100",
+                "SLURM_ARRAY_TASK_ID": "3",
+            },
+        ),
+        ("88123+1", {"SLURM_JOB_ID": "88123"}),
+    ],
+)
+def test_inside_a_job_only_its_gpus_fit(job: str, environment: dict[str, str]) -> None:
+    found = verdicts(replace(ANN, job=job), environment=environment)
+    assert fitting(found) == [1]
+    refusal = found[0].refusal
+    assert refusal is not None
+    assert refusal.sentence == f"it is not one of slurm {job}, this job's"
+
+
+def test_as_many_gpus_are_left_as_jobs_have_somewhere() -> None:
+    somewhere = Allocation("slurm", "5", "bo", unplaced=2)
+    found = verdicts(ANN, somewhere)
+    assert fitting(found) == [0]
+    refusal = found[3].refusal
+    assert refusal is not None
+    assert refusal.sentence == ("2 GPUs of this machine are slurm 5's, which ones is not known")
+    # Those that do not fit anyway are not counted as left.
+    chosen = Requirements(least=1, most=1)
+    assert fitting(verdicts(ANN, somewhere, requirements=chosen)) == [0]
+
+
+def test_while_it_is_not_known_how_many_a_job_has_nothing_fits() -> None:
+    found = verdicts(Allocation("slurm", "5", unplaced=None))
+    assert fitting(found) == []
+    refusal = found[0].refusal
+    assert refusal is not None
+    assert refusal.sentence == "whether slurm 5 has GPUs of this machine is not known"
+
+
+def test_a_job_name_cannot_write_to_the_terminal() -> None:
+    found = verdicts(replace(ANN, job="1\x1b[2J", user="a\nb"))
+    refusal = found[1].refusal
+    assert refusal is not None
+    assert refusal.sentence.isprintable()
+
+
+def test_sharing_a_gpu_of_somebody_elses_job_is_refused_too() -> None:
+    seen = replace(snapshot(NOON, *GPUS, processes=(process(),)), allocations=(ANN,))
+    found = Chooser(Requirements(free=2**30), {}).judge(seen)
+    assert not found[1].fits
+    assert found[0].fits

@@ -46,6 +46,7 @@ _ENVIRONMENT_PROGRAM = re.compile(r"(/.+)/bin/[^/]+", re.DOTALL)
 _FOLDERS_OF_ENVIRONMENTS = ("envs", "virtualenvs", ".virtualenvs")
 _UNNAMED_ENVIRONMENTS = (".venv", "venv", ".env", "env")
 
+_STEP_DAEMON = re.compile(r"slurmstepd: \[([0-9]{1,10})\.([0-9a-z+]{1,21})\] *")
 _JOB_NUMBER = re.compile(r"[0-9]{1,10}")
 
 _CONTAINERS = ("docker", "lxc", "podman", "systemd-nspawn")
@@ -162,6 +163,12 @@ def slurm_job(
     if job == own and array is not None and task is not None:
         job = f"{array}_{task}"
     return job, step
+
+
+def slurm_daemon(command: Sequence[str]) -> tuple[str, str | None] | None:
+    """The job and the step that a ``slurmstepd`` runs, by its title: ``slurmstepd: [3385.0]``."""
+    found = _STEP_DAEMON.fullmatch(" ".join(command)) if command else None
+    return None if found is None else (found[1], step_name(found[2]))
 
 
 def apptainer(clues: Mapping[str, str]) -> Container | None:

@@ -74,7 +74,9 @@ _STEP = r"[0-9]{1,10}(?:\+[0-9]{1,10})?|batch|extern|interactive"
 _SLURM = re.compile(
     # The plugins cgroup/v1 and cgroup/v2, with one or several slurmd on the node.
     r"/(?:slurm(?:_[^/]+)?/uid_[0-9]+|(?:[^/]+_)?slurmstepd\.scope)"
-    rf"/job_([0-9]{{1,10}})(?:/step_({_STEP}))?(?:/|$)"
+    # Slurm 26.05 names the folder of a job by an identifier that never occurs again, its SLUID,
+    # unless CgroupJobIdPaths is set: cgroup.conf(5).
+    rf"/(?:job_([0-9]{{1,10}})|(?:job_)?(s[0-9A-Z]{{13}}))(?:/step_({_STEP}))?(?:/|$)"
 )
 _USER = re.compile(r"/user-([0-9]{1,10})\.slice(?:/|$)")
 
@@ -94,6 +96,7 @@ class CgroupInfo(Struct, frozen=True):
     container: Container | None = None  # the innermost; a pod by its UID
     slurm_job: str | None = None  # its number; each job of an array has its own
     slurm_step: str | None = None  # a number, ``batch``, ``extern`` or ``interactive``
+    slurm_sluid: str | None = None  # the identifier of its job in place of the number
     # UID of the user slice: the owner of a rootless container, whatever the UID inside is.
     slice_uid: int | None = None
 
@@ -117,14 +120,14 @@ def cgroup_info(text: str) -> CgroupInfo:
         if found is not None and at > depth:
             container, depth = found, at
         job = _SLURM.search(path)
-        if job is not None and (slurm is None or slurm[2] is None):
+        if job is not None and (slurm is None or slurm[3] is None):
             slurm = job
         user = _USER.search(path)
         if user is not None:
             slice_uid = int(user[1])
     if slurm is None:
         return CgroupInfo(container, slice_uid=slice_uid)
-    return CgroupInfo(container, slurm[1], step_name(slurm[2]), slice_uid)
+    return CgroupInfo(container, slurm[1], step_name(slurm[3]), slurm[2], slice_uid)
 
 
 def step_name(step: str | None) -> str | None:

@@ -18,6 +18,7 @@ from gpumon.host.clues import (
     environment_name,
     jupyter_kernel,
     launcher,
+    slurm_daemon,
     slurm_job,
 )
 from gpumon.host.containers import RETRY_SECONDS, ContainerNames, cgroup_info
@@ -54,6 +55,7 @@ class _Surroundings(Struct, frozen=True):
     container: Container | None = None
     slurm_job: str | None = None
     slurm_step: str | None = None
+    in_slurm: bool = False  # whether it is in a job, of which the number may not be known
     environment: str | None = None
     notebook: str | None = None
     host_name: str | None = None
@@ -150,11 +152,14 @@ class WorkloadReader:
         around = self._around(process)
         line = self._line(process)
         kernel = next((each for each in line if each.kernel is not None), None)
+        job, step = around.slurm_job, around.slurm_step
+        if job is None and around.in_slurm:
+            job, step = self._step(line)
         outermost = next((each for each in reversed(line) if each.launcher is not None), None)
         return Workload(
             container=self._container(process, around),
-            slurm_job=around.slurm_job,
-            slurm_step=around.slurm_step,
+            slurm_job=job,
+            slurm_step=step,
             jupyter_kernel=None if kernel is None else kernel.kernel,
             # Children of a kernel inherit its environment and may outlive it.
             notebook=around.notebook if kernel is None else self._around(kernel).notebook,
@@ -165,6 +170,15 @@ class WorkloadReader:
             launcher_name=None if outermost is None else outermost.launcher,
             parent=line[1].stat.id if len(line) > 1 else None,
         )
+
+    def _step(self, line: list[_Known]) -> tuple[str | None, str | None]:
+        """The job and the step of Slurm's daemon that a process descends from."""
+        for process in line:
+            found = slurm_daemon(process.command)
+            # Anybody can write such a title, but not run as root.
+            if found is not None and self._around(process).uid == 0:
+                return found
+        return None, None
 
     def _container(self, process: _Known, around: _Surroundings) -> Container | None:
         if around.container is None:
@@ -270,6 +284,7 @@ class WorkloadReader:
             container=container,
             slurm_job=job,
             slurm_step=step,
+            in_slurm=cgroup.slurm_sluid is not None,
             environment=environment_name(known.command, clues),
             notebook=clues.get("JPY_SESSION_NAME"),
             host_name=clues.get("HOSTNAME"),

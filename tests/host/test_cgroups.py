@@ -211,6 +211,7 @@ SLURM = {
     "v2, without a step": (f"{SCOPE}/job_1009249", ("1009249", None)),
     "v2, a component of a heterogeneous job": (f"{SCOPE}/job_7/step_0+1/user", ("7", "0+1")),
     "v2, a step by its number": (f"{SCOPE}/job_7/step_4294967291/user", ("7", "batch")),
+    "v2, a job by its SLUID": (f"{SCOPE}/s6MHM8CAJB5900/step_0/user/task_0", (None, "0")),
     "no job": (f"{SCOPE}/system", (None, None)),
     "no job but a long number": (f"{SCOPE}/job_{'9' * 30}/step_0", (None, None)),
     "no job but a folder": ("0::/user.slice/job_7/step_0", (None, None)),
@@ -258,6 +259,13 @@ def test_the_steps_without_a_number_go_by_name(number: str | None, name: str | N
 
 def test_this_process_is_read() -> None:
     cgroup_info(Path("/proc/self/cgroup").read_text())
+
+
+def test_a_sluid_is_told_where_it_is_the_name_of_the_job() -> None:
+    assert cgroup_info(f"{SCOPE}/s6MHM8CAJB5900/step_0").slurm_sluid == "s6MHM8CAJB5900"
+    assert cgroup_info(f"{SCOPE}/job_s6MHM8CAJB5900").slurm_sluid == "s6MHM8CAJB5900"
+    for other in ("s6MHM8CAJB590", "s6mhm8cajb5900", "job_7"):
+        assert cgroup_info(f"{SCOPE}/{other}/step_0").slurm_sluid is None
 
 
 PARTS = st.sampled_from(

@@ -26,12 +26,10 @@ def expand_hosts(text: str, most: int = MOST_HOSTS) -> list[str] | None:
     Returns:
         The names; none of an empty text; ``None`` for a malformed list, or for more names.
     """
-    if len(text) > most * (_NAME_LENGTH + 1):
-        return None
     if not text:
         return []
     items = split_list(text, "[", "]")
-    if items is None or len(items) > most:
+    if items is None:
         return None
     names: list[str] = []
     for item in items:

@@ -104,7 +104,7 @@ def _sum(found: list[Gres], is_share: bool) -> Gres:
 def _gpus(item: str) -> Gres:
     """Whole GPUs, or MIG instances."""
     amount, details = _amount(item)
-    if amount is None or amount > _MOST_GPUS:
+    if amount is None:
         return Gres(None)
     if amount == 0:
         return NO_GPUS if details in _NONE else Gres(None)

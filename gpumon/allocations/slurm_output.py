@@ -252,7 +252,7 @@ def _gres_of_record(record: Record, node: str) -> Gres | None:
         return None
     total = record.value("JOB_GRES", _JOB_KEYS)
     lines = record.details_between("JOB_GRES", "MinCPUsNode")
-    if lines is None or (total is None and record.values("JOB_GRES")):
+    if lines is None:
         return Gres(None)
     found = []
     most = MOST_HOSTS

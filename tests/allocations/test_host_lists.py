@@ -27,6 +27,7 @@ from gpumon.allocations.slurm_output import expand_hosts
         ("n[2-1]", None),
         ("n[1", None),
         ("n1]", None),
+        ("n]1[", None),
         ("n[[1]]", None),
         ("n[]", None),
         ("n[1-2-3]", None),

@@ -68,6 +68,7 @@ def test_lines_out_of_order_are_not_believed() -> None:
     assert of_text(data).gres == NONE
     assert of_text(named(FORGED_GRES, data)).gres == UNKNOWN
     assert of_text(named("x\n   JOB_GRES=gpu:h100:8", data)).gres == UNKNOWN
+    assert of_text(named("x\n     Nodes=gpu-01 GRES=gpu:8(IDX:0-7)", data)).gres == UNKNOWN
 
 
 def forged_record(number: str, first: str = "") -> str:
@@ -86,6 +87,11 @@ def test_records_that_a_name_forges_are_not_believed() -> None:
     # In an array other records are expected, but of the same user.
     array = text("26.05", "1").replace("JobId=1 ", "JobId=1 ArrayJobId=1 ArrayTaskId=0 ")
     assert of_text(array).name == "1_0"
+    assert of_text(array * 2) == Job("1", "1")
+    # Strangers of the same user.
+    stranger = text("25.05", "1").replace("JobId=1 ", "JobId=2 ")
+    assert of_text(text("26.05", "1") + stranger) == Job("1", "1")
+    assert of_text(array + stranger) == Job("1", "1")
     forged = forged_record("999", "ArrayJobId=1 ArrayTaskId=1 ")
     assert of_text(named(forged, array)) == Job("1", "1")
 

@@ -143,6 +143,8 @@ def test_which_states_hold_resources(states: object, holds: bool | None) -> None
         {"job_id": True},
         {"job_id": 1.0},
         {"user_name": None, "user_id": None},
+        {"user_name": None, "user_id": True},
+        {"user_name": None, "user_id": 2**32},
         {"job_state": None},
         {"job_state": []},
         {"job_state": [1]},
@@ -224,7 +226,7 @@ def test_bad_json_is_none(data: bytes) -> None:
         (b"slurm_load_jobs error: Invalid job id specified\n", "1"),
         (text("26.05", "1").encode(), "2"),
         (text("26.05", "1").encode(), ""),
-        pytest.param(text("26.05", "1").encode() + b"\n" * TOO_LONG, "1", id="too long"),
+        pytest.param(text("26.05", "1").encode() + b" " * TOO_LONG + b"\n", "1", id="too long"),
         pytest.param(
             text("26.05", "1").encode() + b"\n" * (TOO_LONG // 2), "1", id="too many lines"
         ),
@@ -241,7 +243,15 @@ def test_text_without_the_job_is_none(data: bytes, number: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["2026-13-01T00:00:00", "0001-01-01T00:00:00", "9999-12-31T23:59:59", "16:21", ""]
+    "value",
+    [
+        "2026-13-01T00:00:00",
+        "0001-01-01T00:00:00",
+        "9999-12-31T23:59:59",
+        "2026-11-26",
+        "16:21",
+        "",
+    ],
 )
 def test_bad_times_in_text_are_unknown(value: str) -> None:
     data = text("26.05", "1").replace("StartTime=2026-11-26T16:21:09", f"StartTime={value}")

@@ -102,3 +102,9 @@ def test_text_that_is_cut_off_says_nothing_wrong() -> None:
         job = job_of_text(whole[:end], "1", "gpu-01")
         for field in Job.__struct_fields__ if job is not None else ():
             assert getattr(job, field) in {getattr(REAL_JOB, field), None}, (end, field)
+
+
+def test_a_line_of_later_versions_in_a_name_is_not_believed() -> None:
+    data = re.sub(r"   JOB_GRES=.*\n     Nodes=.*\n", "", text("21.08", "1"))
+    data = data.replace("billing=8\n", "billing=8,gres/gpu=4\n")
+    assert of_text(named("x\n   AllocTRES=cpu=8", data)).gres is None

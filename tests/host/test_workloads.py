@@ -465,6 +465,26 @@ def test_the_job_of_the_cgroup_and_of_the_environment_are_one(
     assert labels == [("slurm 88123_4.batch",), ("slurm 88127.batch",)]
 
 
+def test_a_job_without_its_number_in_the_cgroup_is_that_of_slurms_daemon(
+    fake: FakeProc, reader: WorkloadReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cgroup = "0::/system.slice/slurmstepd.scope/s6MHM8CAJB5900/step_batch/user/task_0\n"
+    fake.add(40, "slurmstepd: [88127.batch]", cgroup=cgroup.replace("user", "slurm"))
+    fake.add(45, "bash job.sh", parent=40, cgroup=cgroup)
+    one = fake.add(50, parent=45, cgroup=cgroup)
+    alone = fake.add(51, cgroup=cgroup)
+    own = fake.add(52, cgroup=cgroup, SLURM_JOB_ID="5", SLURM_STEP_ID="0")
+    elsewhere = fake.add(53, parent=45)
+    owner = 0
+    monkeypatch.setattr(ProcessFiles, "owner", lambda _: owner)
+    labels = [place.labels for place in reader.read([one, alone, own, elsewhere]).values()]
+    assert labels == [("slurm 88127.batch",), (), ("slurm 5.0",), ()]
+    # Anybody can write such a title.
+    owner = 1000
+    forged = WorkloadReader(System(str(fake.root))).read([one])
+    assert forged[one.id].labels == ()
+
+
 def test_apptainer_is_believed_where_other_files_are_seen(
     fake: FakeProc, reader: WorkloadReader
 ) -> None:

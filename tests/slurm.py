@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -71,30 +73,43 @@ class SlurmCluster:
             cwd=self.folder,
         ).stdout
 
-    def submit(self, *options: str, script: str = "sleep 600") -> str:
-        """Submit a batch job that waits; returns its number once it runs."""
+    def submit(self, *options: str, script: str = "sleep 600", starts: bool = True) -> str:
+        """Submit a batch job.
+
+        Args:
+            options: Those of ``sbatch``; with a ``:`` among them, a heterogeneous job.
+            script: What it does; by default it waits.
+            starts: Whether it is to run before this returns; of an array, its first task.
+
+        Returns:
+            Its number.
+        """
         file = self.folder / "job.sh"
         file.write_text(f"#!/bin/bash\n{script}\n")
         told = self.call("sbatch", "--parsable", "-o", "/dev/null", *options, str(file))
         number = told.strip().partition(";")[0]
-        wait_until(lambda: self.state(number) == "RUNNING", f"job {number} to run")
+        if starts:
+            wait_until(lambda: "RUNNING" in self.state(number).split(), f"job {number} to run")
         return number
 
     def state(self, number: str) -> str:
-        """The state of a job; empty once it is gone."""
+        """The state of a job, or of each of its tasks, in lines; empty once it is gone."""
         return self.call("squeue", "-h", "-t", "all", "-o", "%T", "-j", number).strip()
 
     def cancel(self, number: str) -> None:
         """End a job, and wait until its resources are given back."""
         self.call("scancel", number)
-        over = ("", "CANCELLED", "COMPLETED", "FAILED")
-        wait_until(lambda: self.state(number) in over, f"job {number} to end")
+        over = {"CANCELLED", "COMPLETED", "FAILED"}
+        wait_until(lambda: over.issuperset(self.state(number).split()), f"job {number} to end")
 
     def clear(self) -> None:
         """End all jobs."""
         running = self.call("squeue", "-h", "-o", "%A").split()
         if running:
-            self.call("scancel", *running)
+            # It fails for parts of heterogeneous jobs, which end with their leader, and for jobs
+            # that end meanwhile.
+            with suppress(subprocess.CalledProcessError):
+                self.call("scancel", *running)
         wait_until(lambda: not self.call("squeue", "-h").strip(), "the jobs to end")
 
     def stop(self, program: str) -> None:
@@ -117,6 +132,34 @@ class SlurmCluster:
                 started.wait(5.0)
             started.kill()
             started.wait()
+        wait_until(lambda: not self._kill_steps(), "what the daemons started to end")
+
+    def _kill_steps(self) -> bool:
+        """Kill what the daemons have started and left behind, such as jobs after an accident.
+
+        Steps leave the daemon that started them, but all have its configuration in their
+        environment, as all have that a user starts by hand.
+
+        Returns:
+            Whether there was one: it may have started another, or take time to end.
+        """
+        found = [pid for pid in self.pids() if pid != os.getpid()]
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(found)
+
+    def pids(self) -> list[int]:
+        """The processes with the configuration of this Slurm: daemons, steps, what they run."""
+        # The titles of steps overwrite the beginning of it, so it is searched as bytes.
+        mark = f"\0SLURM_CONF={self.environment['SLURM_CONF']}\0".encode()
+        found = []
+        for pid in psutil.pids():
+            # Those of others, and those that end meanwhile, cannot be read.
+            with suppress(OSError):
+                if mark in b"\0" + Path(f"/proc/{pid}/environ").read_bytes():
+                    found.append(pid)
+        return found
 
 
 def wait_until(done: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:

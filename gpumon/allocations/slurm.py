@@ -44,6 +44,8 @@ _JOB_SECONDS = 120.0
 _ENDING_SECONDS = 15.0
 """Seconds between two questions about a job without a step here: it may have ended."""
 _NODE_SECONDS = 300.0
+_NODE_ALONE_SECONDS = 60.0
+"""The same where the jobs that are here cannot be read."""
 _NODE_SOON = 20.0
 _BURST = 16
 """Questions that may follow each other at once, when gpumon starts. ``rl_enable`` allows 30."""
@@ -188,13 +190,12 @@ class SlurmAllocations:
 
     def _wants_node(self, now: float) -> bool:
         """Whether something of this node may be in use by jobs that are not known."""
-        if self._here is None:
-            return False
-        if not self._may_have_more and all(known.job for known in self._jobs.values()):
+        is_complete = self._here is not None and not self._may_have_more
+        if is_complete and all(known.job for known in self._jobs.values()):
             return False
         if self._in_use is None:
             return True
-        is_old = now >= self._in_use.at + _NODE_SECONDS
+        is_old = now >= self._in_use.at + (_NODE_SECONDS if self._here else _NODE_ALONE_SECONDS)
         changed = self._node_wanted_at > self._in_use.at
         return is_old or (changed and now >= self._in_use.at + _NODE_SOON)
 
@@ -258,7 +259,9 @@ class SlurmAllocations:
             self._fail(now)
             return
         self._failures = 0
-        self._in_use = _InUse(now, gres_in_use(printed.output, self._node))
+        # A machine that Slurm does not know has no jobs.
+        none = printed.no_such_node
+        self._in_use = _InUse(now, Gres(0, ()) if none else gres_in_use(printed.output, self._node))
 
     def _fail(self, now: float) -> None:
         """The controller is slow or down: ask it less and less."""
@@ -266,49 +269,50 @@ class SlurmAllocations:
         self._failures = min(self._failures + 1, 16)
 
     def _allocations(self, snapshot: Snapshot) -> tuple[Allocation, ...]:
-        if self._files is None or (self._here is None and not self._jobs):
+        if self._files is None:
             return (UNKNOWN,)
         places = devices_by_place(self._files.gpu_order(self._node), snapshot.gpus)
         found: list[Allocation] = []
-        known_count, known_places = 0, set[int]()
+        holding: list[_Known] = []
         unread: list[str] = []
         for number, known in sorted(self._jobs.items(), key=lambda item: int(item[0])):
             job = known.job
             if job is None or job.gres is None or job.gres.count is None:
                 unread.append(number)
-                continue
-            if job.holds is False or not job.gres.count:
-                continue
-            known_count += 0 if job.gres.is_share else job.gres.count
-            known_places.update(job.gres.indices or ())
-            found.append(_placed(job, job.gres, places, snapshot))
-        found += self._rest(unread, known_count, known_places, places)
-        return tuple(found)
+            elif job.holds is not False and job.gres.count:
+                holding.append(known)
+                found.append(_placed(job, job.gres, places, snapshot))
+        return (*found, *self._rest(unread, holding, places))
 
     def _rest(
-        self,
-        unread: Sequence[str],
-        known_count: int,
-        known_places: set[int],
-        places: Mapping[int, str],
+        self, unread: Sequence[str], holding: Sequence[_Known], places: Mapping[int, str]
     ) -> list[Allocation]:
         """What is in use beyond the jobs that are known, or that this is not known."""
         in_use = self._in_use
-        fresh = in_use is not None and all(
-            self._jobs[number].seen_at <= in_use.at for number in unread
+        is_complete = self._here is not None and not self._may_have_more
+        if is_complete and not unread:
+            return []
+        is_old = in_use is not None and any(
+            self._jobs[number].seen_at > in_use.at for number in unread
         )
-        if in_use is None and not unread and self._may_have_more:
-            return [UNKNOWN]
-        if in_use is None or not fresh or in_use.gres is None or in_use.gres.count is None:
-            return [Allocation(SCHEDULER, number, unplaced=None) for number in unread]
-        left = in_use.gres.count - known_count
+        gres = None if in_use is None else in_use.gres
+        if in_use is None or is_old or gres is None or gres.count is None:
+            numbers = unread or (None,)
+            return [Allocation(SCHEDULER, number, unplaced=None) for number in numbers]
+        counted = [known.job.gres for known in holding if known.job and known.seen_at <= in_use.at]
+        left = gres.count - sum(each.count or 0 for each in counted if each and not each.is_share)
+        known_places = [known.job.gres.indices for known in holding if known.job and known.job.gres]
+        devices: tuple[str, ...] = ()
+        if gres.indices is not None and None not in known_places:
+            rest = set(gres.indices).difference(*(known or () for known in known_places))
+            left = len(rest)
+            devices = tuple(places[place] for place in sorted(rest) if place in places)
         if left <= 0:
             return []
-        free_places = set(in_use.gres.indices or ()) - known_places
-        devices = tuple(places[place] for place in sorted(free_places) if place in places)
-        name = unread[0] if len(unread) == 1 else None
-        unplaced = left - len(devices) if len(free_places) <= left else left
-        return [Allocation(SCHEDULER, name, None, devices[:left], max(0, unplaced))]
+        name = unread[0] if len(unread) == 1 and not self._may_have_more else None
+        # A place without a device is that of a GPU that is not shown.
+        unplaced = 0 if devices else left
+        return [Allocation(SCHEDULER, name, None, devices, unplaced, is_share=gres.is_share)]
 
 
 def _placed(job: Job, gres: Gres, places: Mapping[int, str], snapshot: Snapshot) -> Allocation:

@@ -153,6 +153,9 @@ def gres_in_use(data: bytes, node: str) -> Gres | None:
     if len(found) != 1:
         return None
     used = found[0].value("GresUsed", ("GresUsed",))
+    if used is None and found[0].value("Gres", ("Gres",)) == "(null)":
+        # A node without any has nothing to give, and says nothing of what is used.
+        return NO_GPUS
     return None if used is None else gres_of(used)
 
 

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 
     from tests.slurm import SlurmCluster
 
-pytestmark = [
-    pytest.mark.skipif(bool(slurm.MISSING), reason=f"{', '.join(slurm.MISSING)} not installed"),
-    # The daemons of several at once would be slow to start.
-    pytest.mark.xdist_group("slurm"),
-]
+pytestmark = pytest.mark.skipif(
+    bool(slurm.MISSING), reason=f"{', '.join(slurm.MISSING)} not installed"
+)
 GPUMON = [sys.executable, "-m", "gpumon"]
 
 

@@ -42,6 +42,13 @@ JobId={number} JobName=train
 """.encode()
 
 
+class Unreadable(SlurmNode):
+    """Files of Slurm that only root may read."""
+
+    def jobs(self) -> None:
+        return None
+
+
 class Machine:
     """A machine of a cluster: its files, and what ``scontrol`` answers."""
 
@@ -169,6 +176,27 @@ def test_what_a_private_job_has_is_what_the_node_has_in_use_beside_the_others(
     known, private = machine.look()
     assert known.job == "7"
     assert private == Allocation("slurm", "8", None, (FOUR.gpus[0].uuid, FOUR.gpus[3].uuid))
+
+
+def test_a_new_job_hides_nothing_of_those_without_a_step(machine: Machine) -> None:
+    machine.configure("")
+    machine.in_use = "gpu:h100:1(IDX:2)"
+    (unknown,) = machine.look()
+    machine.begin("7", "gpu:1(IDX:1)")
+    known, same = machine.look()
+    assert (known.job, same) == ("7", unknown)
+
+
+def test_where_the_jobs_here_cannot_be_read_the_node_is_asked(machine: Machine) -> None:
+    spool = machine.folder / "spool"
+    machine.slurm = SlurmAllocations(
+        machine.clock, lambda: Unreadable(str(machine.folder / "slurm.conf")), machine._ask
+    )
+    machine.in_use = "gpu:h100:1(IDX:2)"
+    assert machine.look() == (Allocation("slurm", devices=(FOUR.gpus[2].uuid,)),)
+    machine.in_use = "gpu:h100:0(IDX:N/A)"
+    assert machine.look(61.0) == ()
+    assert spool.exists()
 
 
 def test_a_job_without_a_step_is_found_by_what_the_node_has_in_use(machine: Machine) -> None:

@@ -147,3 +147,9 @@ def test_gpus_of_a_node_in_use(version: str, used: tuple[Gres, Gres]) -> None:
 def test_shards_before_24_05_have_indices() -> None:
     job = of_text(text("23.02", "11"), "11", "gpu-03")
     assert job.gres == Gres(1, (0,), is_share=True)
+
+
+def test_a_node_without_gpus_has_none_in_use() -> None:
+    node = b"NodeName=n1 Arch=x86_64\n   CPUAlloc=0\n   Gres=%s\n   NodeAddr=n1\n"
+    assert gres_in_use(node % b"(null)", "n1") == Gres(0, ())
+    assert gres_in_use(node % b"gpu:4", "n1") is None

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, ClassVar
+
+from gpumon.model.allocations import Allocation
 
 if TYPE_CHECKING:
     from gpumon.allocations.slurm import SlurmAllocations
+    from gpumon.model.snapshot import Snapshot
+
+_PROGRAM = "scontrol"
 
 
-def local_allocations() -> SlurmAllocations | None:
+class Allocations:
+    """Finds what schedulers have given to jobs here. Not thread-safe."""
+
+    unknown: ClassVar[tuple[Allocation, ...]] = (Allocation("slurm", unplaced=None),)
+    """What is known before the first look: nothing."""
+
+    def __init__(self) -> None:
+        self._made: SlurmAllocations | None = None
+
+    @property
+    def _slurm(self) -> SlurmAllocations:
+        # Needed after the first picture only.
+        from gpumon.allocations.slurm import SlurmAllocations
+
+        if self._made is None:
+            self._made = SlurmAllocations()
+        return self._made
+
+    def find(self, snapshot: Snapshot) -> tuple[tuple[Allocation, ...], float]:
+        """See ``SlurmAllocations.find``."""
+        return self._slurm.find(snapshot)
+
+    def settle(self, snapshot: Snapshot, seconds: float) -> tuple[Allocation, ...]:
+        """See ``SlurmAllocations.settle``."""
+        return self._slurm.settle(snapshot, seconds)
+
+
+def local_allocations() -> Allocations | None:
     """What schedulers have given to jobs here; ``None`` where there is no scheduler to ask."""
-    import shutil
-
-    # The name of the program is that of ``scontrol.PROGRAM``; without it nothing is imported.
-    if shutil.which("scontrol") is None:
+    # ``shutil.which`` takes longer to import than this takes.
+    folders = os.get_exec_path()
+    if not any(os.access(f"{folder}/{_PROGRAM}", os.X_OK) for folder in folders):
         return None
-    from gpumon.allocations.slurm import SlurmAllocations
-
-    return SlurmAllocations()
+    return Allocations()

@@ -106,11 +106,6 @@ class SlurmAllocations:
         self._quiet_until = 0.0
         self._questions = 0
 
-    @property
-    def unknown(self) -> tuple[Allocation, ...]:
-        """What is known before the first look: nothing."""
-        return (UNKNOWN,)
-
     def find(
         self, snapshot: Snapshot, patience: float = scontrol.PATIENCE
     ) -> tuple[tuple[Allocation, ...], float]:

@@ -13,13 +13,13 @@ from gpumon.system.system import THIS_SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpumon.allocations import Allocations
     from gpumon.host.process_host import ProcessHost
     from gpumon.makers.backend import Links
     from gpumon.makers.demo import DemoSource
     from gpumon.makers.sampler import Sampler
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import ReservationHolder
-    from gpumon.sampling.machine import Allocations
     from gpumon.system.system import Clock
 
     Gpus: TypeAlias = str | int | Iterable[str | int] | None

@@ -117,7 +117,8 @@ class HostJudge:
         state = gpu.state
         if state.kind is FindingKind.IDLE and state.since is not None:
             return self._history.now - state.since >= self._thresholds.idle_after
-        return state.severity >= Severity.NOTE and not RULES[state.kind].is_normal_use
+        is_normal = RULES[state.kind].is_normal_use and state.severity < Severity.WARNING
+        return state.severity >= Severity.NOTE and not is_normal
 
     def _gpu(self, gpu: Gpu) -> GpuSummary:
         load = gpu.utilization_gpu

@@ -24,10 +24,11 @@ from gpumon.system.system import THIS_SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gpumon.allocations import Allocations
     from gpumon.host.process_host import ProcessHost, RelatedProcess
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
     from gpumon.model.snapshot import ReservationHolder, Snapshot
-    from gpumon.sampling.machine import Allocations, Machine, Reservations
+    from gpumon.sampling.machine import Machine, Reservations
     from gpumon.system.system import Clock
 
 _WORKLOADS_AGAIN = 10.0

@@ -10,13 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import TypeAlias
 
-    from gpumon.allocations.slurm import SlurmAllocations
+    from gpumon.allocations import Allocations
     from gpumon.host.process_host import ProcessHost
     from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
     from gpumon.model.snapshot import ReservationHolder
 
-    Allocations: TypeAlias = SlurmAllocations
     Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
     """Returns who has reserved which of these GPUs and MIG devices, by UUID."""
 

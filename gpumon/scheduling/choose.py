@@ -40,10 +40,10 @@ from gpumon.text.formatting import counted, duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from gpumon.allocations import Allocations
     from gpumon.makers.backend import Links
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.recording import Recording
-    from gpumon.sampling.machine import Allocations
     from gpumon.scheduling.eligibility import Eligibility
     from gpumon.scheduling.locks import Locks
     from gpumon.scheduling.ranking import GpuChoice

@@ -48,12 +48,12 @@ from gpumon.text.status_line import StatusLine, columns, tell, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from gpumon.allocations import Allocations
     from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recorder import Recorder
-    from gpumon.sampling.machine import Allocations
     from gpumon.scheduling.child import CommandExit
     from gpumon.scheduling.eligibility import Candidate, Ineligibility
     from gpumon.scheduling.ranking import GpuChoice

@@ -34,9 +34,9 @@ from gpumon.text.status_line import StatusLine
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    from gpumon.allocations import Allocations
     from gpumon.makers.source import Source
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sampling.machine import Allocations
     from gpumon.scheduling.eligibility import Eligibility
     from gpumon.scheduling.requirements import Requirements
     from gpumon.system.system import System

@@ -18,6 +18,7 @@ from gpumon.findings.registry import GPU_RULES
 from gpumon.findings.rule import LastingRule
 from gpumon.findings.speed import NvlinkErrors
 from gpumon.makers.backend import DRIVER_FIELDS
+from gpumon.model.allocations import Allocation
 from gpumon.model.process_states import UNINTERRUPTIBLE
 from gpumon.model.processes import GpuUse, Workload
 from gpumon.model.snapshot import Reserved, Unknown
@@ -131,6 +132,11 @@ def reserved(number: int) -> Snapshot:
     return replace(seen()(number), reserved=(Reserved("GPU-0", user="ann"),))
 
 
+def allocated(number: int) -> Snapshot:
+    allocation = Allocation("slurm", "7", "ann", ("GPU-0",))
+    return replace(nobody()(number), allocations=(allocation,))
+
+
 def turns(process: GpuProcess) -> Callable[[int], Snapshot]:
     """A load that comes and goes."""
     return seen(process, utilization_gpu=lambda number: 90 if number % 2 else 10)
@@ -188,6 +194,7 @@ COURSES = [
         before=3700,
         blanks=("clock_event_reasons", "temperature_gpu"),
     ),
+    Course(Kind.ALLOCATED, allocated, seen()),
     Course(Kind.RESERVED, reserved, seen()),
     Course(Kind.FULL, seen(memory_used=79 * GIB, memory_free=GIB), seen()),
     Course(Kind.MEMORY_BOUND, seen(dram_active=90.0, tensor_active=5.0), seen()),

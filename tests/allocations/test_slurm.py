@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from gpumon.allocations import Allocations
 from gpumon.allocations.scontrol import Printed
 from gpumon.allocations.slurm import UNKNOWN, SlurmAllocations
 from gpumon.allocations.slurm_node import SlurmNode
@@ -114,7 +115,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 
 def test_nothing_is_known_before_the_first_look(machine: Machine) -> None:
-    assert machine.slurm.unknown == (UNKNOWN,)
+    assert Allocations.unknown == (UNKNOWN,)
     assert machine.look() == ()
     assert machine.questions() == []
 

@@ -130,7 +130,8 @@ def _cells(item: HostItem, width: int) -> Sequence[Field]:
 def _cell(gpu: GpuSummary) -> Field:
     """One GPU in one cell: a sign if something is wrong, else its memory and its load."""
     severity = gpu.state.severity
-    if severity >= Severity.WARNING or RULES[gpu.state.kind].hides_memory:
+    hides = severity >= Severity.NOTE and RULES[gpu.state.kind].hides_memory
+    if severity >= Severity.WARNING or hides:
         return state_glyph(gpu.state), STATE_STYLES[severity]
     if gpu.free:
         return GLYPHS[Severity.GOOD], STATE_STYLES[Severity.GOOD]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.model.snapshot import ANSWERING
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -18,6 +20,10 @@ def devices_by_place(order: GpuOrder | None, gpus: Sequence[Gpu]) -> Mapping[int
         order: How slurmd numbers them; ``None`` if that is uncertain.
         gpus: The GPUs that are sampled, maybe not all.
     """
+    answering = [gpu for gpu in gpus if gpu.status in ANSWERING]
+    if any(gpu.minor_number is None for gpu in answering):
+        # One of the places may be that of this GPU.
+        order = None if order is None or order.by == "files" else order
     by_minor = {gpu.minor_number: gpu.uuid for gpu in gpus if gpu.minor_number is not None}
     is_divided = any(gpu.mig_mode or gpu.mig for gpu in gpus)
     if order is not None and order.by == "files":

@@ -51,6 +51,8 @@ _BURST = 16
 """Questions that may follow each other at once, when gpumon starts. ``rl_enable`` allows 30."""
 _PACE = 0.5
 """Seconds between later questions, the refill of ``rl_enable``."""
+_LEAST_PATIENCE = 1.0
+"""Seconds that a question gets at least: less says nothing about the controller."""
 _FAILED_SECONDS = 10.0
 _FAILED_MOST = 600.0
 _MOST_JOBS = 4096
@@ -133,11 +135,11 @@ class SlurmAllocations:
         return found, max(_PACE, self._look_due - now)
 
     def settle(self, snapshot: Snapshot, seconds: float) -> tuple[Allocation, ...]:
-        """Look until nothing is to be asked now, for at most so many seconds."""
+        """Look until nothing is to be asked now, for about so many seconds at most."""
         deadline = self._clock.monotonic() + seconds
         while True:
-            left = max(0.0, deadline - self._clock.monotonic())
-            found, pause = self.find(snapshot, left)
+            left = deadline - self._clock.monotonic()
+            found, pause = self.find(snapshot, max(_LEAST_PATIENCE, left))
             if pause > 0 or self._clock.monotonic() >= deadline:
                 return found
 
@@ -306,7 +308,8 @@ class SlurmAllocations:
             return []
         name = unread[0] if len(unread) == 1 and not self._may_have_more else None
         # A place without a device is that of a GPU that is not shown.
-        unplaced = 0 if devices else left
+        is_placed = bool(places) and gres.indices is not None and None not in known_places
+        unplaced = 0 if is_placed else left
         return [Allocation(SCHEDULER, name, None, devices, unplaced, is_share=gres.is_share)]
 
 

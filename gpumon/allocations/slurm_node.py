@@ -168,8 +168,16 @@ def _sockets(folders: Sequence[str]) -> Iterator[tuple[str, str]]:
         with os.scandir(folder) as entries:
             for _, entry in zip(range(_MOST_ENTRIES), entries, strict=False):
                 found = _SOCKET.fullmatch(entry.name)
-                if found and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
+                if found and _is_socket(entry):
                     yield found[1], found[2]
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        # The step has ended in this moment.
+        return False
 
 
 def _exists(path: str) -> bool:

@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 GAP_SECONDS = 10.0
 """The state between two samples further apart than this is unknown."""
 _MOST_SAMPLES = 2000
-_FIRST_LOOK_SECONDS = 5.0
-"""Seconds to wait for a scheduler's controller at first; without an answer nothing is free."""
-_LATER_LOOK_SECONDS = 1.0
+_SCHEDULER_SECONDS = 5.0
+"""Seconds to wait for a scheduler's controller, which is asked seldom; GPUs of which it does not
+answer are not free."""
 _Verdicts = tuple["Eligibility", ...]
 _UNSETTLED = frozenset(("busy", "old"))
 """Reasons that a second sample may remove. Utilisation is an average of up to a second, so it may
@@ -82,7 +82,6 @@ class Chooser:
         self._links = NO_KNOWN_LINKS
         self._past = past
         self._allocations = allocations
-        self._first_look = True
         self._most_gpus = 0
         self._stability = (
             None if requirements.stable is None else StabilityWindow(requirements.stable)
@@ -138,9 +137,8 @@ class Chooser:
         """The snapshot with what schedulers have given away, unless it has that already."""
         if self._allocations is None or snapshot.allocations is not None:
             return snapshot
-        patience = _FIRST_LOOK_SECONDS if self._first_look else _LATER_LOOK_SECONDS
-        self._first_look = False
-        return replace(snapshot, allocations=self._allocations.settle(snapshot, patience))
+        found = self._allocations.settle(snapshot, _SCHEDULER_SECONDS)
+        return replace(snapshot, allocations=found)
 
     def left(self) -> float:
         """Seconds for which the GPUs must still be observed."""

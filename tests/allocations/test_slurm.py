@@ -274,6 +274,24 @@ def test_a_place_becomes_a_gpu_only_where_that_is_certain(
         assert found.unplaced == 0
 
 
+def test_a_gpu_without_its_device_file_makes_the_places_uncertain(machine: Machine) -> None:
+    machine.begin("7", "gpu:1(IDX:1)")
+    seen = snapshot(0.0, gpu(index=0, minor_number=0), gpu(index=1, minor_number=None))
+    (found,) = machine.look(seen=seen)
+    assert (found.devices, found.unplaced) == ((), 1)
+
+
+def test_a_gpu_that_is_not_shown_makes_no_other_one_uncertain(machine: Machine) -> None:
+    machine.configure("")
+    machine.in_use = "gpu:h100:2(IDX:2-3)"
+    machine.begin("7", "gpu:1(IDX:3)")
+    seen = snapshot(0.0, gpu(index=0, minor_number=0))
+    assert [(each.devices, each.unplaced) for each in machine.look(seen=seen)] == [
+        ((), 0),
+        ((), 0),
+    ]
+
+
 def test_a_process_of_the_job_shows_one_of_its_gpus(machine: Machine) -> None:
     (machine.folder / "gres.conf").unlink()
     machine.begin("7", "gpu:2(IDX:0-1)")

@@ -188,6 +188,25 @@ def test_a_new_job_hides_nothing_of_those_without_a_step(machine: Machine) -> No
     assert (known.job, same) == ("7", unknown)
 
 
+def test_neither_does_it_where_the_node_tells_only_how_many(machine: Machine) -> None:
+    machine.configure("")
+    machine.in_use = "gpu(CNT:1)"
+    (unknown,) = machine.look()
+    assert (unknown.devices, unknown.unplaced) == ((), 1)
+    machine.begin("7", "gpu:1(IDX:1)")
+    known, same = machine.look()
+    assert (known.job, same) == ("7", unknown)
+
+
+def test_one_lost_answer_does_not_end_a_job(machine: Machine) -> None:
+    machine.begin("7", "gpu:1(IDX:1)")
+    before = machine.look()
+    told = machine.jobs.pop("7")
+    assert machine.look(121.0) == before
+    machine.jobs["7"] = told
+    assert machine.look(121.0) == before
+
+
 def test_where_the_jobs_here_cannot_be_read_the_node_is_asked(machine: Machine) -> None:
     spool = machine.folder / "spool"
     machine.slurm = SlurmAllocations(

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from gpumon.allocations import Allocations
 from gpumon.host.process_host import ProcessHost, RelatedProcess
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import (
     GpuProcess,
     HolderScan,
@@ -623,6 +625,43 @@ def test_locks_that_take_long_are_looked_at_less_often() -> None:
 
     locks.before = dawdle
     assert lookup._find_reservations() == 20.0
+
+
+class FakeScheduler(Allocations):
+    """Has given away what a test says, in so many parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = [(OF_ANN,), (OF_ANN, OF_BO)]
+        self.seen: list[Snapshot] = []
+
+    def find(self, snapshot: Snapshot) -> tuple[tuple[Allocation, ...], float]:
+        self.seen.append(snapshot)
+        found = self.parts.pop(0)
+        return found, 0.0 if self.parts else 5.0
+
+
+OF_ANN = Allocation("slurm", "7", "ann", ("GPU-0",))
+OF_BO = Allocation("slurm", "8", "bo", ("GPU-1",))
+
+
+def test_what_a_scheduler_has_given_away_is_unknown_before_it_is_known() -> None:
+    scheduler, given = FakeScheduler(), snapshot(10.0, gpu(), MIG)
+    lookup = Lookup(FakeHost(), HandClock(0.0), allocations=scheduler)
+    assert lookup.annotate(given).allocations == Allocations.unknown
+    assert lookup._for_allocations.is_set()
+    assert lookup._find_allocations() == 0.0
+    assert lookup.annotate(given).allocations == (OF_ANN,)
+    assert lookup._find_allocations() == 5.0
+    assert lookup.annotate(given).allocations == (OF_ANN, OF_BO)
+    # Another machine's snapshots have their own.
+    assert lookup.annotate(replace(given, allocations=())).allocations == ()
+    assert Lookup(FakeHost()).annotate(given).allocations is None
+
+
+def test_one_sample_has_all_that_a_scheduler_has_given_away() -> None:
+    lookup = Lookup(FakeHost(), allocations=FakeScheduler())
+    assert lookup.look_once(snapshot(10.0, gpu(), MIG)).allocations == (OF_ANN, OF_BO)
 
 
 def test_locks_that_hang_keep_no_place_away() -> None:

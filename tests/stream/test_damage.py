@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from gpumon.export.as_json import to_json
 from gpumon.findings import conditions, gpu_state
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import (
     GpuProcess,
     GpuUse,
@@ -359,8 +360,10 @@ SUSPECT = UnlistedHolder(ProcessId(1, 1), (), HoldReason.HOLDS, "")
         _snapshot_of(processes=(GpuProcess(ProcessId(1, 1), "", ()),) * 20_000),
         _snapshot_of(holders=HolderScan(NOON, (SUSPECT,) * 20_000)),
         _snapshot_of(reserved=(Reserved(""),) * 20_000),
+        _snapshot_of(allocations=(Allocation(""),) * 20_000),
+        _snapshot_of(allocations=(Allocation("", devices=("",) * 20_000),)),
     ],
-    ids=["mig", "uses", "processes", "suspects", "reserved"],
+    ids=["mig", "uses", "processes", "suspects", "reserved", "allocations", "allocated"],
 )
 def test_a_few_bytes_do_not_become_more_rows_than_any_machine_has(stream: bytes) -> None:
     assert len(stream) < 20_000

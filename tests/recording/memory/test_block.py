@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import (
     Container,
     GpuProcess,
@@ -164,11 +165,13 @@ def test_every_time_in_a_snapshot_moves_with_its_block() -> None:
     card = gpu(sampled_at=NOON, status_since=NOON - 1, xid=79, xid_at=NOON - 2)
     suspect = UnlistedHolder(ProcessId(8, 9), ("GPU-a",), HoldReason.ORPHAN, "why")
     reserved = Reserved("GPU-a", since=NOON - 8)
+    allocation = Allocation("slurm", "7", since=NOON - 9, until=NOON + 9)
     whole = replace(
         snapshot(NOON, card, processes=(process(1, started_at=NOON - 3),), processes_at=NOON - 4),
         host=Host("ada", driver_since=NOON - 5),
         holders=HolderScan(NOON - 6, (replace(suspect, started_at=NOON - 7),)),
         reserved=(reserved,),
+        allocations=(allocation,),
     )
     bare = snapshot(NOON + 1, gpu(), processes_at=None)
 
@@ -182,6 +185,7 @@ def test_every_time_in_a_snapshot_moves_with_its_block() -> None:
         host=Host("ada", driver_since=NOON - 105),
         holders=HolderScan(NOON - 106, (replace(suspect, started_at=NOON - 107),)),
         reserved=(replace(reserved, since=NOON - 108),),
+        allocations=(replace(allocation, since=NOON - 109, until=NOON - 91),),
     )
     assert moved[1] == replace(bare, time=NOON - 99)
 

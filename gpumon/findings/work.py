@@ -283,14 +283,10 @@ class Allocated(LastingRule):
         ("Ask the owner to end the job, or to ask for fewer GPUs: `scancel`, `--gres`.",),
         "slurm.schedmd.com, scontrol and gres.conf",
     )
-    shows_at_once = True
-    least_samples = 0
-
-    def least_seconds(self, thresholds: Thresholds) -> float:
-        return 0.0
+    after = 0.0
 
     def holds(self, holding: Holding) -> bool:
-        """Whether no process computes on it; allocations are no condition of the history."""
+        """Whether no process computes on it: a history tracks no allocations."""
         return holding.computing == 0
 
     def answer(self, history: History, gpu: Gpu) -> Answer:

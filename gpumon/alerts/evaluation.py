@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.alerts.filter_languages import AlertContext
+from gpumon.findings.work import NO_LOAD
+from gpumon.model.allocations import allocations_of
 from gpumon.model.snapshot import ANSWERING
 from gpumon.recording.history import PATIENCE
 
@@ -63,8 +65,22 @@ class EvaluationContext:
         interval = self.history.process_idle(process)
         return interval is not None and not interval.start_observed
 
+    def idle_seconds(self, gpu: Gpu) -> float | None:
+        """For how long nothing has run on a GPU, at least; ``None`` if that is not known."""
+        if gpu.utilization_gpu is None:
+            return None
+        interval = self.history.interval(gpu.uuid, NO_LOAD)
+        return 0.0 if interval is None else self.now - interval.since
+
+    def may_be_idle_longer(self, gpu: Gpu) -> bool:
+        """Whether it was idle already when it was first seen."""
+        interval = self.history.interval(gpu.uuid, NO_LOAD)
+        return interval is not None and not interval.start_observed
+
     def users_on(self, gpu: Gpu) -> Collection[str | None] | None:
-        """The users with processes on a GPU, ``None`` for an unknown user.
+        """The users with processes on a GPU, and of jobs that it was given to.
+
+        ``None`` stands for an unknown user.
 
         Returns:
             ``None`` without a current process list.
@@ -76,6 +92,9 @@ class EvaluationContext:
             for process in self.snapshot.processes:
                 for use in process.uses:
                     self._users.setdefault(use.gpu_uuid, set()).add(process.user)
+            for other in self.snapshot.gpus:
+                for allocation in allocations_of(self.snapshot.allocations, other):
+                    self._users.setdefault(other.uuid, set()).add(allocation.user)
         return self._users.get(gpu.uuid, ())
 
     def is_listed(self, uuid: str) -> bool:

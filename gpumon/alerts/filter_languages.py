@@ -23,7 +23,7 @@ from gpumon.filters.language import (
 )
 from gpumon.filters.terms import FilterContext
 from gpumon.system.system import user_name
-from gpumon.text.unit_parsing import PERCENT, SIZE, Measure
+from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE, Measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +97,23 @@ def _number(measure: Measure, field: str) -> _Read[Gpu, EvaluationContext]:
     return number_term(measure, lambda gpu, _: getattr(gpu, field))
 
 
+_idle_for: _Read[Gpu, EvaluationContext] = number_term(
+    DURATION, lambda gpu, context: context.idle_seconds(gpu)
+)
+
+
+def _gpu_idle(sign: str, value: str) -> Test[Gpu, EvaluationContext]:
+    test = _idle_for(sign, value)
+
+    def known(gpu: Gpu, context: EvaluationContext) -> bool | None:
+        met = test(gpu, context)
+        # It may have been idle for longer than this program has watched.
+        is_least = context.may_be_idle_longer(gpu)
+        return None if is_least and not (met and sign.startswith(">")) else met
+
+    return known
+
+
 _index: _Read[Gpu, EvaluationContext] = index_term(
     lambda gpu, gpus: gpus.includes(gpu.index, gpu.uuid)
 )
@@ -110,7 +127,8 @@ _model: _Read[Gpu, EvaluationContext] = _if_known(
 _GPU_TERMS: tuple[Term[Gpu, EvaluationContext], ...] = (
     Term("gpu", "gpu:0,2-4", "by index or UUID: gpu:GPU-1a2b", IS, _index),
     Term("model", "model:h100", "whose product name holds this", IS, _model),
-    Term("user", "user:ann", "with a process of a user whose name holds this; user:me is you", IS, _user),
+    Term("user", "user:ann", "with a process or a job of a user whose name holds this; user:me is you", IS, _user),
+    Term("idle", "idle>1h", "on which nothing has run for longer than this", COMPARES, _gpu_idle),
     Term("util", "util<5", "whose utilisation is below this, in percent", COMPARES, _number(PERCENT, "utilization_gpu")),
     Term("mem", "mem>70G", "with more memory in use than this", COMPARES, _number(SIZE, "memory_used")),
     Term("free", "free<2G", "with less free memory than this", COMPARES, _number(SIZE, "memory_free")),

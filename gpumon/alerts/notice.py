@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from gpumon.findings.finding import Severity
+from gpumon.findings.finding import FindingKind, Severity
 from gpumon.findings.phrases import at_most, spaced
+from gpumon.model.allocations import allocations_of
 from gpumon.model.error_codes import ErrorSeverity, error_code
 from gpumon.model.makers import short_name
 from gpumon.model.processes import ProcessId
@@ -83,7 +84,7 @@ class Notice(
     gpu_uuid: str | None = None
     pid: int | None = None
     user: str | None = None
-    """The user of the process."""
+    """The user of the process, or of the job that has the GPU."""
     command: str | None = None
     """The command line of the process, if the alert asks for it."""
     is_test: bool = False
@@ -107,7 +108,7 @@ def gpu_notice(
     alert: Alert, context: EvaluationContext, gpu: Gpu, finding: Finding | None, since: float | None
 ) -> Notice:
     """A GPU is in a state, or meets a filter."""
-    return _about_gpu(
+    notice = _about_gpu(
         alert,
         context,
         gpu,
@@ -116,6 +117,11 @@ def gpu_notice(
         finding.sentence if finding else f"{printable(alert.when)}: {_gpu_values(gpu)}",
         since,
     )
+    if finding is None or finding.kind is not FindingKind.ALLOCATED:
+        return notice
+    jobs = allocations_of(context.snapshot.allocations, gpu)
+    owner = jobs[0].user if jobs else None
+    return replace(notice, user=owner and printable(owner))
 
 
 def gpu_ended(

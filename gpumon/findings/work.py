@@ -36,10 +36,10 @@ from gpumon.findings.phrases import (
     in_container,
     spaced,
 )
-from gpumon.findings.rule import LastingRule, Rule, Words
+from gpumon.findings.rule import LastingRule, Rule, Words, bound
 from gpumon.findings.speed import LIST_HYSTERESIS, jobs_on
 from gpumon.model.allocations import allocations_of, unplaced_of
-from gpumon.recording.history import Interval
+from gpumon.recording.history import Condition, Interval
 from gpumon.text.formatting import cell_width, counted, duration, gib, gibibytes, printable
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History, Holding
 
 IDLE_SIGN = ("◐", "idle while a process holds memory")
+NO_LOAD = "no load"
+"""The condition of a GPU on which nothing runs."""
 OWNERLESS_SECONDS = 10.0
 """Seconds for which memory or utilisation must have no owner: process lists are read less often
 than these values."""
@@ -285,9 +287,19 @@ class Allocated(LastingRule):
     )
     after = 0.0
 
+    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
+        return {
+            **super().conditions(thresholds),
+            NO_LOAD: Condition(bound(self.has_no_load, thresholds)),
+        }
+
     def holds(self, holding: Holding) -> bool:
         """Whether no process computes on it: a history tracks no allocations."""
         return holding.computing == 0
+
+    def has_no_load(self, utilization_gpu: int) -> bool:
+        """Whether nothing runs on it, by whomever it is held."""
+        return utilization_gpu == 0
 
     def answer(self, history: History, gpu: Gpu) -> Answer:
         """See ``Rule.answer``."""

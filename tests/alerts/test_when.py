@@ -72,7 +72,7 @@ def test_states_filters_xids_and_ends_are_told_apart(
         ("utl>5", 'no term "utl": did you mean util? There are age, cmd'),
         ("mem>10X", 'cannot read "10X": write a number with K, M, G or T, such as 10G'),
         ("hot or lost", "or is not possible: make two alerts"),
-        ("hot idle>2h", 'no term "idle"'),
+        ("hot age>2h", 'no term "age"'),
         ("user:me not", "not what? such as not user:ann"),
         ("hot!user:ann", '"hot!user:ann" is not possible: write a space before !'),
         ("xid!gpu:1", '"xid!gpu:1" is not possible: write a space before !'),

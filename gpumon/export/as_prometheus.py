@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from gpumon.model.allocations import allocations_of
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import maker_of
 from gpumon.model.metrics import Unit, gpu_value
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric as Family
 
+    from gpumon.model.allocations import Allocation
     from gpumon.model.metrics import Metric
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
 
 STATUS = "gpumon_gpu_status"
 """1 for every GPU, with its status in one more label: an alert reads ``{status!="ok"}``."""
+
+ALLOCATED = "gpumon_gpu_allocated"
+"""1 for each job to which a scheduler has given a GPU; a text that is not known is empty."""
 
 STATE = "gpumon_gpu_state"
 XID_LAST_SEEN = "gpumon_gpu_xid_last_seen_timestamp_seconds"
@@ -143,7 +148,25 @@ def families(*snapshots: Snapshot) -> Iterator[Family]:
     about = "Whether the GPU answers: ok, asleep, no answer, lost, reset required, ..."
     statuses = [([*labels, gpu.status.value], 1) for gpu, labels in gpus]
     yield from gauge(STATUS, about, (*GPU_LABELS, "status"), statuses)
+    yield from _allocations(snapshots)
     yield from _user_families(snapshots)
+
+
+def _allocations(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
+    about = "1 for each job to which a scheduler has given the GPU, or a part of it."
+    # Jobs that share a name, as beyond a limit of names, are one series.
+    samples = {
+        (*gpu_labels(gpu, snapshot.host.name), *_job_labels(allocation)): None
+        for snapshot in snapshots
+        for gpu in snapshot.gpus
+        for allocation in allocations_of(snapshot.allocations, gpu)
+    }
+    labels = (*GPU_LABELS, "scheduler", "job", "user")
+    yield from gauge(ALLOCATED, about, labels, [(values, 1) for values in samples])
+
+
+def _job_labels(allocation: Allocation) -> Iterator[str]:
+    return map(printable, (allocation.scheduler, allocation.job or "", allocation.user or ""))
 
 
 def _user_families(snapshots: Sequence[Snapshot]) -> Iterator[Family]:

@@ -30,12 +30,11 @@ from gpumon.recording.history import History
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from prometheus_client import Metric as Family
 
     from gpumon.findings import Finding
-    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
 
 SAMPLE_TIME = "gpumon_sample_timestamp_seconds"
@@ -45,10 +44,10 @@ LEAST_STALE_SECONDS = 15.0
 _STALE_INTERVALS = 3
 """Values are served up to this number of intervals, if that is longer."""
 
-MOST_USERS = 64
-"""In labels: each new value of a label is a new series for Prometheus."""
-USER_SECONDS = 3600.0
-"""Time for which a user without processes remains one of these."""
+MOST_NAMES = 64
+"""Of users, and of jobs, in labels: each new value of a label is a new series for Prometheus."""
+NAME_SECONDS = 3600.0
+"""Time for which a user or a job that is gone remains one of these."""
 _OTHER = "other"
 
 _READABLE = (GpuStatus.OK, GpuStatus.FAILING, GpuStatus.NO_ANSWER)
@@ -74,7 +73,7 @@ class MetricsPages:
         self._stale_after = max(LEAST_STALE_SECONDS, _STALE_INTERVALS * interval)
         self._monotonic = monotonic
         self._history = History(conditions())
-        self._users = UserLimit()
+        self._limits = LabelLimits()
         self._without_driver = _page(_driver_families(host, up=False))
         self._newest = (monotonic(), _page(iter(())))
 
@@ -95,7 +94,7 @@ class MetricsPages:
         self._newest = (self._monotonic(), self._without_driver)
 
     def _families(self, snapshot: Snapshot) -> Iterator[Family]:
-        yield from families(self._users.apply(self._without_old_values(snapshot)))
+        yield from families(self._limits.apply(self._without_old_values(snapshot)))
         yield from self._gpu_families(snapshot)
         sampled_at = [gpu.sampled_at for gpu in snapshot.gpus if gpu.sampled_at is not None]
         yield from _driver_families(
@@ -173,37 +172,74 @@ def _page(found: Iterator[Family]) -> Page:
     return Page(text, gzip.compress(text, mtime=0))
 
 
-class UserLimit:
-    """Renames users beyond the first ``MOST_USERS`` to ``other``.
+class NameLimit:
+    """Which names may stand in labels: the first ``MOST_NAMES``; all others are ``other``.
 
-    A user keeps the name, also for ``USER_SECONDS`` after the last process, so that no series
-    alternates between a name and ``other``, and so that a container that runs processes under
-    thousands of numbers adds at most ``MOST_USERS`` names an hour. Of new users, those with most
-    memory are named.
+    A name stays for ``NAME_SECONDS`` after it was last seen, so that no series alternates between a
+    name and ``other``, and so that a container that runs processes under thousands of numbers adds
+    at most ``MOST_NAMES`` names an hour.
     """
 
     def __init__(self) -> None:
         self._seen_at: dict[str, float] = {}
 
+    def see(self, names: Sequence[str], now: float) -> bool:
+        """See the names of a sample, those first that are to be named.
+
+        Returns:
+            Whether all of them are.
+        """
+        seen = self._seen_at
+        for name, seen_at in list(seen.items()):
+            # The clock may have been set back.
+            if name not in names and not now - NAME_SECONDS <= seen_at <= now:
+                del seen[name]
+        for name in names:
+            if name in seen or len(seen) < MOST_NAMES:
+                seen[name] = now
+        return seen.keys() >= set(names)
+
+    def label(self, name: str | None) -> str | None:
+        """The name, or ``other``."""
+        return name if name is None or name in self._seen_at else _OTHER
+
+
+class LabelLimits:
+    """Renames users and jobs beyond the limits of names, users with less memory first."""
+
+    def __init__(self) -> None:
+        self._users = NameLimit()
+        self._jobs = NameLimit()
+
     def apply(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with at most ``MOST_USERS`` users and ``other``."""
-        now, seen = snapshot.time, self._seen_at
+        """The snapshot with a limited number of users and jobs, and ``other``."""
         held: defaultdict[str, int] = defaultdict(int)
         for process in snapshot.processes:
             if process.user is not None:
                 held[process.user] += process.memory_used or 0
-        for user, seen_at in list(seen.items()):
-            # The clock may have been set back.
-            if user not in held and not now - USER_SECONDS <= seen_at <= now:
-                del seen[user]
-        for user in sorted(held, key=lambda user: (-held[user], user)):
-            if user in seen or len(seen) < MOST_USERS:
-                seen[user] = now
-        if held.keys() <= seen.keys():
+        allocations = snapshot.allocations or ()
+        for allocation in allocations:
+            if allocation.user is not None:
+                held[allocation.user] += 0
+        users = sorted(held, key=lambda user: (-held[user], user))
+        jobs = [allocation.job for allocation in allocations if allocation.job is not None]
+        all_users = self._users.see(users, snapshot.time)
+        all_jobs = self._jobs.see(jobs, snapshot.time)
+        if all_users and all_jobs:
             return snapshot
-        return replace(snapshot, processes=tuple(map(self._renamed, snapshot.processes)))
-
-    def _renamed(self, process: GpuProcess) -> GpuProcess:
-        if process.user is None or process.user in self._seen_at:
-            return process
-        return replace(process, user=_OTHER)
+        return replace(
+            snapshot,
+            processes=tuple(
+                replace(process, user=self._users.label(process.user))
+                for process in snapshot.processes
+            ),
+            allocations=snapshot.allocations
+            and tuple(
+                replace(
+                    allocation,
+                    user=self._users.label(allocation.user),
+                    job=self._jobs.label(allocation.job),
+                )
+                for allocation in snapshot.allocations
+            ),
+        )

@@ -10,8 +10,9 @@ import subprocess
 import pytest
 from msgspec.structs import replace
 
-from gpumon.exporter.metrics_page import MOST_USERS, USER_SECONDS, MetricsPages, UserLimit
+from gpumon.exporter.metrics_page import MOST_NAMES, NAME_SECONDS, LabelLimits, MetricsPages
 from gpumon.makers.demo import DemoSource
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
 from tests.driver import GIB, Driver, Owner, h100, owners
@@ -179,33 +180,64 @@ def crowd(count: int, time: float = NOON, first: int = 0) -> Snapshot:
 
 
 def test_of_a_crowd_those_with_the_most_memory_have_names_and_the_others_are_summed() -> None:
-    held = rendered(crowd(MOST_USERS + 3)).values("gpumon_user_gpu_memory_bytes", "user")
-    assert len(held) == MOST_USERS + 1
+    held = rendered(crowd(MOST_NAMES + 3)).values("gpumon_user_gpu_memory_bytes", "user")
+    assert len(held) == MOST_NAMES + 1
     assert held["other"] == (0 + 1 + 2) * GIB
     assert "u066" in held
 
 
 def test_a_user_keeps_the_name_though_others_take_more() -> None:
-    limit = UserLimit()
-    before = names(limit.apply(crowd(MOST_USERS)))
-    richer = crowd(MOST_USERS + 9, time=NOON + 5)
+    limit = LabelLimits()
+    before = names(limit.apply(crowd(MOST_NAMES)))
+    richer = crowd(MOST_NAMES + 9, time=NOON + 5)
     assert names(limit.apply(richer)) == {*before, "other"}
 
 
 def test_thousands_of_numbers_add_a_bounded_number_of_names_an_hour() -> None:
-    limit = UserLimit()
+    limit = LabelLimits()
     seen: set[str | None] = set()
     for step in range(100):
         seen |= names(limit.apply(crowd(50, time=NOON + step, first=50 * step)))
-    assert len(seen - {"other"}) == MOST_USERS
-    later = NOON + 100 + USER_SECONDS
+    assert len(seen - {"other"}) == MOST_NAMES
+    later = NOON + 100 + NAME_SECONDS
     assert "other" not in names(limit.apply(crowd(50, time=later, first=9000)))
 
 
 def test_a_clock_that_is_set_back_keeps_nobody_out() -> None:
-    limit = UserLimit()
-    limit.apply(crowd(MOST_USERS))
-    assert "other" not in names(limit.apply(crowd(MOST_USERS, time=NOON - 86400, first=500)))
+    limit = LabelLimits()
+    limit.apply(crowd(MOST_NAMES))
+    assert "other" not in names(limit.apply(crowd(MOST_NAMES, time=NOON - 86400, first=500)))
+
+
+def given(*allocations: Allocation, time: float = NOON) -> Snapshot:
+    return replace(of(a_gpu(0), a_gpu(1), time=time), allocations=allocations)
+
+
+def test_the_jobs_of_a_gpu_are_told() -> None:
+    ann = Allocation("slurm", "88123", "ann", ("GPU-0",))
+    scrape = rendered(given(ann, Allocation("slurm", devices=("GPU-1",))))
+    assert scrape.labels("gpumon_gpu_allocated", "job") == {"0": "88123", "1": ""}
+    assert scrape.labels("gpumon_gpu_allocated", "user") == {"0": "ann", "1": ""}
+    assert scrape.labels("gpumon_gpu_state", "state")["1"] == "busy unlisted"
+    assert "gpumon_gpu_allocated" not in rendered(given()).text
+
+
+def test_thousands_of_jobs_add_a_bounded_number_of_names_an_hour() -> None:
+    limits = LabelLimits()
+    jobs: set[str | None] = set()
+    for number in range(200):
+        job = Allocation("slurm", str(number), f"u{number}", ("GPU-0",))
+        seen = limits.apply(given(job, time=NOON + number))
+        jobs |= {allocation.job for allocation in seen.allocations or ()}
+    assert jobs == {*map(str, range(MOST_NAMES)), "other"}
+    later = limits.apply(given(job, time=NOON + 200 + NAME_SECONDS))
+    assert later.allocations == (job,)
+
+
+def test_jobs_without_a_name_of_their_own_are_one_series() -> None:
+    crowd_of_jobs = [Allocation("slurm", str(n), "ann", ("GPU-0",)) for n in range(70)]
+    scrape = rendered(given(*crowd_of_jobs))
+    assert scrape.text.count('job="other"') == 1
 
 
 def test_a_user_comes_and_goes_with_the_processes() -> None:

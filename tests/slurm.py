@@ -12,7 +12,7 @@ import tempfile
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import psutil
 
@@ -115,7 +115,7 @@ class SlurmCluster:
     def stop(self, program: str) -> None:
         """Stop a daemon, as by an accident."""
         for started in self._started:
-            if Path(str(started.args[0])).name == program:  # type: ignore[index]
+            if cast("list[str]", started.args)[0] == program:
                 started.kill()
                 started.wait()
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -57,10 +57,10 @@ def told(driver: Driver, *arguments: str, **variables: str) -> subprocess.Comple
     )
 
 
-def allocations(driver: Driver) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(
-        told(driver, "snapshot", "--format", "json").stdout
-    )["allocations"]
+def allocations(driver: Driver) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(told(driver, "snapshot", "--format", "json").stdout)[
+        "allocations"
+    ]
     return found
 
 
@@ -109,7 +109,7 @@ def test_select_in_a_job_stays_within_it_and_leaves_those_of_others(
     assert f"slurm {first} of " in more.stderr
     assert f"it is not one of slurm {second}, this job's" in more.stderr
     me = cluster.call("id", "-un").strip()
-    assert [(each["job"], each["user"], len(each["devices"])) for each in known] == [  # type: ignore[arg-type]
+    assert [(each["job"], each["user"], len(each["devices"])) for each in known] == [
         (first, me, 2),
         (second, me, 1),
     ]
@@ -122,7 +122,7 @@ def test_a_job_without_a_step_is_seen_too(cluster: SlurmCluster, driver: Driver)
     (known,) = allocations(driver)
     two = told(driver, "select", "-n", "2", SLURM_JOB_ID="999999")
     cluster.cancel(job[1])
-    assert (known["job"], known["user"], len(known["devices"])) == (None, None, 3)  # type: ignore[arg-type]
+    assert (known["job"], known["user"], len(known["devices"])) == (None, None, 3)
     assert two.returncode == 1
     assert "a slurm job has it" in two.stderr
 

@@ -202,6 +202,8 @@ def why_not_free(
 ) -> Iterator[NotFree]:
     """The reasons why a GPU, or a MIG device of it, is not free; none if it is free.
 
+    That it may be a job's comes last: it must not hide who certainly uses it.
+
     Args:
         gpu: The GPU.
         listed: The driver's list, without ``mine``; ``None`` while there is no current list.
@@ -213,11 +215,13 @@ def why_not_free(
         in_container: Whether the driver lists the processes of this container only.
     """
     yield from _of_the_gpu(gpu, old=old)
-    if allocated is not None:
+    if allocated is not None and not allocated.is_unknown:
         yield allocated
     if reserved:
         yield NotFree("reserved", "gpumon run keeps it for a job")
     yield from _of_who_is_on_it(gpu, mig, listed, mine, in_container)
+    if allocated is not None and allocated.is_unknown:
+        yield allocated
 
 
 def _of_the_gpu(gpu: Gpu, *, old: bool) -> Iterator[NotFree]:

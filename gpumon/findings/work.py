@@ -550,8 +550,10 @@ def mig_state(history: History, gpu: Gpu, instance: MigInstance) -> Finding:
     if reason is None:
         kind, severity, short, brief = FindingKind.FREE, Severity.GOOD, "free", "free"
     elif reason.kind == "allocated":
-        kind, severity, short = FindingKind.ALLOCATED, Severity.NOTE, "allocated"
-        brief = "perhaps" if reason.is_unknown else "allocated"
+        kind, severity = FindingKind.ALLOCATED, Severity.NOTE
+        short, brief = "allocated", "allocated"
+        if reason.is_unknown:
+            short, brief = "perhaps allocated", "perhaps"
     elif reason.kind == "reserved":
         kind, severity, short, brief = FindingKind.RESERVED, Severity.NOTE, "reserved", "reserved"
     elif reason.kind == "memory" and instance.memory_used is not None:

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from gpumon.findings import FindingKind, Severity, conditions, gpu_findings, gpu_state
-from gpumon.findings.work import not_free
+from gpumon.findings.work import mig_state, not_free
 from gpumon.model.allocations import Allocation
+from gpumon.model.snapshot import MigInstance
 from gpumon.recording.history import History
 from gpumon.ui.view.header_footer import gpu_counts
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -97,6 +98,21 @@ def test_of_gpus_that_may_be_a_jobs_none_is_called_free_and_the_rest_is_counted(
 def test_a_gpu_that_another_one_computes_on_is_not_perhaps_a_jobs() -> None:
     state = gpu_state(history_of(Allocation("slurm", "5", unplaced=1), busy=True), BUSY)
     assert state.kind is not FindingKind.ALLOCATED
+
+
+@pytest.mark.parametrize(
+    ("used", "short"),
+    [(0, "perhaps allocated"), (2 * GIB, "2.0G, by nobody listed"), (None, "unknown")],
+)
+def test_that_it_may_be_a_jobs_hides_nothing_that_is_seen_of_a_mig_device(
+    used: int | None, short: str
+) -> None:
+    mig = MigInstance("MIG-1", 0, 1, 0, memory_used=used)
+    history = history_of(Allocation("slurm", unplaced=None))
+    assert mig_state(history, gpu(mig=(mig,)), mig).short == short
+    reason = not_free(history, gpu(mig=(mig,)), mig)
+    assert reason is not None
+    assert reason.is_unknown is (used != 2 * GIB)
 
 
 def test_without_a_scheduler_nothing_changes() -> None:

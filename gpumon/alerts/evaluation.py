@@ -54,6 +54,7 @@ class EvaluationContext:
             self.now,
             self._idle,
             self.history.thresholds.idle_after,
+            allocations=self.snapshot.allocations or (),
             idle_for_longer=self._idle_longer,
         )
 

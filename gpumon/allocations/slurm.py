@@ -335,4 +335,5 @@ def _placed(job: Job, gres: Gres, places: Mapping[int, str], snapshot: Snapshot)
         job.until,
         job.nodes,
         gres.is_share,
+        None if job.number == job.name else job.number,
     )

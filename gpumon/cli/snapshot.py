@@ -124,7 +124,8 @@ def _filtered(
     from gpumon.ui.view.process_table import ProcessFilter
 
     process_filter = ProcessFilter(user=user, filter=filter_)
-    shown = process_filter.apply(snapshot.processes, FilterContext(snapshot.time, idle))
+    context = FilterContext(snapshot.time, idle, allocations=snapshot.allocations or ())
+    shown = process_filter.apply(snapshot.processes, context)
     return shown, process_filter.words(snapshot.processes)
 
 

@@ -28,13 +28,15 @@ from gpumon.filters.language import (
     said,
     text_term,
 )
+from gpumon.model.allocations import job_keys_of, unplaced_of
 from gpumon.model.process_states import STATES, STOPPED, TRACED, ZOMBIE
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from gpumon.model.allocations import Allocation
     from gpumon.model.processes import GpuProcess, ProcessId, Workload
 
 
@@ -49,6 +51,8 @@ class FilterContext(Struct, frozen=True):
     """Seconds without work after which a process is idle."""
     host: str = ""
     """The name of its host in a fleet; empty at home."""
+    allocations: Sequence[Allocation] = ()
+    """What schedulers have given to jobs of its machine."""
 
 
 ProcessTest: TypeAlias = "Test[GpuProcess, FilterContext]"
@@ -81,6 +85,26 @@ def _job(place: Workload) -> tuple[str | None, ...]:
 def _place(parts: Callable[[Workload], Iterable[str | None]]) -> ReadProcessTest:
     """``text_term`` for the place where the process runs."""
     return text_term(lambda process: () if process.place is None else parts(process.place))
+
+
+def _names_of_job(job: Allocation) -> Iterable[str | None]:
+    return job.job, job.user, job.owned_label
+
+
+def _allocation(sign: str, value: str) -> ProcessTest:
+    """Tests the jobs that its GPUs were given to, and the job that it is part of."""
+    names = text_term(_names_of_job)(sign, value)
+
+    def test(process: GpuProcess, context: FilterContext) -> bool | None:
+        jobs = [job for job in context.allocations if names(job, None)]
+        on = {use.gpu_uuid for use in process.uses}
+        keys = set(job_keys_of(process.place))
+        if any(not (on.isdisjoint(job.devices) and keys.isdisjoint(job.keys)) for job in jobs):
+            return True
+        # Some of the job's GPUs may be among these.
+        return None if unplaced_of(jobs) else False
+
+    return test
 
 
 def _age(process: GpuProcess, context: FilterContext) -> float | None:
@@ -164,6 +188,7 @@ TERMS: tuple[ProcessTerm, ...] = (
     Term("container", "container:llama", "in this container, by name or id", IS, _place(_container)),
     Term("pod", "pod:train-0", "in this Kubernetes pod", IS, _place(lambda place: () if place.container is None else (place.container.pod,))),
     Term("job", "job:88123", "of this Slurm job, or started by this launcher: job:torchrun", IS, _place(_job)),
+    Term("alloc", "alloc:88123", "on a GPU that a scheduler has given to this job or user: alloc:ann", IS, _allocation),
     Term("env", "env:torch", "in this conda or virtual environment", IS, _place(lambda place: (place.environment,))),
     Term("tmux", "tmux:train", "in this tmux session", IS, _place(lambda place: (place.tmux,))),
     Term("notebook", "notebook:eda", "of this notebook or Jupyter kernel", IS, _place(lambda place: (place.notebook, place.jupyter_kernel))),

@@ -1,4 +1,4 @@
-"""Processes grouped by user and by job."""
+"""Processes, and what schedulers have given to jobs, grouped by user and by job."""
 
 from __future__ import annotations
 
@@ -7,17 +7,45 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.allocations import allocations_of, job_keys_of
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.jobs import job_of, launchers_of
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.allocations import Allocation
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
+
+
+class AllocatedJob(Struct, frozen=True):
+    """What a scheduler has given to a job, on the GPUs of one machine."""
+
+    allocation: Allocation
+    gpus: tuple[int, ...]
+    """Indices of the GPUs that are certainly its, ascending."""
+    unused: int | None
+    """Number of these without a computing process, whoever's; ``None`` if unknown of any."""
+
+    def stand_in(self, gpus: Sequence[Gpu]) -> GpuProcess:
+        """What is known of any process of the job: filters select the job if they select this."""
+        devices = self.allocation.devices
+        uses = [
+            GpuUse(gpu.uuid, gpu.index)
+            for gpu in gpus
+            if not {gpu.uuid, *(mig.uuid for mig in gpu.mig)}.isdisjoint(devices)
+        ]
+        return GpuProcess(
+            id=_NO_PROCESS,
+            type="C",
+            uses=tuple(uses),
+            user=self.allocation.user,
+            place=Workload(slurm_job=self.allocation.job),
+        )
 
 
 class UserUse(Struct, frozen=True):
@@ -43,6 +71,8 @@ class UserUse(Struct, frozen=True):
     """Age in seconds of the oldest process."""
     at_least: bool = False
     """Whether the user may hold more, on a GPU that does not answer."""
+    allocated: tuple[AllocatedJob, ...] = ()
+    """What schedulers have given to the user's jobs."""
 
 
 class JobGroup(Struct, frozen=True):
@@ -68,20 +98,52 @@ class JobGroup(Struct, frozen=True):
     launcher: ProcessId | None = None
     """The process that starts its processes, and these alone."""
     launcher_name: str | None = None
+    allocated: AllocatedJob | None = None
+    """What a scheduler has given to the job."""
 
 
+_NO_PROCESS = ProcessId(-1, None)
+"""A PID that no filter can name."""
 _DAEMONS = {"ray", "slurmstepd"}
 """Launchers that serve several jobs, or that belong to the system."""
 _EXACT = (GpuStatus.OK, GpuStatus.ASLEEP)
 """No process of a GPU with such a status is missing in the lists."""
 
 
-def users(snapshot: Snapshot, history: History) -> list[UserUse]:
-    """The resources of each user, most memory first, unknown amounts last."""
+def allocated_jobs(snapshot: Snapshot, history: History) -> list[AllocatedJob]:
+    """What schedulers have given to jobs, without what is not known at all."""
+    found = []
+    for allocation in snapshot.allocations or ():
+        gpus = [gpu for gpu in snapshot.gpus if allocations_of([allocation], gpu)]
+        if not gpus and allocation.job is None:
+            continue
+        holdings = [history.holding(gpu) for gpu in gpus]
+        unused = known_sum(None if held is None else not held.computing for held in holdings)
+        indices = tuple(sorted({gpu.index for gpu in gpus}))
+        found.append(AllocatedJob(allocation, indices, unused))
+    return found
+
+
+def users(
+    snapshot: Snapshot, history: History, allocated: Iterable[AllocatedJob] = ()
+) -> list[UserUse]:
+    """The resources of each user, most memory first, unknown amounts last.
+
+    Args:
+        snapshot: The processes and GPUs.
+        history: What is known of the time before.
+        allocated: What schedulers have given to jobs: of it, too, a user is in the list.
+    """
     owned: defaultdict[str | None, list[GpuProcess]] = defaultdict(list)
+    given: defaultdict[str | None, list[AllocatedJob]] = defaultdict(list)
     for process in snapshot.processes:
         owned[process.user].append(process)
-    uses = [_use(user, processes, snapshot, history) for user, processes in owned.items()]
+    for job in allocated:
+        given[job.allocation.user].append(job)
+    uses = [
+        _use(user, owned[user], snapshot, history, given[user])
+        for user in dict.fromkeys((*owned, *given))
+    ]
     return sorted(uses, key=lambda use: (use.memory is None, -(use.memory or 0), use.user or ""))
 
 
@@ -90,6 +152,7 @@ def _use(
     processes: list[GpuProcess],
     snapshot: Snapshot,
     history: History,
+    allocated: Sequence[AllocatedJob],
 ) -> UserUse:
     memory = known_sum(process.memory_used for process in processes)
     idle_memory = idle_unknown = 0
@@ -116,6 +179,7 @@ def _use(
         idle_unknown=idle_unknown,
         longest=None if started_at is None else max(0.0, snapshot.time - started_at),
         at_least=any(gpu.status not in _EXACT for gpu in snapshot.gpus),
+        allocated=tuple(allocated),
     )
 
 
@@ -129,25 +193,63 @@ def _share(
     return memory / sum(sizes.values())
 
 
-def jobs(processes: Sequence[GpuProcess]) -> list[JobGroup]:
+def jobs(processes: Sequence[GpuProcess], allocated: Sequence[AllocatedJob] = ()) -> list[JobGroup]:
     """The jobs that these processes are part of; ``model.jobs`` has the rule.
 
+    Args:
+        processes: The processes.
+        allocated: What schedulers have given to jobs: these are in the list without a process, too.
+
     Returns:
-        The jobs in the order of their first processes: sorted processes give sorted jobs.
+        The jobs in the order of their first processes: sorted processes give sorted jobs. Those
+        without a process come last.
     """
     launchers = launchers_of(processes)
+    by_key = {key: job for job in allocated for key in job.allocation.keys}
     members: dict[tuple[str, str], list[GpuProcess]] = {}
+    given: dict[tuple[str, str], AllocatedJob] = {}
     for process in processes:
-        members.setdefault(job_of(process, launchers), []).append(process)
-    return [_job(kind, key, together) for (kind, key), together in members.items()]
+        group = job_of(process, launchers)
+        members.setdefault(group, []).append(process)
+        for key in job_keys_of(process.place):
+            if key in by_key:
+                given[group] = by_key[key]
+    found = [
+        _job(kind, key, together, given.get((kind, key)))
+        for (kind, key), together in members.items()
+    ]
+    with_processes = [job.allocated for job in found]
+    return found + [_waiting(job) for job in allocated if job not in with_processes]
 
 
-def job_with_key(processes: Sequence[GpuProcess], key: str) -> JobGroup | None:
+def job_with_key(
+    processes: Sequence[GpuProcess], key: str, allocated: Sequence[AllocatedJob] = ()
+) -> JobGroup | None:
     """The job with this key, whatever part of it is shown."""
-    return next((job for job in jobs(processes) if job.key == key), None)
+    return next((job for job in jobs(processes, allocated) if job.key == key), None)
 
 
-def _job(kind: str, key: str, processes: list[GpuProcess]) -> JobGroup:
+def _waiting(allocated: AllocatedJob) -> JobGroup:
+    """A job without a process on a GPU."""
+    allocation = allocated.allocation
+    return JobGroup(
+        # That of its processes, if it gets any.
+        key=" ".join(allocation.keys[-1] if allocation.keys else allocation.devices),
+        kind=allocation.scheduler,
+        label=printable(allocation.label),
+        processes=(),
+        users=(allocation.user,),
+        gpus=(),
+        memory=0,
+        sm=None,
+        started_at=None,
+        allocated=allocated,
+    )
+
+
+def _job(
+    kind: str, key: str, processes: list[GpuProcess], allocated: AllocatedJob | None
+) -> JobGroup:
     places = (process.place for process in processes if kind == "launcher")
     started = next((place for place in places if place and place.launcher is not None), None)
     if started is not None and started.launcher_name in _DAEMONS:
@@ -155,7 +257,7 @@ def _job(kind: str, key: str, processes: list[GpuProcess]) -> JobGroup:
     return JobGroup(
         key=key,
         kind=kind,
-        label=printable(_label(kind, processes)),
+        label=printable(allocated.allocation.label if allocated else _label(kind, processes)),
         processes=tuple(processes),
         users=tuple(dict.fromkeys(process.user for process in processes)),
         gpus=_gpus(processes),
@@ -164,6 +266,7 @@ def _job(kind: str, key: str, processes: list[GpuProcess]) -> JobGroup:
         started_at=_oldest(processes),
         launcher=None if started is None else started.launcher,
         launcher_name=None if started is None else started.launcher_name,
+        allocated=allocated,
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     from gpumon.makers.source import Call, CallWatch
+    from gpumon.model.allocations import Allocation
     from gpumon.model.makers import DeviceFiles, Maker
     from gpumon.model.processes import GpuUse, HolderScan
     from gpumon.model.selection import GpuSelection
@@ -65,6 +66,8 @@ class Reading(NamedTuple):
     trouble: Trouble | None = None  # Why the driver cannot be reached; ``gpus`` is empty then.
     # Other processes that hold device files, if the backend knows them by itself.
     holders: HolderScan | None = None
+    # What schedulers have given to jobs, if the backend knows it by itself.
+    allocations: tuple[Allocation, ...] | None = None
 
 
 class GpuBackend(ABC):

@@ -147,6 +147,7 @@ class Sampler:
             source=self.backend.name,
             trouble=reading.trouble,
             holders=reading.holders,
+            allocations=reading.allocations,
         )
 
     # Host

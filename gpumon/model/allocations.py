@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from gpumon.model.number_types import Count, Time  # noqa: TC001 - msgspec resol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gpumon.model.processes import Workload
     from gpumon.model.snapshot import Gpu, MigInstance
 
 
@@ -32,6 +33,8 @@ class Allocation(Struct, frozen=True, gc=False, array_like=True):
         until: When it ends at the latest; also ``None`` if it has no time limit.
         nodes: All its machines, as the scheduler writes them: ``gpu-[01-02]``.
         is_share: Whether it has only a part of each GPU, such as shards.
+        number: The scheduler's own number of the job, where people write another: ``91`` of
+            ``88_3``.
     """
 
     scheduler: str
@@ -43,6 +46,7 @@ class Allocation(Struct, frozen=True, gc=False, array_like=True):
     until: Time | None = None
     nodes: str | None = None
     is_share: bool = False
+    number: str | None = None
 
     @property
     def label(self) -> str:
@@ -53,6 +57,22 @@ class Allocation(Struct, frozen=True, gc=False, array_like=True):
     def owned_label(self) -> str:
         """The label with the user, not safe to print: ``slurm 88123 ann``."""
         return self.label if self.user is None else f"{self.label} {self.user}"
+
+    @property
+    def keys(self) -> Sequence[JobKey]:
+        """The keys that a process of the job may have, see ``job_keys_of``."""
+        return [(self.scheduler, name) for name in (self.job, self.number) if name is not None]
+
+
+JobKey: TypeAlias = tuple[str, str]
+"""A scheduler, and a name or number of a job of it."""
+
+
+def job_keys_of(place: Workload | None) -> Iterable[JobKey]:
+    """The jobs of schedulers that a process with this workload may be part of."""
+    if place is None or place.slurm_job is None:
+        return ()
+    return (("slurm", place.slurm_job),)
 
 
 def allocations_of(

@@ -143,7 +143,7 @@ class AlertController:
 
     def _toggle_end(self, subject: GpuProcess | JobGroup) -> str:
         processes = subject.processes if isinstance(subject, JobGroup) else (subject,)
-        job = subject.label if isinstance(subject, JobGroup) and len(processes) > 1 else None
+        job = subject.label if isinstance(subject, JobGroup) and len(processes) != 1 else None
         name = f"process {processes[0].id.pid}" if job is None else f"job {job}"
         by_key = {process_key(process.id): process for process in processes}
         known = [group for group in self._awaited if group.running & by_key.keys()]
@@ -156,6 +156,8 @@ class AlertController:
         latest = self._history.latest
         listed = {process.id for process in (latest.processes if latest is not None else ())}
         running = {key for key, process in by_key.items() if process.id in listed}
+        if not processes:
+            return f"no process of {job} is on a GPU: {keycap('notify')} on the GPU waits for it"
         if latest is None or not running:
             return f"{name} is on no GPU any more"
         for key in running:

@@ -69,7 +69,7 @@ def test_states_filters_xids_and_ends_are_told_apart(
         ("hot lost", 'no state "hot lost"'),
         ("working", 'no state "working": there are lost, reset required'),
         ("!hot", '"!hot" is not possible: ! stands before a term, as !user:ann'),
-        ("utl>5", 'no term "utl": did you mean util? There are age, cmd'),
+        ("utl>5", 'no term "utl": did you mean util? There are age, alloc, cmd'),
         ("mem>10X", 'cannot read "10X": write a number with K, M, G or T, such as 10G'),
         ("hot or lost", "or is not possible: make two alerts"),
         ("hot age>2h", 'no term "age"'),

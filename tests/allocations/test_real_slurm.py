@@ -94,6 +94,34 @@ def test_a_gpu_of_a_job_is_never_free_and_is_free_again_soon_after_its_end(
         assert screen.wait_end() == 0
 
 
+def test_who_only_has_an_allocation_is_in_the_lists_of_users_and_jobs(
+    cluster: SlurmCluster, driver: Driver
+) -> None:
+    job = cluster.submit("--gres=gpu:2", "-t", "2:00:00")
+    user = cluster.call("id", "-un").strip()
+    with Screen([*GPUMON, "-n", "0.2"], driver.env(), 160, 30) as screen:
+        screen.wait_for(rf"slurm {job} .*, no process")
+        screen.type("u")
+        # Processes, the GPUs that they are on, what Slurm has given, what of it is not used.
+        screen.wait_for(rf"\n {user} +0 +0,1 +2 ")
+        screen.type("g")
+        screen.wait_for(rf"slurm {job} · no process · 2 GPUs unused · free in ≤ 1h5\dm")
+        screen.type("/alloc:none\r")
+        screen.wait_for("no process is on a GPU")
+        screen.type(f"/\x15alloc:{job}\r")
+        screen.wait_for(rf"slurm {job} · no process")
+        screen.type("\x1b[B\r")
+        screen.wait_for(r"allocated +GPU 0,1 +2 without a computing process")
+        screen.type("k")
+        screen.wait_for(rf"no process of slurm {job} is on a GPU")
+        screen.type("\x1b")
+        screen.wait_for(rf"slurm {job} · no process")
+        cluster.cancel(job)
+        screen.wait_for("no process is on a GPU")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
 def test_select_in_a_job_stays_within_it_and_leaves_those_of_others(
     cluster: SlurmCluster, driver: Driver
 ) -> None:

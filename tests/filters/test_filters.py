@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpumon.filters.language import FilterError, Selection
 from gpumon.filters.terms import TERMS, FilterContext, parse_filter
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
 from tests.build import GIB, NOON, process
 
@@ -160,6 +161,27 @@ def test_what_hides_a_process_and_what_keeps_it(text: str) -> None:
 
 def test_a_word_is_looked_for_in_one_thing_at_a_time() -> None:
     assert not keeps('"big.yaml slurm"')
+
+
+def test_what_a_scheduler_gave_to_a_job_is_found_by_the_job_and_by_its_user() -> None:
+    """The process of Ann is on GPUs 2 and 3, and part of her own job."""
+    bo = Allocation("slurm", "77", "bo", ("GPU-3",))
+    own = Allocation("slurm", "88123_4", "ann", ("GPU-7",), number="88127")
+    elsewhere = Allocation("slurm", "99", "carl", ("GPU-0",))
+    facts = msgspec.structs.replace(BUSY, allocations=(bo, own, elsewhere))
+    for text in ("alloc:77", "alloc:bo", 'alloc="slurm 77 bo"', "alloc:88123", "!alloc:99"):
+        assert keeps(text, facts=facts), text
+    for text in ("alloc:99", "alloc=7", "alloc:carl", "!alloc:bo"):
+        assert not keeps(text, facts=facts), text
+    assert not keeps("alloc:77")
+
+
+def test_while_it_is_not_known_where_a_job_is_nothing_is_or_is_not_on_its_gpus() -> None:
+    somewhere = Allocation("slurm", "99", "carl", unplaced=2)
+    facts = msgspec.structs.replace(BUSY, allocations=(somewhere,))
+    assert not keeps("alloc:99", facts=facts)
+    assert not keeps("!alloc:99", facts=facts)
+    assert keeps("!alloc:98", facts=facts)
 
 
 def test_types_of_several_letters() -> None:

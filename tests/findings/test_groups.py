@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.findings.groups import JobGroup, UserUse, jobs, users
+from gpumon.findings.groups import JobGroup, UserUse, allocated_jobs, job_with_key, jobs, users
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import History, Interval
+from gpumon.recording.history.holdings import Holding
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 
 class Seen:
@@ -31,10 +35,14 @@ class Seen:
         self.idle = idle or {}
         self.spent = spent or {}
         self.thresholds = thresholds
+        self.holdings: dict[str, Holding] = {}
 
     def process_idle(self, process: ProcessId) -> Interval | None:
         seconds = self.idle.get(process.pid)
         return None if seconds is None else Interval(NOON - seconds, NOON, True, 9)
+
+    def holding(self, one: Gpu) -> Holding | None:
+        return self.holdings.get(one.uuid)
 
     def gpu_seconds(self, user: str | None) -> float:
         return self.spent.get(user or "", 0.0)
@@ -282,3 +290,73 @@ def test_every_process_is_in_one_job_and_the_order_among_others_changes_nothing(
     assert len({job.key for job in found}) == len(found)
     backwards = {(job.key, frozenset(pids(job))) for job in jobs(given_[::-1])}
     assert backwards == {(job.key, frozenset(pids(job))) for job in found}
+
+
+ARRAY = Allocation("slurm", "88_3", "ann", ("GPU-0", "GPU-1"), number="91")
+UNUSED = Allocation("slurm", "77", "bo", ("GPU-2",), unplaced=1)
+"""That of a job that runs nothing here."""
+
+
+def allocated_machine(*allocations: Allocation) -> tuple[Snapshot, History]:
+    """Three GPUs, with a process of the array's job on GPU 0."""
+    seen = Seen()
+    seen.holdings = {"GPU-0": Holding(computing=1), "GPU-1": Holding(), "GPU-2": Holding()}
+    now = snapshot(
+        NOON,
+        *(gpu(index=index) for index in range(3)),
+        processes=(placed(process(1, memory_used=GIB), slurm_job="91"),),
+    )
+    return msgspec.structs.replace(now, allocations=allocations), cast("History", seen)
+
+
+def test_a_user_who_only_has_an_allocation_is_a_user() -> None:
+    now, history = allocated_machine(ARRAY, UNUSED)
+    ann, bo = users(now, history, allocated_jobs(now, history))
+    assert (bo.user, bo.processes, bo.gpus, bo.memory, bo.longest) == ("bo", 0, (), 0, None)
+    assert [(job.gpus, job.unused) for job in ann.allocated] == [((0, 1), 1)]
+    assert [(job.gpus, job.unused) for job in bo.allocated] == [((2,), 1)]
+
+
+def test_a_job_has_its_allocation_by_either_number_and_one_without_a_process_comes_last() -> None:
+    now, history = allocated_machine(UNUSED, ARRAY)
+    array, unused = jobs(now.processes, allocated_jobs(now, history))
+    assert (array.label, pids(array)) == ("slurm 88_3", [1])
+    assert array.allocated is not None
+    assert array.allocated.allocation == ARRAY
+    assert (unused.label, unused.kind, unused.users, pids(unused)) == (
+        "slurm 77",
+        "slurm",
+        ("bo",),
+        [],
+    )
+    assert (unused.memory, unused.sm, unused.started_at) == (0, None, None)
+
+
+def test_the_page_of_a_job_stays_when_it_gets_a_process_and_when_that_ends() -> None:
+    now, history = allocated_machine(ARRAY)
+    allocated = allocated_jobs(now, history)
+    (with_process,) = jobs(now.processes, allocated)
+    without = job_with_key((), with_process.key, allocated)
+    assert without is not None
+    assert (without.key, without.processes) == (with_process.key, ())
+
+
+def test_whether_an_allocated_gpu_is_used_is_unknown_without_a_list_of_its_processes() -> None:
+    now, history = allocated_machine(ARRAY)
+    cast("Seen", history).holdings.pop("GPU-1")
+    (job,) = allocated_jobs(now, history)
+    assert (job.gpus, job.unused) == ((0, 1), None)
+
+
+def test_that_nothing_is_known_of_a_scheduler_is_no_job() -> None:
+    now, history = allocated_machine(Allocation("slurm", unplaced=None))
+    assert allocated_jobs(now, history) == []
+
+
+def test_jobs_of_which_only_the_gpus_are_known_stay_apart() -> None:
+    now, history = allocated_machine(
+        Allocation("slurm", devices=("GPU-1",)), Allocation("slurm", devices=("GPU-2",))
+    )
+    first, second = jobs((), allocated_jobs(now, history))
+    assert first.label == second.label == "a slurm job"
+    assert first.key != second.key

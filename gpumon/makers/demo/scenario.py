@@ -62,6 +62,14 @@ class Runs(Struct, frozen=True):
     # Seconds from the start of a run to that of the next; infinite for a single run.
     every: float = math.inf
 
+    def run_at(self, now: float) -> int:
+        """The number of the run at a time: 0 is the first, also of those that come back."""
+        return 0 if self.every == math.inf else math.floor((now - self.started) / self.every)
+
+    def start_of(self, run: int) -> float:
+        """When a run starts."""
+        return self.started + run * self.every if run else self.started
+
 
 class Actor(Struct, frozen=True):
     """A process of the scenario, or one that runs repeatedly with a new PID each time."""
@@ -99,7 +107,22 @@ class DemoMachine(Struct, frozen=True):
     sound: bool = False  # Whether none of its GPUs is lost or hot.
 
 
+class SlurmJob(Struct, frozen=True):
+    """A job of Slurm, or an interactive one that its user asks for again and again."""
+
+    number: int  # Its job id; each further run has the next one.
+    user: str
+    gpus: tuple[int, ...]  # Indices of the GPUs that it has.
+    runs: Runs
+    limit: float  # Its time limit in seconds.
+    nodes: str  # All its machines.
+    # PID of the process without which it ends; ``None`` of an interactive one.
+    script: int | None = None
+
+
 VISITS = Runs(started=75.0, lasts=4 * MINUTE, every=13 * MINUTE)
+_SESSIONS = Runs(started=60.0, lasts=9 * MINUTE, every=13 * MINUTE)
+"""They begin before the visits, and last when these are over: then their GPU is unused."""
 TRANSCRIPTIONS = Runs(started=-40.0, lasts=2 * MINUTE, every=5 * MINUTE)
 
 
@@ -401,3 +424,16 @@ LEADS = (
         cwd="/home/ann/llama",
     ),
 )
+
+JOBS = (
+    SlurmJob(
+        *(88117, "erin", (2,), Runs(-(1 * DAY + 7 * HOUR + 34 * MINUTE)), 2 * DAY, "ada-07"),
+        script=38470,
+    ),
+    SlurmJob(
+        *(88123, "chen", (5,), Runs(-(2 * HOUR + 14 * MINUTE + 3)), 12 * HOUR, "ada-[05-08]"),
+        script=41233,
+    ),
+    SlurmJob(88131, "hugo", (4,), _SESSIONS, 10 * MINUTE, "ada-07"),
+)
+"""What Slurm has given to jobs."""

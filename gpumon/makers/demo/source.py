@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gpumon.makers.demo.host import DemoHost
     from gpumon.makers.demo.scenario import Share
     from gpumon.makers.demo.world import ProcessInstance, Role
+    from gpumon.model.allocations import Allocation
     from gpumon.model.snapshot import Snapshot
     from gpumon.system.system import Clock
 
@@ -54,6 +55,7 @@ class _Lists(Struct, frozen=True):
     info: Mapping[int, GpuProcess]  # What the host knows of them, by PID.
     holders: HolderScan | None  # Who only holds their device files; ``None`` before the demo began.
     used: tuple[int, ...]  # Bytes in use of each GPU.
+    allocations: tuple[Allocation, ...]  # What Slurm has given to jobs.
 
 
 class DemoBackend(GpuBackend):
@@ -134,6 +136,7 @@ class DemoBackend(GpuBackend):
             listed=lists.listed,
             listed_at=lists.at,
             holders=lists.holders,
+            allocations=lists.allocations,
         )
 
     def process(self, pid: int) -> GpuProcess | None:
@@ -186,7 +189,8 @@ class DemoBackend(GpuBackend):
             holders = self.world.scan(self.shown, now, state.effects) if now >= 0 else None
             listed = {info.id.pid: process for process, info in found}
             info = {info.id.pid: info for _, info in found}
-            self._lists = _Lists(at, state, listed, info, holders, tuple(used))
+            given = self.world.allocations(now, state.effects, self.shown)
+            self._lists = _Lists(at, state, listed, info, holders, tuple(used), given)
         return self._lists
 
     def _processes(

@@ -18,7 +18,8 @@ from msgspec import Struct, structs
 from gpumon.host.holder_reasons import rank
 from gpumon.makers.demo.background import EXTRAS
 from gpumon.makers.demo.gpus import DRIVER_CLIENTS, GPUS, DemoGpu, make_gpus
-from gpumon.makers.demo.scenario import GIB, LEADS, MACHINE_BOOT, ME, PAST, UIDS, Actor
+from gpumon.makers.demo.scenario import GIB, JOBS, LEADS, MACHINE_BOOT, ME, PAST, UIDS, Actor
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import HolderScan, HoldReason, ProcessId, UnlistedHolder, Workload
 from gpumon.text.formatting import duration
 
@@ -61,8 +62,8 @@ class ProcessInstance(Struct, frozen=True):
 def instance_of(role: Role, now: float) -> ProcessInstance:
     """The run of a role at a time; of a role without repetition its only run."""
     runs = role.actor.runs
-    run = 0 if runs.every == math.inf else math.floor((now - runs.started) / runs.every)
-    began = runs.started + run * runs.every if run else runs.started
+    run = runs.run_at(now)
+    began = runs.start_of(run)
     pid = role.actor.pid + _RUN_STEP * run
     return ProcessInstance(role, ProcessId(pid, _start_time(began)), began, began + runs.lasts)
 
@@ -234,6 +235,29 @@ class World:
         """All processes, by number, parents first."""
         instances = [self.present(role, now, effects) for role in self.roles.values()]
         return {found.id.pid: found for found in instances if found is not None}
+
+    def allocations(
+        self, now: float, effects: SignalEffects, shown: Iterable[DemoGpu]
+    ) -> tuple[Allocation, ...]:
+        """What Slurm has given to jobs on these GPUs."""
+        uuids = {gpu.index: gpu.uuid for gpu in shown}
+        found = []
+        for job in JOBS:
+            run = job.runs.run_at(now)
+            since = job.runs.start_of(run)
+            script = None if job.script is None else self.roles[job.script]
+            is_over = script is not None and self.present(script, now, effects) is None
+            devices = tuple(uuids[index] for index in job.gpus if index in uuids)
+            if since <= now < since + job.runs.lasts and devices and not is_over:
+                found.append(
+                    Allocation(
+                        *("slurm", str(job.number + run), job.user, devices),
+                        since=self.start + since,
+                        until=self.start + since + job.limit,
+                        nodes=job.nodes,
+                    )
+                )
+        return tuple(found)
 
     def parent(self, child: ProcessInstance, now: float, effects: SignalEffects) -> int:
         """The number of its parent: that of init once the one that started it has ended."""

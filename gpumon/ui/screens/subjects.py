@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from gpumon.findings import gpu_findings, memory_account
-from gpumon.findings.groups import job_with_key
+from gpumon.findings.groups import allocated_jobs, job_with_key
 from gpumon.host.process_host import Details, Refused, target_of, target_of_holder
 from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.makers import maker_of
@@ -20,6 +20,7 @@ from gpumon.ui.keys import bindings_of
 from gpumon.ui.kill_controller import targets_of_job
 from gpumon.ui.screens.page import SCROLL, PageScreen
 from gpumon.ui.terminal.desktop import NO_PID_OF_THE_PAST, copy, copy_kill
+from gpumon.ui.view.dashboard_view import no_process_of
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.gpu_text import mig_indices
@@ -351,6 +352,8 @@ class JobScreen(PageScreen):
     @property
     def footer_keys(self) -> Sequence[FooterKey]:
         """See ``PaintedScreen.footer_keys``."""
+        if not self._job.processes:
+            return (footer_key("back"), SCROLL)
         end = [footer_key("end")] if self._can_end and self._gone_at is None else []
         return (footer_key("back"), *end, footer_key("notify", label="notify when ended"), SCROLL)
 
@@ -369,7 +372,8 @@ class JobScreen(PageScreen):
 
     def find(self, snapshot: Snapshot) -> bool:
         """See ``PageScreen.find``."""
-        found = job_with_key(snapshot.processes, self._job.key)
+        allocated = allocated_jobs(snapshot, self._history)
+        found = job_with_key(snapshot.processes, self._job.key, allocated)
         self._job = found or self._job
         return found is not None
 
@@ -386,5 +390,7 @@ class JobScreen(PageScreen):
         job = self._job
         if self._gone_at is not None:
             self.say(f"{job.label} is on no GPU any more")
+        elif not job.processes:
+            self.say(no_process_of(job))
         else:
             self._workspace.kill_controller.ask(targets_of_job(job), f"job {job.label}")

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.config.columns import gpu_columns, process_columns
-from gpumon.findings.groups import users
+from gpumon.findings.groups import allocated_jobs, users
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import by_column
 from gpumon.ui.view.dashboard_view import View
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.filters.terms import FilterContext
+    from gpumon.findings.groups import UserUse
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
@@ -235,7 +236,7 @@ def lay_out(
     first_gpu = None if gpu is None else gpu.index
     scope = (view.narrowing, view.listing, view.toggled, view.columns, width)
     key = (second, view.narrowing, view.sort, view.listing, view.toggled, first_gpu)
-    listed = (snapshot.processes, view.relatives)
+    listed = (snapshot.processes, snapshot.allocations, view.relatives)
     shown, entries = memo.by((*key, *listed), _listed, context, snapshot, view, first_gpu)
     columns = steady_columns(
         memo,
@@ -254,7 +255,7 @@ def lay_out(
     layout = Layout(
         view=view,
         entries=entries,
-        headers=user_columns(width) if view.listing is Listing.USERS else columns,
+        headers=_user_columns(snapshot, width) if view.listing is Listing.USERS else columns,
         columns=columns,
         width=width,
         room=room,
@@ -271,19 +272,24 @@ def _listed(
     context: TableContext, snapshot: Snapshot, view: View, first_gpu: int | None
 ) -> tuple[Sequence[GpuProcess], Sequence[TableEntry]]:
     """The processes that pass the filter, and the lines of the table."""
-    filter_context = None if view.narrowing.filter is None else _filter_context(context.row)
+    filter_context = None
+    if view.narrowing.filter is not None:
+        filter_context = _filter_context(context.row, snapshot)
     shown = view.narrowing.apply(snapshot.processes, filter_context)
     if view.listing is Listing.TREE:
         return shown, tree_entries(
             shown, view.relatives, view.sort, context.row, view.toggled, first_gpu
         )
+    if view.listing is Listing.PROCESSES:
+        return shown, process_entries(shown, view.sort, context.row, first_gpu)
+    allocated = view.narrowing.apply_to_allocated(
+        allocated_jobs(snapshot, context.history), snapshot.gpus, filter_context
+    )
     if view.listing is Listing.JOBS:
-        return shown, job_entries(shown, view.sort, context.row, view.toggled, first_gpu)
-    if view.listing is Listing.USERS:
-        narrowed = replace(snapshot, time=context.row.now, processes=tuple(shown))
-        uses = by_column(users(narrowed, context.history), USER_COLUMNS, view.sort)
-        return shown, user_entries(uses, first_gpu)
-    return shown, process_entries(shown, view.sort, context.row, first_gpu)
+        return shown, job_entries(shown, view.sort, context.row, view.toggled, first_gpu, allocated)
+    narrowed = replace(snapshot, time=context.row.now, processes=tuple(shown))
+    uses = by_column(users(narrowed, context.history, allocated), USER_COLUMNS, view.sort)
+    return shown, user_entries(uses, first_gpu)
 
 
 def _depends_on_time(view: View) -> bool:
@@ -292,10 +298,15 @@ def _depends_on_time(view: View) -> bool:
     return filtered or view.listing is Listing.USERS or view.sort.column == "idle"
 
 
-def _filter_context(row: RowContext) -> FilterContext:
+def _user_columns(snapshot: Snapshot, width: int) -> Sequence[Column[UserUse]]:
+    return user_columns(width, allocated=snapshot.allocations is not None)
+
+
+def _filter_context(row: RowContext, snapshot: Snapshot) -> FilterContext:
     from gpumon.filters.terms import FilterContext
 
-    return FilterContext(row.now, row.idle_seconds, row.idle_after)
+    allocations = snapshot.allocations or ()
+    return FilterContext(row.now, row.idle_seconds, row.idle_after, allocations=allocations)
 
 
 def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:

@@ -46,7 +46,7 @@ from gpumon.ui.view.header_footer import (
 from gpumon.ui.view.host_strip import host_height, host_rows
 from gpumon.ui.view.key_names import ALWAYS, footer_keys, keycap
 from gpumon.ui.view.process_table import Listing, job_row, process_row
-from gpumon.ui.view.user_table import user_columns, user_row
+from gpumon.ui.view.user_table import user_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -335,7 +335,7 @@ def _table(
         awaited = bool(watched) and any(process.id in watched for process in members)
         marks = Marks(entry.key == cursor, tagged, entry.branch, view.shift, dimmed, awaited)
         if entry.user is not None:
-            rows.append(user_row(entry.user, user_columns(width), width, marks))
+            rows.append(user_row(entry.user, layout.headers, width, marks))
         elif entry.job is not None:
             rows.append(job_row(entry.job, columns, context, width, marks, entry.folded))
         elif entry.process is not None:

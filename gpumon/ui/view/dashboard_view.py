@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpumon.config.themes import ThemeChoice
+    from gpumon.findings.groups import JobGroup
     from gpumon.host.process_host import RelatedProcess
     from gpumon.kill.outcome import TerminationReport
     from gpumon.model.processes import GpuProcess, ProcessId
@@ -372,9 +373,16 @@ def no_process(view: View, layout: Layout) -> str:
         return f"a GPU has the cursor, and no process: {side} goes back to the processes"
     if not layout.entries:
         return "no process is listed"
+    if layout.entry is not None and layout.entry.job is not None:
+        return no_process_of(layout.entry.job)
     if layout.entry is not None:
         return "choose a process first: Enter shows this user's"
     return f"{choose_first()}, or tag several: {keycap('tag')}"
+
+
+def no_process_of(job: JobGroup) -> str:
+    """Explain that a job has GPUs and no process on them."""
+    return f"no process of {job.label} is on a GPU"
 
 
 def choose_first() -> str:

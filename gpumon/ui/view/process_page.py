@@ -28,6 +28,7 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.process_columns import ProcessItem, devices
 from gpumon.text.table import Sort, heading_row
+from gpumon.ui.view.allocated import job_facts
 from gpumon.ui.view.chart_plot import curve_cells, curve_fields, span_until, time_rows
 from gpumon.ui.view.chart_series import (
     PROCESS_SERIES,
@@ -462,18 +463,22 @@ def job_rows(
     sections = [
         Section("", lambda size: _job_summary(job, gone, load, now, size)),
         Section("Job", lambda size: fact_rows(_job_facts(job, now), size), Side.LEFT),
-        Section("On the GPUs", lambda size: use_rows(uses, job.memory, gpus, size), Side.RIGHT),
-        Section("Processes", lambda size: _job_processes(job, load, context, size)),
     ]
+    if job.processes:
+        sections += [
+            Section("On the GPUs", lambda size: use_rows(uses, job.memory, gpus, size), Side.RIGHT),
+            Section("Processes", lambda size: _job_processes(job, load, context, size)),
+        ]
     return page_rows(sections, width)
 
 
 def _job_summary(job: JobGroup, gone: str, load: str, now: float, width: int) -> list[Row]:
     """The name and the main values."""
-    fields: list[Field] = [
-        (", ".join(printable(user or UNKNOWN) for user in job.users), "user"),
-        *_use_fields(job.memory, gpu_list(job.gpus), load, job.sm),
-    ]
+    fields: list[Field] = [(", ".join(printable(user or UNKNOWN) for user in job.users), "user")]
+    if job.processes:
+        fields += _use_fields(job.memory, gpu_list(job.gpus), load, job.sm)
+    else:
+        fields.append(("   no process on a GPU", "state.note"))
     if job.started_at is not None and not gone:
         fields += [("   for ", "dim"), (duration(now - job.started_at), "")]
     rows = [fill([(job.label, "strong")], width), fill(fields, width)]
@@ -482,13 +487,16 @@ def _job_summary(job: JobGroup, gone: str, load: str, now: float, width: int) ->
 
 def _job_facts(job: JobGroup, now: float) -> list[Fact]:
     count = len(job.processes)
-    facts = [Fact("processes", f"{count} on GPUs")]
+    facts = [Fact("processes", f"{count or 'none'} on GPUs")]
     if job.started_at is not None:
         age = f"{duration(now - job.started_at)} ago"
         facts.append(Fact("started", moment_text(job.started_at, now), note=age))
-    places = dict.fromkeys(process.place for process in job.processes)
+    if job.allocated is not None:
+        facts += job_facts(job.allocated, now)
     # Processes of one job run in one place; what differs is on their own pages.
-    return facts + workload_facts(next(iter(places)), looked_up=True)
+    for process in job.processes[:1]:
+        facts += workload_facts(process.place, looked_up=True)
+    return facts
 
 
 def _merged(job: JobGroup) -> list[GpuUse]:

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN, PROCESS_DEFAULTS
 from gpumon.findings.groups import jobs
+from gpumon.findings.phrases import count_processes
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
-    counted,
     duration,
     gpu_list,
     memory_size,
@@ -25,15 +25,17 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.process_columns import AMPLE_COMMAND, LEAST_COMMAND, ProcessItem
 from gpumon.text.table import PLAIN, in_order, line, remaining
+from gpumon.ui.view.allocated import job_texts, with_allocated
 from gpumon.ui.view.list_view import ListEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from gpumon.filters.terms import Filter, FilterContext
-    from gpumon.findings.groups import JobGroup, UserUse
+    from gpumon.findings.groups import AllocatedJob, JobGroup, UserUse
     from gpumon.host.process_host import RelatedProcess
     from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Gpu
     from gpumon.text.cells import Field, Row
     from gpumon.text.process_columns import RowContext
     from gpumon.text.table import Column, Marks, Sort
@@ -255,8 +257,10 @@ def job_row(
 ) -> Row:
     """One job in the columns of processes: sums, and its label in the command column."""
     texts = _job_texts(job, context)
-    processes = counted(len(job.processes), "process", "es")
-    texts["command"] = f"{'+ ' if folded else ''}{printable(job.label)} · {processes}"
+    about = [printable(job.label), count_processes(len(job.processes))]
+    if job.allocated is not None:
+        about += job_texts(job.allocated, context.now)
+    texts["command"] = ("+ " if folded else "") + " · ".join(about)
     left = remaining(columns, width)
     cells: list[list[Field]] = [
         [(column.fit(texts.get(column.key, ""), column.width or left), "strong")]
@@ -270,12 +274,16 @@ def _job_texts(job: JobGroup, context: RowContext) -> dict[str, str]:
     users = printable(job.users[0] or UNKNOWN) if job.users else UNKNOWN
     if len(job.users) > 1:
         users = f"{users} +{len(job.users) - 1}"
+    gpus, started = job.gpus, job.started_at
+    if job.allocated is not None:
+        gpus = with_allocated(gpus, (job.allocated,))
+        started = job.allocated.allocation.since or started
     return {
-        "gpu": gpu_list(job.gpus),
+        "gpu": gpu_list(gpus),
         "user": users,
         "memory_used": memory_size(job.memory),
         "sm": number(job.sm),
-        "age": duration(None if job.started_at is None else context.now - job.started_at),
+        "age": duration(None if started is None else max(0.0, context.now - started)),
     }
 
 
@@ -307,9 +315,11 @@ class TableEntry(ListEntry, frozen=True):
     @property
     def gpus(self) -> tuple[int, ...]:
         """Indices of the GPUs that the line is about."""
-        holder = self.job or self.user
-        if holder is not None:
-            return holder.gpus
+        if self.job is not None:
+            allocated = () if self.job.allocated is None else (self.job.allocated,)
+            return with_allocated(self.job.gpus, allocated)
+        if self.user is not None:
+            return with_allocated(self.user.gpus, self.user.allocated)
         return () if self.process is None else self.process.gpu_indices
 
     @property
@@ -371,12 +381,20 @@ class ProcessFilter(Struct, frozen=True):
             and (self.filter is None or context is None or self.filter.matches(process, context))
         ]
 
+    def apply_to_allocated(
+        self, jobs: Sequence[AllocatedJob], gpus: Sequence[Gpu], context: FilterContext | None
+    ) -> list[AllocatedJob]:
+        """Return the jobs of schedulers of which a process would meet all conditions."""
+        return [job for job in jobs if self.apply((job.stand_in(gpus),), context)]
+
     def _is_kind(self, process: GpuProcess) -> bool:
         # MPS clients (type M) compute.
         kinds = process.type.split("+")
         return "G" in kinds if self.kind == "G" else bool({"C", "M"} & set(kinds))
 
 
+_LAST = float("inf")
+"""The rank of what has no process on a GPU."""
 FOLDED_FROM = 5
 """A process with this many descendants, none of them on a GPU, starts folded: data loaders."""
 
@@ -415,22 +433,27 @@ def job_entries(
     context: RowContext,
     toggled: Collection[Key],
     first_gpu: int | None = None,
+    allocated: Sequence[AllocatedJob] = (),
 ) -> list[TableEntry]:
-    """One line per job with its processes below it; a job of one process is only that process.
+    """One line per job with its processes below it.
 
-    Jobs are sorted by their own value, or by their first process where a job has no value in this
-    column. Those on ``first_gpu`` come first; those in ``toggled`` are folded.
+    A job of one process is only that process, unless a scheduler has given it GPUs. Jobs are sorted
+    by their own value, or by their first process where a job has no value in this column. Those on
+    ``first_gpu`` come first; those in ``toggled`` are folded.
     """
     ordered = _sorted(processes, sort, context, first_gpu)
-    rank = {process.id: place for place, process in enumerate(ordered)}
-    found = sorted(jobs(ordered), key=lambda job: min(rank[p.id] for p in job.processes))
+    rank = {process.id: float(place) for place, process in enumerate(ordered)}
+    found = sorted(
+        jobs(ordered, allocated),
+        key=lambda job: min((rank[process.id] for process in job.processes), default=_LAST),
+    )
     if (value_of := _JOB_VALUES.get(sort.column)) is not None:
         found = in_order(found, value_of, descending=sort.descending)
-    found = _with_first(first_gpu, found, lambda job: job.gpus)
+    found = _with_first(first_gpu, found, lambda job: TableEntry(job.key, job=job).gpus)
     entries: list[TableEntry] = []
     for job in found:
         members = sorted(job.processes, key=lambda process: rank[process.id])
-        if len(members) == 1:
+        if len(members) == 1 and job.allocated is None:
             entries.append(TableEntry(members[0].id, members[0]))
             continue
         key = f"job:{job.key}"
@@ -455,8 +478,8 @@ _JOB_VALUES: dict[str, Callable[[JobGroup], object]] = {
 
 def user_entries(uses: list[UserUse], first_gpu: int | None = None) -> list[TableEntry]:
     """One line per user; those on ``first_gpu`` come first."""
-    ordered = _with_first(first_gpu, uses, lambda use: use.gpus)
-    return [TableEntry(f"user:{use.user}", user=use) for use in ordered]
+    entries = [TableEntry(f"user:{use.user}", user=use) for use in uses]
+    return _with_first(first_gpu, entries, lambda entry: entry.gpus)
 
 
 class _Node:
@@ -474,9 +497,6 @@ class _Node:
 
     def holds_gpus(self) -> bool:
         return any(node.process.uses or node.holds_gpus() for node in self.below)
-
-
-_LAST = float("inf")
 
 
 def tree_entries(

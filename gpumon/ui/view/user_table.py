@@ -21,6 +21,7 @@ from gpumon.text.formatting import (
     printable,
 )
 from gpumon.text.table import PLAIN, Column, Marks, line, remaining
+from gpumon.ui.view.allocated import gpus_text, unused_count, with_allocated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,6 +53,11 @@ def _share(use: UserUse) -> str:
     if 0 < use.share < _LEAST_SHARE:
         return ">0%" if use.at_least else "<1%"
     return f"{'≥' if use.at_least else ''}{use.share * 100:.0f}%"
+
+
+def _unused(use: UserUse) -> str:
+    count = unused_count(use.allocated)
+    return "" if count == 0 else number(count)
 
 
 def _host_names(use: FleetUser, width: int) -> Sequence[Field]:
@@ -93,8 +99,24 @@ _GPUS = Column[Any](
     descends=False,
 )
 
+_ALLOCATED: tuple[Column[UserUse], ...] = (
+    Column(
+        *("allocated", "ALLOC", 8),
+        "Which GPUs a scheduler such as Slurm has given to the user's jobs; +1 is one more, of "
+        "which it is not known which. Only where there is a scheduler.",
+        lambda use: with_allocated((), use.allocated),
+        lambda use: gpus_text(use.allocated),
+        descends=False,
+    ),
+    Column(
+        *("unused", "UNUSED", 7),
+        "How many of these nobody computes on.",
+        *(lambda use: unused_count(use.allocated), _unused),
+        "state.note",
+    ),
+)
 USER_COLUMNS: tuple[Column[UserUse], ...] = (
-    *(_USER, _PROCESSES, _GPUS, _MEMORY),
+    *(_USER, _PROCESSES, _GPUS, *_ALLOCATED, _MEMORY),
     Column(
         *("share", "SHARE", 6),
         "That as a part of the memory of all GPUs that report theirs; the bar is the same. ≥ while "
@@ -145,9 +167,10 @@ def _fitting(columns: Iterable[Column[UseT]], width: int) -> tuple[Column[UseT],
     return tuple(fitting)
 
 
-def user_columns(width: int) -> tuple[Column[UserUse], ...]:
-    """The columns that fit."""
-    return _fitting(USER_COLUMNS, width)
+def user_columns(width: int, *, allocated: bool) -> tuple[Column[UserUse], ...]:
+    """The columns that fit; those of what schedulers have given only where there is one."""
+    columns = [column for column in USER_COLUMNS if allocated or column not in _ALLOCATED]
+    return _fitting(columns, width)
 
 
 def fleet_user_columns(width: int) -> tuple[Column[FleetUser], ...]:

@@ -13,6 +13,7 @@ from gpumon.config.columns import DEFAULT_COLUMNS
 from gpumon.filters.terms import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
 from gpumon.makers.demo import DemoSource
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import (
     GPU_METRIC,
@@ -687,6 +688,9 @@ def test_which_processes_are_in_sight_is_told_before_any_sum(width: int) -> None
 
 def users_listed(*, sort: Sort, width: int = 100) -> list[str]:
     now, history = demo()
+    unused = Allocation("slurm", "7", "finn", (now.gpus[4].uuid,))
+    now = msgspec.structs.replace(now, allocations=(*(now.allocations or ()), unused))
+    history.add(now)
     view = View(interval=0.5, listing=Listing.USERS, sort=sort)
     parts = Dashboard(history).rows(now, view, width, 40)
     return ["".join(text for text, _ in row) for row in (*parts.rule, *parts.processes)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from gpumon.filters.terms import FilterContext, parse_filter
+from gpumon.findings.groups import AllocatedJob
 from gpumon.host.process_host import RelatedProcess
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import ProcessId, Workload
 from gpumon.text.process_columns import RowContext
 from gpumon.text.table import Sort
@@ -17,7 +19,7 @@ from gpumon.ui.view.process_table import (
     process_entries,
     tree_entries,
 )
-from tests.build import GIB, NOON, process
+from tests.build import GIB, NOON, gpu, process
 
 SIGHT = RowContext(NOON)
 SORT = Sort()
@@ -133,3 +135,39 @@ def test_a_line_keeps_its_key_whatever_the_order() -> None:
     one = process_entries(both, Sort(descending=True), SIGHT)
     other = process_entries(both, Sort(descending=False), SIGHT)
     assert [entry.key for entry in one] == [entry.key for entry in reversed(other)]
+
+
+GIVEN = Allocation("slurm", "7", "bo", ("GPU-1",), since=NOON - 60, until=NOON + 3600)
+
+
+def test_a_job_with_gpus_has_a_line_whether_it_has_one_process_or_none() -> None:
+    alone = msgspec.structs.replace(process(100), place=Workload(slurm_job="6"))
+    used = AllocatedJob(Allocation("slurm", "6", "ann", ("GPU-0",)), (0,), 0)
+    unused = AllocatedJob(GIVEN, (1,), 1)
+    entries = job_entries([alone], SORT, SIGHT, (), allocated=(unused, used))
+    assert [(entry.key, entry.gpus, entry.below) for entry in entries] == [
+        ("job:slurm 6", (0,), 1),
+        (alone.id, (0,), 0),
+        ("job:slurm 7", (1,), 0),
+    ]
+    first, *_ = job_entries([alone], SORT, SIGHT, (), 1, (unused, used))
+    assert first.key == "job:slurm 7", "it comes first while the cursor is on its GPU"
+
+
+def test_what_narrows_processes_narrows_jobs_without_a_process() -> None:
+    job = AllocatedJob(GIVEN, (1,), 1)
+    facts = msgspec.structs.replace(FACTS, allocations=(GIVEN,))
+
+    def is_kept(text: str = "", **chosen: str) -> bool:
+        narrowing = ProcessFilter(**chosen, filter=parse_filter(text))
+        return narrowing.apply_to_allocated([job], [gpu(index=1)], facts) == [job]
+
+    assert is_kept()
+    assert is_kept(mine="bo", gpu="GPU-1", kind="C")
+    for text in ("job:7", "alloc:7", "user:bo", "bo", "slurm", "gpu:1"):
+        assert is_kept(text), text
+    for text in ("job:8", "alloc:ann", "mem>0", "idle>1s", "pid:0", "!job:7"):
+        assert not is_kept(text), text
+    assert not is_kept(only_user="ann")
+    assert not is_kept(gpu="GPU-0")
+    assert not is_kept(kind="G")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.alerts.filter_languages import AlertContext
-from gpumon.findings.work import NO_LOAD
+from gpumon.findings.allocated import NO_LOAD
 from gpumon.model.allocations import allocations_of
 from gpumon.model.snapshot import ANSWERING
 from gpumon.recording.history import PATIENCE

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import faults, heat, memory, processes, speed, work
+from gpumon.findings import allocated, faults, heat, memory, processes, speed, work
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.findings.phrases import spaced, time_of_day
 from gpumon.findings.rule import ProcessRule, Rule
@@ -29,7 +29,7 @@ def _rules() -> dict[FindingKind, Rule | ProcessRule]:
     """A rule of each kind, in the order of the kinds."""
     found = {
         value.kind: value
-        for module in (faults, heat, memory, processes, speed, work)
+        for module in (allocated, faults, heat, memory, processes, speed, work)
         for value in vars(module).values()
         if isinstance(value, type)
         and issubclass(value, (Rule, ProcessRule))

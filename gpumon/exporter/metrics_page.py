@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import time
-from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -24,13 +23,14 @@ from gpumon.export.as_prometheus import (
     gauge,
     gpu_labels,
 )
+from gpumon.exporter.label_limits import LabelLimits
 from gpumon.findings import RULES, conditions, gpu_state
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from prometheus_client import Metric as Family
 
@@ -43,12 +43,6 @@ LEAST_STALE_SECONDS = 15.0
 """Values are served up to this age at least: dcgm-exporter's default is to collect every 30 s."""
 _STALE_INTERVALS = 3
 """Values are served up to this number of intervals, if that is longer."""
-
-MOST_NAMES = 64
-"""Of users, and of jobs, in labels: each new value of a label is a new series for Prometheus."""
-NAME_SECONDS = 3600.0
-"""Time for which a user or a job that is gone remains one of these."""
-_OTHER = "other"
 
 _READABLE = (GpuStatus.OK, GpuStatus.FAILING, GpuStatus.NO_ANSWER)
 """The states of GPUs whose values are read, or would be if the driver returned."""
@@ -170,76 +164,3 @@ def _state_word(finding: Finding) -> str:
 def _page(found: Iterator[Family]) -> Page:
     text = as_text(found).encode()
     return Page(text, gzip.compress(text, mtime=0))
-
-
-class NameLimit:
-    """Which names may stand in labels: the first ``MOST_NAMES``; all others are ``other``.
-
-    A name stays for ``NAME_SECONDS`` after it was last seen, so that no series alternates between a
-    name and ``other``, and so that a container that runs processes under thousands of numbers adds
-    at most ``MOST_NAMES`` names an hour.
-    """
-
-    def __init__(self) -> None:
-        self._seen_at: dict[str, float] = {}
-
-    def see(self, names: Sequence[str], now: float) -> bool:
-        """See the names of a sample, those first that are to be named.
-
-        Returns:
-            Whether all of them are.
-        """
-        seen = self._seen_at
-        for name, seen_at in list(seen.items()):
-            # The clock may have been set back.
-            if name not in names and not now - NAME_SECONDS <= seen_at <= now:
-                del seen[name]
-        for name in names:
-            if name in seen or len(seen) < MOST_NAMES:
-                seen[name] = now
-        return seen.keys() >= set(names)
-
-    def label(self, name: str | None) -> str | None:
-        """The name, or ``other``."""
-        return name if name is None or name in self._seen_at else _OTHER
-
-
-class LabelLimits:
-    """Renames users and jobs beyond the limits of names, users with less memory first."""
-
-    def __init__(self) -> None:
-        self._users = NameLimit()
-        self._jobs = NameLimit()
-
-    def apply(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with a limited number of users and jobs, and ``other``."""
-        held: defaultdict[str, int] = defaultdict(int)
-        for process in snapshot.processes:
-            if process.user is not None:
-                held[process.user] += process.memory_used or 0
-        allocations = snapshot.allocations or ()
-        for allocation in allocations:
-            if allocation.user is not None:
-                held[allocation.user] += 0
-        users = sorted(held, key=lambda user: (-held[user], user))
-        jobs = [allocation.job for allocation in allocations if allocation.job is not None]
-        all_users = self._users.see(users, snapshot.time)
-        all_jobs = self._jobs.see(jobs, snapshot.time)
-        if all_users and all_jobs:
-            return snapshot
-        return replace(
-            snapshot,
-            processes=tuple(
-                replace(process, user=self._users.label(process.user))
-                for process in snapshot.processes
-            ),
-            allocations=snapshot.allocations
-            and tuple(
-                replace(
-                    allocation,
-                    user=self._users.label(allocation.user),
-                    job=self._jobs.label(allocation.job),
-                )
-                for allocation in snapshot.allocations
-            ),
-        )

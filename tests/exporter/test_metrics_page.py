@@ -10,7 +10,8 @@ import subprocess
 import pytest
 from msgspec.structs import replace
 
-from gpumon.exporter.metrics_page import MOST_NAMES, NAME_SECONDS, LabelLimits, MetricsPages
+from gpumon.exporter.label_limits import MOST_NAMES, NAME_SECONDS, LabelLimits
+from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.makers.demo import DemoSource
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId

@@ -48,6 +48,12 @@ class ExporterCommand(Command):
             help="TLS and passwords, in the format of Prometheus' exporters; read again when it "
             "changes",
         ),
+        Option(
+            "--jobs",
+            action="store_true",
+            help="also what each Slurm job, Kubernetes pod and container uses of each GPU: memory "
+            "and SM; at most 64 names",
+        ),
     )
 
     def run(self, options: argparse.Namespace) -> int:
@@ -57,6 +63,12 @@ class ExporterCommand(Command):
         machine = self.machine.open(options)
         interval = self.interval.seconds(options)
         try:
-            return export(machine, options.listen, interval, options.web_config)
+            return export(
+                machine,
+                options.listen,
+                interval,
+                options.web_config,
+                with_jobs=options.jobs,
+            )
         except (WebConfigError, ListenError) as error:
             return fail(str(error), EXIT_USAGE)

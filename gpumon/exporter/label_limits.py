@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gpumon.model.snapshot import Snapshot
 
@@ -37,14 +37,15 @@ class NameLimit:
             Whether all of them are.
         """
         seen = self._seen_at
+        present = set(names)
         for name, seen_at in list(seen.items()):
             # The clock may have been set back.
-            if name not in names and not now - NAME_SECONDS <= seen_at <= now:
+            if name not in present and not now - NAME_SECONDS <= seen_at <= now:
                 del seen[name]
         for name in names:
             if name in seen or len(seen) < MOST_NAMES:
                 seen[name] = now
-        return seen.keys() >= set(names)
+        return seen.keys() >= present
 
     def label(self, name: str | None) -> str | None:
         """The name, or ``other``."""
@@ -58,8 +59,13 @@ class LabelLimits:
         self._users = NameLimit()
         self._jobs = NameLimit()
 
-    def apply(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with a limited number of users and jobs, and ``other``."""
+    def apply(self, snapshot: Snapshot, jobs: Iterable[str] = ()) -> Snapshot:
+        """The snapshot with a limited number of users and jobs, and ``other``.
+
+        Args:
+            snapshot: The snapshot.
+            jobs: The names of further jobs, those first that are to be named: see ``job``.
+        """
         held: defaultdict[str, int] = defaultdict(int)
         for process in snapshot.processes:
             if process.user is not None:
@@ -69,9 +75,9 @@ class LabelLimits:
             if allocation.user is not None:
                 held[allocation.user] += 0
         users = sorted(held, key=lambda user: (-held[user], user))
-        jobs = [allocation.job for allocation in allocations if allocation.job is not None]
+        given = [allocation.job for allocation in allocations if allocation.job is not None]
         all_users = self._users.see(users, snapshot.time)
-        all_jobs = self._jobs.see(jobs, snapshot.time)
+        all_jobs = self._jobs.see([*given, *jobs], snapshot.time)
         if all_users and all_jobs:
             return snapshot
         return replace(
@@ -90,3 +96,7 @@ class LabelLimits:
                 for allocation in snapshot.allocations
             ),
         )
+
+    def job(self, name: str | None) -> str | None:
+        """The name of a job, or ``other``, as in the last snapshot."""
+        return self._jobs.label(name)

@@ -23,6 +23,7 @@ from gpumon.export.as_prometheus import (
     gauge,
     gpu_labels,
 )
+from gpumon.exporter.job_metrics import job_families, job_uses, names_by_memory
 from gpumon.exporter.label_limits import LabelLimits
 from gpumon.findings import RULES, conditions, gpu_state
 from gpumon.model.snapshot import Gpu, GpuStatus
@@ -58,16 +59,23 @@ class Page(NamedTuple):
 class MetricsPages:
     """Renders pages, and holds the newest.
 
-    ``take`` and ``fail`` are called on one thread at a time, ``newest`` on any.
+    ``take`` and ``fail`` are called on one thread at a time, ``newest`` on any. Pages
+    ``with_jobs`` have what each job uses, too: see ``gpumon.exporter.job_metrics``.
     """
 
     def __init__(
-        self, host: str, interval: float, monotonic: Callable[[], float] = time.monotonic
+        self,
+        host: str,
+        interval: float,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        with_jobs: bool = False,
     ) -> None:
         self._stale_after = max(LEAST_STALE_SECONDS, _STALE_INTERVALS * interval)
         self._monotonic = monotonic
         self._history = History(conditions())
         self._limits = LabelLimits()
+        self._with_jobs = with_jobs
         self._without_driver = _page(_driver_families(host, up=False))
         self._newest = (monotonic(), _page(iter(())))
 
@@ -88,7 +96,11 @@ class MetricsPages:
         self._newest = (self._monotonic(), self._without_driver)
 
     def _families(self, snapshot: Snapshot) -> Iterator[Family]:
-        yield from families(self._limits.apply(self._without_old_values(snapshot)))
+        current = self._without_old_values(snapshot)
+        uses = job_uses(current) if self._with_jobs else {}
+        yield from families(self._limits.apply(current, names_by_memory(uses)))
+        if uses:
+            yield from job_families(current, uses, self._limits.job)
         yield from self._gpu_families(snapshot)
         sampled_at = [gpu.sampled_at for gpu in snapshot.gpus if gpu.sampled_at is not None]
         yield from _driver_families(

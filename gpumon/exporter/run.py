@@ -21,10 +21,24 @@ from gpumon.text.status_line import StatusLine
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Mapping, Sequence
 
+    from gpumon.host.process_host import ProcessHost
+    from gpumon.model.processes import GpuProcess, ProcessId, Workload
     from gpumon.sampling.machine import Machine
 
 _POLL = 0.2
+
+
+class WorkloadsOnly(RecordedHost):
+    """A machine of which nothing else is asked than where its processes run."""
+
+    def __init__(self, host: ProcessHost) -> None:
+        self._host = host
+
+    def workloads(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Workload]:
+        """See ``ProcessHost.workloads``."""
+        return self._host.workloads(processes)
 
 
 class ListenError(Exception):
@@ -36,12 +50,15 @@ def export(
     address: tuple[str, int],
     interval: float,
     web_config: str | None = None,
+    *,
+    with_jobs: bool = False,
 ) -> int:
     """Serve until a signal; the exit status.
 
     A driver that cannot be used is no reason to end: the page says so, which is what an alert
     needs, and the driver is tried again. The address is a name or a number, empty for every
-    address of this machine, and a port, 0 for one that is free.
+    address of this machine, and a port, 0 for one that is free. ``with_jobs`` adds what each job
+    uses, for which it must be looked up where processes run.
 
     Raises:
         WebConfigError: The web configuration cannot be used.
@@ -57,7 +74,7 @@ def export(
         except OSError as error:
             fault = listen_fault(host, port, error)
             raise ListenError(f"{fault}; choose another address or port with --listen") from None
-        pages = MetricsPages(machine.source.hostname, interval)
+        pages = MetricsPages(machine.source.hostname, interval, with_jobs=with_jobs)
         with ExitStack() as ending:
             server = MetricsServer(listener, pages.newest, access)
             ending.callback(server.server_close)
@@ -84,7 +101,7 @@ def export(
             def new_lookup() -> Lookup:
                 # As in a log, nothing else about processes is asked.
                 return Lookup(
-                    RecordedHost(),
+                    WorkloadsOnly(machine.processes) if with_jobs else RecordedHost(),
                     reservations=machine.reservations,
                     allocations=machine.allocations,
                 )

@@ -79,8 +79,12 @@ class Container(Struct, frozen=True, gc=False):
         """A short label: ``docker llama-ft``, ``pod train-0``, ``lxc web``; ids are cut to 12."""
         if self.pod is not None:
             return f"pod {self.pod}"
-        name = self.name or (self.id or "")[:12]
-        return f"{self.runtime} {name}".rstrip()
+        return f"{self.runtime} {self.short_name}".rstrip()
+
+    @property
+    def short_name(self) -> str:
+        """Its name, else the first 12 characters of its id; empty if neither is known."""
+        return self.name or (self.id or "")[:12]
 
 
 class Workload(Struct, frozen=True, gc=False):

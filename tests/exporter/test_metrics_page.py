@@ -311,7 +311,7 @@ def test_a_machine_without_a_driver_is_told_and_tried_again() -> None:
 def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
     source = DemoSource()
     source.open()
-    pages = MetricsPages("ada-07", 5.0)
+    pages = MetricsPages("ada-07", 5.0, with_jobs=True)
     pages.take(source.sample())
     checked = subprocess.run(
         ["promtool", "check", "metrics"],

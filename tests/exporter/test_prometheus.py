@@ -22,6 +22,7 @@ from gpumon.export.as_prometheus import (
     XID_LAST_SEEN,
     exported_metrics,
 )
+from gpumon.exporter.job_metrics import JOB_METRICS
 from gpumon.exporter.metrics_page import SAMPLE_TIME
 from gpumon.findings import FindingKind
 from gpumon.model.snapshot import GpuStatus
@@ -41,6 +42,7 @@ FLEET = Path(__file__).parents[2] / "docs" / "fleet"
 EXPORTED = {
     *(name for _, name, _, _ in exported_metrics()),
     *USER_METRICS,
+    *JOB_METRICS,
     *(STATUS, STATE, XID_LAST_SEEN, DRIVER_UP, SAMPLE_TIME),
 }
 _METRIC = re.compile(r"\b(?:DCGM_FI|gpumon)_\w+")
@@ -100,7 +102,7 @@ def prometheus(
     """Prometheus with the rules of docs/fleet, which scrapes a demo over TLS with a password."""
     folder = tmp_path_factory.mktemp("prometheus")
     web = write(authority.folder, f"{TLS}basic_auth_users:\n  ann: {OPEN_SESAME}\n")
-    with exporting("--demo", "-n", "0.5", "--web-config", web) as exporter:
+    with exporting("--demo", "--jobs", "-n", "0.5", "--web-config", web) as exporter:
         scrape = {
             "job_name": "gpumon",
             "scrape_interval": "1s",
@@ -145,6 +147,14 @@ def test_prometheus_scrapes_it_over_tls_with_a_password(prometheus: Prometheus) 
     assert [one["value"][1] for one in prometheus.query('up{job="gpumon"}')] == ["1"]
     (age,) = prometheus.query("time() - gpumon_sample_timestamp_seconds")
     assert -1 < float(age["value"][1]) < 60
+
+
+@needs_prometheus
+@needs_openssl
+def test_the_labels_of_a_job_arrive_as_they_were_sent(prometheus: Prometheus) -> None:
+    (pod,) = prometheus.wait_for('gpumon_job_gpu_memory_bytes{kind="pod"}')
+    assert pod["metric"]["name"] == "embeddings-0"
+    assert not any(label.startswith("exported_") for label in pod["metric"])
 
 
 @needs_prometheus

@@ -82,7 +82,7 @@ def _job_label(process: GpuProcess) -> JobLabel:
     if kind == "container" and container is not None:
         kind, name = "container", container.short_name
         if container.pod is not None:
-            kind, name = "pod", container.pod
+            kind, name = "pod", container.full_pod
     elif kind != "slurm":
         return _NO_JOB
     return JobLabel(kind, printable((name or "")[:_LONGEST_NAME]))

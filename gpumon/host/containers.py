@@ -282,8 +282,12 @@ class ContainerNames:
             host_name: ``HOSTNAME`` in the environment of the process.
         """
         if container.pod is not None:
-            pod = self._pods.get(container.pod, now) or _pod_by_host_name(host_name)
-            return container if pod is None else msgspec.structs.replace(container, pod=pod)
+            logged = self._pods.get(container.pod, now)
+            if logged is not None:
+                namespace, _, pod = logged.partition("_")
+                return msgspec.structs.replace(container, pod=pod, namespace=namespace)
+            name = _pod_by_host_name(host_name)
+            return container if name is None else msgspec.structs.replace(container, pod=name)
         if container.id is None or container.name is not None:
             return container
         if container.runtime == "podman":
@@ -346,13 +350,14 @@ class ContainerNames:
         yield f"{self._root}/var/lib/containers/storage"
 
     def _logged_pods(self) -> Mapping[str, str] | None:
-        """Pods by UID, from the kubelet's folders NAMESPACE_POD_UID, which all users can list."""
+        """NAMESPACE_POD by UID, from the kubelet's folders, which all users can list."""
         try:
             folders = os.listdir(f"{self._root}/var/log/pods")  # noqa: PTH208 - names are enough
         except OSError:
             return None
-        parts = (folder.split("_") for folder in folders)
-        return {names[2]: names[1] for names in parts if len(names) == 3}
+        # Names of Kubernetes have no underscores.
+        parts = (folder.rpartition("_") for folder in folders)
+        return {uid: names for names, _, uid in parts if names.count("_") == 1}
 
 
 class _Listing:

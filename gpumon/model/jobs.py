@@ -39,7 +39,7 @@ def job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
         if place.slurm_job is not None:
             return "slurm", f"slurm {place.slurm_job}"
         if container is not None and container.pod is not None:
-            return "container", f"pod {container.pod}"
+            return "container", f"pod {container.full_pod}"
         if container is not None and (container.id or container.name):
             return "container", f"container {container.runtime} {container.id or container.name}"
         if place.launcher is not None:

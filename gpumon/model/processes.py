@@ -67,12 +67,14 @@ class Container(Struct, frozen=True, gc=False):
         id: Its id, 64 hexadecimal digits for most; for LXC its name.
         name: Its short name, if it can be read.
         pod: The Kubernetes pod: its name if it can be read, else its UID.
+        namespace: The Kubernetes namespace of the pod, if it can be read.
     """
 
     runtime: str
     id: str | None = None
     name: str | None = None
     pod: str | None = None
+    namespace: str | None = None
 
     @property
     def label(self) -> str:
@@ -80,6 +82,11 @@ class Container(Struct, frozen=True, gc=False):
         if self.pod is not None:
             return f"pod {self.pod}"
         return f"{self.runtime} {self.short_name}".rstrip()
+
+    @property
+    def full_pod(self) -> str | None:
+        """The pod with its namespace, as far as these are known: ``ml/train-0``."""
+        return self.pod if self.namespace is None else f"{self.namespace}/{self.pod}"
 
     @property
     def short_name(self) -> str:

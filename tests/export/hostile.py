@@ -47,7 +47,7 @@ texts = st.one_of(
 def place_of(text: str, launcher: ProcessId = ProcessId(4700, 98)) -> Workload:  # noqa: B008 - frozen
     """A place with the text wherever a text may stand."""
     return Workload(
-        container=Container(runtime=text, id=text, name=text, pod=text),
+        container=Container(runtime=text, id=text, name=text, pod=text, namespace=text),
         slurm_job=text,
         slurm_step=text,
         jupyter_kernel=text,

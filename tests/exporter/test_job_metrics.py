@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
 
 MEMORY, SM = "gpumon_job_gpu_memory_bytes", "gpumon_job_gpu_sm_ratio"
-POD = Workload(Container("containerd", id="ab" * 32, pod="train-0"))
+POD = Workload(Container("containerd", id="ab" * 32, pod="train-0", namespace="ml"))
 DOCKER = Workload(Container("docker", id="9bca8d63d5fa" + "0" * 52))
 SLURM = Workload(slurm_job="88123")
 NOWHERE = Workload(session=7)
@@ -79,14 +79,14 @@ def test_what_shares_a_gpu_has_its_own_memory_and_sm_use() -> None:
         )
     )
     assert jobs(scrape, MEMORY) == {
-        ("pod", "train-0"): 3 * GIB,
+        ("pod", "ml/train-0"): 3 * GIB,
         ("container", "9bca8d63d5fa"): 3 * GIB,
         ("none", ""): 5 * GIB,
         ("unknown", ""): 6 * GIB,
     }
-    assert jobs(scrape, MEMORY, 1) == {("pod", "train-0"): 2 * GIB, ("slurm", "88123"): 4 * GIB}
-    assert jobs(scrape, SM, 1) == {("pod", "train-0"): 0.1, ("slurm", "88123"): 0}
-    assert jobs(scrape, SM)["pod", "train-0"] == 0.4
+    assert jobs(scrape, MEMORY, 1) == {("pod", "ml/train-0"): 2 * GIB, ("slurm", "88123"): 4 * GIB}
+    assert jobs(scrape, SM, 1) == {("pod", "ml/train-0"): 0.1, ("slurm", "88123"): 0}
+    assert jobs(scrape, SM)["pod", "ml/train-0"] == 0.4
 
 
 def test_a_sum_of_which_a_part_is_unknown_is_no_sample() -> None:
@@ -100,7 +100,7 @@ def test_a_sum_of_which_a_part_is_unknown_is_no_sample() -> None:
     )
     assert jobs(scrape, MEMORY) == {("slurm", "88123"): GIB}
     assert jobs(scrape, SM) == {}
-    assert jobs(scrape, MEMORY, 1) == {("pod", "train-0"): GIB}
+    assert jobs(scrape, MEMORY, 1) == {("pod", "ml/train-0"): GIB}
 
 
 def test_a_gpu_that_does_not_answer_has_no_old_values_of_jobs() -> None:
@@ -109,7 +109,7 @@ def test_a_gpu_that_does_not_answer_has_no_old_values_of_jobs() -> None:
     listed = (at(POD, 1, gpus=(0, 1)),)
     scrape = scraped(snapshot(now, silent, gpu(index=1, sampled_at=now), processes=listed))
     assert jobs(scrape, MEMORY) == {}
-    assert jobs(scrape, MEMORY, 1) == {("pod", "train-0"): GIB}
+    assert jobs(scrape, MEMORY, 1) == {("pod", "ml/train-0"): GIB}
 
 
 def test_without_the_option_the_page_is_the_same_less_these_metrics() -> None:

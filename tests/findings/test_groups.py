@@ -216,6 +216,12 @@ def test_the_containers_of_one_pod_are_one_job() -> None:
     assert [pids(job) for job in jobs(both)] == [[1, 2]]
 
 
+def test_pods_with_one_name_in_two_namespaces_are_two_jobs() -> None:
+    pods = [Container("containerd", pod="test-0", namespace=name) for name in ("ann", "bo")]
+    found = jobs([placed(process(pid), container=pod) for pid, pod in enumerate(pods, 1)])
+    assert [pids(job) for job in found] == [[1], [2]]
+
+
 def test_a_launcher_that_holds_a_card_itself_is_part_of_its_job() -> None:
     child = placed(process(2), launcher=ProcessId(90, 5), launcher_name="mpirun", session=1)
     launcher = placed(process(90, start_time=5), session=1)

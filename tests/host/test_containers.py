@@ -281,16 +281,18 @@ def test_the_kubelets_log_folder_names_a_pod(root: Path) -> None:
     logs = root / "var/log/pods"
     (logs / f"ml_train-0_{POD}").mkdir(parents=True)
     (logs / "something else").mkdir()
+    (logs / f"a_b_c_{POD}").mkdir()
     container = Container("containerd", ID, pod=POD)
     names = ContainerNames(str(root))
     assert names.named(container, 0.0, host_name="chosen").label == "pod train-0"
+    assert names.named(container, 0.0).full_pod == "ml/train-0"
     assert names.named(Container("kubernetes", pod=POD), 0.0).pod == "train-0"
 
 
 def test_a_pod_goes_by_its_host_name_where_it_has_one_of_its_own(root: Path) -> None:
     container = Container("containerd", ID, pod=POD)
     names = ContainerNames(str(root))
-    assert names.named(container, 0.0, host_name="train-0").pod == "train-0"
+    assert names.named(container, 0.0, host_name="train-0").full_pod == "train-0"
     assert names.named(container, 0.0, host_name=None).pod == POD
     assert names.named(container, 0.0, host_name="../etc").pod == POD
     assert names.named(container, 0.0, host_name=os.uname().nodename).pod == POD, (

@@ -1,50 +1,84 @@
-"""Which GPUs a scheduler has given to jobs of this machine."""
+"""Which GPUs schedulers have given to jobs of this machine."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING
 
-from gpumon.model.allocations import Allocation
+from gpumon.allocations.scheduler import unknown
+from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
-    from gpumon.allocations.slurm import SlurmAllocations
-    from gpumon.model.snapshot import Snapshot
+    from collections.abc import Callable, Mapping, Sequence
 
-_PROGRAM = "scontrol"
+    from gpumon.allocations.scheduler import Scheduler
+    from gpumon.model.allocations import Allocation
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.system.system import Clock
+
+_PATIENCE = 25.0
+"""Seconds. Slurm's ``scontrol`` itself gives up after 10 to 20 s when the controller is down."""
+_LEAST_PATIENCE = 1.0
+"""Seconds that a question gets at least: less says nothing about a scheduler."""
 
 
 class Allocations:
-    """Finds what schedulers have given to jobs here. Not thread-safe."""
+    """Finds repeatedly what schedulers have given to jobs here. Not thread-safe.
 
-    unknown: ClassVar[tuple[Allocation, ...]] = (Allocation("slurm", unplaced=None),)
-    """What is known before the first look: nothing."""
+    Args:
+        schedulers: Makes each scheduler, by name. Called at the first look.
+        clock: The clock.
+    """
 
-    def __init__(self) -> None:
-        self._made: SlurmAllocations | None = None
+    def __init__(
+        self, schedulers: Mapping[str, Callable[[], Scheduler]], clock: Clock = THIS_SYSTEM.clock
+    ) -> None:
+        self._makers, self._clock = schedulers, clock
+        self.unknown = tuple(map(unknown, schedulers))  # What is known before the first look.
 
-    @property
-    def _slurm(self) -> SlurmAllocations:
-        # Needed after the first picture only.
-        from gpumon.allocations.slurm import SlurmAllocations
+    @cached_property
+    def _schedulers(self) -> Sequence[Scheduler]:
+        return [make() for make in self._makers.values()]
 
-        if self._made is None:
-            self._made = SlurmAllocations()
-        return self._made
-
-    def find(self, snapshot: Snapshot) -> tuple[tuple[Allocation, ...], float]:
-        """See ``SlurmAllocations.find``."""
-        return self._slurm.find(snapshot)
+    def find(
+        self, snapshot: Snapshot, patience: float = _PATIENCE
+    ) -> tuple[tuple[Allocation, ...], float]:
+        """Look once, and ask each scheduler at most one question; see ``Scheduler.find``."""
+        found: list[Allocation] = []
+        pause = inf
+        for scheduler in self._schedulers:
+            allocations, seconds = scheduler.find(snapshot, patience)
+            found += allocations
+            pause = min(pause, seconds)
+        return tuple(found), pause
 
     def settle(self, snapshot: Snapshot, seconds: float) -> tuple[Allocation, ...]:
-        """See ``SlurmAllocations.settle``."""
-        return self._slurm.settle(snapshot, seconds)
+        """Look until nothing is to be asked now, for about so many seconds at most."""
+        deadline = self._clock.monotonic() + seconds
+        while True:
+            left = deadline - self._clock.monotonic()
+            found, pause = self.find(snapshot, max(_LEAST_PATIENCE, left))
+            if pause > 0 or self._clock.monotonic() >= deadline:
+                return found
 
 
 def local_allocations() -> Allocations | None:
     """What schedulers have given to jobs here; ``None`` where there is no scheduler to ask."""
+    schedulers: dict[str, Callable[[], Scheduler]] = {}
+    if _is_installed("scontrol"):
+        schedulers["slurm"] = _slurm
+    return Allocations(schedulers) if schedulers else None
+
+
+def _is_installed(program: str) -> bool:
     # ``shutil.which`` takes longer to import than this takes.
-    folders = os.get_exec_path()
-    if not any(os.access(f"{folder}/{_PROGRAM}", os.X_OK) for folder in folders):
-        return None
-    return Allocations()
+    return any(os.access(f"{folder}/{program}", os.X_OK) for folder in os.get_exec_path())
+
+
+def _slurm() -> Scheduler:
+    # Needed after the first picture only, as each of them.
+    from gpumon.allocations.slurm import SlurmAllocations
+
+    return SlurmAllocations()

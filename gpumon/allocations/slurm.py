@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.allocations import scontrol
+from gpumon.allocations.backoff import Backoff
 from gpumon.allocations.placement import devices_by_place, devices_with_processes
+from gpumon.allocations.programs import printed_by
+from gpumon.allocations.scheduler import unknown
 from gpumon.allocations.slurm_node import JobsHere, SlurmNode
 from gpumon.allocations.slurm_output import (
     Gres,
@@ -29,11 +31,15 @@ from gpumon.system.system import THIS_SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from gpumon.allocations.scontrol import Printed
+    from gpumon.allocations.programs import Printed
     from gpumon.model.snapshot import Snapshot
     from gpumon.system.system import Clock
 
 SCHEDULER = "slurm"
+_NO_SUCH_JOB = b"Invalid job id"
+"""The controller has no such job, or it is private."""
+_NO_SUCH_NODE = b" not found"
+"""The controller does not know the machine."""
 _LOOK_SECONDS = 5.0
 """Seconds between two readings of the sockets."""
 _LIST_SECONDS = 15.0
@@ -51,14 +57,7 @@ _BURST = 16
 """Questions that may follow each other at once, when gpumon starts. ``rl_enable`` allows 30."""
 _PACE = 0.5
 """Seconds between later questions, the refill of ``rl_enable``."""
-_LEAST_PATIENCE = 1.0
-"""Seconds that a question gets at least: less says nothing about the controller."""
-_FAILED_SECONDS = 10.0
-_FAILED_MOST = 600.0
 _MOST_JOBS = 4096
-
-UNKNOWN = Allocation(SCHEDULER, unplaced=None)
-"""That it is not known what Slurm has given to jobs here."""
 
 
 class _Known:
@@ -81,8 +80,13 @@ class _InUse(Struct, frozen=True):
     gres: Gres | None
 
 
+def scontrol(arguments: Sequence[str], patience: float) -> Printed | None:
+    """Run ``scontrol``, whose times are then local and without a zone; see ``printed_by``."""
+    return printed_by(("scontrol", *arguments), patience, SLURM_TIME_FORMAT="standard")
+
+
 class SlurmAllocations:
-    """Finds repeatedly what Slurm has given to jobs here. Not thread-safe.
+    """A ``Scheduler``.
 
     Args:
         clock: The clock.
@@ -94,7 +98,7 @@ class SlurmAllocations:
         self,
         clock: Clock = THIS_SYSTEM.clock,
         node: Callable[[], SlurmNode] = SlurmNode,
-        ask: Callable[[Sequence[str], float], Printed | None] = scontrol.printed_by,
+        ask: Callable[[Sequence[str], float], Printed | None] = scontrol,
     ) -> None:
         self._clock, self._new_node, self._ask_program = clock, node, ask
         self._files: SlurmNode | None = None
@@ -104,44 +108,24 @@ class SlurmAllocations:
         self._in_use: _InUse | None = None
         self._node_wanted_at = 0.0
         self._text_only = False
-        self._failures = 0
-        self._quiet_until = 0.0
+        self._backoff = Backoff()
         self._questions = 0
 
-    def find(
-        self, snapshot: Snapshot, patience: float = scontrol.PATIENCE
-    ) -> tuple[tuple[Allocation, ...], float]:
-        """Look once, and ask the controller at most one question.
-
-        Args:
-            snapshot: A sample, with the workloads of its processes if they are known.
-            patience: Seconds that the question may take.
-
-        Returns:
-            What jobs have, as far as it is known; and seconds until it is useful to look again.
-        """
+    def find(self, snapshot: Snapshot, patience: float) -> tuple[tuple[Allocation, ...], float]:
+        """See ``Scheduler.find``."""
         now = self._clock.monotonic()
         if now >= self._look_due:
             self._look(now, patience)
-        if now >= self._quiet_until and (question := self._next(now)) is not None:
+        if now >= self._backoff.until and (question := self._next(now)) is not None:
             question(patience)
             self._questions += 1
         found = self._allocations(snapshot)
         now = self._clock.monotonic()
-        if now < self._quiet_until:
-            return found, min(self._quiet_until, self._look_due) - now
+        if now < self._backoff.until:
+            return found, min(self._backoff.until, self._look_due) - now
         if self._next(now) is not None:
             return found, 0.0 if self._questions < _BURST else _PACE
         return found, max(_PACE, self._look_due - now)
-
-    def settle(self, snapshot: Snapshot, seconds: float) -> tuple[Allocation, ...]:
-        """Look until nothing is to be asked now, for about so many seconds at most."""
-        deadline = self._clock.monotonic() + seconds
-        while True:
-            left = deadline - self._clock.monotonic()
-            found, pause = self.find(snapshot, max(_LEAST_PATIENCE, left))
-            if pause > 0 or self._clock.monotonic() >= deadline:
-                return found
 
     def _look(self, now: float, patience: float) -> None:
         """Read which jobs are here."""
@@ -213,9 +197,9 @@ class SlurmAllocations:
         job, answered = self._job(number, patience)
         now = self._clock.monotonic()
         if not answered:
-            self._fail(now)
+            self._backoff.failed(now)
             return
-        self._failures = 0
+        self._backoff.answered()
         if known.job is not None and job is None and known.has_step:
             # One answer may be cut off; a job that ends loses its step, too.
             job = known.job
@@ -240,7 +224,7 @@ class SlurmAllocations:
         printed = self._ask_program(("show", "job", "-d", number), patience)
         if printed is None:
             return None, False
-        if printed.no_such_job:
+        if printed.has_failed_with(_NO_SUCH_JOB):
             return None, True
         if printed.exit_status != 0:
             return None, False
@@ -252,22 +236,17 @@ class SlurmAllocations:
     def _ask_node(self, patience: float) -> None:
         printed = self._ask_program(("show", "node", "-d", self._node), patience)
         now = self._clock.monotonic()
-        if printed is None or (printed.exit_status and not printed.no_such_node):
-            self._fail(now)
-            return
-        self._failures = 0
         # A machine that Slurm does not know has no jobs.
-        none = printed.no_such_node
+        none = printed is not None and printed.has_failed_with(_NO_SUCH_NODE)
+        if printed is None or (printed.exit_status and not none):
+            self._backoff.failed(now)
+            return
+        self._backoff.answered()
         self._in_use = _InUse(now, Gres(0, ()) if none else gres_in_use(printed.output, self._node))
-
-    def _fail(self, now: float) -> None:
-        """The controller is slow or down: ask it less and less."""
-        self._quiet_until = now + min(_FAILED_MOST, _FAILED_SECONDS * 2**self._failures)
-        self._failures = min(self._failures + 1, 16)
 
     def _allocations(self, snapshot: Snapshot) -> tuple[Allocation, ...]:
         if self._files is None:
-            return (UNKNOWN,)
+            return (unknown(SCHEDULER),)
         places = devices_by_place(self._files.gpu_order(self._node), snapshot.gpus)
         found: list[Allocation] = []
         holding: list[_Known] = []

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.allocations import Allocations
-from gpumon.allocations.scontrol import Printed
-from gpumon.allocations.slurm import UNKNOWN, SlurmAllocations
+from gpumon.allocations.programs import Printed
+from gpumon.allocations.slurm import SlurmAllocations
 from gpumon.allocations.slurm_node import SlurmNode
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Workload
@@ -101,7 +101,7 @@ class Machine:
     def look(self, seconds: float = 6.0, seen: Snapshot = FOUR) -> tuple[Allocation, ...]:
         """What is known after some seconds."""
         self.clock.now += seconds
-        return self.slurm.settle(seen, 5.0)
+        return Allocations({"slurm": lambda: self.slurm}, self.clock).settle(seen, 5.0)
 
     def questions(self) -> list[tuple[str, ...]]:
         """The questions since the last call."""
@@ -115,7 +115,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 
 def test_nothing_is_known_before_the_first_look(machine: Machine) -> None:
-    assert Allocations.unknown == (UNKNOWN,)
+    unknown = Allocations({"slurm": lambda: machine.slurm}).unknown
+    assert unknown == (Allocation("slurm", unplaced=None),)
     assert machine.look() == ()
     assert machine.questions() == []
 
@@ -254,10 +255,10 @@ def test_a_known_job_stays_known_while_the_controller_is_down(machine: Machine) 
 def test_many_jobs_are_asked_slowly(machine: Machine) -> None:
     for number in range(100, 140):
         machine.begin(str(number), "gpu:1(IDX:1)")
-    found, pause = machine.slurm.find(FOUR)
+    found, pause = machine.slurm.find(FOUR, 5.0)
     for _ in range(15):
         assert pause == 0
-        found, pause = machine.slurm.find(FOUR)
+        found, pause = machine.slurm.find(FOUR, 5.0)
     assert pause == 0.5
     assert sum(each.unplaced is None for each in found) > 20
 

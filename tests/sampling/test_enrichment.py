@@ -627,16 +627,15 @@ def test_locks_that_take_long_are_looked_at_less_often() -> None:
     assert lookup._find_reservations() == 20.0
 
 
-class FakeScheduler(Allocations):
+class FakeScheduler:
     """Has given away what a test says, in so many parts."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.parts = [(OF_ANN,), (OF_ANN, OF_BO)]
-        self.seen: list[Snapshot] = []
 
-    def find(self, snapshot: Snapshot) -> tuple[tuple[Allocation, ...], float]:
-        self.seen.append(snapshot)
+    def find(self, snapshot: Snapshot, patience: float) -> tuple[tuple[Allocation, ...], float]:
+        assert patience > 0
+        assert snapshot.gpus
         found = self.parts.pop(0)
         return found, 0.0 if self.parts else 5.0
 
@@ -646,9 +645,9 @@ OF_BO = Allocation("slurm", "8", "bo", ("GPU-1",))
 
 
 def test_what_a_scheduler_has_given_away_is_unknown_before_it_is_known() -> None:
-    scheduler, given = FakeScheduler(), snapshot(10.0, gpu(), MIG)
-    lookup = Lookup(FakeHost(), HandClock(0.0), allocations=scheduler)
-    assert lookup.annotate(given).allocations == Allocations.unknown
+    allocations, given = Allocations({"slurm": FakeScheduler}), snapshot(10.0, gpu(), MIG)
+    lookup = Lookup(FakeHost(), HandClock(0.0), allocations=allocations)
+    assert lookup.annotate(given).allocations == allocations.unknown
     assert lookup._for_allocations.is_set()
     assert lookup._find_allocations() == 0.0
     assert lookup.annotate(given).allocations == (OF_ANN,)
@@ -660,7 +659,7 @@ def test_what_a_scheduler_has_given_away_is_unknown_before_it_is_known() -> None
 
 
 def test_one_sample_has_all_that_a_scheduler_has_given_away() -> None:
-    lookup = Lookup(FakeHost(), allocations=FakeScheduler())
+    lookup = Lookup(FakeHost(), allocations=Allocations({"slurm": FakeScheduler}))
     assert lookup.look_once(snapshot(10.0, gpu(), MIG)).allocations == (OF_ANN, OF_BO)
 
 

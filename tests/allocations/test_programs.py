@@ -1,4 +1,4 @@
-"""``scontrol`` takes bounded time and memory, whatever it does."""
+"""A program of a scheduler takes bounded time and memory, whatever it does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.allocations import local_allocations
-from gpumon.allocations.scontrol import Printed, printed_by
+from gpumon.allocations.programs import Printed, printed_by
+from gpumon.allocations.slurm import scontrol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,8 @@ def write(program: Path, script: str) -> None:
 
 def test_what_it_prints_is_returned_with_its_exit_status(program: Path) -> None:
     write(program, 'echo "$1 $SLURM_TIME_FORMAT $LC_ALL"; echo wrong >&2; exit 3')
-    assert printed_by(("show",)) == Printed(b"show standard C\n", b"wrong\n", 3)
+    printed = scontrol(("show",), 5.0)
+    assert printed == Printed(b"show standard C\n", b"wrong\n", 3)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +47,14 @@ def test_what_it_prints_is_returned_with_its_exit_status(program: Path) -> None:
 def test_one_that_hangs_is_killed_in_time(program: Path, script: str) -> None:
     write(program, script)
     began = time.monotonic()
-    assert printed_by(("show",), patience=0.5) is None
+    assert printed_by(("scontrol",), patience=0.5) is None
     assert time.monotonic() - began < 5
 
 
 def test_one_that_prints_without_end_is_killed_early(program: Path) -> None:
     write(program, "exec cat /dev/zero")
     began = time.monotonic()
-    assert printed_by(("show",), patience=20.0) is None
+    assert printed_by(("scontrol",), patience=20.0) is None
     assert time.monotonic() - began < 10
 
 
@@ -62,7 +64,7 @@ def test_one_that_cannot_be_started_prints_nothing(
     monkeypatch.setenv("PATH", str(program.parent))
     program.write_text("#!/no/such/program\n")
     program.chmod(0o755)
-    assert printed_by(("show",)) is None
+    assert printed_by(("scontrol",), 5.0) is None
 
 
 def test_where_there_is_none_nothing_is_asked(

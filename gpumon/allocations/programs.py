@@ -1,4 +1,4 @@
-"""Runs ``scontrol`` in bounded time and size, whatever it does."""
+"""Runs a program of a scheduler in bounded time and size, whatever it does."""
 
 from __future__ import annotations
 
@@ -14,48 +14,38 @@ from gpumon.system.piped_program import PipedProgram
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PROGRAM = "scontrol"
-PATIENCE = 25.0
-"""Seconds. ``scontrol`` itself gives up after 10 to 20 s when the controller does not answer."""
 _MOST_BYTES = 4 * 2**20
-"""One job takes some 15 kB; an array's parent prints all its tasks."""
+"""One job of Slurm takes some 15 kB; an array's parent prints all its tasks."""
 _MOST_ERRORS = 4096
-_NO_SUCH_JOB = b"Invalid job id"
-_NO_SUCH_NODE = b" not found"
 
 
 class Printed(Struct, frozen=True):
-    """What ``scontrol`` printed, once it has ended by itself."""
+    """What a program printed, once it has ended by itself."""
 
     output: bytes
     errors: bytes = b""
     exit_status: int = 0
 
-    @property
-    def no_such_job(self) -> bool:
-        """Whether the controller answered that there is no such job, or that it is private."""
-        return self.exit_status != 0 and _NO_SUCH_JOB in self.errors + self.output
-
-    @property
-    def no_such_node(self) -> bool:
-        """Whether the controller answered that it does not know the machine."""
-        return self.exit_status != 0 and _NO_SUCH_NODE in self.errors + self.output
+    def has_failed_with(self, message: bytes) -> bool:
+        """Whether it has failed and printed this message, in English."""
+        return self.exit_status != 0 and message in self.errors + self.output
 
 
-def printed_by(arguments: Sequence[str], patience: float = PATIENCE) -> Printed | None:
-    """Run ``scontrol``.
+def printed_by(command: Sequence[str], patience: float, **variables: str) -> Printed | None:
+    """Run a program.
 
     Args:
-        arguments: Its arguments.
+        command: The program with its arguments.
         patience: Seconds after which it is killed.
+        variables: What its environment has besides that of this program.
 
     Returns:
         ``None`` if it cannot be started, takes longer or prints more than 4 MiB.
     """
-    # Local times without a zone, and messages that can be compared.
-    environment = {**os.environ, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C"}
+    # Its messages are compared.
+    environment = {**os.environ, **variables, "LC_ALL": "C"}
     try:
-        program = PipedProgram([PROGRAM, *arguments], environment=environment)
+        program = PipedProgram(command, environment=environment)
     except OSError:
         return None
     try:

@@ -6,11 +6,12 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.model.allocations import allocations_of, job_keys_of
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.jobs import job_of, launchers_of
-from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import printable
 
@@ -31,7 +32,7 @@ class AllocatedJob(Struct, frozen=True):
     unused: int | None
     """Number of these without a computing process, whoever's; ``None`` if unknown of any."""
 
-    def stand_in(self, gpus: Sequence[Gpu]) -> GpuProcess:
+    def stand_in(self, gpus: Sequence[Gpu] = ()) -> GpuProcess:
         """What is known of any process of the job: filters select the job if they select this."""
         devices = self.allocation.devices
         uses = [
@@ -44,8 +45,16 @@ class AllocatedJob(Struct, frozen=True):
             type="C",
             uses=tuple(uses),
             user=self.allocation.user,
-            place=Workload(slurm_job=self.allocation.job),
+            place=_place_of(self.allocation.scheduler, self.allocation.job),
         )
+
+
+def _place_of(scheduler: str, job: str | None) -> Workload:
+    """Where the processes of a job run."""
+    if scheduler == "slurm" or job is None:
+        return Workload(slurm_job=job)
+    namespace, _, pod = job.rpartition("/")
+    return Workload(Container("kubernetes", pod=pod or None, namespace=namespace or None))
 
 
 class UserUse(Struct, frozen=True):
@@ -232,9 +241,12 @@ def job_with_key(
 def _waiting(allocated: AllocatedJob) -> JobGroup:
     """A job without a process on a GPU."""
     allocation = allocated.allocation
-    return JobGroup(
+    key = " ".join(allocation.devices)
+    if allocation.keys:
         # That of its processes, if it gets any.
-        key=" ".join(allocation.keys[-1] if allocation.keys else allocation.devices),
+        _, key = job_of(replace(allocated.stand_in(), place=_place_of(*allocation.keys[-1])), set())
+    return JobGroup(
+        key=key,
         kind=allocation.scheduler,
         label=printable(allocation.label),
         processes=(),

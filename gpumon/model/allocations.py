@@ -69,10 +69,12 @@ JobKey: TypeAlias = tuple[str, str]
 
 
 def job_keys_of(place: Workload | None) -> Iterable[JobKey]:
-    """The jobs of schedulers that a process with this workload may be part of."""
-    if place is None or place.slurm_job is None:
+    """The jobs of schedulers that a process with this workload is part of."""
+    if place is None:
         return ()
-    return (("slurm", place.slurm_job),)
+    pod = None if place.container is None else place.container.full_pod
+    jobs = (("slurm", place.slurm_job), ("kubernetes", pod))
+    return [(scheduler, job) for scheduler, job in jobs if job is not None]
 
 
 def allocations_of(

@@ -347,6 +347,19 @@ def test_the_page_of_a_job_stays_when_it_gets_a_process_and_when_that_ends() -> 
     assert (without.key, without.processes) == (with_process.key, ())
 
 
+def test_a_pod_has_its_allocation_by_its_namespace_and_name() -> None:
+    pod = Allocation("kubernetes", "ml/train-0", devices=("GPU-1",))
+    now, history = allocated_machine(pod)
+    allocated = allocated_jobs(now, history)
+    (waiting,) = jobs((), allocated)
+    assert waiting.label == "kubernetes ml/train-0"
+    container = Container("containerd", pod="train-0", namespace="ml")
+    (group,) = jobs([placed(process(2, gpus=(1,)), container=container)], allocated)
+    assert (group.allocated, group.key) == (allocated[0], waiting.key)
+    other = msgspec.structs.replace(container, namespace="lab")
+    assert len(jobs([placed(process(2), container=other)], allocated)) == 2
+
+
 def test_whether_an_allocated_gpu_is_used_is_unknown_without_a_list_of_its_processes() -> None:
     now, history = allocated_machine(ARRAY)
     cast("Seen", history).holdings.pop("GPU-1")

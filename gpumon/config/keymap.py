@@ -194,7 +194,8 @@ KEYMAP: tuple[KeyAction, ...] = (
             "open",
             "Open the process, job or GPU under the cursor; compare the tagged GPUs",
             "open",
-            fleet="Open the host; of a process its host, of a user the processes",
+            fleet="Open the host; of a process its host, of a user the processes, of a job the "
+            "machines",
             synonyms="details info show inspect metrics",
         ),
         changeable(
@@ -213,6 +214,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Group by job (toggle)",
             "jobs",
             vim="J",
+            fleet="Jobs across all hosts; of a job its machines (toggle)",
             synonyms="slurm torchrun",
         ),
         changeable(

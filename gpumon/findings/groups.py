@@ -110,6 +110,11 @@ class JobGroup(Struct, frozen=True):
     allocated: AllocatedJob | None = None
     """What a scheduler has given to the job."""
 
+    def members(self, gpus: Sequence[Gpu]) -> Sequence[GpuProcess]:
+        """What filters select the job by: its processes, and what it was given."""
+        given = () if self.allocated is None else (self.allocated.stand_in(gpus),)
+        return (*self.processes, *given)
+
 
 _NO_PROCESS = ProcessId(-1, None)
 """A PID that no filter can name."""

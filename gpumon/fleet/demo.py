@@ -172,7 +172,9 @@ def _live(name: str, part: _Part, snapshot: Snapshot, since: float, now: float) 
     sentence = ""
     if part.origin is HostOrigin.NVIDIA_SMI:
         sentence = "gpumon is not installed there: nvidia-smi says less"
-        snapshot = replace(snapshot, processes=tuple(map(_listed_only, snapshot.processes)))
+        snapshot = replace(
+            snapshot, processes=tuple(map(_listed_only, snapshot.processes)), allocations=None
+        )
     version = _VERSION if part.origin is HostOrigin.GPUMON else None
     return HostState(name, HostStatus.LIVE, since, sentence, part.origin, snapshot, now, version)
 

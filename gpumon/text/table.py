@@ -153,6 +153,30 @@ def heading_row(columns: Sequence[Column[Any]], sort: Sort, width: int) -> Row:
     return fill(fields[:-1], width, "heading")
 
 
+def item_row(
+    item: ItemT,
+    columns: Sequence[Column[ItemT]],
+    width: int,
+    marks: Marks = PLAIN,
+    style: str = "",
+) -> Row:
+    """A line of a table: what each column shows of an item; see ``line``."""
+    left = remaining(columns, width)
+    cells = [column.fields(item, column.width or left) for column in columns]
+    return line(cells, width, marks, style)
+
+
+def fitting(columns: Iterable[Column[ItemT]], width: int) -> tuple[Column[ItemT], ...]:
+    """The first columns that fit, and the one that takes the remaining width."""
+    edge = 0
+    kept = []
+    for column in columns:
+        edge += column.width + 1
+        if edge <= width or not column.width:
+            kept.append(column)
+    return tuple(kept)
+
+
 def remaining(columns: Iterable[Column[Any]], width: int) -> int:
     """The cells of a column without a width of its own, which is the last one."""
     return max(0, width - 1 - sum(column.width + 1 for column in columns if column.width))

@@ -1,4 +1,4 @@
-"""The screen of many hosts: a line a host, users across hosts, and the processes of all."""
+"""The screen of many hosts: a line a host, users and jobs across hosts, the processes of all."""
 
 from __future__ import annotations
 
@@ -102,6 +102,8 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             self.say(f"choose a line first: {keycap('previous_line', 'next_line')}")
         elif entry.user is not None:
             self._show(fleet_view.narrow_to_user(self._view, entry.user.user))
+        elif entry.job is not None and entry.node is None:
+            self._show(fleet_view.open_job(self._view, entry.job.key))
         elif entry.host is not None:
             self._open_host(entry.host.name, None if entry.process is None else entry.process.id)
 
@@ -113,6 +115,8 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
         """Open the filter line."""
         if self._view.listing is FleetListing.USERS:
             self.say("users have no filter: Enter shows the processes of one")
+        elif self._view.listing is FleetListing.MACHINES:
+            self.say("the machines of a job have no filter")
         else:
             super().action_filter()
 

@@ -24,6 +24,7 @@ from gpumon.text.formatting import (
     printable,
 )
 from gpumon.text.table import PLAIN, Column, Marks, line
+from gpumon.ui.view.fleet_jobs import JOB_COLUMNS, NODE_COLUMNS
 from gpumon.ui.view.gpu_text import GLYPHS, STATE_STYLES, state_glyph
 from gpumon.ui.view.help_page import HelpSection
 
@@ -337,7 +338,7 @@ _CELLS = (
 
 
 def fleet_sections() -> list[HelpSection]:
-    """The cells, the filter and the columns of hosts."""
+    """The cells and the filter of hosts, and the columns of hosts and jobs."""
     return [
         HelpSection("A host's GPUs", _CELLS),
         HelpSection(
@@ -346,5 +347,12 @@ def fleet_sections() -> list[HelpSection]:
             "Words match the host, its users, GPU models and states; all words and terms must "
             "match. The list of processes has the terms below, and host.",
         ),
-        HelpSection("Host columns", tuple((column.label, column.about) for column in HOST_COLUMNS)),
+        *(
+            HelpSection(title, tuple((column.label, column.about) for column in columns))
+            for title, columns in (
+                ("Host columns", HOST_COLUMNS),
+                ("Job columns", JOB_COLUMNS),
+                ("Columns of a job's machines", NODE_COLUMNS),
+            )
+        ),
     ]

@@ -10,9 +10,10 @@ from msgspec import Struct
 from gpumon.fleet.summary import FleetTotals, totals
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line
-from gpumon.text.formatting import cell_width, counted, fit, memory_size, printable
+from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, memory_size, printable
 from gpumon.text.table import AT_CURSOR, PLAIN, beside, heading_row, line
 from gpumon.ui.view.fleet_hosts import age_text, host_row, host_sentence, status_text
+from gpumon.ui.view.fleet_jobs import job_row, node_row
 from gpumon.ui.view.fleet_view import HOST_WIDTH, FleetLayout, FleetListing, lay_out, row_context
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.header_footer import first_fitting, footer_row, interval_text
@@ -132,7 +133,11 @@ def _line(memo: Memo, layout: FleetLayout, entry: FleetEntry, now: float) -> Row
     marks = AT_CURSOR if entry.key == view.cursor else PLAIN
     if entry.user is not None:
         return memo(fleet_user_row, entry.user, layout.width, marks)
-    assert entry.host is not None  # noqa: S101 - lines of hosts and processes have one
+    if entry.node is not None:
+        return memo(node_row, entry.node, layout.width, marks)
+    if entry.job is not None:
+        return memo(job_row, entry.job, now, layout.width, marks)
+    assert entry.host is not None  # noqa: S101 - all other lines have one
     if entry.process is not None:
         # The texts of a process change with its host's samples.
         key = (entry.host, entry.process, layout.columns, layout.width, marks)
@@ -155,10 +160,12 @@ def _empty_text(layout: FleetLayout) -> str:
     """What is shown in place of lines."""
     view = layout.view
     if view.filter:
-        what = {"hosts": "host", "users": "user", "processes": "process"}[view.listing.value]
+        what = {"hosts": "host", "jobs": "job"}.get(view.listing.value, "process")
         return f"no {what} matches {printable(view.filter)} · {keycap('clear')} shows all"
     if not layout.hosts:
         return "connecting …"
+    if view.listing is FleetListing.MACHINES:
+        return f"the job has ended, or its machines do not answer · {keycap('clear')} shows all"
     return "no process on any host that answers"
 
 
@@ -170,20 +177,39 @@ def _rule_texts(layout: FleetLayout, now: float) -> tuple[str, str, str]:
         text = counted(count, "host") if count == whole else f"{count} of {counted(whole, 'host')}"
     elif view.listing is FleetListing.USERS:
         text = counted(count, "user")
+    elif view.listing is FleetListing.JOBS:
+        text = counted(count, "job")
+    elif view.listing is FleetListing.MACHINES:
+        return _job_rule(layout)
     else:
         text = counted(count, "process", "es")
     if view.filter:
         text += f" · {printable(view.filter)}"
-    entry, visible = layout.entry, layout.visible
+    entry = layout.entry
     about = ""
     if entry is not None and entry.process is not None:
         about = f"{entry.process.id.pid}: {command_line(entry.process)}"
+    elif entry is not None and entry.job is not None:
+        about = entry.job.sentence
     elif entry is not None and entry.host is not None:
         about = host_sentence(entry.host, now)
-    shown = ""
-    if len(visible) < count:
-        shown = f" {visible.start + 1}–{visible.stop} of {count} "
-    return text, about, shown
+    return text, about, _range(layout)
+
+
+def _job_rule(layout: FleetLayout) -> tuple[str, str, str]:
+    """The job whose machines are listed, and what of it lags."""
+    job = layout.entries[0].job if layout.entries else None
+    if job is None:
+        return "0 machines", "", ""
+    users = ", ".join(printable(user or UNKNOWN) for user in job.users)
+    text = f"{job.label} {users} · {counted(len(job.nodes), 'machine')}"
+    return text, job.sentence, _range(layout)
+
+
+def _range(layout: FleetLayout) -> str:
+    """Which lines are visible; empty if all are."""
+    visible, count = layout.visible, len(layout.entries)
+    return f" {visible.start + 1}–{visible.stop} of {count} " if len(visible) < count else ""
 
 
 def _rule(text: str, about: str, shown: str, width: int) -> Row:
@@ -211,14 +237,16 @@ def fleet_keys(layout: FleetLayout) -> tuple[FooterKey, ...]:
         return ()
     if view.editing:
         return FILTERING
-    users, processes = FleetListing.USERS, FleetListing.PROCESSES
+    users, jobs, processes = FleetListing.USERS, FleetListing.JOBS, FleetListing.PROCESSES
     chosen = [SELECT] if layout.entry is None else [footer_key("open")]
-    found = [] if view.listing is users else [footer_key("filter")]
+    without_filter = {users, FleetListing.MACHINES}
+    found = [] if view.listing in without_filter else [footer_key("filter")]
     return (
         *ALWAYS,
         *chosen,
         *found,
         footer_key("users", on=view.listing is users),
+        footer_key("jobs", on=view.listing is jobs),
         footer_key("change_side", label="processes", on=view.listing is processes),
         *(_FIRST if view.listing is FleetListing.HOSTS else ()),
         SORT,

@@ -15,12 +15,20 @@ from gpumon.config.columns import COLUMN, process_columns
 from gpumon.filters.language import parse
 from gpumon.filters.terms import FilterContext
 from gpumon.fleet.fleet import Owner
+from gpumon.fleet.jobs import FleetJob, JobNode, fleet_jobs
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import first_maker
 from gpumon.text.process_columns import ProcessItem, RowContext
 from gpumon.text.table import GUTTER, Sort, by_column, in_order, line_width
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, HostItem, host_columns
+from gpumon.ui.view.fleet_jobs import (
+    JOB_COLUMNS,
+    NODE_COLUMNS,
+    JobItem,
+    job_columns,
+    node_columns,
+)
 from gpumon.ui.view.list_view import ListEntry, ListLayout, ListView, move_to
 from gpumon.ui.view.process_table import by_pid, sort_value, steady_columns
 from gpumon.ui.view.user_table import FLEET_USER_COLUMNS, FleetUser, fleet_user_columns
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
     from gpumon.findings.groups import UserUse
     from gpumon.fleet.summary import HostSummary
+    from gpumon.fleet.terms import FleetProcessFilter
     from gpumon.model.processes import GpuProcess
     from gpumon.text.table import Column
     from gpumon.ui.view.frame import Memo
@@ -40,6 +49,9 @@ class FleetListing(str, Enum):
 
     HOSTS = "hosts"
     USERS = "users"
+    JOBS = "jobs"
+    MACHINES = "machines"
+    """Those of one job."""
     PROCESSES = "processes"
 
 
@@ -49,6 +61,7 @@ class FleetView(ListView, frozen=True, kw_only=True):
     listing: FleetListing = FleetListing.HOSTS
     sort: Sort = Sort("host", descending=False)
     filter: str = ""  # The text of the list's filter, which is valid.
+    job: str = ""  # The key of the job whose machines are listed.
     # The order, filter, cursor and scroll position of the other lists, by the names of the fields.
     others: Mapping[FleetListing, Mapping[str, Any]] = {}
 
@@ -70,7 +83,7 @@ def aside(view: FleetView, layout: FleetLayout, step: int) -> FleetView:
 
 
 def switch_listing(view: FleetView, _: FleetLayout, name: str) -> FleetView:
-    """List users; the name of the current list switches back to hosts."""
+    """List users or jobs; the name of the current list switches back to hosts."""
     wanted = FleetListing(name)
     return show_list(view, FleetListing.HOSTS if view.listing is wanted else wanted)
 
@@ -103,10 +116,17 @@ def narrow_to_user(view: FleetView, user: str | None) -> FleetView | tuple[Fleet
     return narrow(show_list(view, FleetListing.PROCESSES), text)
 
 
+def open_job(view: FleetView, key: str) -> FleetView:
+    """List the machines of a job."""
+    return replace(show_list(view, FleetListing.MACHINES), job=key, cursor=None, top=0)
+
+
 def clear_choice(view: FleetView) -> FleetView:
     """Clear one choice: the filter, the listing, or the cursor; the same view if there is none."""
     if view.filter:
         return narrow(view, "")
+    if view.listing is FleetListing.MACHINES:
+        return show_list(view, FleetListing.JOBS)
     if view.listing is not FleetListing.HOSTS:
         return show_list(view, FleetListing.HOSTS)
     if view.cursor is not None or view.top:
@@ -129,8 +149,10 @@ HOST_HEADER = replace(HOST_COLUMNS[0], width=HOST_WIDTH)
 class FleetEntry(ListEntry, frozen=True):
     """A line of a list."""
 
-    host: HostSummary | None = None  # Of a line of hosts or processes.
+    host: HostSummary | None = None  # Of a line of hosts, machines of a job, or processes.
     user: FleetUser | None = None
+    job: FleetJob | None = None  # Of a line of jobs, and of a line of its machines.
+    node: JobNode | None = None  # Of a line of its machines.
     process: GpuProcess | None = None
 
 
@@ -147,6 +169,8 @@ class FleetLayout(ListLayout[FleetView, FleetEntry], frozen=True, kw_only=True):
         columns: dict[FleetListing, Sequence[Column[Any]]] = {
             FleetListing.HOSTS: HOST_COLUMNS,
             FleetListing.USERS: FLEET_USER_COLUMNS,
+            FleetListing.JOBS: JOB_COLUMNS,
+            FleetListing.MACHINES: NODE_COLUMNS,
             FleetListing.PROCESSES: (HOST_HEADER, *COLUMN.values()),
         }
         return columns[self.view.listing], self.view.listing.value
@@ -165,7 +189,7 @@ def lay_out(
     by_host = view.listing is FleetListing.HOSTS
     # Lists of thousands of processes are sorted once a second; of hosts at every change.
     news: object = hosts if by_host else tuple([host.state.status for host in hosts])
-    key = (news, int(now), view.listing, view.sort, view.filter)
+    key = (news, int(now), view.listing, view.sort, view.filter, view.job)
     entries = memo.by(key, entries_of, hosts, view, now)
     beside = 1
     if by_host and entries:
@@ -178,6 +202,10 @@ def lay_out(
         headers = of_hosts = memo(host_columns, hosts, line_width(width, beside))
     elif view.listing is FleetListing.USERS:
         headers = fleet_user_columns(width)
+    elif view.listing is FleetListing.JOBS:
+        headers = job_columns(width)
+    elif view.listing is FleetListing.MACHINES:
+        headers = node_columns(width)
     layout = FleetLayout(
         view=view,
         entries=entries,
@@ -242,6 +270,10 @@ def entries_of(hosts: Sequence[HostSummary], view: FleetView, now: float) -> lis
         return [FleetEntry(item.host.name, item.host) for item in ordered]
     if view.listing is FleetListing.USERS:
         return [FleetEntry(use.user or "", user=use) for use in _users(hosts, view.sort)]
+    if view.listing is FleetListing.JOBS:
+        return _jobs(hosts, view.filter, view.sort, now)
+    if view.listing is FleetListing.MACHINES:
+        return _machines(hosts, view.job, view.sort)
     return _processes(hosts, view.filter, view.sort)
 
 
@@ -281,9 +313,7 @@ def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[Flee
         if not host.is_live or snapshot is None:
             continue
         context = row_context(host)
-        filter_context = FilterContext(
-            context.now, context.idle_seconds, context.idle_after, host.name
-        )
+        filter_context = _filter_context(host, context)
         value_of = None if sort.column == "host" else sort_value(sort.column, context)
         found += [
             (process, host, host.index if value_of is None else value_of(process))
@@ -297,6 +327,45 @@ def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[Flee
     return [
         FleetEntry((host.name, process.id), host, process=process) for process, host, _ in ranked
     ]
+
+
+def _jobs(hosts: Sequence[HostSummary], text: str, sort: Sort, now: float) -> list[FleetEntry]:
+    """The jobs of all live hosts. A filter selects those of which it selects a process."""
+    selection = parse(text, FLEET_PROCESSES)
+    items = [
+        JobItem(job, now)
+        for job in fleet_jobs(hosts)
+        if not selection.text.strip() or any(_is_selected(node, selection) for node in job.nodes)
+    ]
+    ordered = by_column(sorted(items, key=lambda item: item.job.label), JOB_COLUMNS, sort)
+    return [FleetEntry(item.job.key, job=item.job) for item in ordered]
+
+
+def _is_selected(node: JobNode, selection: FleetProcessFilter) -> bool:
+    snapshot = node.host.state.snapshot
+    if node.group is None or snapshot is None:
+        return False
+    context = _filter_context(node.host, row_context(node.host))
+    members = node.group.members(snapshot.gpus)
+    return any(selection.matches(process, context) for process in members)
+
+
+def _machines(hosts: Sequence[HostSummary], key: str, sort: Sort) -> list[FleetEntry]:
+    """The machines of a job; none once it has ended."""
+    found = [job for job in fleet_jobs(hosts) if job.key == key]
+    return [
+        FleetEntry(node.host.name, node.host, job=job, node=node)
+        for job in found
+        for node in by_column(job.nodes, NODE_COLUMNS, sort)
+    ]
+
+
+def _filter_context(host: HostSummary, context: RowContext) -> FilterContext:
+    snapshot = host.state.snapshot
+    allocations = () if snapshot is None else snapshot.allocations or ()
+    return FilterContext(
+        context.now, context.idle_seconds, context.idle_after, host.name, allocations
+    )
 
 
 def row_context(host: HostSummary) -> RowContext:

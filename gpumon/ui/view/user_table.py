@@ -20,11 +20,11 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
-from gpumon.text.table import PLAIN, Column, Marks, line, remaining
+from gpumon.text.table import PLAIN, Column, Marks, fitting, item_row, line, remaining
 from gpumon.ui.view.allocated import gpus_text, unused_count, with_allocated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.findings.groups import UserUse
 
@@ -156,26 +156,15 @@ FLEET_USER_COLUMNS: tuple[Column[FleetUser], ...] = (
 _LEAST_BAR = 10
 
 
-def _fitting(columns: Iterable[Column[UseT]], width: int) -> tuple[Column[UseT], ...]:
-    """The first columns that fit, and the one that takes the remaining width."""
-    edge = 0
-    fitting = []
-    for column in columns:
-        edge += column.width + 1
-        if edge <= width or not column.width:
-            fitting.append(column)
-    return tuple(fitting)
-
-
 def user_columns(width: int, *, allocated: bool) -> tuple[Column[UserUse], ...]:
     """The columns that fit; those of what schedulers have given only where there is one."""
     columns = [column for column in USER_COLUMNS if allocated or column not in _ALLOCATED]
-    return _fitting(columns, width)
+    return fitting(columns, width)
 
 
 def fleet_user_columns(width: int) -> tuple[Column[FleetUser], ...]:
     """The columns that fit; the last one is always there."""
-    return _fitting(FLEET_USER_COLUMNS, width - 10)
+    return fitting(FLEET_USER_COLUMNS, width - 10)
 
 
 def user_row(
@@ -191,6 +180,4 @@ def user_row(
 
 def fleet_user_row(use: FleetUser, width: int, marks: Marks = PLAIN) -> Row:
     """One user of a fleet."""
-    columns = fleet_user_columns(width)
-    left = remaining(columns, width)
-    return line([column.fields(use, column.width or left) for column in columns], width, marks)
+    return item_row(use, fleet_user_columns(width), width, marks)

@@ -143,6 +143,48 @@ def test_enter_on_a_user_shows_their_processes_and_escape_goes_back_step_by_step
     assert hand.view is before, "nothing is left to clear"
 
 
+def test_jobs_lead_to_their_machines_and_escape_goes_back_step_by_step() -> None:
+    hand = Hand()
+    hand.press(list_view.move_to, 3)
+    hand.press(fleet_view.switch_listing, "jobs")
+    first = hand.layout.entries[0].job
+    assert first is not None
+    assert first.label == "slurm 88117"
+    hand.filter("job:88123")
+    (entry,) = hand.layout.entries
+    hand.press(lambda view, _: fleet_view.open_job(view, str(entry.key)))
+    assert entry.job is not None
+    assert hand.names == [node.host.name for node in entry.job.nodes]
+    hand.press(list_view.sort, "lag")
+    assert hand.message.startswith("sorted by LAGS")
+    hand.escape()
+    assert (hand.view.listing, hand.view.filter) == (FleetListing.JOBS, "job:88123")
+    hand.escape()
+    hand.escape()
+    assert (hand.view.listing, hand.view.cursor) == (FleetListing.HOSTS, "gpu-04")
+
+
+def test_a_filter_of_jobs_selects_by_their_processes_and_by_what_they_were_given() -> None:
+    hand = Hand()
+    hand.press(fleet_view.switch_listing, "jobs")
+
+    def shown(text: str) -> set[str]:
+        hand.filter(text)
+        return {entry.job.label for entry in hand.layout.entries if entry.job is not None}
+
+    assert shown("alloc:chen") == {"slurm 88123"}
+    assert shown("user:dara cmd:eval") == {"torchrun 47302"}
+    assert shown("alloc:nobody") == set()
+
+
+def test_the_machines_of_a_job_that_has_ended_say_so() -> None:
+    hand = Hand()
+    hand.press(lambda view, _: fleet_view.open_job(view, "slurm 1"))
+    assert hand.layout.entries == []
+    rows = FleetPicture().rows(hand.hosts, hand.view, NOON, *hand.size)
+    assert "the job has ended" in "".join(text for row in rows.lines for text, _ in row)
+
+
 def test_a_user_whose_name_needs_quotes_is_found() -> None:
     hand = Hand()
     hand.press(lambda view, _: fleet_view.narrow_to_user(view, 'a "b" c'))

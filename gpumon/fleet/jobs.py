@@ -1,0 +1,216 @@
+"""Jobs over the hosts of a fleet: what each has on each of its machines, and which of them lag."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpumon.allocations.host_lists import expand_hosts
+from gpumon.findings.groups import allocated_jobs, jobs
+from gpumon.model.arithmetic import known_sum
+from gpumon.text.formatting import counted, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.findings.groups import JobGroup
+    from gpumon.fleet.summary import HostSummary
+    from gpumon.model.allocations import Allocation
+
+_MOST_NAMES = 4
+"""Names of machines in a sentence."""
+_LAG_SHARE = 0.5
+"""A machine lags whose SM use is below this part of the job's median: each step of a job that works
+in step waits for it."""
+_LEAST_SM = 10.0
+"""Percent. A job with a lower median is not computing, and nobody lags."""
+
+
+class JobNode(Struct, frozen=True):
+    """What a job has and does on one machine. ``None`` is unknown.
+
+    On a machine whose values are not current nothing but the name is known.
+    """
+
+    host: HostSummary
+    processes: int | None = None
+    gpus: int | None = None  # number of GPUs, used or allocated
+    unused: int | None = None  # number of allocated GPUs that nobody computes on
+    memory: int | None = None  # bytes of GPU memory
+    # Percent: on each GPU the sum over the processes, then the mean over the GPUs that report it.
+    sm: float | None = None
+    power: float | None = None  # watts of its GPUs
+    idle: float | None = None  # seconds since which none of its processes has computed
+    group: JobGroup | None = None  # the same, with its processes
+    lag: str = ""  # why it lags behind the others, in a few words; empty if it does not
+
+
+class FleetJob(Struct, frozen=True):
+    """One job over all hosts; ``None`` is unknown. Texts are safe to print."""
+
+    key: str  # identifies it
+    label: str  # ``slurm 88123``
+    users: tuple[str | None, ...]
+    nodes: tuple[JobNode, ...]  # in the order of the hosts
+    absent: tuple[str, ...] = ()  # its machines that are not among the hosts
+    started_at: float | None = None
+    until: float | None = None  # when it ends at the latest, if it has a time limit
+
+    def total(self, field: str) -> tuple[int | None, bool]:
+        """The sum of a field over the machines of which it is known, and whether it is more.
+
+        The sum is ``None`` if it is known of none.
+        """
+        values = [getattr(node, field) for node in self.nodes]
+        known = [value for value in values if value is not None]
+        return sum(known) if known else None, len(known) < len(values) or bool(self.absent)
+
+    @property
+    def sm(self) -> float | None:
+        """The mean over the machines that report it, in percent."""
+        known = [node.sm for node in self.nodes if node.sm is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def lagging(self) -> tuple[JobNode, ...]:
+        """The machines that lag."""
+        return tuple(node for node in self.nodes if node.lag)
+
+    @property
+    def sentence(self) -> str:
+        """What of it works and what lags; empty for a job of one machine."""
+        if len(self.nodes) + len(self.absent) < 2:
+            return ""
+        live = [node for node in self.nodes if node.host.is_live]
+        parts = []
+        if self.lagging:
+            named = [f"{printable(node.host.name)} ({node.lag})" for node in self.lagging]
+            verb = "lags" if len(named) == 1 else "lag"
+            of_all = f"{len(named)} of {counted(len(live), 'machine')}"
+            parts.append(f"{of_all} {verb}: {_listed(named)}")
+        elif len(live) > 1 and all(node.sm is not None for node in live):
+            parts.append(f"none of {counted(len(live), 'machine')} lags")
+        silent = [printable(node.host.name) for node in self.nodes if not node.host.is_live]
+        if silent:
+            parts.append(f"no current values of {_listed(silent)}")
+        if self.absent:
+            parts.append(f"not among these hosts: {_listed(self.absent)}")
+        return "; ".join(parts)
+
+
+def fleet_jobs(hosts: Sequence[HostSummary]) -> list[FleetJob]:
+    """The jobs over all hosts with current values.
+
+    A job of Slurm is one job whatever its machines; all others are those of a single host.
+    """
+    found: dict[str, list[tuple[HostSummary, JobGroup]]] = {}
+    for host in hosts:
+        for group in _jobs_of(host):
+            key = _key(group) if group.kind == "slurm" else f"{host.name} {group.key}"
+            found.setdefault(key, []).append((host, group))
+    by_name = {_short(host.name): host for host in hosts}
+    return [_job(key, parts, by_name) for key, parts in found.items()]
+
+
+def _jobs_of(host: HostSummary) -> list[JobGroup]:
+    snapshot, history = host.state.snapshot, host.history
+    if not host.is_live or snapshot is None or history is None:
+        return []
+    return jobs(snapshot.processes, allocated_jobs(snapshot, history))
+
+
+def _key(group: JobGroup) -> str:
+    if group.allocated is not None and group.allocated.allocation.keys:
+        return " ".join(group.allocated.allocation.keys[-1])
+    return group.key
+
+
+def _short(name: str) -> str:
+    """A host without user and domain: Slurm has the first part of the name."""
+    return name.rpartition("@")[2].partition(".")[0]
+
+
+def _job(
+    key: str, parts: Sequence[tuple[HostSummary, JobGroup]], by_name: dict[str, HostSummary]
+) -> FleetJob:
+    allocations = [group.allocated.allocation for _, group in parts if group.allocated is not None]
+    nodes = [_node(host, group) for host, group in parts]
+    here = {_short(host.name) for host, _ in parts}
+    absent = []
+    for name in _machines(allocations):
+        if name in here:
+            continue
+        host = by_name.get(name)
+        if host is None:
+            absent.append(printable(name))
+        elif not host.is_live:
+            nodes.append(JobNode(host))
+    first = parts[0][1]
+    return FleetJob(
+        key,
+        first.label,
+        tuple(dict.fromkeys(user for _, group in parts for user in group.users)),
+        tuple(sorted(_with_lags(nodes), key=lambda node: node.host.index)),
+        tuple(absent),
+        min((each.since for each in allocations if each.since is not None), default=None)
+        or min((each.started_at for _, each in parts if each.started_at is not None), default=None),
+        max((each.until for each in allocations if each.until is not None), default=None),
+    )
+
+
+def _machines(allocations: Sequence[Allocation]) -> Sequence[str]:
+    """The names of a job's machines, as far as they are known."""
+    for allocation in allocations:
+        if allocation.nodes is not None:
+            return [_short(name) for name in expand_hosts(allocation.nodes) or ()]
+    return ()
+
+
+def _node(host: HostSummary, group: JobGroup) -> JobNode:
+    snapshot, history, allocated = host.state.snapshot, host.history, group.allocated
+    assert snapshot is not None  # noqa: S101 - a host with jobs has one
+    assert history is not None  # noqa: S101 - as above
+    gpus = {*group.gpus, *(() if allocated is None else allocated.gpus)}
+    unplaced = 0 if allocated is None else allocated.allocation.unplaced
+    idle = [history.process_idle(process.id) for process in group.processes if process.type != "G"]
+    known = [interval.seconds for interval in idle if interval is not None]
+    # Processes of which it is not known where they run may be the job's.
+    is_used = allocated is not None and allocated.unused != len(allocated.gpus)
+    is_known = bool(group.processes) or not is_used
+    return JobNode(
+        host,
+        len(group.processes) if is_known else None,
+        None if unplaced is None else len(gpus) + unplaced,
+        None if unplaced else (0 if allocated is None else allocated.unused),
+        group.memory if is_known else None,
+        group.sm,
+        known_sum(gpu.power_draw for gpu in snapshot.gpus if gpu.index in gpus),
+        min(known) if known and len(known) == len(idle) else None,
+        group,
+    )
+
+
+def _with_lags(nodes: Sequence[JobNode]) -> list[JobNode]:
+    """The machines, with why some lag behind the others of the job."""
+    # Of two machines the larger one, so that one of them can lag.
+    loads = sorted(node.sm for node in nodes if node.sm is not None)
+    usual = loads[len(loads) // 2] if len(loads) > 1 else 0.0
+    works = any(node.processes for node in nodes)
+    return [replace(node, lag=_lag(node, usual, works=works)) for node in nodes]
+
+
+def _lag(node: JobNode, usual: float, *, works: bool) -> str:
+    if works and node.unused and node.unused == node.gpus:
+        return "no process"
+    if node.sm is not None and usual >= _LEAST_SM and node.sm < _LAG_SHARE * usual:
+        return f"SMs {node.sm:.0f} %, median {usual:.0f} %"
+    if node.unused and works:
+        return f"{counted(node.unused, 'GPU')} unused"
+    return ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,136 @@
+"""A job over several machines: what it has on each, and which of them lag."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpumon.fleet.fleet import HostStatus
+from gpumon.fleet.jobs import FleetJob, fleet_jobs
+from gpumon.model.allocations import Allocation
+from gpumon.model.processes import GpuProcess, Workload
+from tests.build import GIB, NOON, gpu, process
+from tests.hosts import host, host_state
+
+if TYPE_CHECKING:
+    from gpumon.fleet.summary import HostSummary
+
+JOB = Allocation("slurm", "88123", "ann", ("GPU-0", "GPU-1"), since=NOON - 60, nodes="ada-[05-08]")
+
+
+def worker(
+    sm: int | None = 95, *, job: str = "88123", gpus: tuple[int, ...] = (0, 1)
+) -> GpuProcess:
+    made = process(7, memory_used=10 * GIB, sm=sm, gpus=gpus, user="ann")
+    return msgspec.structs.replace(made, place=Workload(slurm_job=job))
+
+
+def machine(
+    name: str,
+    *processes: GpuProcess,
+    index: int = 0,
+    allocations: tuple[Allocation, ...] | None = (JOB,),
+    status: HostStatus = HostStatus.LIVE,
+) -> HostSummary:
+    state = host_state(name, gpu(), gpu(index=1), processes=processes)
+    assert state.snapshot is not None
+    seen = msgspec.structs.replace(state.snapshot, allocations=allocations)
+    made = host(msgspec.structs.replace(state, snapshot=seen, status=status))
+    return msgspec.structs.replace(made, index=index)
+
+
+def only(*hosts: HostSummary) -> FleetJob:
+    (job,) = fleet_jobs(hosts)
+    return job
+
+
+def lags(job: FleetJob) -> dict[str, str]:
+    return {node.host.name: node.lag for node in job.nodes}
+
+
+def test_a_job_of_several_machines_is_one() -> None:
+    job = only(machine("ada-05", worker()), machine("root@ada-06.lab", worker(), index=1))
+    assert (job.label, job.users, job.started_at) == ("slurm 88123", ("ann",), NOON - 60)
+    assert job.total("gpus") == (4, True), "two machines are not among the hosts"
+    assert job.total("memory") == (40 * GIB, True)
+    assert job.absent == ("ada-07", "ada-08")
+    assert job.sentence == "none of 2 machines lags; not among these hosts: ada-07, ada-08"
+
+
+def test_jobs_of_a_single_host_stay_those_of_the_host() -> None:
+    shell = msgspec.structs.replace(worker(), place=Workload(session=5))
+    jobs = fleet_jobs([machine(name, shell, allocations=None) for name in ("ada-05", "ada-06")])
+    assert len({job.key for job in jobs}) == len(jobs) == 2
+    assert [job.sentence for job in jobs] == ["", ""]
+
+
+def test_the_machine_whose_sms_do_less_than_half_lags() -> None:
+    hosts = [
+        machine(f"ada-0{number}", worker(sm), index=number)
+        for number, sm in enumerate((95, 47, 48, 96), 5)
+    ]
+    job = only(*hosts)
+    assert lags(job) == {
+        "ada-05": "",
+        "ada-06": "SMs 47 %, median 95 %",
+        "ada-07": "",
+        "ada-08": "",
+    }
+    assert job.sentence == "1 of 4 machines lags: ada-06 (SMs 47 %, median 95 %)"
+
+
+def test_of_two_machines_one_can_lag_and_of_idle_ones_none() -> None:
+    two = only(machine("ada-05", worker(90)), machine("ada-06", worker(3)))
+    assert lags(two) == {"ada-05": "", "ada-06": "SMs 3 %, median 90 %"}
+    resting = only(machine("ada-05", worker(9)), machine("ada-06", worker(0)))
+    assert lags(resting) == {"ada-05": "", "ada-06": ""}
+
+
+def test_a_machine_without_a_process_lags_unless_no_machine_has_one() -> None:
+    both = only(machine("ada-05", worker()), machine("ada-06"))
+    assert lags(both) == {"ada-05": "", "ada-06": "no process"}
+    part = only(machine("ada-05", worker()), machine("ada-06", worker(gpus=(0,))))
+    assert lags(part) == {"ada-05": "", "ada-06": "1 GPU unused"}
+    assert lags(only(machine("ada-05"), machine("ada-06"))) == {"ada-05": "", "ada-06": ""}
+
+
+def test_what_is_unknown_does_not_lag() -> None:
+    """The process of the second machine may be the job's; the SM use of the third is unknown."""
+    whose = msgspec.structs.replace(worker(), place=None)
+    hosts = [
+        machine("ada-05", worker()),
+        machine("ada-06", whose, index=1),
+        machine("ada-07", worker(None), index=2),
+    ]
+    (job,) = [job for job in fleet_jobs(hosts) if job.key == "slurm 88123"]
+    assert set(lags(job).values()) == {""}
+    second = job.nodes[1]
+    assert (second.processes, second.memory, second.gpus) == (None, None, 2)
+    assert "lag" not in job.sentence
+
+
+@pytest.mark.parametrize("status", [HostStatus.DOWN, HostStatus.SILENT])
+def test_a_machine_that_does_not_answer_is_of_the_job_and_nothing_is_known_of_it(
+    status: HostStatus,
+) -> None:
+    job = only(machine("ada-05", worker()), machine("ada-06", worker(), status=status, index=1))
+    assert [node.host.name for node in job.nodes] == ["ada-05", "ada-06"]
+    assert (job.nodes[1].gpus, job.nodes[1].sm) == (None, None)
+    assert "no current values of ada-06" in job.sentence
+
+
+def test_tasks_of_an_array_are_jobs_of_their_own_by_either_number() -> None:
+    task = Allocation("slurm", "88_3", "ann", ("GPU-0",), number="91")
+    named = machine("ada-05", worker(job="88_3"), allocations=(task,))
+    numbered = machine("ada-06", worker(job="91"), allocations=(task,))
+    assert only(named, numbered).label == "slurm 88_3"
+
+
+@pytest.mark.parametrize("nodes", ["ada-[05-", "x" * 5000, "ada-[1-999999999]", "\x1b[31m", ""])
+def test_a_forged_list_of_machines_does_no_harm(nodes: str) -> None:
+    forged = msgspec.structs.replace(JOB, nodes=nodes)
+    job = only(machine("ada-05", worker(), allocations=(forged,)))
+    assert "\x1b" not in job.sentence
+    assert len(job.sentence) < 6000

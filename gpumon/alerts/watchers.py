@@ -160,9 +160,12 @@ class GpuWatcher(Watcher[GpuWhen]):
         if self._when.state is None:
             is_known = gpu.status in ANSWERING and context.history.old(gpu) is None
             return (meant if is_known else None), None
-        if not meant:
-            return meant, None
+        if meant is False:
+            return False, None
+        # What is unknown of the terms does not matter while the state is absent.
         holds, finding = _found(gpu_answer(context.history, gpu, self._when.state))
+        if holds and meant is None:
+            return None, None
         if holds is False and context.is_settling and gpu_key(gpu.uuid) in self.known.instances:
             # After a restart a state needs its time to show again.
             return None, None

@@ -194,6 +194,39 @@ def test_a_user_keeps_the_name_though_others_take_more() -> None:
     assert names(limit.apply(richer)) == {*before, "other"}
 
 
+def test_a_user_keeps_the_name_over_a_suspend() -> None:
+    limit = LabelLimits()
+    before = names(limit.apply(crowd(MOST_NAMES)))
+    richer = crowd(MOST_NAMES + 9, time=NOON + 2 * NAME_SECONDS)
+    assert names(limit.apply(richer)) == {*before, "other"}
+
+
+def test_the_hour_begins_with_the_last_process() -> None:
+    limit = LabelLimits()
+    limit.apply(crowd(MOST_NAMES))
+    limit.apply(crowd(MOST_NAMES, time=NOON + NAME_SECONDS - 1))
+    for seconds, expected in ((2 * NAME_SECONDS - 2, {"other"}), (2 * NAME_SECONDS, {"u500"})):
+        assert names(limit.apply(crowd(1, time=NOON + seconds, first=500))) == expected
+
+
+def test_unknown_users_and_jobs_take_nobodys_name() -> None:
+    limit = LabelLimits()
+    known = crowd(MOST_NAMES)
+    jobs = [Allocation("slurm", str(n), "u000") for n in range(MOST_NAMES)]
+    seen = limit.apply(
+        replace(
+            known,
+            processes=(
+                *(replace(each, user=None) for each in crowd(1, first=99).processes),
+                *known.processes,
+            ),
+            allocations=(Allocation("slurm"), *jobs),
+        )
+    )
+    assert names(seen) == {None, *names(known)}
+    assert seen.allocations == (Allocation("slurm"), *jobs)
+
+
 def test_thousands_of_numbers_add_a_bounded_number_of_names_an_hour() -> None:
     limit = LabelLimits()
     seen: set[str | None] = set()
@@ -226,11 +259,14 @@ def test_the_jobs_of_a_gpu_are_told() -> None:
 def test_thousands_of_jobs_add_a_bounded_number_of_names_an_hour() -> None:
     limits = LabelLimits()
     jobs: set[str | None] = set()
+    users: set[str | None] = set()
     for number in range(200):
         job = Allocation("slurm", str(number), f"u{number}", ("GPU-0",))
         seen = limits.apply(given(job, time=NOON + number))
         jobs |= {allocation.job for allocation in seen.allocations or ()}
+        users |= {allocation.user for allocation in seen.allocations or ()}
     assert jobs == {*map(str, range(MOST_NAMES)), "other"}
+    assert users == {*(f"u{number}" for number in range(MOST_NAMES)), "other"}
     later = limits.apply(given(job, time=NOON + 200 + NAME_SECONDS))
     assert later.allocations == (job,)
 
@@ -239,6 +275,7 @@ def test_jobs_without_a_name_of_their_own_are_one_series() -> None:
     crowd_of_jobs = [Allocation("slurm", str(n), "ann", ("GPU-0",)) for n in range(70)]
     scrape = rendered(given(*crowd_of_jobs))
     assert scrape.text.count('job="other"') == 1
+    assert set(scrape.labels("gpumon_gpu_allocated", "user").values()) == {"ann"}
 
 
 def test_a_user_comes_and_goes_with_the_processes() -> None:

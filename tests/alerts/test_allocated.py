@@ -100,6 +100,13 @@ def test_the_owner_is_named_where_it_is_known_and_safe_to_print(
     assert [notice.user for notice in machine.notices] == [user]
 
 
+def test_each_gpu_has_the_users_of_its_own_jobs() -> None:
+    machine = Machine(alert("allocated user:ann"))
+    machine.show(60, at(IDLE), 5.0)
+    machine.show(60, at(IDLE, replace(NEW, user="bo"), replace(NEW, devices=("GPU-1",))), 5.0)
+    assert [notice.gpu_uuid for notice in machine.notices] == ["GPU-1"]
+
+
 def test_another_fault_of_a_gpu_is_not_that_of_its_jobs_owner() -> None:
     machine = Machine(alert("hot"))
     machine.show(60, at(BUSY, ANN), 5.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import (
     Container,
     GpuProcess,
@@ -104,4 +105,5 @@ def snapshot_of(text: str) -> Snapshot:
         ),
         processes_at=1_763_700_000.0,
         holders=HolderScan(at=1_763_700_000.0, suspects=(suspect,)),
+        allocations=(Allocation(scheduler=text, job=text, user=text, devices=(text,), nodes=text),),
     )

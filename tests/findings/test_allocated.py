@@ -6,10 +6,12 @@ import msgspec
 import pytest
 
 from gpumon.findings import FindingKind, Severity, conditions, gpu_findings, gpu_state
+from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS
 from gpumon.findings.work import mig_state, not_free
 from gpumon.model.allocations import Allocation
 from gpumon.model.snapshot import MigInstance
 from gpumon.recording.history import History
+from gpumon.text.formatting import cell_width, printable
 from gpumon.ui.view.header_footer import gpu_counts
 from tests.build import GIB, NOON, gpu, process, snapshot
 
@@ -117,3 +119,62 @@ def test_that_it_may_be_a_jobs_hides_nothing_that_is_seen_of_a_mig_device(
 
 def test_without_a_scheduler_nothing_changes() -> None:
     assert gpu_state(history_of(), gpu()).kind is FindingKind.FREE
+
+
+HOSTILE = msgspec.structs.replace(ANN, job="\x1b[31m" + "8" * 40, user="bo\nb")
+
+
+@pytest.mark.parametrize(
+    ("allocation", "busy"),
+    [
+        (HOSTILE, False),
+        (HOSTILE, True),
+        (msgspec.structs.replace(HOSTILE, devices=(), unplaced=1), False),
+    ],
+)
+def test_names_of_somebody_elses_choice_are_printable_and_short(
+    allocation: Allocation, busy: bool
+) -> None:
+    state = gpu_state(history_of(allocation, busy=busy), BUSY if busy else gpu())
+    assert state.kind is FindingKind.ALLOCATED
+    for text in (state.short, state.brief, state.sentence, *state.evidence):
+        assert printable(text) == text
+    assert "\ufffd[31m8" in state.short
+    assert cell_width(state.short) <= SHORT_CELLS
+    assert cell_width(state.brief) <= BRIEF_CELLS
+
+
+def test_jobs_that_share_a_gpu_are_counted_and_all_of_them_are_evidence() -> None:
+    bo = Allocation("slurm", "88124", "bo", ("GPU-0",), is_share=True)
+    unused = gpu_state(history_of(ANN, bo), gpu())
+    assert unused.short == "slurm 88123 … +1, no process ≥0s"
+    assert unused.evidence[1] == "slurm 88124 of bo has a part of it"
+    busy = gpu_state(history_of(ANN, bo, busy=True), BUSY)
+    assert busy.short == "slurm 88123 +1, free in ≤ 2h"
+
+
+@pytest.mark.parametrize(
+    ("until", "short", "brief"),
+    [
+        (None, "slurm 88123", "allocated"),
+        (NOON - 300, "slurm 88123, free in ≤ 0s", "≤ 0s"),
+    ],
+)
+def test_a_job_without_an_end_or_past_it_is_no_time_that_counts_down(
+    until: float | None, short: str, brief: str
+) -> None:
+    state = gpu_state(history_of(msgspec.structs.replace(ANN, until=until), busy=True), BUSY)
+    assert (state.short, state.brief) == (short, brief)
+
+
+def test_a_job_that_begins_in_the_future_of_this_clock_has_been_unused_for_no_time() -> None:
+    state = gpu_state(history_of(msgspec.structs.replace(ANN, since=NOON + 50)), gpu())
+    assert state.short == "slurm 88123 ann, no process 0s"
+
+
+def test_without_a_list_of_processes_a_gpu_may_be_a_jobs() -> None:
+    history = History(conditions())
+    unlisted = snapshot(NOON, gpu(sampled_at=NOON), processes_at=None)
+    somewhere = (Allocation("slurm", "5", unplaced=1),)
+    history.add(msgspec.structs.replace(unlisted, allocations=somewhere))
+    assert gpu_state(history, gpu()).kind is FindingKind.ALLOCATED

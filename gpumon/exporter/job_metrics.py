@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess, GpuUse
     from gpumon.model.snapshot import Snapshot
 
-_LONGEST_NAME = 253
-"""Characters of a job's name at most: a pod's may have so many. A user's own container, which
-anything may be written about, has no limit."""
+_LONGEST_NAME = 63 + 1 + 253
+"""Characters of a job's name at most: those of a namespace and a pod (RFC 1123). Nothing limits the
+names in the files of a user's own containers."""
 
 
 class JobLabel(NamedTuple):

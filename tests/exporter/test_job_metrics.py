@@ -174,7 +174,7 @@ def test_whatever_a_name_is_there_is_one_line_of_it(text: str) -> None:
 def test_a_name_without_an_end_is_cut() -> None:
     huge = [Workload(Container("podman", name="x" * 10**6 + end)) for end in "ab"]
     scrape = scraped(machine(*(at(place, pid) for pid, place in enumerate(huge, 1))))
-    assert jobs(scrape, MEMORY) == {("container", "x" * 253): 2 * GIB}
+    assert jobs(scrape, MEMORY) == {("container", "x" * 317): 2 * GIB}
 
 
 def test_names_that_print_alike_are_one_series() -> None:

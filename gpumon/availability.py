@@ -155,7 +155,7 @@ def allocated_sentence(allocation: Allocation, now: float) -> str:
     """``slurm 88123 of ann has it for 4h, for 2h more at most``, safe to print."""
     whose = "" if allocation.user is None else f" of {printable(allocation.user)}"
     what = "a part of it" if allocation.is_share else "it"
-    since = "" if allocation.since is None else f" for {duration(max(0.0, now - allocation.since))}"
+    since = "" if allocation.since is None else f" for {duration(now - allocation.since)}"
     return f"{printable(allocation.label)}{whose} has {what}{since}{_end(allocation, now)}"
 
 

@@ -94,7 +94,7 @@ class Allocated(LastingRule):
         evidence = tuple(allocated_sentence(each, history.now) for each in certain)
         unused = self._unused(history, gpu, first)
         if unused is None:
-            left = None if first.until is None else max(0.0, first.until - history.now)
+            left = None if first.until is None else first.until - history.now
             end = "" if left is None else f", free in ≤ {first_part(left)}"
             name = at_most(printable(first.label), SHORT_CELLS - len(more) - len(end))
             return Words(

@@ -169,7 +169,7 @@ def test_a_job_without_an_end_or_past_it_is_no_time_that_counts_down(
 
 def test_a_job_that_begins_in_the_future_of_this_clock_has_been_unused_for_no_time() -> None:
     state = gpu_state(history_of(msgspec.structs.replace(ANN, since=NOON + 50)), gpu())
-    assert state.short == "slurm 88123 ann, no process 0s"
+    assert (state.short, state.since) == ("slurm 88123 ann, no process 0s", NOON)
 
 
 def test_without_a_list_of_processes_a_gpu_may_be_a_jobs() -> None:

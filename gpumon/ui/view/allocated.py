@@ -41,7 +41,7 @@ def job_texts(job: AllocatedJob, now: float) -> Iterator[str]:
     if job.allocation.unplaced:
         yield f"{counted(job.allocation.unplaced, 'more GPU')}, not known which"
     if job.allocation.until is not None:
-        yield f"free in ≤ {duration(max(0.0, job.allocation.until - now))}"
+        yield f"free in ≤ {duration(job.allocation.until - now)}"
 
 
 def job_facts(job: AllocatedJob, now: float) -> Iterator[Fact]:
@@ -50,7 +50,7 @@ def job_facts(job: AllocatedJob, now: float) -> Iterator[Fact]:
     unused = "" if not job.unused else f"{job.unused} without a computing process"
     yield Fact("allocated", f"GPU {gpus_text((job,)) or UNKNOWN}", note=unused)
     if allocation.since is not None:
-        ago = f"{duration(max(0.0, now - allocation.since))} ago"
+        ago = f"{duration(now - allocation.since)} ago"
         yield Fact("since", moment_text(allocation.since, now), note=ago)
     if allocation.until is not None:
         left = allocation.until - now

@@ -283,7 +283,7 @@ def _job_texts(job: JobGroup, context: RowContext) -> dict[str, str]:
         "user": users,
         "memory_used": memory_size(job.memory),
         "sm": number(job.sm),
-        "age": duration(None if started is None else max(0.0, context.now - started)),
+        "age": duration(None if started is None else context.now - started),
     }
 
 

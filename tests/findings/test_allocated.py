@@ -178,3 +178,21 @@ def test_without_a_list_of_processes_a_gpu_may_be_a_jobs() -> None:
     somewhere = (Allocation("slurm", "5", unplaced=1),)
     history.add(msgspec.structs.replace(unlisted, allocations=somewhere))
     assert gpu_state(history, gpu()).kind is FindingKind.ALLOCATED
+
+
+@pytest.mark.parametrize(
+    ("device", "allocated"),
+    [("GPU-0", ["GPU-0", "MIG-1", "MIG-2"]), ("MIG-1", ["GPU-0", "MIG-1"])],
+)
+def test_a_mig_device_is_given_away_with_its_gpu_and_a_gpu_in_part(
+    device: str, allocated: list[str]
+) -> None:
+    parts = tuple(MigInstance(f"MIG-{n}", n, n, 0, memory_used=0) for n in (1, 2))
+    divided = gpu(mig=parts, mig_mode=True)
+    history = history_of(msgspec.structs.replace(ANN, devices=(device,)))
+    states = [
+        gpu_state(history, divided),
+        *(mig_state(history, divided, part) for part in parts),
+    ]
+    given = [state.subject for state in states if state.kind is FindingKind.ALLOCATED]
+    assert given == allocated

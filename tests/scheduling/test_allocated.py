@@ -106,3 +106,49 @@ def test_sharing_a_gpu_of_somebody_elses_job_is_refused_too() -> None:
     found = Chooser(Requirements(free=2**30), {}).judge(seen)
     assert not found[1].fits
     assert found[0].fits
+
+
+INSIDE = {"SLURM_JOB_ID": "88123"}
+MINE = replace(ANN, user=user_name(os.geteuid()), devices=(), unplaced=1)
+
+
+@pytest.mark.parametrize("environment", [{}, INSIDE])
+def test_any_gpu_may_be_the_one_of_ones_own_job(environment: dict[str, str]) -> None:
+    assert fitting(verdicts(MINE, environment=environment)) == [0, 1, 2, 3]
+
+
+def test_inside_a_job_that_slurm_does_not_list_the_others_count_as_ever() -> None:
+    assert fitting(verdicts(replace(ANN, job="5"), environment=INSIDE)) == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("allocation", "environment", "sentence"),
+    [
+        (
+            replace(ANN, until=NOON - 1),
+            {},
+            "slurm 88123 of ann has it for 1h00m, past its time limit",
+        ),
+        (
+            Allocation("slurm", unplaced=4),
+            {},
+            "4 GPUs of this machine are allocated by slurm, which ones is not known",
+        ),
+        (
+            Allocation("slurm", unplaced=None),
+            {},
+            "which GPUs slurm has given to jobs is not known",
+        ),
+        (
+            replace(ANN, job="88123+\x1b[2J", devices=("GPU-0",)),
+            INSIDE,
+            "it is not one of slurm 88123+�[2J, this job's",
+        ),
+    ],
+)
+def test_what_is_known_of_a_job_is_said(
+    allocation: Allocation, environment: dict[str, str], sentence: str
+) -> None:
+    refusal = verdicts(allocation, environment=environment)[1].refusal
+    assert refusal is not None
+    assert refusal.sentence == sentence

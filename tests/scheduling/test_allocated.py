@@ -152,3 +152,9 @@ def test_what_is_known_of_a_job_is_said(
     refusal = verdicts(allocation, environment=environment)[1].refusal
     assert refusal is not None
     assert refusal.sentence == sentence
+
+
+def test_ones_own_job_is_not_named_among_those_that_may_have_a_gpu() -> None:
+    refusal = verdicts(MINE, Allocation("slurm", "5", "bo", unplaced=4))[0].refusal
+    assert refusal is not None
+    assert refusal.sentence == "4 GPUs of this machine are slurm 5's, which ones is not known"

@@ -49,7 +49,7 @@ JOB_METRICS: dict[str, tuple[str, Callable[[Sequence[GpuUse]], float | None]]] =
         lambda uses: known_sum(use.memory_used for use in uses),
     ),
     "gpumon_job_gpu_sm_ratio": (
-        "Sum over the job's processes: the part of time with a kernel of it on the GPU.",
+        "Time with a kernel of a process running, 0 to 1, summed over the job's processes.",
         lambda uses: _ratio(known_sum(use.sm for use in uses)),
     ),
 }

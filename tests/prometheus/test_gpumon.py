@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServe
     Of ``gpu-02`` all four GPUs are empty.
     """
     exporters = Exporters(lambda host: _PAGES[host])
-    with exporting("--demo", "-n", "0.5") as exporter:
+    with exporting("--demo", "--jobs", "-n", "0.5") as exporter:
         targets = [
             (
                 f"127.0.0.1:{exporters.port}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -160,6 +161,24 @@ def test_an_array_has_its_own_name(cluster: SlurmCluster, driver: Driver) -> Non
     (known,) = allocations(driver)
     cluster.cancel(job)
     assert known["job"] == f"{job}_3"
+
+
+def test_a_log_has_the_job_of_each_gpu(
+    cluster: SlurmCluster, driver: Driver, tmp_path: Path
+) -> None:
+    job = cluster.submit("--gres=gpu:1")
+    path = tmp_path / "run.csv"
+    assert told(driver, "log", str(path), "-n", "0.5", "--for", "5s").returncode == 0
+    cluster.cancel(job)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [
+            (row["allocations"], row["allocated.jobs"], row["allocated.users"])
+            for row in csv.DictReader(file)
+        ]
+    # Nothing is known before Slurm has answered.
+    assert ("0", "", "") not in rows[:1]
+    me = cluster.call("id", "-un").strip()
+    assert rows[-4:] == [("1", f"slurm {job}", me), *[("0", "", "")] * 3]
 
 
 def test_the_order_of_the_files_decides_which_gpu_it_is(

@@ -25,6 +25,14 @@ from gpumon.model.bounds import MOST_ENGINES
 from gpumon.model.metrics import PROCESS_METRIC, Metric, Unit
 from gpumon.model.processes import GpuProcess, GpuUse, Workload
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, Gpu, Host
+from gpumon.recording.csv.allocation_cells import (
+    allocation_count,
+    allocations_in_row,
+    jobs_cell,
+    parse_jobs,
+    parse_users,
+    users_cell,
+)
 from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 from gpumon.recording.csv.parsers import (
     LATEST,
@@ -45,7 +53,8 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import MigInstance, Snapshot
 
 VERSION = max(metric.since for metric in GPU_METRICS)
-"""Each version after the first added metrics at the end of the GPU file; see ``Metric.since``."""
+"""Each version after the first added metrics at the end of the GPU file, see ``Metric.since``; the
+third added the allocations too."""
 
 TEXT_CHARACTERS = 2000
 """Longest text in a cell; a command line is cut there."""
@@ -203,6 +212,14 @@ def _listed(row: GpuRow) -> int | None:
     return listed
 
 
+def _allocated_jobs(row: GpuRow) -> str:
+    return jobs_cell(allocations_in_row(row.snapshot.allocations, row.gpu), row.gpu)
+
+
+def _allocated_users(row: GpuRow) -> str:
+    return users_cell(allocations_in_row(row.snapshot.allocations, row.gpu))
+
+
 def _load(place: int) -> Callable[[GpuRow], float | None]:
     return lambda row: None if row.host.load is None else row.host.load[place]
 
@@ -336,7 +353,11 @@ GPU_COLUMNS: tuple[CsvColumn, ...] = (
     _column("host.memory.total", _MIB, "host.memory_total", "Of the machine."),
     _column("elapsed", _S, "elapsed", "Since this log began to be written, by a clock that nobody sets; begins again at 0 when the log is continued.", possible=(0, LATEST)),
     _column("gpumon_log", _N, "log.version", "Version of these columns.", value=lambda _: VERSION),
-    *(_metric_column(metric) for metric in _LOGGED if metric.since > 1),
+    *(_metric_column(metric) for metric in _LOGGED if 1 < metric.since <= 3),
+    _column("allocations", _N, "gpu.allocations", "Number of jobs that a scheduler has given the GPU to, or a part of it. Empty without a scheduler, and while that is not known.", value=lambda row: allocation_count(row.snapshot.allocations, row.gpu)),
+    _column("allocated.jobs", _T, "gpu.allocated_jobs", "These jobs: scheduler and job, then `mig` and the indices of its MIG devices if it has only these, parted by semicolons; - is unknown. A ? follows a job that may have another GPU instead.", value=_allocated_jobs, write=str, parse=parse_jobs),
+    _column("allocated.users", _T, "gpu.allocated_users", "The users of these jobs in the same order, parted by semicolons; nothing between them is unknown.", value=_allocated_users, write=str, parse=parse_users),
+    *(_metric_column(metric) for metric in _LOGGED if metric.since > 3),
 )
 
 PROCESS_COLUMNS: tuple[CsvColumn, ...] = (

@@ -9,6 +9,7 @@ from msgspec import Struct
 from gpumon.model.bounds import PARTS
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Unknown
+from gpumon.recording.csv.allocation_cells import AllocatedGpu
 from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE, Cells
 from gpumon.recording.csv.columns import (
     CLOCK_EVENTS_KNOWN,
@@ -39,6 +40,7 @@ _LOG_COLUMNS = (*(column for column in GPU_COLUMNS if column.part == "log"), HOS
 _STATUSES = {status.value: status for status in GpuStatus}
 _EVENTS = frozenset(("xid", "xid_at"))
 """Fields that are empty as long as nothing has happened: gpumon writes them whenever it has."""
+_ALLOCATED = ("allocations", "allocated_jobs", "allocated_users")
 _PATTERNS_KEPT = 256
 
 
@@ -49,12 +51,14 @@ class ParsedGpu(Struct, frozen=True):
         values: Its fields by name.
         missing: The fields that are unknown, and those whose row says why.
         listed: How many processes its list held; ``None`` where there was no list.
+        allocated: What it says of the jobs that it is allocated to.
         flaw: See ``damage.flaw_in``.
     """
 
     values: dict[str, Any]
     missing: tuple[tuple[str, ...], tuple[tuple[str, Unknown], ...]]
     listed: int | None
+    allocated: AllocatedGpu = AllocatedGpu()
     flaw: object = None
 
     @property
@@ -197,7 +201,8 @@ class GpuReader:
         values["sampled_at"] = _sampled_at(time, age, is_ours=self._is_ours)
         if others.get("mig"):
             values["mig"] = others["mig"]
-        return ParsedGpu(values, (missing, told), others.get("processes"), flaw)
+        allocated = AllocatedGpu(*map(others.get, _ALLOCATED))
+        return ParsedGpu(values, (missing, told), others.get("processes"), allocated, flaw)
 
     def _read(self, columns: Sequence[_FieldCells], cells: list[str]) -> tuple[list[Any], object]:
         """The values of some columns in a row, and see ``damage.flaw_in``."""

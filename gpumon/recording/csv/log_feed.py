@@ -69,7 +69,7 @@ class MachineFeed:
     def __init__(self, machine: Machine, interval: float) -> None:
         self.name = machine.source.hostname
         self._interval = interval
-        self._lookup = Lookup(machine.processes)
+        self._lookup = Lookup(machine.processes, allocations=machine.allocations)
         self._collector = Collector(machine.source, interval, annotate=self._lookup.annotate)
         self._silent = ""
         self._started_at = 0.0

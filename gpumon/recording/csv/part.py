@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gpumon.model.snapshot import Snapshot
+from gpumon.recording.csv.allocation_cells import sample_allocations
 from gpumon.recording.csv.clocks import GRAIN, Clocks, clocks_at, clocks_of
 from gpumon.recording.csv.compression import head, is_packed
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
@@ -183,6 +184,9 @@ class Part:
             processes=() if listing is None else self._processes(listing, rows),
             processes_at=at,
             source="replay",
+            allocations=sample_allocations(
+                (gpu, row.allocated) for gpu, row in zip(gpus, rows, strict=True)
+            ),
         )
 
     def _processes(self, listing: ProcessList, rows: Sequence[ParsedGpu]) -> tuple[GpuProcess, ...]:

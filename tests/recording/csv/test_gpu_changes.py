@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 
+from msgspec.structs import replace
+
 from gpumon.makers.demo.source import DemoSource
+from gpumon.model.allocations import Allocation
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
 from gpumon.recording.csv.gpus import GpuReader
 from gpumon.recording.csv.headings import first_header
@@ -20,9 +23,10 @@ def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
     _, header = first_header(GPU_HEADER, "run.csv", processes=False)
     reader = SequentialGpuReader(header)
     changed = flawed = 0
-    for number in range(150):
+    for number in range(200):
         clock.now = 1000.0 + number
-        sample = source.sample()
+        jobs = (Allocation("slurm", "7", f"user {number // 20}", ("GPU-0",), 1),)
+        sample = replace(source.sample(), allocations=jobs if number % 40 else None)
         lines = lines_of([sample])[0].splitlines()
         if number % 3 == 0:
             place = chance.randrange(len(lines))
@@ -39,6 +43,7 @@ def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
         expected, its_host = alone.read(lines, sample.time, wall)
         assert host == its_host
         assert [row.flaw for row in rows] == [row.flaw for row in expected]
+        assert [row.allocated for row in rows] == [row.allocated for row in expected]
         flawed += sum(row.flaw is not None for row in rows)
         changed += sum(getattr(row, "changes", None) is not None for row in rows)
         # Some are not made, as of a list that nobody asks for.

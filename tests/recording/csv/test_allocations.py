@@ -1,0 +1,219 @@
+"""A log has the jobs that each GPU is allocated to, and a replay shows them."""
+
+from __future__ import annotations
+
+import csv
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.availability import allocated_to_others
+from gpumon.model.allocations import Allocation, allocations_of, unplaced_of
+from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
+from gpumon.recording.csv.allocation_cells import (
+    AllocatedGpu,
+    allocation_count,
+    allocations_in_row,
+    jobs_cell,
+    parse_jobs,
+    parse_users,
+    sample_allocations,
+    users_cell,
+)
+from gpumon.recording.csv.columns import TEXT_CHARACTERS
+from gpumon.recording.csv.recording import open_log
+from tests.build import NOON, gpu, snapshot
+from tests.recording.csv.reading import opened, write_log
+from tests.recording.csv.several import of_host, write_several
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANN = Allocation("slurm", "88123", "ann", ("GPU-0", "GPU-1"), since=NOON - 60.0)
+BO = Allocation("slurm", "88_4", "bo", ("GPU-1",), is_share=True)
+PRIVATE = Allocation("slurm", None, None, ("GPU-2",))
+SOMEWHERE = Allocation("slurm", "91", "cy", (), unplaced=2)
+UNKNOWN = Allocation("slurm", unplaced=None)
+
+
+def sample(*allocations: Allocation, time: float = NOON) -> Snapshot:
+    """A machine of four GPUs with these allocations."""
+    taken = snapshot(time, *(gpu(index=index) for index in range(4)))
+    return replace(taken, allocations=allocations)
+
+
+def cells(path: Path) -> list[tuple[str, str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            (row["allocations"], row["allocated.jobs"], row["allocated.users"])
+            for row in csv.DictReader(file)
+        ]
+
+
+def replayed(path: Path, time: float = NOON) -> Snapshot:
+    with opened(path) as log:
+        found = log.at(time)
+    assert found is not None
+    return found
+
+
+def test_each_row_has_the_jobs_of_its_gpu_and_their_users(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [sample(ANN, BO, PRIVATE)])
+    assert cells(path) == [
+        ("1", "slurm 88123", "ann"),
+        ("2", "slurm 88123;slurm 88_4", "ann;bo"),
+        ("1", "slurm -", ""),
+        ("0", "", ""),
+    ]
+
+
+def test_a_replay_has_the_allocations_of_each_sample_as_far_as_the_rows_say(
+    tmp_path: Path,
+) -> None:
+    samples = [
+        sample(ANN, BO, PRIVATE),
+        sample(time=NOON + 1),
+        sample(BO, SOMEWHERE, time=NOON + 2),
+        sample(UNKNOWN, time=NOON + 3),
+        replace(sample(time=NOON + 4), allocations=None),
+    ]
+    path = write_log(tmp_path / "run.csv", samples)
+    found = [replayed(path, NOON + second).allocations for second in range(5)]
+    assert found == [
+        (replace(ANN, since=None), replace(BO, is_share=False), PRIVATE),
+        (),
+        (replace(SOMEWHERE, unplaced=None), replace(BO, is_share=False)),
+        (UNKNOWN,),
+        None,
+    ]
+
+
+def test_a_gpu_that_may_be_a_jobs_is_not_free_in_a_replay(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [sample(ANN, SOMEWHERE)])
+    assert cells(path)[2:] == [("", "slurm 91?", "cy")] * 2
+    shown = replayed(path)
+    for each in shown.gpus:
+        assert allocated_to_others(shown.allocations, each, NOON) is not None
+
+
+def test_a_job_with_mig_devices_has_these_alone_in_a_replay(tmp_path: Path) -> None:
+    devices = tuple(MigInstance(f"MIG-{index}", index) for index in range(3))
+    divided = gpu(index=0, mig=devices, mig_mode=True)
+    job = Allocation("slurm", "7", "ann", ("MIG-0", "MIG-2"))
+    path = write_log(tmp_path / "run.csv", [replace(snapshot(NOON, divided), allocations=(job,))])
+    assert cells(path) == [("1", "slurm 7 mig 0,2", "ann")]
+    shown = replayed(path)
+    assert shown.allocations == (job,)
+    (card,) = shown.gpus
+    has = [bool(allocations_of(shown.allocations, card, mig)) for mig in card.mig]
+    assert has == [True, False, True]
+
+
+def test_each_host_of_a_log_has_its_own_allocations(tmp_path: Path) -> None:
+    ticks = [
+        {
+            "gpu-01": replace(of_host("gpu-01", second), allocations=(ANN,)),
+            "gpu-02": replace(of_host("gpu-02", second), allocations=()),
+            "gpu-03": of_host("gpu-03", second),
+        }
+        for second in range(3)
+    ]
+    path = write_several(tmp_path / "run.csv", ticks)
+    found = []
+    for host in ("gpu-01", "gpu-02", "gpu-03"):
+        with closing(open_log(path, host)) as log:
+            shown = log.at(NOON + 2)
+        assert shown is not None
+        found.append(shown.allocations)
+    assert found == [(replace(ANN, since=None),), (), None]
+
+
+def test_a_log_of_an_older_version_says_nothing_of_allocations(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [sample(ANN)])
+    heading, *lines = path.read_text().splitlines()
+    assert heading.split(",")[-3:] == ["allocations", "allocated.jobs", "allocated.users"]
+    old = [",".join(line.split(",")[:-3]) for line in (heading, *lines)]
+    path.write_text("\n".join(old) + "\n")
+    assert replayed(path).allocations is None
+
+
+@pytest.mark.parametrize(
+    ("row", "torn"),
+    [
+        (0, "1,slurm,ann"),
+        (0, "1,,ann"),
+        (0, ",,"),
+        (0, "x,slurm 88123 mig,ann"),
+        (1, ",,"),
+        (1, "-1,;;,"),
+    ],
+)
+def test_a_gpu_whose_cells_are_damaged_is_not_free(row: int, torn: str, tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [sample(replace(ANN, devices=("GPU-0",)))])
+    lines = path.read_text().splitlines()
+    *whole, _, _, _ = lines[row + 1].split(",")
+    lines[row + 1] = ",".join([*whole, torn])
+    path.write_text("\n".join(lines) + "\n")
+    shown = replayed(path)
+    assert allocated_to_others(shown.allocations, shown.gpus[row], NOON) is not None
+    # The others are as they were, as far as another does not have the GPU instead.
+    assert allocations_of(shown.allocations, shown.gpus[2]) == []
+
+
+hostile = st.text(max_size=30) | st.sampled_from(
+    ["", "-", "?", ";", " ", "=1+1", "a;b", "1 mig 0", "\x1b[2J", "\u0301", "x" * 5000, "\ud800"]
+)
+jobs_of_any_kind = st.lists(
+    st.builds(
+        Allocation,
+        scheduler=hostile,
+        job=st.none() | hostile,
+        user=st.none() | hostile,
+        devices=st.sampled_from([(), ("GPU-0",), ("GPU-1",), ("GPU-0", "GPU-1")]),
+        unplaced=st.sampled_from([0, 1, None]),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(allocations=jobs_of_any_kind)
+def test_names_of_any_kind_make_cells_that_are_read_back(allocations: list[Allocation]) -> None:
+    cards: list[Gpu] = [gpu(index=index) for index in range(2)]
+    rows = []
+    for card in cards:
+        listed = allocations_in_row(allocations, card)
+        jobs, users = jobs_cell(listed, card), users_cell(listed)
+        assert (jobs + users).isprintable()
+        assert not jobs.startswith(("=", "+", "@", "-"))
+        assert not users.startswith(("=", "+", "@", "-"))
+        row = AllocatedGpu(
+            allocation_count(allocations, card),
+            parse_jobs(jobs) if jobs else None,
+            parse_users(users) if users else None,
+        )
+        assert len(row.each()) == len(listed)
+        rows.append((card, row))
+    found = sample_allocations(rows)
+    for card in cards:
+        # No GPU that is somebody's, or may be, becomes free.
+        assert bool(allocations_of(found, card)) == bool(allocations_of(allocations, card))
+        if unplaced_of(allocations) and not allocations_of(allocations, card):
+            assert unplaced_of(found)
+
+
+def test_more_jobs_than_a_cell_takes_are_left_out_whole() -> None:
+    many = [Allocation("slurm", str(10**9 + job), "ann" * 30, ("GPU-0",)) for job in range(500)]
+    card = gpu()
+    jobs, users = jobs_cell(many, card), users_cell(many)
+    assert max(len(jobs), len(users)) <= TEXT_CHARACTERS
+    assert allocation_count(many, card) == 500
+    row = AllocatedGpu(500, parse_jobs(jobs), parse_users(users))
+    found = [(job.job, user) for job, user in row.each()]
+    assert len(found) > 80
+    assert {job for job, _ in found} <= {each.job for each in many}
+    assert {user for _, user in found} == {"ann" * 30, None}

@@ -21,6 +21,7 @@ headings of the table:
   MEAN-GiB, PEAK-GiB  GPU memory in use
   BUSY, IDLE          hours in use with utilisation, and without
   GPU-H               GPUs with a compute process, times hours
+  ALLOC, UNUSED       GPUs allocated to a job, times hours; without computing
   kWh, Wh             energy
   HEAT, BRAKE         how long slowed down by heat, by the power brake,
   HW-SLOW, CAPPED     by the hardware for other reasons; at the power limit

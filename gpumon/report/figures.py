@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.report.owners import BY_PROCESSES
+from gpumon.report.owners import ALLOCATION_GROUPINGS, BY_PROCESSES
 from gpumon.report.sums import Sums
 from gpumon.text.csv_cells import iso_time as moment
 from gpumon.text.formatting import UNKNOWN, duration, printable
@@ -230,6 +230,7 @@ _GPU = ("gpu",)
 _GPUS = ("gpu", "host")
 _OTHERS = BY_PROCESSES
 _GROUPS = ("process", "job")
+_ALLOCATED = (*_GPUS, *ALLOCATION_GROUPINGS)
 
 # One line per figure is easier to read here than short lines.
 # ruff: noqa: E501
@@ -288,6 +289,11 @@ FIGURES: tuple[Figure, ...] = (
     Figure("lost_hours", BY, _hours("lost"), "Hours times GPUs that were lost or required a reset.", "ERRORS", adds_up=_GPUS),
     Figure("pci_bus_id", _GPU, _gpu(lambda gpu: gpu.pci_bus_id), "Bus id of the GPU, if the log has it.", "GPU"),
     Figure("serial", _GPU, _gpu(lambda gpu: gpu.serial), "Serial number of the GPU, which only logs of nvidia-smi may have.", "GPU"),
+    Figure("allocated_hours", _ALLOCATED, _hours("allocated"), "Hours times GPUs that a scheduler had given to a job; for a user or job those given to it. Unknown without a scheduler, and for subjects that were given none.", "ALLOC", adds_up=_GPUS),
+    Figure("allocated_known", _ALLOCATED, _known("allocated"), "Share of the time for which it was known, 0 to 1; for a user or job of the time in which a GPU was its, or may have been.", adds_up=_GPUS),
+    Figure("unused_allocated_hours", _ALLOCATED, _hours("unused"), "The part of `allocated_hours` in which no process computed on the GPU, whoever's.", "UNUSED", adds_up=_GPUS),
+    Figure("unused_allocated_known", _ALLOCATED, _known("unused"), "Share of the same time for which that was known, 0 to 1.", adds_up=_GPUS),
+    Figure("unused_allocated_kwh", _GPUS, _spent("unused"), "Energy used in the hours of `unused_allocated_hours`.", adds_up=_GPUS),
 )
 # fmt: on
 

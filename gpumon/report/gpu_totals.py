@@ -17,6 +17,7 @@ from gpumon.report.sums import SharedSums, Sums, TimeSum
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.recording.csv.allocation_cells import AllocatedGpu
     from gpumon.report.lists import GpuProcessList, SameProcesses, SubjectShare, WrittenList
     from gpumon.report.samples import GpuSample, SteadyGpu
     from gpumon.report.window import TimeWindow
@@ -67,6 +68,11 @@ class GpuTotals(Struct):
     # are current, and whether the log has a monotonic clock
     steady: tuple[SteadyGpu | None, bool, bool] = (None, False, False)
     counted: tuple[float, float] = 0.0, 0.0  # seconds and joules of ``use`` that were counted so
+    # when the samples with that in common began, and when the newest of them was
+    steady_from: float = 0.0
+    steady_until: float = 0.0
+    # when and for how long it was allocated, by the jobs
+    allocated_to: dict[AllocatedGpu, Sums] = field(default_factory=dict)
     # what was counted with the subjects of that list, and is not in any sums yet
     period: SharedSums = field(default_factory=SharedSums)
     # when each XID was last reported; ``None`` if unknown
@@ -159,6 +165,8 @@ class GpuTotals(Struct):
         if steady != self.steady:
             self._count_state()
             self.steady = steady
+            self.steady_from = max(sample.time, window.first)
+        self.steady_until = max(sample.time, window.first)
         self.use.seconds += seconds
         self.use.joules += used
         if is_fresh:
@@ -191,6 +199,20 @@ class GpuTotals(Struct):
             sums.computing.known += seconds
             if computing:
                 sums.computing.seconds += seconds
+        sums.count_allocated(state.allocations, computing, seconds, joules)
+        if state.allocated_jobs is not None:
+            self._count_jobs(state.allocated, computing, seconds, joules)
+
+    def _count_jobs(
+        self, allocated: AllocatedGpu, computing: bool | None, seconds: float, joules: float
+    ) -> None:
+        """Count a time in which it was allocated to these jobs, or may have been."""
+        sums = self.allocated_to.get(allocated)
+        if sums is None:
+            sums = self.allocated_to[allocated] = Sums()
+        sums.see(self.steady_from)
+        sums.see(self.steady_until)
+        sums.count_allocated(allocated.number, computing, seconds, joules)
 
     def _computing(self, state: SteadyGpu) -> bool | None:
         """Whether a process computes on it; ``None`` if that is unknown."""

@@ -82,7 +82,16 @@ def _names(gpu: GpuTotals) -> list[str]:
 
 def _is_partly_known(sums: Sums) -> bool:
     # Not what is known of no GPU that lacks a sensor.
-    names = ("utilization", "memory", "computing", "idle", "energy", "slowed")
+    names = (
+        "utilization",
+        "memory",
+        "computing",
+        "idle",
+        "energy",
+        "slowed",
+        "allocated",
+        "unused",
+    )
     parts = map(sums.known_share, names)
     return any(part is not None and 0 < part < KNOWN for part in parts)
 

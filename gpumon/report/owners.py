@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.findings.groups import jobs
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.report.samples import Identity
 from gpumon.text.formatting import printable
@@ -16,6 +17,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from gpumon.recording.csv.allocation_cells import AllocatedGpu, AllocatedJob
     from gpumon.report.samples import SteadyUse
 
 
@@ -103,6 +105,23 @@ def _process(one: SteadyUse) -> GpuProcess:
     )
 
 
+def user_of_allocation(_: AllocatedJob, user: str | None) -> tuple[str, str]:
+    """Key and label of the user to whom a GPU is allocated."""
+    return ("", "unknown") if user is None else (f"user {user}", user)
+
+
+def job_of_allocation(job: AllocatedJob, _: str | None) -> tuple[str, str]:
+    """Key and label of the job that a GPU is allocated to."""
+    return f"{job.scheduler} {job.job}", Allocation(job.scheduler, job.job).label
+
+
+ALLOCATION_GROUPINGS: dict[str, Callable[[AllocatedJob, str | None], tuple[str, str]]] = {
+    "user": user_of_allocation,
+    "job": job_of_allocation,
+}
+"""The groupings whose subjects GPUs are allocated to."""
+
+
 class Subjects:
     """The subjects of one host, each under one permanent key.
 
@@ -112,6 +131,7 @@ class Subjects:
 
     def __init__(self, by: str) -> None:
         self._grouping = GROUPINGS[by]
+        self._allocation_grouping = ALLOCATION_GROUPINGS.get(by)
         self.known: dict[str, Subject] = {}
         # How often processes were grouped: until it grows, each has the same subject.
         self.groupings = 0
@@ -136,6 +156,23 @@ class Subjects:
                 subject.pid, subject.started_at = row.pid, row.started_at
             subject.command = subject.command or row.command or row.name
             self._last[process] = key
+
+    def allocated(self, gpu: AllocatedGpu, index: int | None) -> list[Subject]:
+        """The subjects that a GPU with this index is allocated to, or may be, each once."""
+        if self._allocation_grouping is None:
+            return []
+        found: dict[str, Subject] = {}
+        for job, user in gpu.each():
+            key, label = self._allocation_grouping(job, user)
+            subject = self.known.setdefault(
+                key, Subject(key, printable(label), set(), set(), set())
+            )
+            if user is not None:
+                subject.users.add(user)
+            if job.is_certain and index is not None:
+                subject.gpus.add(index)
+            found[key] = subject
+        return [*found.values()]
 
     def of(self, row: SteadyUse) -> Subject:
         """The subject of a process of the last list that has it."""

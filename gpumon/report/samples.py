@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gpumon.availability import normal_with_reserve
 from gpumon.model.processes import Container, ProcessId  # noqa: TC001 - msgspec resolves annotations
+from gpumon.recording.csv.allocation_cells import AllocatedGpu, Jobs, Users
 
 PATIENCE = 2.5
 """Number of usual intervals for which a sample counts at most; a longer interval has a gap."""
@@ -40,6 +41,10 @@ class SteadyGpu(Struct, gc=False):
     # In a log of several machines the name by which the user knows the machine.
     host_name: str | None
     serial: str | None
+    # Of the jobs that it is allocated to.
+    allocations: int | None
+    allocated_jobs: Jobs | None
+    allocated_users: Users | None
     # Identifies the GPU on its host.
     key: str = ""
 
@@ -49,6 +54,11 @@ class SteadyGpu(Struct, gc=False):
         if known is None and self.index is None and self.serial is not None:
             known = f"serial {self.serial}"
         self.key = known or f"index {self.index}"
+
+    @property
+    def allocated(self) -> AllocatedGpu:
+        """The jobs that it is allocated to."""
+        return AllocatedGpu(self.allocations, self.allocated_jobs, self.allocated_users)
 
     def ecc_errors(self, after: SteadyGpu) -> int | None:
         """New uncorrected errors; the volatile counter restarts when the driver is loaded."""

@@ -183,6 +183,14 @@ class TimeSum(Sum):
     joules: Shared = 0.0  # energy used in it, where that is counted
 
 
+class AllocatedTime(TimeSum):
+    """Time in which GPUs were allocated to jobs."""
+
+    # The seconds that ``known`` is a part of: of a GPU all; of a subject those in which a GPU was,
+    # or may have been, allocated to it.
+    whole: float = 0.0
+
+
 class Slowed(Sum):
     """Seconds during which a GPU was slowed down, by reason."""
 
@@ -274,6 +282,10 @@ class Sums(SharedSums):
     idle: TimeSum = field(default_factory=TimeSum)  # with utilisation 0 while memory was held
     # a subject did not use a GPU while it worked on most of its other GPUs
     left_out: TimeSum = field(default_factory=TimeSum)
+    # allocated to a job; of a subject to it
+    allocated: AllocatedTime = field(default_factory=AllocatedTime)
+    # allocated, while no process computed on the GPU
+    unused: AllocatedTime = field(default_factory=AllocatedTime)
     # whether the GPU was lost, or needed a reset, at its last sample, which counts for no time
     ended_lost: Whether = False
     gaps: int = 0  # number of gaps in the samples
@@ -283,6 +295,32 @@ class Sums(SharedSums):
     def has_any(self) -> bool:
         """Whether there is anything to report: also errors found at its end, and gaps."""
         return self.first is not None or bool(self.missing or self.xids or self.ecc)
+
+    def count_allocated(
+        self, number: int | None, computing: bool | None, seconds: float, joules: float
+    ) -> None:
+        """Count a time in which a GPU was allocated to so many jobs.
+
+        Args:
+            number: The number of jobs; ``None`` if it is unknown.
+            computing: Whether a process computed on the GPU; ``None`` if that is unknown.
+            seconds: The length of the time.
+            joules: The energy used in it.
+        """
+        allocated, unused = self.allocated, self.unused
+        allocated.whole += seconds
+        unused.whole += seconds
+        if number is None:
+            return
+        allocated.known += seconds
+        if number:
+            allocated.seconds += seconds
+            allocated.joules += joules
+        if computing is not None or not number:
+            unused.known += seconds
+        if computing is False and number:
+            unused.seconds += seconds
+            unused.joules += joules
 
     def see(self, time: float) -> None:
         """Record that it was present at this time."""
@@ -305,7 +343,9 @@ class Sums(SharedSums):
 
         That of a subject's or host's memory is of the time for which it was present.
         """
-        whole = self.present if name == "memory" else self.seconds
         found = self.time(name) if name == "busy" or name in _KINDS else getattr(self, name)
+        whole = self.present if name == "memory" else self.seconds
+        if isinstance(found, AllocatedTime):
+            whole = found.whole
         known: float = found.known
         return round(min(1.0, known / whole), 4) if whole > 0 else None

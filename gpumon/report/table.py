@@ -23,7 +23,7 @@ from gpumon.report.figures import (
     length,
     user_names,
 )
-from gpumon.report.owners import BY_PROCESSES
+from gpumon.report.owners import ALLOCATION_GROUPINGS, BY_PROCESSES
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -162,6 +162,7 @@ def _gpus(line: ReportRow) -> str:
 
 _GPU, _GPUS = ("gpu",), ("gpu", "host")
 _GROUPS = ("process", "job")
+_ALLOCATED = (*_GPUS, *ALLOCATION_GROUPINGS)
 
 # One line per column is easier to read here than short lines.
 # fmt: off
@@ -190,6 +191,8 @@ _COLUMNS = (
     _Column("BUSY", BY, _time("busy"), drop=7, total=True),
     _Column("IDLE", BY, _time("idle"), drop=2, total=True),
     _Column("GPU-H", BY, _time("computing"), total=True),
+    _Column("ALLOC", _ALLOCATED, _time("allocated"), drop=12, total=True, quiet=("0s", UNKNOWN)),
+    _Column("UNUSED", _ALLOCATED, _time("unused"), drop=4, total=True, quiet=("0s", UNKNOWN)),
     _ENERGY,
     _Column("HEAT", BY, _time("heat"), drop=16, total=True, quiet=("0s", UNKNOWN)),
     _Column("BRAKE", BY, _time("brake"), drop=26, total=True, quiet=("0s", UNKNOWN)),

@@ -157,7 +157,18 @@ class HostTotals:
         self._count_presence(0.0)
         for gpu in self.gpus.values():
             gpu.close(self._window)
+            self._share_allocated(gpu)
         self._newest = self._holders = None
+
+    def _share_allocated(self, gpu: GpuTotals) -> None:
+        """Add the time in which a GPU was allocated to the subjects that had it."""
+        for allocated, time in gpu.allocated_to.items():
+            subjects = (
+                [] if self.subjects is None else self.subjects.allocated(allocated, gpu.index)
+            )
+            for subject in subjects:
+                self.sums.setdefault(subject.key, Sums()).join(time)
+        gpu.allocated_to.clear()
 
     def join(self, later: HostTotals) -> None:
         """Add what was counted later. Not for jobs: their keys may depend on the past."""

@@ -325,6 +325,7 @@ ADDED = (
     *("covered_hours", "present_hours", "gpu_hours", "busy_hours", "idle_hours", "energy_kwh"),
     *("heat_hours", "power_cap_hours", "lost_hours", "ecc_uncorrected", "gaps", "gap_hours"),
     *("starved_hours", "empty_hours", "idle_kwh", "slowed_kwh", "left_out_hours"),
+    *("allocated_hours", "unused_allocated_hours", "unused_allocated_kwh"),
 )
 _LINE_KEYS = ("index", "gpus", "user", "pid", "job", "host")
 
@@ -368,6 +369,16 @@ times = st.lists(
 )
 
 
+_ALLOCATED: tuple[Row, ...] = (
+    {"allocations": 0, "allocated.jobs": None, "allocated.users": None},
+    {"allocations": None, "allocated.jobs": None, "allocated.users": None},
+    {"allocations": None, "allocated.jobs": "slurm 5?", "allocated.users": "ann"},
+    {"allocations": 1, "allocated.jobs": "slurm 5", "allocated.users": "ann"},
+    {"allocations": 2, "allocated.jobs": "slurm 6;slurm -", "allocated.users": "bo;"},
+    {"allocations": 2, "allocated.jobs": "slurm 5;slurm 7", "allocated.users": "ann;ann"},
+)
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[list[Row], list[Row], list[float]]:
     """The rows of a log of two GPUs with gaps, and times within it."""
@@ -375,6 +386,7 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], list[Row], list[float]]:
     rows, lists = [], []
     xid: tuple[int, float] | None = None
     there: tuple[int, ...] = ()
+    allocated = _ALLOCATED[0]
     for step in (0.0, *draw(times)):
         elapsed = round(elapsed + step, 1)
         energy += draw(st.sampled_from((0.0, 50.0, 300.0))) * step
@@ -383,6 +395,8 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], list[Row], list[float]]:
             xid = draw(st.sampled_from((31, 79))), START + elapsed - step / 2
         if draw(st.booleans()):
             there = draw(st.sampled_from(((), (1,), (1, 2), (2, 3))))
+        if draw(st.booleans()):
+            allocated = draw(st.sampled_from(_ALLOCATED))
         for uuid in ("G0", "G1"):
             if uuid == "G1" and draw(st.integers(0, 7)) == 0:
                 continue
@@ -399,6 +413,7 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], list[Row], list[float]]:
                 "ecc.errors.uncorrected.volatile.total": ecc,
                 "xid": None if xid is None else xid[0],
                 "xid.at": None if xid is None else iso(xid[1]),
+                **allocated,
             }
             own["clocks_event_reasons.active"] = hex(int(str(own["clocks_event_reasons.active"])))
             rows.append(sample(START + elapsed, elapsed) | own)

@@ -25,7 +25,8 @@ class Witness:
     """
 
     def __init__(self, cards: Path, processes: Path | None = None) -> None:
-        self.cards = _weighed(pd.read_csv(cards))
+        # pandas warns of many added columns unless the file's are copied into one block.
+        self.cards = _weighed(pd.read_csv(cards).copy())
         self.listed: Any = None
         if processes is not None:
             self.listed = _spread(self.cards, pd.read_csv(processes))

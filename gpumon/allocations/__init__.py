@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gpumon.allocations.scheduler import unknown
+from gpumon.model.allocations import SLURM
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def local_allocations() -> Allocations | None:
     """What schedulers have given to jobs here; ``None`` where there is no scheduler to ask."""
     schedulers: dict[str, Callable[[], Scheduler]] = {}
     if _is_installed("scontrol"):
-        schedulers["slurm"] = _slurm
+        schedulers[SLURM] = _slurm
     return Allocations(schedulers) if schedulers else None
 
 

@@ -25,7 +25,7 @@ from gpumon.allocations.slurm_output import (
     job_of_text,
     jobs_of_pids,
 )
-from gpumon.model.allocations import Allocation
+from gpumon.model.allocations import SLURM, Allocation
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.system.system import Clock
 
-SCHEDULER = "slurm"
 _NO_SUCH_JOB = b"Invalid job id"
 """The controller has no such job, or it is private."""
 _NO_SUCH_NODE = b" not found"
@@ -246,7 +245,7 @@ class SlurmAllocations:
 
     def _allocations(self, snapshot: Snapshot) -> tuple[Allocation, ...]:
         if self._files is None:
-            return (unknown(SCHEDULER),)
+            return (unknown(SLURM),)
         places = devices_by_place(self._files.gpu_order(self._node), snapshot.gpus)
         found: list[Allocation] = []
         holding: list[_Known] = []
@@ -274,7 +273,7 @@ class SlurmAllocations:
         gres = None if in_use is None else in_use.gres
         if in_use is None or is_old or gres is None or gres.count is None:
             numbers = unread or (None,)
-            return [Allocation(SCHEDULER, number, unplaced=None) for number in numbers]
+            return [Allocation(SLURM, number, unplaced=None) for number in numbers]
         counted = [known.job.gres for known in holding if known.job and known.seen_at <= in_use.at]
         left = gres.count - sum(each.count or 0 for each in counted if each and not each.is_share)
         known_places = [known.job.gres.indices for known in holding if known.job and known.job.gres]
@@ -289,7 +288,7 @@ class SlurmAllocations:
         # A place without a device is that of a GPU that is not shown.
         is_placed = bool(places) and gres.indices is not None and None not in known_places
         unplaced = 0 if is_placed else left
-        return [Allocation(SCHEDULER, name, None, devices, unplaced, is_share=gres.is_share)]
+        return [Allocation(SLURM, name, None, devices, unplaced, is_share=gres.is_share)]
 
 
 def _placed(job: Job, gres: Gres, places: Mapping[int, str], snapshot: Snapshot) -> Allocation:
@@ -305,7 +304,7 @@ def _placed(job: Job, gres: Gres, places: Mapping[int, str], snapshot: Snapshot)
         devices = devices_with_processes(snapshot, frozenset((job.name, job.number)))[:count]
         unplaced = count - len(devices)
     return Allocation(
-        SCHEDULER,
+        SLURM,
         job.name,
         job.user,
         devices,

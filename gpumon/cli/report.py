@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.cli import values
 from gpumon.cli.commands import Command
 from gpumon.cli.option_groups import ASCII, Option, TimeOption, output_format
 from gpumon.cli.output import configure_output, load_settings
@@ -11,6 +12,8 @@ from gpumon.text.time_parsing import FORMS
 
 if TYPE_CHECKING:
     import argparse
+
+    from gpumon.report.chosen_job import ChosenJob
 
 
 _HEADINGS = """\
@@ -34,6 +37,17 @@ A dash is unknown; * means known for a part of the time.
 """
 
 
+def _job(text: str) -> ChosenJob:
+    from gpumon.report.chosen_job import chosen_job
+
+    job = chosen_job(text)
+    if job is None:
+        values.refuse(
+            f"{text!r} is no Slurm job: give its number, 88123, or that of a part, 88123_4"
+        )
+    return job
+
+
 class ReportCommand(Command):
     description = (
         "Summarize logs: memory, utilisation, hours busy and idle, energy, errors.\n"
@@ -51,8 +65,14 @@ class ReportCommand(Command):
         Option(
             "--by",
             choices=("gpu", "host", "user", "process", "job"),
-            default="gpu",
-            help="group by (default: %(default)s)",
+            help="group by (default: gpu)",
+        ),
+        Option(
+            "--job",
+            metavar="NUMBER",
+            type=_job,
+            help="only this Slurm job, a line for each host, short enough for a mail: 88123 with "
+            "all its parts, or one of them, 88123_4",
         ),
         Option(
             "--host",
@@ -65,6 +85,15 @@ class ReportCommand(Command):
         output_format("json", "csv"),
     )
 
+    def fault(self, options: argparse.Namespace) -> str | None:
+        if options.job is None:
+            return None
+        if options.plot:
+            return "--plot draws whole GPUs: it cannot be used with --job."
+        if options.by not in (None, "host"):
+            return f"--job has a line for each host: it cannot be used with --by {options.by}."
+        return None
+
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.report.output import print_report
 
@@ -76,10 +105,11 @@ class ReportCommand(Command):
         configure_output(options, options.format)
         return print_report(
             options.files,
-            by=options.by,
+            by=options.by or "gpu" if options.job is None else "job",
             first=options.first,
             last=options.last,
             hosts=hosts,
+            job=options.job,
             form=options.format,
             plot=options.plot,
         )

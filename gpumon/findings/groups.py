@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.allocations import allocations_of, job_keys_of
+from gpumon.model.allocations import SLURM, allocations_of, job_keys_of
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.jobs import job_of, launchers_of
 from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
@@ -51,7 +51,7 @@ class AllocatedJob(Struct, frozen=True):
 
 def _place_of(scheduler: str, job: str | None) -> Workload:
     """Where the processes of a job run."""
-    if scheduler == "slurm" or job is None:
+    if scheduler == SLURM or job is None:
         return Workload(slurm_job=job)
     namespace, _, pod = job.rpartition("/")
     return Workload(Container("kubernetes", pod=pod or None, namespace=namespace or None))

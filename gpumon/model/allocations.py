@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, MigInstance
 
 
+SLURM = "slurm"
+"""``Allocation.scheduler`` of Slurm's jobs."""
+
+
 class Allocation(Struct, frozen=True, gc=False, array_like=True):
     """GPUs of this machine that a scheduler has given to a job.
 
@@ -73,7 +77,7 @@ def job_keys_of(place: Workload | None) -> Iterable[JobKey]:
     if place is None:
         return ()
     pod = None if place.container is None else place.container.full_pod
-    jobs = (("slurm", place.slurm_job), ("kubernetes", pod))
+    jobs = ((SLURM, place.slurm_job), ("kubernetes", pod))
     return [(scheduler, job) for scheduler, job in jobs if job is not None]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.report.chosen_job import CHOSEN, ChosenJob
 from gpumon.report.owners import ALLOCATION_GROUPINGS, BY_PROCESSES
 from gpumon.report.sums import Sums
 from gpumon.text.csv_cells import iso_time as moment
@@ -98,6 +99,8 @@ class UsageReport(Struct, frozen=True):
     alone: float  # joules used by GPUs without processes
     gaps: int  # number of gaps of the GPU with the most missing time
     missing: float  # missing seconds of that GPU
+    # the job that alone is reported; ``gpus`` are then its sums, too
+    job: ChosenJob | None = None
 
     @property
     def energy_unit(self) -> EnergyUnit:
@@ -134,11 +137,16 @@ def make_report(tally: UsageTotals) -> UsageReport:
             ReportRow(tally.by, name, host.sums[key], subject=subject)
             for key, subject in host.subjects.known.items()
             if key in host.sums and host.sums[key].has_any
+            if tally.job is None or key == CHOSEN
         ]
         lines += sorted(there, key=lambda line: (-line.sums.computing.seconds, -line.sums.seconds))
     for line in lines:
         total.join(line.sums)
-    return UsageReport(tally.by, tuple(lines), total, gpus, alone, holed.gaps, holed.missing)
+    if tally.job is not None:
+        gpus, alone = total, 0.0
+    return UsageReport(
+        tally.by, tuple(lines), total, gpus, alone, holed.gaps, holed.missing, tally.job
+    )
 
 
 def _of_host(name: str | None, whole: Sums, gpus: Sequence[GpuTotals]) -> ReportRow:

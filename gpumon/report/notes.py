@@ -36,7 +36,11 @@ def notes(
         without_processes: The logs without processes, if processes were requested.
         has_lost_message: Whether a log has a message of nvidia-smi on a GPU that it cannot open.
     """
-    if report.gpus.seconds:
+    if report.job is not None and report.gpus.allocated.whole and not report.gpus.seconds:
+        found = _coverage(report)
+        if not without_processes:
+            found.insert(0, "No process of the job was on a GPU.")
+    elif report.gpus.seconds:
         found = [
             *_coverage(report),
             *_sources(report),
@@ -45,9 +49,8 @@ def notes(
     else:
         found = ["There is a single sample of each GPU, so durations are unknown."]
     if without_processes:
-        found.insert(
-            0, f"{', '.join(without_processes)}: lists no processes, so no row has its GPUs."
-        )
+        what = "no row has its GPUs" if report.job is None else "only what is allocated counts"
+        found.insert(0, f"{', '.join(without_processes)}: lists no processes, so {what}.")
     return [printable(sentence) for sentence in found]
 
 

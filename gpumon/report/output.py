@@ -20,6 +20,7 @@ from gpumon.recording.csv.hosts import in_words
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.report.curves import Curves
 from gpumon.report.figures import KWH, SCHEMA, ReportRow, UsageReport, figures_of, make_report
+from gpumon.report.job_text import WIDTH, gpu_hours, lagging, lagging_note, shortened
 from gpumon.report.notes import notes, wrapped
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.parallel import PART_BYTES, tally_parts
@@ -42,6 +43,7 @@ from gpumon.text.time_parsing import MomentError, day_and_time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.report.chosen_job import ChosenJob
     from gpumon.report.reading import Log
 
 EXIT_NOTHING = 1
@@ -58,6 +60,7 @@ def print_report(
     first: str | None = None,
     last: str | None = None,
     hosts: frozenset[str] | None = None,
+    job: ChosenJob | None = None,
     form: str = "table",
     plot: bool = False,
     out: TextIO | None = None,
@@ -72,6 +75,7 @@ def print_report(
         first: The text of ``--from``.
         last: The text of ``--to``.
         hosts: Only these hosts.
+        job: Only this job, with a line for each host; ``by`` is then ``job``.
         form: ``table``, ``json`` or ``csv``.
         plot: Whether to draw the GPUs' curves below the table.
         out: The output stream; standard output by default.
@@ -98,16 +102,16 @@ def print_report(
         without_processes = [
             log.path for log in logs if by in BY_PROCESSES and not log.has_processes
         ]
-        if len(without_processes) == len(logs):
+        if job is None and len(without_processes) == len(logs):
             empty = span_of(logs) is None
             return _fail(NO_SAMPLES if empty else _no_processes(without_processes, by))
         choice = HostChoice(hosts)
-        report, curves = _read(logs, by, window, choice, plot=plot)
+        report, curves = _read(logs, by, window, choice, job, plot=plot)
     except RecordingError as error:
         return _fail(error.sentence)
     damaged = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
     if not report.lines:
-        nothing = _no_host(choice) or _nothing(report, by, logs, window)
+        nothing = _no_host(choice) or _nothing(report, logs, window, choice)
         return _fail(" ".join([nothing, *damaged]))
     has_lost_message = any(
         damage.has_lost_message for log in logs for damage in log.damage.values()
@@ -126,13 +130,19 @@ def print_report(
 
 
 def _read(
-    logs: Sequence[Log], by: str, window: TimeWindow, hosts: HostChoice, *, plot: bool
+    logs: Sequence[Log],
+    by: str,
+    window: TimeWindow,
+    hosts: HostChoice,
+    job: ChosenJob | None,
+    *,
+    plot: bool,
 ) -> tuple[UsageReport, Curves | None]:
     if not plot and (in_parts := tally_parts(logs, by, window, hosts, PART_BYTES)) is not None:
         return make_report(in_parts), None
     depth = ReadDepth(owners=by in BY_PROCESSES, jobs=by == "job")
     while True:
-        tally = UsageTotals(by, window)
+        tally = UsageTotals(by, window, job=job)
         curves = Curves(window) if plot else None
         for log in logs:
             log.damage.clear()
@@ -158,9 +168,14 @@ def _write_table(
 ) -> None:
     bounded = stream.isatty()
     columns, lines = shutil.get_terminal_size() if bounded else _UNBOUNDED
+    if report.job is not None and not bounded:
+        columns = WIDTH
     columns = columns if width is None else width
     colour = bounded and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     stream.write(heading(report, [os.path.basename(log.path) for log in logs], columns))  # noqa: PTH119 - text
+    if report.job is not None:
+        _write_job(report, said, stream, columns, colour=colour)
+        return
     stream.write(to_table(report, columns, colour=colour))
     stream.write(wrapped([*left_out(report, columns), *said], columns))
     if curves is not None:
@@ -170,16 +185,34 @@ def _write_table(
         stream.write("\n" + draw(gpus, columns, lines, colour=colour))
 
 
+def _write_job(
+    report: UsageReport, said: Sequence[str], stream: TextIO, columns: int, *, colour: bool
+) -> None:
+    """Write the report of a job below its first line, short enough for a mail."""
+    shown, left = shortened(report)
+    stream.write(gpu_hours(report))
+    stream.write(to_table(shown, columns, colour=colour))
+    lags = map(printable, lagging_note(report.lines))
+    stream.write(wrapped([*left, *lags, *said], columns))
+
+
 def _to_json(report: UsageReport, notes: Sequence[str]) -> str:
     """A report as one object, with a line break at its end."""
     figures = figures_of(report.by)
     total = ReportRow(report.by, None, report.total)
+    adding = report.by
+    own: dict[str, Any] = {"energy_without_process_kwh": round(report.alone / KWH, 6)}
+    if report.job is not None:
+        # Each line is of another host, so that no GPU is in two.
+        adding = "host"
+        lags = [*map(printable, lagging(report.lines))]
+        own = {"job": report.job.name, "lagging": lags}
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "by": report.by,
         "lines": [{one.key: _harmless(one.read(line)) for one in figures} for line in report.lines],
-        "total": {one.key: one.read(total) for one in figures if report.by in one.adds_up},
-        "energy_without_process_kwh": round(report.alone / KWH, 6),
+        "total": {one.key: one.read(total) for one in figures if adding in one.adds_up},
+        **own,
         "notes": list(notes),
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
@@ -222,21 +255,33 @@ def _no_host(choice: HostChoice) -> str | None:
     return f"There is no sample of {asked} in that time, only of {in_words(choice.seen)}."
 
 
-def _nothing(report: UsageReport, by: str, logs: Sequence[Log], window: TimeWindow) -> str:
+def _nothing(
+    report: UsageReport, logs: Sequence[Log], window: TimeWindow, choice: HostChoice
+) -> str:
+    if report.job is not None and choice.seen:
+        seen = choice.seen if choice.wanted is None else choice.seen & choice.wanted
+        where = f" on {in_words(seen)}" if any(seen) else ""
+        when = "" if window == TimeWindow() else f" {_when(window)}"
+        return (
+            f"There is nothing of Slurm job {report.job.name}{where}{when}: no process of it, and"
+            " no GPU that was allocated to it."
+        )
     if report.gpus.first is not None:
-        return f"No process used a GPU in that time, so there is no {by} to list."
+        return f"No process used a GPU in that time, so there is no {report.by} to list."
     there = span_of(logs)
     if there is None:
         return NO_SAMPLES
     if window == TimeWindow():
         return "No sample of the log can be read."
-    when = "between --from and --to"
-    if math.isinf(window.first):
-        when = "before --to"
-    elif math.isinf(window.last):
-        when = "after --from"
     began, ended = map(day_and_time, there)
-    return f"The log has no sample {when}: it goes from {began} to {ended}."
+    return f"The log has no sample {_when(window)}: it goes from {began} to {ended}."
+
+
+def _when(window: TimeWindow) -> str:
+    """The time range in words."""
+    if math.isinf(window.first):
+        return "before --to"
+    return "after --from" if math.isinf(window.last) else "between --from and --to"
 
 
 def _fail(sentence: str, status: int = EXIT_NOTHING) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.findings.groups import jobs
-from gpumon.model.allocations import Allocation
+from gpumon.model.allocations import SLURM, Allocation
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.report.samples import Identity
 from gpumon.text.formatting import printable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.recording.csv.allocation_cells import AllocatedGpu, AllocatedJob
+    from gpumon.report.chosen_job import ChosenJob
     from gpumon.report.samples import SteadyUse
 
 
@@ -115,6 +117,18 @@ def job_of_allocation(job: AllocatedJob, _: str | None) -> tuple[str, str]:
     return f"{job.scheduler} {job.job}", Allocation(job.scheduler, job.job).label
 
 
+def group_by_chosen_job(job: ChosenJob, listed: Sequence[SteadyUse]) -> Grouping:
+    """One subject for the processes of a job, and one for all others."""
+    return {one.identity: job.group(one.slurm_job) for one in listed}
+
+
+def chosen_job_of_allocation(
+    job: ChosenJob, allocated: AllocatedJob, _: str | None
+) -> tuple[str, str]:
+    """Key and label of the same subjects."""
+    return job.group(allocated.job if allocated.scheduler == SLURM else None)
+
+
 ALLOCATION_GROUPINGS: dict[str, Callable[[AllocatedJob, str | None], tuple[str, str]]] = {
     "user": user_of_allocation,
     "job": job_of_allocation,
@@ -129,9 +143,12 @@ class Subjects:
     of its own may turn out to be part of another. ``merged`` has these cases.
     """
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, by: str, job: ChosenJob | None = None) -> None:
         self._grouping = GROUPINGS[by]
         self._allocation_grouping = ALLOCATION_GROUPINGS.get(by)
+        if job is not None:
+            self._grouping = partial(group_by_chosen_job, job)
+            self._allocation_grouping = partial(chosen_job_of_allocation, job)
         self.known: dict[str, Subject] = {}
         # How often processes were grouped: until it grows, each has the same subject.
         self.groupings = 0

@@ -77,7 +77,9 @@ def _marked(name: str, text: Callable[[Sums], str]) -> Callable[[ReportRow], str
     return show
 
 
-def _time(name: str) -> Callable[[ReportRow], str]:
+def time_of(name: str) -> Callable[[ReportRow], str]:
+    """Shows the hours of a ``TimeSum``."""
+
     def text(sums: Sums) -> str:
         time = sums.time(name)
         return length(time.seconds) if time.known > 0 else UNKNOWN
@@ -183,31 +185,35 @@ _COLUMNS = (
     _Column("COVERED", _GPU, lambda one: length(one.sums.seconds), drop=23, total=True),
     _Column("COVERED", ("host",), lambda one: length(one.sums.present), drop=23),
     _Column("UTIL%", _GPUS, _utilization(lambda s: s.mean), total=True),
-    _Column("SM%", BY_PROCESSES, _utilization(lambda s: s.mean)),
+    _Column("SM%", BY_PROCESSES, _utilization(lambda s: s.mean), total=True),
     _Column("MED", BY, _utilization(lambda s: s.quantile(0.5)), drop=22),
     _Column("P95", BY, _utilization(lambda s: s.quantile(0.95)), drop=24),
     _Column("MEAN-GiB", BY, _memory(lambda s: s.mean), drop=8),
     _Column("PEAK-GiB", BY, _memory(lambda s: s.peak), drop=3),
-    _Column("BUSY", BY, _time("busy"), drop=7, total=True),
-    _Column("IDLE", BY, _time("idle"), drop=2, total=True),
-    _Column("GPU-H", BY, _time("computing"), total=True),
-    _Column("ALLOC", _ALLOCATED, _time("allocated"), drop=12, total=True, quiet=("0s", UNKNOWN)),
-    _Column("UNUSED", _ALLOCATED, _time("unused"), drop=4, total=True, quiet=("0s", UNKNOWN)),
+    _Column("BUSY", BY, time_of("busy"), drop=7, total=True),
+    _Column("IDLE", BY, time_of("idle"), drop=2, total=True),
+    _Column("GPU-H", BY, time_of("computing"), total=True),
+    _Column("ALLOC", _ALLOCATED, time_of("allocated"), drop=12, total=True, quiet=("0s", UNKNOWN)),
+    _Column("UNUSED", _ALLOCATED, time_of("unused"), drop=4, total=True, quiet=("0s", UNKNOWN)),
     _ENERGY,
-    _Column("HEAT", BY, _time("heat"), drop=16, total=True, quiet=("0s", UNKNOWN)),
-    _Column("BRAKE", BY, _time("brake"), drop=26, total=True, quiet=("0s", UNKNOWN)),
-    _Column("HW-SLOW", BY, _time("hardware"), drop=27, total=True, quiet=("0s", UNKNOWN)),
-    _Column("CAPPED", BY, _time("capped"), drop=28, total=True, quiet=(UNKNOWN,)),
-    _Column("EMPTY", BY, _time("empty"), drop=9, total=True, quiet=("0s", UNKNOWN)),
-    _Column("STARVED", BY, _time("starved"), drop=11, total=True, quiet=("0s", UNKNOWN)),
+    _Column("HEAT", BY, time_of("heat"), drop=16, total=True, quiet=("0s", UNKNOWN)),
+    _Column("BRAKE", BY, time_of("brake"), drop=26, total=True, quiet=("0s", UNKNOWN)),
+    _Column("HW-SLOW", BY, time_of("hardware"), drop=27, total=True, quiet=("0s", UNKNOWN)),
+    _Column("CAPPED", BY, time_of("capped"), drop=28, total=True, quiet=(UNKNOWN,)),
+    _Column("EMPTY", BY, time_of("empty"), drop=9, total=True, quiet=("0s", UNKNOWN)),
+    _Column("STARVED", BY, time_of("starved"), drop=11, total=True, quiet=("0s", UNKNOWN)),
     _Column("ERRORS", BY, _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
-    _Column("LEFT-OUT", _GROUPS, _time("left_out"), drop=10, quiet=("0s", UNKNOWN)),
+    _Column("LEFT-OUT", _GROUPS, time_of("left_out"), drop=10, quiet=("0s", UNKNOWN)),
     _Column("GAPS", _GPUS, _gaps, drop=18, text=True, quiet=("none",)),
     _FIRST,
     _LAST,
     _Column("COMMAND", _GROUPS, _command, drop=1, text=True, least=12, cut=_cut_command),
 )
 # fmt: on
+
+
+_OF_THE_JOB = ("JOB", "USER", "COMMAND")
+"""Columns that are left out of the report of a single job."""
 
 
 def to_table(report: UsageReport, width: int, *, colour: bool) -> str:
@@ -255,7 +261,12 @@ def _columns(report: UsageReport) -> list[_Column]:
         quiet = (column.show(whole),) if plain in (_FIRST, _LAST) else column.quiet
         if not quiet or any(column.show(line) not in quiet for line in report.lines):
             columns.append(column)
-    if report.by != "host" and len({line.host for line in report.lines}) > 1:
+    if report.job is not None:
+        # The line above the table has them.
+        columns = [column for column in columns if column.heading not in _OF_THE_JOB]
+    if report.by != "host" and (
+        report.job is not None or len({line.host for line in report.lines}) > 1
+    ):
         columns.insert(0, _HOST)
     return columns
 
@@ -313,7 +324,7 @@ def _totals(report: UsageReport, columns: Sequence[_Column]) -> list[str] | None
     whole = ReportRow(report.by, None, report.total)
     shown = [
         column.show(whole)
-        if column.total and (report.by not in BY_PROCESSES or column.each)
+        if column.total and (report.by not in BY_PROCESSES or column.each or report.job is not None)
         else ""
         for column in columns
     ]
@@ -326,7 +337,11 @@ def heading(report: UsageReport, logs: Sequence[str], width: int) -> str:
     began, ended = report.gpus.first, report.gpus.last
     # The times must stay visible.
     named = ", ".join(hosts) if len(hosts) <= _MOST_HOSTS else counted(len(hosts), "host")
-    parts = [", ".join(logs), named]
+    first_part = ", ".join(logs)
+    if report.job is not None:
+        users = _owners(report)
+        first_part = f"{report.job.label}{f' of {users}' if users else ''}"
+    parts = [first_part, named]
     if began is not None and ended is not None:
         clock = "%H:%M:%S" if _is_short(report) else "%H:%M"
         first, last = datetime.fromtimestamp(began), datetime.fromtimestamp(ended)
@@ -335,6 +350,12 @@ def heading(report: UsageReport, logs: Sequence[str], width: int) -> str:
         parts.append(f"{span} ({length(ended - began)})")
     text = _BETWEEN.join(printable(part) for part in parts if part)
     return (fit(text, width).rstrip() if cell_width(text) > width else text) + "\n"
+
+
+def _owners(report: UsageReport) -> str:
+    """The users of a job for the heading, safe to print; empty if they are not known."""
+    users = {line.subject and user_names(line.subject) for line in report.lines}
+    return printable(",".join(sorted(user for user in users if user)))
 
 
 def _is_short(report: UsageReport) -> bool:

@@ -28,6 +28,7 @@ from gpumon.report.pacing import seconds_between
 from gpumon.report.sums import Sums
 
 if TYPE_CHECKING:
+    from gpumon.report.chosen_job import ChosenJob
     from gpumon.report.samples import ListedUse, MergedSample, SteadyUse
     from gpumon.report.window import TimeWindow
 
@@ -49,11 +50,13 @@ class _Holder:
 class HostTotals:
     """The sums of one host in a time range, by one of ``report.figures.BY``."""
 
-    def __init__(self, by: str, window: TimeWindow, whole: TimeWindow) -> None:
+    def __init__(
+        self, by: str, window: TimeWindow, whole: TimeWindow, job: ChosenJob | None = None
+    ) -> None:
         self.gpus: dict[str, GpuTotals] = {}
         # Those of each user, process or job, if that is what is counted.
         self.sums: dict[str, Sums] = {}
-        self.subjects = Subjects(by) if by in BY_PROCESSES else None
+        self.subjects = Subjects(by, job) if by in BY_PROCESSES else None
         # A user may have several jobs, and each uses its own GPUs.
         self._are_groups = by in ("process", "job")
         # Presence and memory of the host as a whole.
@@ -345,8 +348,15 @@ class HostTotals:
 class UsageTotals:
     """The sums of all hosts in a time range, or in a part of it that is counted alone."""
 
-    def __init__(self, by: str, window: TimeWindow, whole: TimeWindow | None = None) -> None:
+    def __init__(
+        self,
+        by: str,
+        window: TimeWindow,
+        whole: TimeWindow | None = None,
+        job: ChosenJob | None = None,
+    ) -> None:
         self.by = by
+        self.job = job
         self.whole = whole or window
         self.window = window
         self.hosts: dict[str | None, HostTotals] = {}
@@ -355,7 +365,7 @@ class UsageTotals:
         """Add the next sample."""
         host = self.hosts.get(moment.host)
         if host is None:
-            host = self.hosts[moment.host] = HostTotals(self.by, self.window, self.whole)
+            host = self.hosts[moment.host] = HostTotals(self.by, self.window, self.whole, self.job)
         host.add(moment)
 
     def join(self, later: UsageTotals) -> None:

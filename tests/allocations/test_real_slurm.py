@@ -179,6 +179,10 @@ def test_a_log_has_the_job_of_each_gpu(
     assert ("0", "", "") not in rows[:1]
     me = cluster.call("id", "-un").strip()
     assert rows[-4:] == [("1", f"slurm {job}", me), *[("0", "", "")] * 3]
+    report = told(driver, "report", str(path), "--job", job, "--ascii")
+    assert report.returncode == 0
+    assert report.stdout.startswith(f"slurm {job} of {me}  ")
+    assert re.search(r"\nGPU-hours: (\ds) allocated, \1 unused\n", report.stdout)
 
 
 def test_the_order_of_the_files_decides_which_gpu_it_is(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from gpumon.report import output
+from gpumon.report import output, parallel
 from tests.report.test_adding_up import START, Row, iso, logs, report, sample, use, write
 
 if TYPE_CHECKING:
@@ -88,10 +88,11 @@ def test_without_a_scheduler_or_its_columns_nothing_is_known(tmp_path: Path) -> 
 
 
 def test_a_gpu_whose_processes_are_not_known_is_not_called_unused(tmp_path: Path) -> None:
-    path = log(tmp_path / "run.csv", [(40, ANN, 0)])
+    path = log(tmp_path / "run.csv", [(40, ANN, 0), (20, ANN, 1)])
     path.write_text(path.read_text().replace(",0,100,0,1,", ",,100,0,1,"))
     (line,) = report(path)["lines"]
-    assert seconds(line) == (40, None)
+    assert seconds(line) == (60, 0)
+    assert line["unused_allocated_known"] == pytest.approx(1 / 3, abs=0.001)
 
 
 def test_a_gpu_of_several_jobs_counts_once_and_for_each_of_them(tmp_path: Path) -> None:
@@ -141,12 +142,12 @@ def test_a_long_log_that_is_read_in_parts_has_the_same_hours(
     path = log(tmp_path / "run.csv", spans)
     whole = {by: report(path, by=by)["lines"] for by in ("gpu", "host", "user")}
     read: list[object] = []
+    tally_parts = parallel.tally_parts
 
-    def in_parts(*arguments: Any) -> object:
-        read.append(tally_parts(*arguments[:-1], 2**14))
+    def in_parts(logs: Any, by: Any, window: Any, hosts: Any, _: int) -> object:
+        read.append(tally_parts(logs, by, window, hosts, 2**14))
         return read[-1]
 
-    tally_parts = output.tally_parts
     monkeypatch.setattr(output, "tally_parts", in_parts)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
     for by, lines in whole.items():

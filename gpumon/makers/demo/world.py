@@ -19,7 +19,7 @@ from gpumon.host.holder_reasons import rank
 from gpumon.makers.demo.background import EXTRAS
 from gpumon.makers.demo.gpus import DRIVER_CLIENTS, GPUS, DemoGpu, make_gpus
 from gpumon.makers.demo.scenario import GIB, JOBS, LEADS, MACHINE_BOOT, ME, PAST, UIDS, Actor
-from gpumon.model.allocations import Allocation
+from gpumon.model.allocations import SLURM, Allocation
 from gpumon.model.processes import HolderScan, HoldReason, ProcessId, UnlistedHolder, Workload
 from gpumon.text.formatting import duration
 
@@ -251,7 +251,7 @@ class World:
             if since <= now < since + job.runs.lasts and devices and not is_over:
                 found.append(
                     Allocation(
-                        *("slurm", str(job.number + run), job.user, devices),
+                        *(SLURM, str(job.number + run), job.user, devices),
                         since=self.start + since,
                         until=self.start + since + job.limit,
                         nodes=job.nodes,

@@ -6,7 +6,7 @@ import re
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.model.allocations import Allocation, allocations_of, unplaced_of
+from gpumon.model.allocations import SLURM, Allocation, allocations_of, unplaced_of
 from gpumon.text.formatting import printable, spreadsheet_safe, spreadsheet_text
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _Owner = tuple[str, "str | None", "str | None"]
 """Scheduler, job and user."""
-_SOMEBODY: _Owner = ("slurm", None, None)
+_SOMEBODY: _Owner = (SLURM, None, None)
 _BETWEEN = ";"
 _UNKNOWN = "-"
 _CELL_CHARACTERS = 2000

@@ -1,0 +1,95 @@
+"""What a report of one job says above and below its table, short enough for a mail."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpumon.report.figures import ReportRow
+from gpumon.report.table import time_of
+from gpumon.text.formatting import UNKNOWN, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.report.figures import UsageReport
+    from gpumon.report.sums import Sums
+
+WIDTH = 80
+"""Cells of a mail's lines."""
+MOST_HOSTS = 8
+"""Hosts in the table; the others are in JSON and CSV."""
+_LAGS = 0.8
+"""A host lags if its load is below this share of the median of the job's other hosts."""
+
+
+def gpu_hours(report: UsageReport) -> str:
+    """The GPU-hours of the job, in a line."""
+    total = ReportRow(report.by, None, report.total)
+    used, allocated = report.total.computing, report.total.allocated
+    parts = [f"{time_of('allocated')(total)} allocated"]
+    if used.known:
+        is_part = (
+            report.total.known_share("allocated") == 1 and 0 < used.seconds <= allocated.seconds
+        )
+        share = f" ({100 * used.seconds / allocated.seconds:.0f} %)" if is_part else ""
+        parts.append(f"{time_of('computing')(total)} with its processes{share}")
+    parts.append(f"{time_of('unused')(total)} unused")
+    return f"GPU-hours: {', '.join(parts)}\n"
+
+
+def load(sums: Sums) -> float | None:
+    """Mean SM share in percent of the GPUs of a job, those that it does not use included."""
+    known = sums.utilization.known + sums.unused.seconds
+    return sums.utilization.total / known if known else None
+
+
+def lagging(lines: Iterable[ReportRow]) -> list[str]:
+    """The names of the hosts of a job that lag behind the others, the slowest first."""
+    loads = _loads(lines)
+    known = [own for own, _ in loads]
+    return [
+        host
+        for place, (own, host) in enumerate(loads)
+        if len(loads) > 1 and own < _LAGS * _median_of_others(known, place)
+    ]
+
+
+def _median_of_others(loads: Sequence[float], place: int) -> float:
+    """The median of sorted loads without that in one place."""
+    count = len(loads) - 1
+    middle = [at + (at >= place) for at in ((count - 1) // 2, count // 2)]
+    return sum(loads[at] for at in middle) / 2
+
+
+def lagging_note(lines: Sequence[ReportRow]) -> list[str]:
+    """The hosts that lag, in a sentence; none if none does."""
+    hosts, loads = lagging(lines), _loads(lines)
+    if not hosts:
+        return []
+    named = [f"{host} {own:.0f} %" for own, host in loads[: len(hosts)][:MOST_HOSTS]]
+    more = [f"{len(hosts) - MOST_HOSTS} more"] * (len(hosts) > MOST_HOSTS)
+    usual = median(own for own, _ in loads)
+    return [
+        f"Lagging, by mean SM of all their GPUs (median {usual:.0f} %): {', '.join(named + more)}."
+    ]
+
+
+def _loads(lines: Iterable[ReportRow]) -> list[tuple[float, str]]:
+    """The load of each host of which it is known, and its name; the lowest load first."""
+    found = [(load(line.sums), line.host or UNKNOWN) for line in lines]
+    return sorted((own, host) for own, host in found if own is not None)
+
+
+def shortened(report: UsageReport) -> tuple[UsageReport, list[str]]:
+    """A report with the hosts that fit into a mail, and what is left out in a sentence."""
+    lines = report.lines
+    if len(lines) <= MOST_HOSTS:
+        return report, []
+    by_load = sorted(lines, key=lambda line: load(line.sums) or 0.0)
+    kept = {id(line) for line in by_load[:MOST_HOSTS]}
+    left = counted(len(lines) - MOST_HOSTS, "host")
+    said = f"{left} with more load: --format json and csv have all."
+    return replace(report, lines=tuple(line for line in lines if id(line) in kept)), [said]

@@ -1,0 +1,302 @@
+"""``gpumon report --job``: all that logs say of one Slurm job."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.cli import main
+from gpumon.model.allocations import Allocation
+from gpumon.model.processes import Workload
+from gpumon.report.chosen_job import ChosenJob, chosen_job
+from gpumon.report.figures import figures_of
+from gpumon.report.output import print_report
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.recording.csv.several import write_several
+from tests.report.logs import write_log
+from tests.report.page import PAGE
+from tests.report.test_adding_up import START, Row, iso, logs, sample, use, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+
+JOB = ChosenJob("88123")
+SECONDS = 60
+
+
+def sampled(second: float, host: str, sm: int | None, job: str = "88123") -> Snapshot:
+    """Two GPUs that a job has on a host; a process with this load is on the first of them."""
+    cards = tuple(
+        gpu(index=index, uuid=f"{host}-{index}", energy=1e6 + 700.0 * second * (1 - index))
+        for index in range(2)
+    )
+    taken = snapshot(NOON + second, *cards)
+    if sm is not None:
+        mine = replace(process(7, sm=sm, memory_used=4 * GIB), place=Workload(slurm_job=job))
+        own = tuple(replace(use, gpu_uuid=f"{host}-0") for use in mine.uses)
+        taken = replace(taken, processes=(replace(mine, uses=own),))
+    has = (Allocation("slurm", job, "ann", tuple(card.uuid for card in cards)),)
+    return replace(taken, allocations=has, host=replace(taken.host, name=host))
+
+
+def host_log(folder: Path, host: str, sm: int | None, job: str = "88123") -> Path:
+    """The log of a host that the job has for a minute."""
+    samples = [(sampled(second, host, sm, job), float(second)) for second in range(SECONDS + 1)]
+    return write_log(folder / f"{host.encode('ascii', 'replace').hex()}.csv", samples)
+
+
+def report(*paths: Path, job: ChosenJob = JOB, **options: Any) -> dict[str, Any]:
+    out = io.StringIO()
+    names = [*map(str, paths)]
+    assert print_report(names, by="job", job=job, form="json", out=out, **options) == 0
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def seconds(line: dict[str, Any], *figures: str) -> list[int]:
+    return [round(3600 * line[f"{figure}_hours"]) for figure in figures]
+
+
+OF_ALL = ("allocated", "gpu", "unused_allocated", "idle")
+
+
+def test_a_job_has_a_line_for_each_host_and_all_of_them_together(tmp_path: Path) -> None:
+    paths = [host_log(tmp_path, "gpu-01", 90), host_log(tmp_path, "gpu-02", 0)]
+    found = report(*paths)
+    first, second = found["lines"]
+    assert [(line["host"], line["user"], line["gpus"]) for line in (first, second)] == [
+        ("gpu-01", "ann", "0,1"),
+        ("gpu-02", "ann", "0,1"),
+    ]
+    assert seconds(first, *OF_ALL) == [120, 60, 60, 0]
+    assert seconds(second, *OF_ALL) == [120, 60, 60, 60]
+    assert seconds(found["total"], *OF_ALL) == [240, 120, 120, 60]
+    assert first["memory_peak_bytes"] == 4 * GIB
+    assert first["energy_kwh"] == pytest.approx(700 * 60 / 3.6e6, abs=1e-6)
+    assert found["total"]["energy_kwh"] == pytest.approx(2 * 700 * 60 / 3.6e6, abs=1e-6)
+    assert (first["utilization_mean_percent"], second["utilization_mean_percent"]) == (90, 0)
+    assert found["total"]["utilization_mean_percent"] == 45
+    assert found["lagging"] == ["gpu-02"]
+    assert found["job"] == "88123"
+
+
+def test_a_log_of_several_hosts_and_logs_of_each_say_the_same(tmp_path: Path) -> None:
+    hosts = {"gpu-01": 90, "gpu-02": 80}
+    ticks = [
+        {host: sampled(second, host, sm) for host, sm in hosts.items()}
+        for second in range(SECONDS + 1)
+    ]
+    several = write_several(tmp_path / "all.csv", ticks)
+    each = [host_log(tmp_path, host, sm) for host, sm in hosts.items()]
+    assert report(several) == report(*each)
+    assert report(several)["lagging"] == []
+    only = report(several, hosts=frozenset({"gpu-02"}))
+    assert [line["host"] for line in only["lines"]] == ["gpu-02"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("88", ["88", "88_3", "88_4", "88+0"]),
+        ("88_3", ["88_3"]),
+        ("88+0", ["88+0"]),
+        ("8", []),
+        ("88_", None),
+        ("0x1", None),
+        ("88 ", None),
+        ("", None),
+        ("1" * 11, None),
+        ("\u0661", None),
+    ],
+)
+def test_a_number_is_all_parts_of_a_job(
+    asked: str, found: list[str] | None, tmp_path: Path
+) -> None:
+    job = chosen_job(asked)
+    assert (job is None) == (found is None)
+    if job is None or found is None:
+        return
+    jobs = ["88", "88_3", "88_4", "88+0", "881", "188"]
+    paths = [host_log(tmp_path, f"of {each}", 50, each) for each in jobs]
+    if not found:
+        assert print_report([*map(str, paths)], by="job", job=job) == 1
+        return
+    hosts = [line["host"] for line in report(*paths, job=job)["lines"]]
+    assert hosts == sorted(f"of {each}" for each in found)
+
+
+def test_the_text_fits_into_a_mail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [host_log(tmp_path, f"gpu-{host:02}", 90 - 10 * (host % 7)) for host in range(16)]
+    assert main(["report", "--job", "88123", "--ascii", *map(str, paths)]) == 0
+    text = capsys.readouterr().out
+    lines = text.splitlines()
+    assert text.isascii()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("slurm 88123 of ann  16 hosts  ")
+    said = "GPU-hours: 32m allocated, 16m with its processes (50 %), 16m unused"
+    assert lines[1] == said
+    assert re.search(
+        r"^8 hosts with more load: --format json and csv have all.$", text, re.MULTILINE
+    )
+    said = "by mean SM of all their GPUs (median 32 %): gpu-06 15 %, gpu-13 15 %, gpu-05 20 %"
+    assert said in " ".join(text.split())
+    # Those with least load are named.
+    assert {"gpu-06", "gpu-13"} <= set(re.findall(r"^(gpu-\d\d) ", text, re.MULTILINE))
+
+
+def test_a_job_that_uses_nothing_is_said_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = host_log(tmp_path, "gpu-01", None)
+    assert main(["report", "--job", "88123", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "GPU-hours: 2m00s allocated, 2m00s unused\n" in text
+    assert "No process of the job was on a GPU.\n" in text
+    path.with_suffix(".processes.csv").unlink()
+    assert main(["report", "--job", "88123", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "only what is allocated counts" in text
+    assert "No process" not in text
+
+
+def test_the_csv_has_a_row_for_each_host(tmp_path: Path) -> None:
+    paths = [host_log(tmp_path, host, 50) for host in ("gpu-01", "gpu-02")]
+    out = io.StringIO()
+    assert print_report([*map(str, paths)], by="job", job=JOB, form="csv", out=out) == 0
+    heading, *rows = out.getvalue().splitlines()
+    assert heading.split(",") == [figure.key for figure in figures_of("job")]
+    assert [row.partition(",")[0] for row in rows] == ["gpu-01", "gpu-02"]
+
+
+def test_the_page_explains_the_keys_of_a_job(tmp_path: Path) -> None:
+    found = report(host_log(tmp_path, "gpu-01", 50))
+    text = PAGE.read_text(encoding="utf-8")
+    told: list[str] = []
+    for name in ("report", "job"):
+        table = text.partition(f"<!-- keys: {name} -->\n")[2].partition("\n\n")[0]
+        told += re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted({*told} - {"energy_without_process_kwh"}) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--job", "7"], 1, "There is nothing of Slurm job 7 on gpu-01, gpu-02: no process of it"),
+        (["--job", "7", "--host", "gpu-02"], 1, "nothing of Slurm job 7 on gpu-02: no"),
+        (["--job", "88123", "--host", "gpu-09"], 1, "There is no sample of gpu-09 in that time"),
+        (["--job", "88123", "--from", "2030-01-01"], 1, "on gpu-01, gpu-02 after --from"),
+        (["--job", "x"], 2, "'x' is no Slurm job: give its number, 88123"),
+        (["--job", "88123", "--by", "gpu"], 2, "it cannot be used with --by gpu"),
+        (["--job", "88123", "--by", "job"], 2, "it cannot be used with --by job"),
+        (["--job", "88123", "--plot"], 2, "it cannot be used with --job"),
+    ],
+)
+def test_what_cannot_be_reported_is_a_sentence(
+    arguments: list[str],
+    status: int,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    paths = [host_log(tmp_path, host, 50) for host in ("gpu-01", "gpu-02")]
+    try:
+        ended = main(["report", *map(str, paths), *arguments])
+    except SystemExit as error:
+        ended = int(str(error.code))
+    printed = capsys.readouterr()
+    assert ended == status
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+    assert not printed.out
+
+
+def test_by_host_is_what_it_does_anyway(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(host_log(tmp_path, "gpu-01", 50))
+    told = []
+    for more in ([], ["--by", "host"]):
+        assert main(["report", path, "--job", "88123", *more]) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+
+
+def test_names_from_outside_are_harmless(tmp_path: Path) -> None:
+    hostile = "\x1b[2J\u202e[red]"
+    paths = [host_log(tmp_path, hostile, 0), host_log(tmp_path, "gpu-01", 90)]
+    for form in ("table", "json", "csv"):
+        out = io.StringIO()
+        names = [*map(str, paths)]
+        assert print_report(names, by="job", job=JOB, form=form, out=out) == 0
+        assert out.getvalue().replace("\n", "").isprintable()
+
+
+def of_job(rows: Sequence[Row]) -> list[Row]:
+    """The processes of ann in job 5; her GPUs are allocated to it, too."""
+    return [row | {"slurm_job": 5 if row.get("user") == "ann" else None} for row in rows]
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(drawn=logs(), chosen=st.sampled_from(["5", "6"]))
+def test_a_job_alone_has_the_figures_that_it_has_among_all_and_time_ranges_add_up(
+    tmp_path: Path, drawn: tuple[list[Row], list[Row], list[float]], chosen: str
+) -> None:
+    rows, lists, splits = drawn
+    first = use(START - 1e5, 0) | {"used_gpu_memory [MiB]": 0, "sm [%]": 0, "cpu [%]": 0}
+    path = write(tmp_path / "run.csv", rows, of_job([first, *lists]))
+
+    def lines(job: ChosenJob | None, since: float | None, until: float | None) -> Any:
+        out = io.StringIO()
+        options: dict[str, Any] = {
+            "first": None if since is None else iso(START + since),
+            "last": None if until is None else iso(START + until),
+        }
+        failed = print_report(
+            [str(path)], by="job", job=job, form="json", out=out, now=START + 1e6, **options
+        )
+        found = [] if failed else json.loads(out.getvalue())["lines"]
+        return [line for line in found if line["job"] == f"slurm {chosen}"]
+
+    job = ChosenJob(chosen)
+    whole = lines(job, None, None)
+    assume(whole)
+    assert whole == lines(None, None, None)
+    ends = [None, *sorted(set(splits)), None]
+    for figure in (*OF_ALL, "left_out"):
+        key = f"{figure}_hours"
+        parts = [
+            line[key] or 0 for since, until in pairwise(ends) for line in lines(job, since, until)
+        ]
+        assert sum(parts) == pytest.approx(whole[0][key] or 0, abs=2e-5 * len(ends), rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("allocated", "said"),
+    [
+        ((0, "slurm 88123", "ann"), "0s allocated, 0s unused"),
+        ((None, "slurm 88123?", "ann"), "– allocated, – unused"),
+        ((1, "slurm 88123;slurm 88123", ";;;;"), "5s allocated, 5s unused"),
+    ],
+)
+def test_cells_that_contradict_each_other_are_no_accident(
+    allocated: tuple[int | None, str, str], said: str, tmp_path: Path
+) -> None:
+    names = ("allocations", "allocated.jobs", "allocated.users")
+    row = dict(zip(names, allocated, strict=True)) | {"processes": 0}
+    rows = [sample(START + at, at) | row for at in range(6)]
+    path = write(tmp_path / "run.csv", rows, [use(START - 1e5, 0)])
+    out = io.StringIO()
+    assert print_report([str(path)], by="job", job=JOB, out=out) == 0
+    assert f"GPU-hours: {said}\n" in out.getvalue()

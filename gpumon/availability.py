@@ -171,14 +171,16 @@ def unplaced_sentence(allocations: Sequence[Allocation]) -> str:
     """That it is not known which GPUs jobs have, safe to print."""
     count = unplaced_count(allocations)
     labels = [printable(allocation.label) for allocation in allocations]
+    schedulers = [*dict.fromkeys(printable(each.scheduler) for each in allocations)]
     named = [label for label, each in zip(labels, allocations, strict=True) if each.job]
     if count is None:
+        has = "has" if len(named or schedulers) == 1 else "have"
         if named:
-            return f"whether {names_listed(named)} has GPUs of this machine is not known"
-        return f"which GPUs {allocations[0].scheduler} has given to jobs is not known"
+            return f"whether {names_listed(named)} {has} GPUs of this machine is not known"
+        return f"which GPUs {names_listed(schedulers)} {has} given to jobs is not known"
     verb = "is" if count == 1 else "are"
     which = "which one" if count == 1 else "which ones"
-    whose = f"{names_listed(labels)}'s" if named else f"allocated by {allocations[0].scheduler}"
+    whose = f"{names_listed(labels)}'s" if named else f"allocated by {names_listed(schedulers)}"
     return f"{counted(count, 'GPU')} of this machine {verb} {whose}, {which} is not known"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from typing import TYPE_CHECKING
 
 from gpumon.allocations.scheduler import unknown
-from gpumon.model.allocations import SLURM
+from gpumon.model.allocations import KUBERNETES, SLURM
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -23,6 +23,14 @@ _PATIENCE = 25.0
 """Seconds. Slurm's ``scontrol`` itself gives up after 10 to 20 s when the controller is down."""
 _LEAST_PATIENCE = 1.0
 """Seconds that a question gets at least: less says nothing about a scheduler."""
+KUBELET_VARIABLE = "GPUMON_KUBELET_SOCKET"
+"""The environment variable that names the kubelet's socket, where its root is another folder."""
+_KUBELET_SOCKETS = (
+    "/var/lib/kubelet/pod-resources/kubelet.sock",
+    # k0s and MicroK8s.
+    "/var/lib/k0s/kubelet/pod-resources/kubelet.sock",
+    "/var/snap/microk8s/common/var/lib/kubelet/pod-resources/kubelet.sock",
+)
 
 
 class Allocations:
@@ -70,6 +78,11 @@ def local_allocations() -> Allocations | None:
     schedulers: dict[str, Callable[[], Scheduler]] = {}
     if _is_installed("scontrol"):
         schedulers[SLURM] = _slurm
+    named = os.environ.get(KUBELET_VARIABLE)
+    sockets = (named,) if named else _KUBELET_SOCKETS
+    socket = next((path for path in sockets if os.access(path, os.W_OK)), None)
+    if socket is not None:
+        schedulers[KUBERNETES] = partial(_kubernetes, socket)
     return Allocations(schedulers) if schedulers else None
 
 
@@ -83,3 +96,9 @@ def _slurm() -> Scheduler:
     from gpumon.allocations.slurm import SlurmAllocations
 
     return SlurmAllocations()
+
+
+def _kubernetes(socket: str) -> Scheduler:
+    from gpumon.allocations.kubernetes import KubernetesAllocations
+
+    return KubernetesAllocations(socket)

@@ -51,8 +51,11 @@ class Allocated(LastingRule):
             "a shell that somebody left open in a job",
             "a job that asked for more GPUs than it uses",
         ),
-        ("Ask the owner to end the job, or to ask for fewer GPUs: `scancel`, `--gres`.",),
-        "slurm.schedmd.com, scontrol and gres.conf",
+        (
+            "Ask the owner to end the job, or to ask for fewer GPUs.",
+            "Slurm: `scancel`, `--gres`. Kubernetes: `kubectl delete pod`, `nvidia.com/gpu`.",
+        ),
+        "slurm.schedmd.com, scontrol and gres.conf; kubernetes.io, Device Plugins",
     )
     after = 0.0
 
@@ -82,9 +85,11 @@ class Allocated(LastingRule):
         holding = history.holding(gpu)
         if unsure is None or (holding is not None and holding.computing):
             return False
-        labels = [printable(each.label) for each in unplaced_of(latest.allocations)]
-        short = at_most(f"perhaps {labels[0]}'s", SHORT_CELLS)
-        brief = at_most(f"{latest.allocations[0].scheduler}?", BRIEF_CELLS)
+        first = unplaced_of(latest.allocations)[0]
+        short = at_most(f"perhaps {printable(first.label)}'s", SHORT_CELLS)
+        brief = f"{printable(first.scheduler)}?"
+        if cell_width(brief) > BRIEF_CELLS:
+            brief = "allocated?"
         return self._finding(gpu.uuid, Words(unsure.sentence, short, brief))
 
     def _certain(self, history: History, gpu: Gpu, certain: Sequence[Allocation]) -> Words:
@@ -96,7 +101,7 @@ class Allocated(LastingRule):
         if unused is None:
             left = None if first.until is None else first.until - history.now
             end = "" if left is None else f", free in ≤ {first_part(left)}"
-            name = at_most(printable(first.label), SHORT_CELLS - len(more) - len(end))
+            name = _named(first, first.label, SHORT_CELLS - len(more) - len(end))
             return Words(
                 sentence,
                 f"{name}{more}{end}",
@@ -109,7 +114,7 @@ class Allocated(LastingRule):
         seconds = history.now - since
         length = f"{'≥' if is_least else ''}{first_part(seconds)}"
         end = f"{more}, no process {length}"
-        name = at_most(printable(first.owned_label), SHORT_CELLS - cell_width(end))
+        name = _named(first, first.owned_label, SHORT_CELLS - cell_width(end))
         long = seconds >= history.thresholds.unused_after
         least = "at least " if is_least else ""
         return Words(
@@ -132,6 +137,12 @@ class Allocated(LastingRule):
         if started is not None and started >= interval.since:
             return min(started, history.now), False
         return interval.since, not interval.start_observed
+
+
+def _named(allocation: Allocation, label: str, width: int) -> str:
+    """A label, cut; the scheduler is left out where not even it and the job fit."""
+    fits = cell_width(printable(allocation.label)) <= width
+    return at_most(printable(label if fits else allocation.job or label), width)
 
 
 class Reservation(Rule):

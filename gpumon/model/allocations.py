@@ -20,16 +20,19 @@ if TYPE_CHECKING:
 
 SLURM = "slurm"
 """``Allocation.scheduler`` of Slurm's jobs."""
+KUBERNETES = "kubernetes"
+"""``Allocation.scheduler`` of pods."""
 
 
 class Allocation(Struct, frozen=True, gc=False, array_like=True):
     """GPUs of this machine that a scheduler has given to a job.
 
     Attributes:
-        scheduler: ``slurm``.
-        job: The job as people write it, such as ``88123`` or ``88123_4`` in an array; ``None`` if
-            it is not known whose the GPUs are.
-        user: Name of the job's owner.
+        scheduler: ``slurm`` or ``kubernetes``.
+        job: The job as people write it, such as ``88123``, ``88123_4`` in an array or
+            ``train/worker-0``, a pod with its namespace; ``None`` if it is not known whose the GPUs
+            are.
+        user: Name of the job's owner; a pod has none.
         devices: UUIDs of the GPUs, or MIG devices, that are certainly its.
         unplaced: Number of further GPUs of this machine that are its, but not which ones; ``None``
             if not even their number is known.
@@ -77,7 +80,7 @@ def job_keys_of(place: Workload | None) -> Iterable[JobKey]:
     if place is None:
         return ()
     pod = None if place.container is None else place.container.full_pod
-    jobs = ((SLURM, place.slurm_job), ("kubernetes", pod))
+    jobs = ((SLURM, place.slurm_job), (KUBERNETES, pod))
     return [(scheduler, job) for scheduler, job in jobs if job is not None]
 
 

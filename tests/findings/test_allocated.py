@@ -75,6 +75,14 @@ def test_a_gpu_that_its_job_uses_is_no_news_and_says_when_it_is_free() -> None:
         (msgspec.structs.replace(ANN, user="a" * 40), "slurm 88123 aaa…, no process ≥0s"),
         (msgspec.structs.replace(ANN, user=None), "slurm 88123, no process ≥0s"),
         (msgspec.structs.replace(ANN, job=None, user=None), "a slurm job, no process ≥0s"),
+        (
+            Allocation("kubernetes", "ml/train", None, ANN.devices),
+            "ml/train, no process ≥0s",
+        ),
+        (
+            Allocation("kubernetes", "train/worker-0-5b7c9d", None, ANN.devices),
+            "train/worker-0-…, no process ≥0s",
+        ),
     ],
 )
 def test_a_long_name_is_cut(allocation: Allocation, short: str) -> None:
@@ -115,6 +123,12 @@ def test_that_it_may_be_a_jobs_hides_nothing_that_is_seen_of_a_mig_device(
     reason = not_free(history, gpu(mig=(mig,)), mig)
     assert reason is not None
     assert reason.is_unknown is (used != 2 * GIB)
+
+
+def test_the_scheduler_that_is_not_sure_is_named() -> None:
+    sure = Allocation("slurm", "5", devices=("GPU-1",))
+    state = gpu_state(history_of(sure, Allocation("kubernetes", unplaced=None)), gpu())
+    assert (state.short, state.brief) == ("perhaps a kubernetes job's", "allocated?")
 
 
 def test_without_a_scheduler_nothing_changes() -> None:

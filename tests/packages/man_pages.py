@@ -37,6 +37,7 @@ A command that has others says so on its page."""
 _ENVIRONMENT = {
     "GPUMON_ASCII": "1: draw with ASCII only, as --ascii does.",
     "GPUMON_LOCK_DIR": "The folder of the locks of gpumon run, for all users the same one.",
+    "GPUMON_KUBELET_SOCKET": "The socket of a kubelet whose root is another folder than usual.",
     "NO_COLOR": "Any value: use no colours.",
     "XDG_CONFIG_HOME, XDG_STATE_HOME": "Folders that hold the folder gpumon of the files below, in "
     "place of ~/.config and ~/.local/state.",

@@ -94,6 +94,32 @@ def test_while_it_is_not_known_how_many_a_job_has_nothing_fits() -> None:
     assert refusal.sentence == "whether slurm 5 has GPUs of this machine is not known"
 
 
+@pytest.mark.parametrize(
+    ("allocations", "sentence"),
+    [
+        (
+            [Allocation("slurm", unplaced=None), Allocation("kubernetes", unplaced=None)],
+            "which GPUs slurm and kubernetes have given to jobs is not known",
+        ),
+        (
+            [Allocation("slurm", unplaced=1), Allocation("kubernetes", unplaced=2)],
+            "3 GPUs of this machine are allocated by slurm and kubernetes, which ones is not known",
+        ),
+        (
+            [Allocation("slurm", "5", unplaced=None), Allocation("kubernetes", "a/b", unplaced=1)],
+            "whether slurm 5 and kubernetes a/b have GPUs of this machine is not known",
+        ),
+        ([Allocation("\x1b[2J", unplaced=None)], "which GPUs �[2J has given to jobs is not known"),
+    ],
+)  # fmt: skip
+def test_each_scheduler_with_an_unknown_gpu_is_named(
+    allocations: list[Allocation], sentence: str
+) -> None:
+    refusal = verdicts(*allocations)[-1].refusal
+    assert refusal is not None
+    assert refusal.sentence == sentence
+
+
 def test_a_job_name_cannot_write_to_the_terminal() -> None:
     found = verdicts(replace(ANN, job="1\x1b[2J", user="a\nb"))
     refusal = found[1].refusal

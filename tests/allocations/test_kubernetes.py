@@ -1,0 +1,282 @@
+"""What a kubelet says about its pods, with a real gRPC server and with anything else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.allocations import Allocations, local_allocations
+from gpumon.allocations.grpc_call import MOST_BYTES, call
+from gpumon.allocations.kubernetes import KubernetesAllocations
+from gpumon.allocations.pod_resources import Pod, PodDevice, pods_of
+from gpumon.model.allocations import Allocation
+from tests.build import gpu, snapshot
+from tests.clock import HandClock
+from tests.kubelet import Kubelet, container, field, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+METHOD = "v1.PodResourcesLister/List"
+FOUR = snapshot(
+    0.0,
+    *(
+        gpu(index=index, uuid=f"GPU-10000000-0000-0000-0000-00000000000{index}", minor_number=index)
+        for index in range(4)
+    ),
+)
+UUIDS = [each.uuid for each in FOUR.gpus]
+NOT_KNOWN = Allocation("kubernetes", unplaced=None)
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    made = Kubelet(tmp_path)
+    made.answer(b"")
+    with made:
+        yield made
+
+
+def of(name: str, *devices: str, unplaced: int | None = 0, is_share: bool = False) -> Allocation:
+    return Allocation(
+        "kubernetes", f"train/{name}", devices=devices, unplaced=unplaced, is_share=is_share
+    )
+
+
+def test_each_pod_has_its_gpus(kubelet: Kubelet) -> None:
+    kubelet.answer(
+        pod("worker-0", container({"nvidia.com/gpu": UUIDS[:1]}), container())
+        + pod("no-gpu", container({"github.com/fuse": ["fuse0"]}))
+        + pod("shared", container({"nvidia.com/gpu.shared": [f"{UUIDS[1]}::3"]}))
+        + pod("claim", container(claims=[("gpu.nvidia.com", "gpu-2"), ("dra.net", "eth0")]))
+        + pod("mps", container(claims=[("gpu.nvidia.com", "gpu-2", "share-1")]))
+        + pod("odd", container({"nvidia.com/gpu": ["?", "!"]}))
+        + pod("part", container({"amd.com/gpu": ["amdgpu_xcp_1", "amdgpu_xcp_2"]}))
+    )
+    found, pause = KubernetesAllocations(str(kubelet.socket)).find(FOUR, 5.0)
+    assert found == (
+        of("worker-0", UUIDS[0]),
+        of("shared", UUIDS[1], is_share=True),
+        of("claim", UUIDS[2]),
+        of("mps", UUIDS[2], is_share=True),
+        of("odd", unplaced=2),
+        of("part", unplaced=None, is_share=True),
+    )
+    assert 4 < pause <= 5
+
+
+def test_a_kubelet_is_asked_every_5_seconds_and_less_while_it_fails(kubelet: Kubelet) -> None:
+    clock = HandClock(0.0)
+    scheduler = KubernetesAllocations(str(kubelet.socket), clock)
+    kubelet.answer(None)
+    assert scheduler.find(FOUR, 5.0) == ((NOT_KNOWN,), 10.0)
+    kubelet.answer(pod("a", container({"nvidia.com/gpu": UUIDS[:1]})))
+    clock.now += 9
+    assert scheduler.find(FOUR, 5.0) == ((NOT_KNOWN,), 1.0)
+    clock.now += 1
+    assert scheduler.find(FOUR, 5.0) == ((of("a", UUIDS[0]),), 5.0)
+    kubelet.answer(b"")
+    clock.now += 4
+    assert scheduler.find(FOUR, 5.0) == ((of("a", UUIDS[0]),), 1.0)
+    clock.now += 1
+    assert scheduler.find(FOUR, 5.0) == ((), 5.0)
+
+
+def test_what_pods_have_stays_known_while_the_kubelet_starts_again(kubelet: Kubelet) -> None:
+    clock = HandClock(0.0)
+    scheduler = KubernetesAllocations(str(kubelet.socket), clock)
+    kubelet.answer(pod("a", container({"nvidia.com/gpu": UUIDS[:1]})))
+    known = (of("a", UUIDS[0]),)
+    assert scheduler.find(FOUR, 5.0)[0] == known
+    kubelet.kill()
+    clock.now += 30
+    assert scheduler.find(FOUR, 5.0)[0] == known
+    clock.now += 30
+    assert scheduler.find(FOUR, 5.0)[0] == (*known, NOT_KNOWN)
+    kubelet.start()
+    clock.now += 60
+    assert scheduler.find(FOUR, 5.0)[0] == known
+
+
+def test_a_kubelet_that_hangs_costs_2_seconds(kubelet: Kubelet) -> None:
+    scheduler = KubernetesAllocations(str(kubelet.socket))
+    with kubelet.hanging():
+        began = time.monotonic()
+        assert scheduler.find(FOUR, 25.0)[0] == (NOT_KNOWN,)
+        assert scheduler.find(FOUR, 25.0)[0] == (NOT_KNOWN,)
+        assert 1.9 < time.monotonic() - began < 3.5
+
+
+def test_answers_up_to_4_mib_are_taken(kubelet: Kubelet) -> None:
+    kubelet.answer(b"x" * MOST_BYTES)
+    assert call(str(kubelet.socket), METHOD, 20.0) == b"x" * MOST_BYTES
+    kubelet.answer(b"x" * (25 * MOST_BYTES))
+    assert call(str(kubelet.socket), METHOD, 20.0) is None
+    assert call(str(kubelet.socket), "v1.PodResourcesLister/Nothing", 20.0) is None
+
+
+@contextmanager
+def server(path: Path, serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that is no gRPC server."""
+
+    def accept() -> None:
+        with listening.accept()[0] as connection, suppress(OSError):
+            serve(connection)
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield str(path)
+    thread.join(20.0)
+    assert not thread.is_alive()
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return (
+        len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+    )
+
+
+def forever(data: bytes, pause: float = 0.0) -> Callable[[socket.socket], None]:
+    def serve(connection: socket.socket) -> None:
+        while True:
+            connection.sendall(data)
+            time.sleep(pause)
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    "serve",
+    [
+        lambda _: None,
+        lambda connection: connection.recv(1),
+        lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        forever(b"\0"),
+        forever(b"\xff" * 65536),
+        forever(os.urandom(65536)),
+        forever(b"\0", 0.1),
+        # Frames without an end: pings, settings, headers, empty data, data of another stream.
+        forever(frame(6, 0, 0, b"12345678")),
+        forever(frame(4, 0, 0)),
+        forever(frame(1, 0, 1)),
+        forever(frame(0, 0, 1)),
+        forever(frame(0, 0, 3, b"x" * 16384)),
+        forever(frame(0, 0, 1, b"x" * 16384)),
+        # The end of a stream without a message, with half of one, and with a compressed one.
+        forever(frame(1, 1, 1)),
+        forever(frame(0, 1, 1, b"\0\0\0\0\2x")),
+        forever(frame(0, 1, 1, b"\1\0\0\0\1x")),
+        forever(frame(0, 9, 1, b"\xff\0\0\0\0\1x")),
+        forever(frame(0, 9, 1)),
+        forever(frame(3, 0, 1, b"\0\0\0\2")),
+    ],
+)  # fmt: skip
+def test_any_other_server_gives_no_answer_soon(
+    tmp_path: Path, serve: Callable[[socket.socket], None]
+) -> None:
+    with server(tmp_path / "s", serve) as path:
+        began = time.monotonic()
+        assert call(path, METHOD, 1.0) is None
+        assert time.monotonic() - began < 3
+
+
+def test_padding_and_pings_are_understood(tmp_path: Path) -> None:
+    repeated: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(frame(4, 0, 0, b"\0\3\0\0\0\1") + frame(6, 0, 0, b"12345678"))
+        received = b""
+        while frame(6, 1, 0, b"12345678") not in received:
+            received += connection.recv(65536)
+        repeated.append(received)
+        connection.sendall(frame(1, 4, 1, b"\x88") + frame(0, 8, 1, b"\2\0\0\0\0\2ab??"))
+        connection.sendall(frame(0, 0, 1) + frame(1, 5, 1))
+
+    with server(tmp_path / "s", serve) as path:
+        assert call(path, METHOD, 10.0) == b"ab"
+    assert frame(4, 1, 0) in repeated[0]
+
+
+def test_without_a_kubelet_nothing_answers(tmp_path: Path) -> None:
+    assert call(str(tmp_path / "nothing"), METHOD, 1.0) is None
+    assert call(str(tmp_path), METHOD, 1.0) is None
+    assert call(f"/{'x' * 4096}", METHOD, 1.0) is None
+
+
+WHOLE = pod(
+    "worker-0",
+    container({"nvidia.com/gpu": ["GPU-1", "GPU-2"]}, [("gpu.nvidia.com", "gpu-0", "s")]),
+    container({"nvidia.com/gpu": ["GPU-2"]}),
+)
+READ = Pod(
+    "train",
+    "worker-0",
+    (
+        PodDevice("nvidia.com/gpu", "GPU-1"),
+        PodDevice("nvidia.com/gpu", "GPU-2"),
+        PodDevice("gpu.nvidia.com", "gpu-0", is_claimed=True, is_share=True),
+    ),
+)
+
+
+def test_a_pod_has_each_device_once() -> None:
+    assert pods_of(WHOLE) == [READ]
+    assert pods_of(b"") == []
+    # Fields of newer versions, of each encoding.
+    newer = field(99, b"x") + b"\x98\x06\xff\x7f" + b"\x99\x06" + b"x" * 8 + b"\x9d\x06" + b"x" * 4
+    assert pods_of(newer + WHOLE + newer) == [READ]
+
+
+def test_what_is_cut_off_is_not_believed() -> None:
+    for length in range(1, len(WHOLE)):
+        assert pods_of(WHOLE[:length]) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\xff" * 20,
+        b"\x0b\x0c",
+        b"\x0a" + b"\xff" * 9 + b"\x01",
+        field(1, field(3, field(2, b"\x0a\x05x"))),
+        field(1, b"") * 200_000,
+        field(1, field(3, b"") * 200_000),
+    ],
+    ids=range(6),
+)
+def test_what_is_malformed_or_far_too_much_is_not_believed(message: bytes) -> None:
+    began = time.process_time()
+    assert pods_of(message) is None
+    assert time.process_time() - began < 2
+
+
+def test_any_bytes_are_read_or_refused() -> None:
+    for _ in range(2000):
+        found = pods_of(os.urandom(40))
+        assert found is None or all(isinstance(each, Pod) for each in found)
+    odd = pods_of(pod("\x1b[31m" + "x" * 5000, container({"nvidia.com/gpu": ["\x1b"]})))
+    assert odd is not None
+    assert len(odd[0].name) == 512
+
+
+def test_only_a_socket_that_may_be_opened_is_asked(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("GPUMON_KUBELET_SOCKET", str(kubelet.socket) + "x")
+    assert local_allocations() is None
+    monkeypatch.setenv("GPUMON_KUBELET_SOCKET", str(kubelet.socket))
+    found = local_allocations()
+    assert isinstance(found, Allocations)
+    assert found.unknown == (NOT_KNOWN,)
+    assert found.settle(FOUR, 5.0) == ()

@@ -84,15 +84,26 @@ def _literal(text: str) -> list[str] | None:
     return [text] if _LITERAL.fullmatch(text) else None
 
 
+def ranges_of(text: str) -> list[tuple[str, int, int]] | None:
+    """The ranges of a list of numbers such as ``01-03,7``.
+
+    Returns:
+        The first number of each range as it is written, and the first and the last; ``None`` for
+        any other text. A single number is a range of one, and the last may be the smaller one.
+    """
+    found = [_RANGE.fullmatch(item) for item in text.split(",")]
+    ranges = [(each[1], int(each[1]), int(each[2] or each[1])) for each in found if each]
+    return ranges if len(ranges) == len(found) else None
+
+
 def _numbers(text: str, most: int) -> list[str] | None:
     """The numbers of a bracket, with their zeros in front."""
+    ranges = ranges_of(text)
+    if ranges is None:
+        return None
     numbers: list[str] = []
-    for item in text.split(","):
-        found = _RANGE.fullmatch(item)
-        if found is None:
-            return None
-        first, last = int(found[1]), int(found[2] or found[1])
+    for written, first, last in ranges:
         if last < first or last - first >= most - len(numbers):
             return None
-        numbers += (str(number).zfill(len(found[1])) for number in range(first, last + 1))
+        numbers += (str(number).zfill(len(written)) for number in range(first, last + 1))
     return numbers

@@ -16,6 +16,7 @@ from gpumon.allocations.backoff import Backoff
 from gpumon.allocations.placement import devices_by_place, devices_with_processes
 from gpumon.allocations.programs import printed_by
 from gpumon.allocations.scheduler import unknown
+from gpumon.allocations.slurm_gres import gres_beyond
 from gpumon.allocations.slurm_node import JobsHere, SlurmNode
 from gpumon.allocations.slurm_output import (
     Gres,
@@ -170,14 +171,18 @@ class SlurmAllocations:
 
     def _wants_node(self, now: float) -> bool:
         """Whether something of this node may be in use by jobs that are not known."""
-        is_complete = self._here is not None and not self._may_have_more
-        if is_complete and all(known.job for known in self._jobs.values()):
+        if self._is_complete and all(known.job for known in self._jobs.values()):
             return False
         if self._in_use is None:
             return True
         is_old = now >= self._in_use.at + (_NODE_SECONDS if self._here else _NODE_ALONE_SECONDS)
         changed = self._node_wanted_at > self._in_use.at
         return is_old or (changed and now >= self._in_use.at + _NODE_SOON)
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether all jobs that may have GPUs here are seen."""
+        return self._here is not None and not self._may_have_more
 
     @property
     def _may_have_more(self) -> bool:
@@ -248,59 +253,68 @@ class SlurmAllocations:
             return (unknown(SLURM),)
         places = devices_by_place(self._files.gpu_order(self._node), snapshot.gpus)
         found: list[Allocation] = []
-        holding: list[_Known] = []
+        holding: list[tuple[float, Gres]] = []
         unread: list[str] = []
         for number, known in sorted(self._jobs.items(), key=lambda item: int(item[0])):
             job = known.job
             if job is None or job.gres is None or job.gres.count is None:
                 unread.append(number)
             elif job.holds is not False and job.gres.count:
-                holding.append(known)
+                holding.append((known.seen_at, job.gres))
                 found.append(_placed(job, job.gres, places, snapshot))
         return (*found, *self._rest(unread, holding, places))
 
     def _rest(
-        self, unread: Sequence[str], holding: Sequence[_Known], places: Mapping[int, str]
+        self,
+        unread: Sequence[str],
+        holding: Sequence[tuple[float, Gres]],
+        places: Mapping[int, str],
     ) -> list[Allocation]:
-        """What is in use beyond the jobs that are known, or that this is not known."""
-        in_use = self._in_use
-        is_complete = self._here is not None and not self._may_have_more
-        if is_complete and not unread:
+        """What is in use beyond the jobs that are known, or that this is not known.
+
+        Args:
+            unread: The numbers of jobs here of which it is not known what they have.
+            holding: Since when the others are known, and what they have.
+            places: See ``devices_by_place``.
+        """
+        if self._is_complete and not unread:
             return []
-        is_old = in_use is not None and any(
-            self._jobs[number].seen_at > in_use.at for number in unread
-        )
-        gres = None if in_use is None else in_use.gres
-        if in_use is None or is_old or gres is None or gres.count is None:
-            numbers = unread or (None,)
-            return [Allocation(SLURM, number, unplaced=None) for number in numbers]
-        counted = [known.job.gres for known in holding if known.job and known.seen_at <= in_use.at]
-        left = gres.count - sum(each.count or 0 for each in counted if each and not each.is_share)
-        known_places = [known.job.gres.indices for known in holding if known.job and known.job.gres]
-        devices: tuple[str, ...] = ()
-        if gres.indices is not None and None not in known_places:
-            rest = set(gres.indices).difference(*(known or () for known in known_places))
-            left = len(rest)
-            devices = tuple(places[place] for place in sorted(rest) if place in places)
-        if left <= 0:
+        gres = self._gres_beyond(unread, holding)
+        if gres is None:
+            return [Allocation(SLURM, number, unplaced=None) for number in unread or (None,)]
+        if not gres.count:
             return []
         name = unread[0] if len(unread) == 1 and not self._may_have_more else None
-        # A place without a device is that of a GPU that is not shown.
-        is_placed = bool(places) and gres.indices is not None and None not in known_places
-        unplaced = 0 if is_placed else left
+        devices, unplaced = _devices_of(gres, places)
         return [Allocation(SLURM, name, None, devices, unplaced, is_share=gres.is_share)]
+
+    def _gres_beyond(
+        self, unread: Sequence[str], holding: Sequence[tuple[float, Gres]]
+    ) -> Gres | None:
+        """What is in use beyond the jobs that are known; ``None`` if that is not known."""
+        in_use = self._in_use
+        if in_use is None or in_use.gres is None or in_use.gres.count is None:
+            return None
+        if any(self._jobs[number].seen_at > in_use.at for number in unread):
+            return None
+        taken = [gres for _, gres in holding]
+        counted = [gres for seen_at, gres in holding if seen_at <= in_use.at]
+        return gres_beyond(in_use.gres, taken, counted)
+
+
+def _devices_of(gres: Gres, places: Mapping[int, str]) -> tuple[tuple[str, ...], int]:
+    """The devices that these GPUs are, and how many are left of which it is not known."""
+    if gres.indices is None or not places:
+        return (), gres.count or 0
+    # A place without a device is that of a GPU that is not shown.
+    return tuple(places[place] for place in gres.indices if place in places), 0
 
 
 def _placed(job: Job, gres: Gres, places: Mapping[int, str], snapshot: Snapshot) -> Allocation:
     """A job with the GPUs that are certainly its."""
-    count = gres.count or 0
-    devices: tuple[str, ...] = ()
-    unplaced = count
-    if gres.indices is not None and places:
-        # A place without a device is that of a GPU that is not shown.
-        devices = tuple(places[place] for place in gres.indices if place in places)
-        unplaced = 0
+    devices, unplaced = _devices_of(gres, places)
     if unplaced:
+        count = unplaced
         devices = devices_with_processes(snapshot, frozenset((job.name, job.number)))[:count]
         unplaced = count - len(devices)
     return Allocation(

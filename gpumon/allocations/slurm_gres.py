@@ -12,10 +12,14 @@ An item is a name, often a type, and how many, followed by which in one of sever
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.allocations.host_lists import split_list
+from gpumon.allocations.host_lists import ranges_of, split_list
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MOST_GPUS = 4096
 """Far more than one node has, MIG instances included."""
@@ -28,7 +32,6 @@ _SHARES = ("shard", "mps")
 
 _OTHER = re.compile(r"(?:[A-Za-z0-9_.-]+[:(].*)?|\(null\)")
 _COUNT = re.compile(r"[0-9]{1,9}")
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _PART = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 
 
@@ -73,6 +76,22 @@ def gres_of(text: str) -> Gres:
     found = [each for each in (*whole, *shares) if each.count != 0]
     is_share = bool(found) and all(each.count == 0 for each in whole)
     return _sum(found, is_share)
+
+
+def gres_beyond(total: Gres, taken: Sequence[Gres], counted: Sequence[Gres]) -> Gres:
+    """What is left of GPUs in use without those of known jobs.
+
+    Args:
+        total: All that are in use, whose number is known.
+        taken: What each job has.
+        counted: Of these what is in the total already, which may be older than a job.
+    """
+    places = [each.indices for each in taken if each.indices is not None]
+    if total.indices is not None and len(places) == len(taken):
+        left = sorted(set(total.indices).difference(*places))
+        return Gres(len(left), tuple(left), total.is_share)
+    count = (total.count or 0) - sum(each.count or 0 for each in counted if not each.is_share)
+    return Gres(max(0, count), None, total.is_share)
 
 
 def names_gpus(text: str) -> bool:
@@ -142,12 +161,11 @@ def _number(text: str) -> int | None:
 
 def _indices(text: str) -> tuple[int, ...] | None:
     """The places in a list such as ``0,3-5``, ascending; ``None`` for any other text."""
+    ranges = ranges_of(text)
+    if ranges is None:
+        return None
     indices: list[int] = []
-    for item in text.split(","):
-        found = _RANGE.fullmatch(item)
-        if found is None:
-            return None
-        first, last = int(found[1]), int(found[2] or found[1])
+    for _, first, last in ranges:
         # Slurm lists them in order, and none twice.
         if not (indices[-1] if indices else -1) < first <= last < _MOST_GPUS:
             return None

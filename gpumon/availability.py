@@ -99,16 +99,14 @@ class Insider(Struct, frozen=True):
     """Who asks for a GPU, as schedulers know them."""
 
     user: str | None = None
-    # Names of the job that the program runs in; empty outside of jobs.
+    # Labels of the job that the program runs in, such as ``slurm 88123``; empty outside of jobs.
     jobs: frozenset[str] = frozenset()
 
     def has(self, allocation: Allocation) -> bool:
         """Whether an allocation is the asker's own."""
         if self.jobs:
             # Each part of a heterogeneous job, such as 5+1, runs with the number of the first.
-            return allocation.job is not None and (
-                allocation.job in self.jobs or allocation.job.partition("+")[0] in self.jobs
-            )
+            return not self.jobs.isdisjoint((allocation.label, allocation.label.partition("+")[0]))
         return self.user is not None and allocation.user == self.user
 
 

@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gpumon.allocations.scheduler import unknown
-from gpumon.model.allocations import KUBERNETES, SLURM
+from gpumon.model.allocations import KUBERNETES, LSF, SLURM
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def local_allocations() -> Allocations | None:
     schedulers: dict[str, Callable[[], Scheduler]] = {}
     if _is_installed("scontrol"):
         schedulers[SLURM] = _slurm
+    if _is_installed("bjobs"):
+        schedulers[LSF] = _lsf
     named = os.environ.get(KUBELET_VARIABLE)
     sockets = (named,) if named else _KUBELET_SOCKETS
     socket = next((path for path in sockets if os.access(path, os.W_OK)), None)
@@ -96,6 +98,12 @@ def _slurm() -> Scheduler:
     from gpumon.allocations.slurm import SlurmAllocations
 
     return SlurmAllocations()
+
+
+def _lsf() -> Scheduler:
+    from gpumon.allocations.lsf import LsfAllocations
+
+    return LsfAllocations()
 
 
 def _kubernetes(socket: str) -> Scheduler:

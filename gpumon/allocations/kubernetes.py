@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.allocations.backoff import Backoff
 from gpumon.allocations.grpc_call import call
 from gpumon.allocations.pod_devices import DeviceFinder
 from gpumon.allocations.pod_resources import pods_of
+from gpumon.allocations.polling import Poll
 from gpumon.allocations.scheduler import unknown
-from gpumon.model.allocations import Allocation
+from gpumon.model.allocations import KUBERNETES, Allocation
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.system.system import Clock
 
-SCHEDULER = "kubernetes"
 _METHOD = "v1.PodResourcesLister/List"
 _ASK_SECONDS = 5.0
 """Seconds between two questions, which the kubelet answers from memory, up to 100 in a second."""
@@ -41,35 +40,21 @@ class KubernetesAllocations:
     """
 
     def __init__(self, path: str, clock: Clock = THIS_SYSTEM.clock) -> None:
-        self._path, self._clock = path, clock
-        self._backoff = Backoff()
-        self._due = 0.0
-        self._pods: list[Pod] | None = None
-        self._answered_at = 0.0
+        self._path = path
+        self._pods: Poll[list[Pod]] = Poll(self._ask, _ASK_SECONDS, clock)
+
+    def _ask(self, patience: float) -> list[Pod] | None:
+        message = call(self._path, _METHOD, min(patience, _PATIENCE))
+        return None if message is None else pods_of(message)
 
     def find(self, snapshot: Snapshot, patience: float) -> tuple[tuple[Allocation, ...], float]:
         """See ``Scheduler.find``."""
-        if self._clock.monotonic() >= self._due:
-            message = call(self._path, _METHOD, min(patience, _PATIENCE))
-            pods = None if message is None else pods_of(message)
-            now = self._clock.monotonic()
-            if pods is None:
-                self._backoff.failed(now)
-                self._due = self._backoff.until
-            else:
-                self._backoff.answered()
-                self._pods, self._answered_at = pods, now
-                self._due = now + _ASK_SECONDS
-        now = self._clock.monotonic()
-        return self._allocations(snapshot, now), max(0.1, self._due - now)
-
-    def _allocations(self, snapshot: Snapshot, now: float) -> tuple[Allocation, ...]:
-        if self._pods is None:
-            return (unknown(SCHEDULER),)
+        pause = self._pods.look(patience)
         finder = DeviceFinder(snapshot.gpus)
-        found = [_allocation(pod, finder) for pod in self._pods]
-        known = tuple(each for each in found if each is not None)
-        return known if now - self._answered_at < _OLD_SECONDS else (*known, unknown(SCHEDULER))
+        found = [_allocation(pod, finder) for pod in self._pods.answer or ()]
+        if self._pods.age >= _OLD_SECONDS:
+            found.append(unknown(KUBERNETES))
+        return tuple(each for each in found if each is not None), pause
 
 
 def _allocation(pod: Pod, finder: DeviceFinder) -> Allocation | None:
@@ -82,7 +67,7 @@ def _allocation(pod: Pod, finder: DeviceFinder) -> Allocation | None:
     # Several shares may be of one GPU.
     is_counted = not any(each.is_share for each in unplaced)
     return Allocation(
-        SCHEDULER,
+        KUBERNETES,
         f"{pod.namespace}/{pod.name}",
         None,
         tuple(uuids),

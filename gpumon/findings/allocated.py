@@ -53,7 +53,7 @@ class Allocated(LastingRule):
         ),
         (
             "Ask the owner to end the job, or to ask for fewer GPUs.",
-            "Slurm: `scancel`, `--gres`. Kubernetes: `kubectl delete pod`, `nvidia.com/gpu`.",
+            "Slurm: `scancel`, `--gres`. LSF: `bkill`, `-gpu`. Kubernetes: `kubectl delete pod`.",
         ),
         "slurm.schedmd.com, scontrol and gres.conf; kubernetes.io, Device Plugins",
     )

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 SLURM = "slurm"
-"""``Allocation.scheduler`` of Slurm's jobs."""
+LSF = "lsf"
 KUBERNETES = "kubernetes"
-"""``Allocation.scheduler`` of pods."""
+"""``Allocation.scheduler`` of Slurm's jobs, of IBM Spectrum LSF's, and of pods."""
 
 
 class Allocation(Struct, frozen=True, gc=False, array_like=True):
     """GPUs of this machine that a scheduler has given to a job.
 
     Attributes:
-        scheduler: ``slurm`` or ``kubernetes``.
-        job: The job as people write it, such as ``88123``, ``88123_4`` in an array or
-            ``train/worker-0``, a pod with its namespace; ``None`` if it is not known whose the GPUs
-            are.
+        scheduler: ``slurm``, ``lsf`` or ``kubernetes``.
+        job: The job as people write it, such as ``88123``; in an array ``88123_4`` (Slurm) or
+            ``321[4]`` (LSF); a pod with its namespace, ``train/worker-0``. ``None`` if it is not
+            known whose the GPUs are.
         user: Name of the job's owner; a pod has none.
         devices: UUIDs of the GPUs, or MIG devices, that are certainly its.
         unplaced: Number of further GPUs of this machine that are its, but not which ones; ``None``

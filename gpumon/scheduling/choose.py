@@ -227,11 +227,15 @@ class Chooser:
 
 
 def _asker(environment: Mapping[str, str], uid: int | None) -> Insider:
-    """This program's user, and the Slurm job that it runs in, by each of its names."""
+    """This program's user, and the job that it runs in, by each of its names."""
     job, _ = slurm_job(None, None, environment)
     number, _ = slurm_job(None, None, {"SLURM_JOB_ID": environment.get("SLURM_JOB_ID", "")})
-    user = None if uid is None else user_name(uid)
-    return Insider(user, frozenset(name for name in (job, number) if name is not None))
+    jobs = [f"slurm {name}" for name in (job, number) if name is not None]
+    if lsf := environment.get("LSB_JOBID"):
+        # The index of a job that is in no array is 0.
+        index = environment.get("LSB_JOBINDEX") or "0"
+        jobs.append(f"lsf {lsf}" if index == "0" else f"lsf {lsf}[{index}]")
+    return Insider(None if uid is None else user_name(uid), frozenset(jobs))
 
 
 def _reservations(snapshot: Snapshot) -> dict[str, ReservationHolder]:

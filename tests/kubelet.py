@@ -134,7 +134,7 @@ def serve(path: str, answer: Path) -> None:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
             raise
 
-    # It takes the place of one that was there before, as the kubelet does.
+    # It takes the place of an earlier socket, as the kubelet does.
     Path(path).unlink(missing_ok=True)
     server = grpc.server(ThreadPoolExecutor(4))
     methods = {"List": grpc.unary_unary_rpc_method_handler(list_pods)}

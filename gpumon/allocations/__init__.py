@@ -23,7 +23,7 @@ _PATIENCE = 25.0
 """Seconds. Slurm's ``scontrol`` itself gives up after 10 to 20 s when the controller is down."""
 _LEAST_PATIENCE = 1.0
 """Seconds that a question gets at least: less says nothing about a scheduler."""
-KUBELET_VARIABLE = "GPUMON_KUBELET_SOCKET"
+_KUBELET_VARIABLE = "GPUMON_KUBELET_SOCKET"
 """The environment variable that names the kubelet's socket, where its root is another folder."""
 _KUBELET_SOCKETS = (
     "/var/lib/kubelet/pod-resources/kubelet.sock",
@@ -80,7 +80,7 @@ def local_allocations() -> Allocations | None:
         schedulers[SLURM] = _slurm
     if _is_installed("bjobs"):
         schedulers[LSF] = _lsf
-    named = os.environ.get(KUBELET_VARIABLE)
+    named = os.environ.get(_KUBELET_VARIABLE)
     sockets = (named,) if named else _KUBELET_SOCKETS
     socket = next((path for path in sockets if os.access(path, os.W_OK)), None)
     if socket is not None:
@@ -94,7 +94,7 @@ def _is_installed(program: str) -> bool:
 
 
 def _slurm() -> Scheduler:
-    # Needed after the first picture only, as each of them.
+    # Schedulers are needed after the first picture only.
     from gpumon.allocations.slurm import SlurmAllocations
 
     return SlurmAllocations()

@@ -1,8 +1,8 @@
 """Calls a method of a gRPC server that takes no arguments, over a Unix socket.
 
-This is as much of HTTP/2 (RFC 9113) as one such call needs: the request is always the same few
-bytes, and of the answer's headers none is read, because a method that fails sends no message. The
-packages for gRPC bring a compiled library and threads of their own, for one call of one server.
+This is as much of HTTP/2 (RFC 9113) as such a call needs. The request is always the same few bytes.
+The headers of the answer are not read: a method that fails sends no message. The packages for gRPC
+bring a compiled library and threads of their own, which is much for a single method.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ def call(path: str, method: str, patience: float) -> bytes | None:
     if len(body) < _PREFIX.size:
         return None
     is_compressed, length = _PREFIX.unpack_from(body)
-    message = bytes(body[_PREFIX.size :])
-    return message if not is_compressed and len(message) == length else None
+    if is_compressed or length > MOST_BYTES or length != len(body) - _PREFIX.size:
+        return None
+    return bytes(body[_PREFIX.size :])
 
 
 def _request(method: str) -> bytes:

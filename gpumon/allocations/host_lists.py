@@ -89,7 +89,7 @@ def ranges_of(text: str) -> list[tuple[str, int, int]] | None:
 
     Returns:
         The first number of each range as it is written, and the first and the last; ``None`` for
-        any other text. A single number is a range of one, and the last may be the smaller one.
+        any other text. A single number is a range, too. The last number may be smaller.
     """
     found = [_RANGE.fullmatch(item) for item in text.split(",")]
     ranges = [(each[1], int(each[1]), int(each[2] or each[1])) for each in found if each]

@@ -1,6 +1,6 @@
 """What Kubernetes has given to the pods of this machine.
 
-The kubelet is asked, over a socket that mostly root alone may open. It knows the devices of each
+The kubelet is asked, over a socket that usually only root may open. It knows the devices of each
 pod, but no user: a pod has none.
 """
 
@@ -64,7 +64,7 @@ def _allocation(pod: Pod, finder: DeviceFinder) -> Allocation | None:
         return None
     uuids = dict.fromkeys(uuid for each in devices for uuid in each.uuids or ())
     unplaced = [each for each in devices if each.uuids is None]
-    # Several shares may be of one GPU.
+    # Several shares may be of the same GPU.
     is_counted = not any(each.is_share for each in unplaced)
     return Allocation(
         KUBERNETES,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpumon.system.system import Clock
 
 _ASK_SECONDS = 60.0
-"""Seconds between two questions: one daemon answers those of the whole cluster."""
+"""Seconds between two questions: a single daemon answers those of the whole cluster."""
 _OLD_SECONDS = 300.0
 """Age of an answer from which on other jobs may have got GPUs since."""
 _MOST_JOBS = 4096

@@ -32,9 +32,9 @@ _PCI = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])")
 
 
 class FoundDevice(Struct, frozen=True):
-    """A device that is a GPU, a MIG device, or a part of one."""
+    """A device that is a GPU, a MIG device, or a part of them."""
 
-    # Its UUID; none if it is not shown. ``None``: not known which one it is.
+    # Its UUID; empty if it is not shown. ``None``: not known which GPU it is.
     uuids: tuple[str, ...] | None
     is_share: bool = False  # Whether others may have it, too.
 

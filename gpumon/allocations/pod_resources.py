@@ -83,7 +83,7 @@ class _Reader:
             place += length
 
     def texts(self, data: bytes) -> dict[int, str]:
-        """The texts of a message by the number of their field; of several the last one counts."""
+        """The texts of a message by the number of their field; the last of several counts."""
         return {number: _name(value) for number, value in self.fields(data)}
 
 

@@ -17,7 +17,7 @@ _LEAST_PAUSE = 0.1
 
 
 class Poll(Generic[_T]):
-    """Asks when it is time, and keeps the newest answer while there is no other one.
+    """Asks when it is time, and keeps the newest answer until there is another.
 
     Args:
         ask: Asks in so many seconds at most; ``None``: there is no answer.

@@ -6,9 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from gpumon.model.allocations import SLURM, allocations_of, job_keys_of
+from gpumon.model.allocations import KUBERNETES, allocations_of, job_keys_of
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.jobs import job_of, launchers_of
 from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
@@ -32,7 +31,7 @@ class AllocatedJob(Struct, frozen=True):
     unused: int | None
     """Number of these without a computing process, whoever's; ``None`` if unknown of any."""
 
-    def stand_in(self, gpus: Sequence[Gpu] = ()) -> GpuProcess:
+    def stand_in(self, gpus: Sequence[Gpu]) -> GpuProcess:
         """What is known of any process of the job: filters select the job if they select this."""
         devices = self.allocation.devices
         uses = [
@@ -45,16 +44,16 @@ class AllocatedJob(Struct, frozen=True):
             type="C",
             uses=tuple(uses),
             user=self.allocation.user,
-            place=_place_of(self.allocation.scheduler, self.allocation.job),
+            place=_place_of(self.allocation),
         )
 
 
-def _place_of(scheduler: str, job: str | None) -> Workload:
-    """Where the processes of a job run."""
-    if scheduler == SLURM or job is None:
-        return Workload(slurm_job=job)
-    namespace, _, pod = job.rpartition("/")
-    return Workload(Container("kubernetes", pod=pod or None, namespace=namespace or None))
+def _place_of(allocation: Allocation) -> Workload:
+    """Where filters of jobs, pods and containers find the processes of a job."""
+    if allocation.scheduler != KUBERNETES or allocation.job is None:
+        return Workload(slurm_job=allocation.job)
+    namespace, _, pod = allocation.job.rpartition("/")
+    return Workload(Container(KUBERNETES, pod=pod, namespace=namespace or None))
 
 
 class UserUse(Struct, frozen=True):
@@ -246,12 +245,8 @@ def job_with_key(
 def _waiting(allocated: AllocatedJob) -> JobGroup:
     """A job without a process on a GPU."""
     allocation = allocated.allocation
-    key = " ".join(allocation.devices)
-    if allocation.keys:
-        # That of its processes, if it gets any.
-        _, key = job_of(replace(allocated.stand_in(), place=_place_of(*allocation.keys[-1])), set())
     return JobGroup(
-        key=key,
+        key=_key(allocation),
         kind=allocation.scheduler,
         label=printable(allocation.label),
         processes=(),
@@ -264,6 +259,14 @@ def _waiting(allocated: AllocatedJob) -> JobGroup:
     )
 
 
+def _key(allocation: Allocation) -> str:
+    """The key of a job without a process: that of its processes, if it gets any."""
+    if not allocation.keys:
+        return " ".join(allocation.devices)
+    scheduler, job = allocation.keys[-1]
+    return f"{'pod' if scheduler == KUBERNETES else scheduler} {job}"
+
+
 def _job(
     kind: str, key: str, processes: list[GpuProcess], allocated: AllocatedJob | None
 ) -> JobGroup:
@@ -272,7 +275,7 @@ def _job(
     if started is not None and started.launcher_name in _DAEMONS:
         started = None
     return JobGroup(
-        key=key,
+        key=_key(allocation),
         kind=kind,
         label=printable(allocated.allocation.label if allocated else _label(kind, processes)),
         processes=tuple(processes),

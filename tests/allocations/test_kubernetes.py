@@ -117,6 +117,8 @@ def test_a_kubelet_that_hangs_costs_2_seconds(kubelet: Kubelet) -> None:
 def test_answers_up_to_4_mib_are_taken(kubelet: Kubelet) -> None:
     kubelet.answer(b"x" * MOST_BYTES)
     assert call(str(kubelet.socket), METHOD, 20.0) == b"x" * MOST_BYTES
+    kubelet.answer(b"x" * (MOST_BYTES + 1))
+    assert call(str(kubelet.socket), METHOD, 20.0) is None
     kubelet.answer(b"x" * (25 * MOST_BYTES))
     began = time.monotonic()
     assert call(str(kubelet.socket), METHOD, 50.0) is None
@@ -174,7 +176,7 @@ def forever(data: bytes, pause: float = 0.0) -> Callable[[socket.socket], None]:
         forever(frame(0, 0, 1)),
         forever(frame(0, 0, 3, b"x" * 16384)),
         forever(frame(0, 0, 1, b"x" * 16384)),
-        # The end of a stream without a message, with half of one, and with a compressed one.
+        # The end of a stream without a message, with half of it, and with a compressed message.
         forever(frame(1, 1, 1)),
         forever(frame(0, 1, 1, b"\0\0\0\0\2x")),
         forever(frame(0, 1, 1, b"\1\0\0\0\1x")),

@@ -1,4 +1,4 @@
-"""Which GPU a pod's device is, whoever named it."""
+"""Which GPU a pod's device is, by the names of each plugin."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ def _job(
     if started is not None and started.launcher_name in _DAEMONS:
         started = None
     return JobGroup(
-        key=_key(allocation),
+        key=key,
         kind=kind,
         label=printable(allocated.allocation.label if allocated else _label(kind, processes)),
         processes=tuple(processes),

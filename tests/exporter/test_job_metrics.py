@@ -155,6 +155,16 @@ def test_jobs_with_an_allocation_and_pods_share_the_names() -> None:
     assert ("pod", "other") in held
 
 
+def test_a_pod_that_has_a_gpu_and_uses_it_is_one_name() -> None:
+    allocated = [
+        Allocation("kubernetes", f"pod-{n}", devices=("GPU-0",)) for n in range(MOST_NAMES)
+    ]
+    scrape = scraped(replace(pods(0, MOST_NAMES), allocations=allocated))
+    held = {name for _, name in jobs(scrape, MEMORY)}
+    assert held == {sample.labels["job"] for sample in scrape.samples if "job" in sample.labels}
+    assert "other" not in held
+
+
 # Texts that somebody else has chosen
 
 

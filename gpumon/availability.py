@@ -24,7 +24,7 @@ from gpumon.text.formatting import counted, duration, gib, gibibytes, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from gpumon.model.allocations import Allocation
+    from gpumon.model.allocations import Allocation, JobKey
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, MigInstance
 
@@ -99,14 +99,15 @@ class Insider(Struct, frozen=True):
     """Who asks for a GPU, as schedulers know them."""
 
     user: str | None = None
-    # Labels of the job that the program runs in, such as ``slurm 88123``; empty outside of jobs.
-    jobs: frozenset[str] = frozenset()
+    # The keys of the job that the program runs in; empty outside of jobs.
+    jobs: frozenset[JobKey] = frozenset()
 
     def has(self, allocation: Allocation) -> bool:
         """Whether an allocation is the asker's own."""
         if self.jobs:
             # Each part of a heterogeneous job, such as 5+1, runs with the number of the first.
-            return not self.jobs.isdisjoint((allocation.label, allocation.label.partition("+")[0]))
+            leader = (allocation.scheduler, (allocation.job or "").partition("+")[0])
+            return not self.jobs.isdisjoint((*allocation.keys, leader))
         return self.user is not None and allocation.user == self.user
 
 

@@ -22,6 +22,7 @@ from gpumon.host.clues import slurm_job
 from gpumon.makers.backend import NO_KNOWN_LINKS
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.makers.visible_devices import visible_devices_of
+from gpumon.model.allocations import LSF, SLURM
 from gpumon.model.makers import Maker, gpus_of, makers_of
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.eligibility import (
@@ -230,11 +231,11 @@ def _asker(environment: Mapping[str, str], uid: int | None) -> Insider:
     """This program's user, and the job that it runs in, by each of its names."""
     job, _ = slurm_job(None, None, environment)
     number, _ = slurm_job(None, None, {"SLURM_JOB_ID": environment.get("SLURM_JOB_ID", "")})
-    jobs = [f"slurm {name}" for name in (job, number) if name is not None]
+    jobs = [(SLURM, name) for name in (job, number) if name is not None]
     if lsf := environment.get("LSB_JOBID"):
         # The index of a job that is in no array is 0.
         index = environment.get("LSB_JOBINDEX") or "0"
-        jobs.append(f"lsf {lsf}" if index == "0" else f"lsf {lsf}[{index}]")
+        jobs.append((LSF, lsf if index == "0" else f"{lsf}[{index}]"))
     return Insider(None if uid is None else user_name(uid), frozenset(jobs))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.allocations.grpc_call import call
+from gpumon.allocations.placement import devices_with_processes
 from gpumon.allocations.pod_devices import DeviceFinder
 from gpumon.allocations.pod_resources import pods_of
 from gpumon.allocations.polling import Poll
@@ -51,24 +52,30 @@ class KubernetesAllocations:
         """See ``Scheduler.find``."""
         pause = self._pods.look(patience)
         finder = DeviceFinder(snapshot.gpus)
-        found = [_allocation(pod, finder) for pod in self._pods.answer or ()]
+        found = [_allocation(pod, finder, snapshot) for pod in self._pods.answer or ()]
         if self._pods.age >= _OLD_SECONDS:
             found.append(unknown(KUBERNETES))
         return tuple(each for each in found if each is not None), pause
 
 
-def _allocation(pod: Pod, finder: DeviceFinder) -> Allocation | None:
+def _allocation(pod: Pod, finder: DeviceFinder, snapshot: Snapshot) -> Allocation | None:
     """The GPUs of a pod; ``None`` if it has none."""
     devices = [found for device in pod.devices if (found := finder.find(device)) is not None]
     if not devices:
         return None
     uuids = dict.fromkeys(uuid for each in devices for uuid in each.uuids or ())
     unplaced = [each for each in devices if each.uuids is None]
+    job = f"{pod.namespace}/{pod.name}"
+    if unplaced:
+        seen = devices_with_processes(snapshot, [(KUBERNETES, job)])
+        placed = [uuid for uuid in seen if uuid not in uuids][: len(unplaced)]
+        uuids |= dict.fromkeys(placed)
+        del unplaced[: len(placed)]
     # Several shares may be of the same GPU.
     is_counted = not any(each.is_share for each in unplaced)
     return Allocation(
         KUBERNETES,
-        f"{pod.namespace}/{pod.name}",
+        job,
         None,
         tuple(uuids),
         len(unplaced) if is_counted else None,

@@ -1,15 +1,17 @@
-"""Which GPU has which place in slurmd's list, where that is certain."""
+"""Which GPUs a job has, where that is certain: by their numbers, or by its processes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.model.allocations import job_keys_of
 from gpumon.model.snapshot import ANSWERING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from gpumon.allocations.slurm_node import GpuOrder
+    from gpumon.model.allocations import JobKey
     from gpumon.model.snapshot import Gpu, Snapshot
 
 
@@ -52,12 +54,12 @@ def _in_order_of_nvml(gpus: Sequence[Gpu], *, is_divided: bool) -> Mapping[int, 
     return dict(enumerate(devices))
 
 
-def devices_with_processes(snapshot: Snapshot, jobs: frozenset[str]) -> tuple[str, ...]:
+def devices_with_processes(snapshot: Snapshot, jobs: Collection[JobKey]) -> tuple[str, ...]:
     """The GPUs and MIG devices on which a job's processes are, in order: these are certainly its.
 
     Args:
         snapshot: A sample with the workloads of processes.
-        jobs: The names of the job.
+        jobs: The keys of the job.
     """
     instances = {
         (gpu.uuid, mig.gpu_instance, mig.compute_instance): mig.uuid
@@ -66,7 +68,7 @@ def devices_with_processes(snapshot: Snapshot, jobs: frozenset[str]) -> tuple[st
     }
     found: dict[str, None] = {}
     for process in snapshot.processes:
-        if process.place is None or process.place.slurm_job not in jobs:
+        if not any(job in jobs for job in job_keys_of(process.place)):
             continue
         for use in process.uses:
             instance = use.instance or (None, None)

@@ -314,9 +314,9 @@ def _placed(job: Job, gres: Gres, places: Mapping[int, str], snapshot: Snapshot)
     """A job with the GPUs that are certainly its."""
     devices, unplaced = _devices_of(gres, places)
     if unplaced:
-        count = unplaced
-        devices = devices_with_processes(snapshot, frozenset((job.name, job.number)))[:count]
-        unplaced = count - len(devices)
+        seen = devices_with_processes(snapshot, [(SLURM, job.name), (SLURM, job.number)])
+        devices = seen[:unplaced]
+        unplaced -= len(devices)
     return Allocation(
         SLURM,
         job.name,

@@ -10,13 +10,15 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from gpumon.allocations import Allocations, local_allocations
 from gpumon.allocations.grpc_call import MOST_BYTES, call
 from gpumon.allocations.kubernetes import KubernetesAllocations
 from gpumon.allocations.pod_resources import Pod, PodDevice, pods_of
 from gpumon.model.allocations import Allocation
-from tests.build import gpu, snapshot
+from gpumon.model.processes import Container, GpuUse, Workload
+from tests.build import gpu, process, snapshot
 from tests.clock import HandClock
 from tests.kubelet import Kubelet, container, field, pod
 
@@ -70,6 +72,24 @@ def test_each_pod_has_its_gpus(kubelet: Kubelet) -> None:
         of("part", unplaced=None, is_share=True),
     )
     assert 4 < pause <= 5
+
+
+def test_a_process_of_a_pod_shows_a_gpu_of_it(kubelet: Kubelet) -> None:
+    names = [f"{UUIDS[3]}-0", f"{UUIDS[3]}-1"]
+    kubelet.answer(pod("vgpu", container({"nvidia.com/gpu": names})))
+    processes = tuple(
+        replace(
+            process(index),
+            uses=(GpuUse(UUIDS[index], index),),
+            place=Workload(Container("kubernetes", pod=name, namespace=namespace)),
+        )
+        for index, (namespace, name) in enumerate(
+            (("train", "vgpu"), ("test", "vgpu"), ("train", "other"), (None, "vgpu"))
+        )
+    )
+    seen = replace(FOUR, processes=processes)
+    found, _ = KubernetesAllocations(str(kubelet.socket)).find(seen, 5.0)
+    assert found == (of("vgpu", UUIDS[0], unplaced=1),)
 
 
 def test_a_kubelet_is_asked_every_5_seconds_and_less_while_it_fails(kubelet: Kubelet) -> None:

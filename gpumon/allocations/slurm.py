@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.system.system import Clock
 
-_NO_SUCH_JOB = b"Invalid job id"
+NO_SUCH_JOB = b"Invalid job id"
 """The controller has no such job, or it is private."""
 _NO_SUCH_NODE = b" not found"
 """The controller does not know the machine."""
@@ -228,7 +228,7 @@ class SlurmAllocations:
         printed = self._ask_program(("show", "job", "-d", number), patience)
         if printed is None:
             return None, False
-        if printed.has_failed_with(_NO_SUCH_JOB):
+        if printed.has_failed_with(NO_SUCH_JOB):
             return None, True
         if printed.exit_status != 0:
             return None, False

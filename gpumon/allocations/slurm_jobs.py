@@ -71,6 +71,7 @@ class Job(Struct, frozen=True):
         has_no_limit: Whether its time is known to be unlimited.
         nodes: Slurm's own list of its nodes, such as ``gpu-[01-02]``; one that can be expanded.
         gres: What it has of the GPUs of the node that was asked for.
+        waits: Whether its state means that it has not started.
     """
 
     number: str
@@ -82,6 +83,7 @@ class Job(Struct, frozen=True):
     has_no_limit: bool = False
     nodes: str | None = None
     gres: Gres | None = None
+    waits: bool = False
 
 
 def job_of(
@@ -107,8 +109,9 @@ def job_of(
         gres: Its GPUs.
     """
     holds = _holds(states)
+    waits = not _WAITING.isdisjoint(states)
     # Slurm guesses when a waiting job will start.
-    is_fact = holds is not None and _WAITING.isdisjoint(states)
+    is_fact = holds is not None and not waits
     return Job(
         number=number,
         name=name,
@@ -120,6 +123,7 @@ def job_of(
         has_no_limit=has_no_limit is True,
         nodes=nodes,
         gres=gres,
+        waits=waits and not holds,
     )
 
 

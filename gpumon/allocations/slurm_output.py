@@ -38,7 +38,9 @@ __all__ = [
     "gres_in_use",
     "job_of_json",
     "job_of_text",
+    "jobs_of_json",
     "jobs_of_pids",
+    "jobs_of_text",
 ]
 
 _NUMBER = re.compile(r"[0-9]{1,10}")
@@ -95,16 +97,25 @@ def job_of_json(data: bytes, number: str, node: str) -> Job | None:
         The job; ``None`` if it is not there, the answer is cut off, as by 23.02 without slurmdbd,
         or it has another form. Nothing is known of a job that is there twice.
     """
-    if len(data) > MOST_BYTES:
-        return None
-    try:
-        answer = msgspec.json.decode(data, type=_JsonAnswer)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    found = [job for job in answer.jobs if _is_job(job, number)]
+    found = [job for job in _objects(data) if _number(job) == number]
     if len(found) > 1:
         return Job(number, number)
     return _job_of_object(found[0], number, node) if found else None
+
+
+def jobs_of_json(data: bytes, name: str) -> list[Job]:
+    """All that a name means in the answer of ``scontrol --json show job NAME``, without GPUs.
+
+    Args:
+        data: What was printed.
+        name: A job id or what people write for it. That of an array means all its tasks, and that
+            of a heterogeneous job all its parts.
+
+    Returns:
+        The jobs; none if none is there, the answer is cut off or it has another form.
+    """
+    jobs = [_job_of_object(job, _number(job) or "", "") for job in _objects(data)]
+    return [job for job in jobs if job is not None and _means(name, job)]
 
 
 def job_of_text(data: bytes, number: str, node: str) -> Job | None:
@@ -127,16 +138,22 @@ def job_of_text(data: bytes, number: str, node: str) -> Job | None:
     if not found or not _NUMBER.fullmatch(number):
         return None
     record = found[0]
-    group = _leader(record) if _is_leader(record) else None
-    users = {user for each in records for user in each.values("UserId")}
-    if len(records) > 1 and (
-        len(found) > 1
-        or group is None
-        or any(_leader(each) != group for each in records)
-        or len(users) > 1
-    ):
+    if len(records) > 1 and (record.name != _leader(record) or not _is_group(records)):
         return Job(number, number)
     return _job_of_record(record, number, node)
+
+
+def jobs_of_text(data: bytes, name: str) -> list[Job]:
+    """The same as ``jobs_of_json`` in the answer of ``scontrol show job -d NAME``, without ``-o``.
+
+    Returns:
+        The jobs; none if none is there, or if there are records that do not belong together.
+    """
+    records = [record for record in records_of(data, "JobId") if _NUMBER.fullmatch(record.name)]
+    if len(records) > 1 and not _is_group(records):
+        return []
+    jobs = [_job_of_record(record, record.name, "") for record in records]
+    return [job for job in jobs if _means(name, job)]
 
 
 def gres_in_use(data: bytes, node: str) -> Gres | None:
@@ -180,9 +197,24 @@ def jobs_of_pids(data: bytes) -> dict[int, str]:
     return {pid: job for pid, job in jobs.items() if pid not in doubtful}
 
 
-def _is_job(job: _JsonJob, number: str) -> bool:
-    found = number_of(job.job_id)
-    return found is not None and str(found) == number
+def _objects(data: bytes) -> list[_JsonJob]:
+    """The jobs of an answer in JSON."""
+    if len(data) > MOST_BYTES:
+        return []
+    try:
+        return msgspec.json.decode(data, type=_JsonAnswer).jobs
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return []
+
+
+def _number(job: _JsonJob) -> str | None:
+    number = number_of(job.job_id)
+    return None if number is None else str(number)
+
+
+def _means(name: str, job: Job) -> bool:
+    """Whether a name means a job: its own, or that of its array or heterogeneous job."""
+    return name in (job.number, job.name, re.split(r"[_+]", job.name)[0])
 
 
 def _job_of_object(job: _JsonJob, number: str, node: str) -> Job | None:
@@ -293,8 +325,13 @@ def _is_texts(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _is_leader(record: Record) -> bool:
-    return record.name == _leader(record)
+def _is_group(records: list[Record]) -> bool:
+    """Whether records are the tasks of one array, or the parts of one job, all of one user."""
+    leaders = {_leader(record) for record in records}
+    users = {user for record in records for user in record.values("UserId")}
+    names = {record.name for record in records}
+    is_one = len(leaders) == 1 and None not in leaders and len(users) <= 1
+    return is_one and len(names) == len(records)
 
 
 def _leader(record: Record) -> str | None:

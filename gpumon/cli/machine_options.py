@@ -121,7 +121,8 @@ _SSH = (
         "--hosts",
         metavar="LIST",
         help="monitor these machines over ssh instead of this one: gpu-01,gpu-[02-16],ann@box, "
-        "@FILE with a name on each line, group:NAME of the configuration. docs/fleet.md",
+        "@FILE with a name on each line, group:NAME of the configuration, slurm:JOB for the hosts "
+        "of a Slurm job. docs/fleet.md",
     ),
     SharedOption(
         "--ssh",
@@ -253,9 +254,10 @@ class FleetOptions(OptionGroup):
         loaded = load()
         if options.demo:
             from gpumon.fleet.demo import DemoFleet
-            from gpumon.fleet.host_names import read_hosts
+            from gpumon.fleet.host_names import read_host_list
 
-            return DemoFleet(read_hosts(options.hosts, loaded.settings.hosts.groups), interval)
+            groups = loaded.settings.hosts.groups
+            return DemoFleet(read_host_list(options.hosts, groups).names, interval)
         for error in loaded.errors:
             say(error.sentence)
         if options.prometheus is not None:
@@ -288,7 +290,7 @@ def _prometheus_fleet(
 def _ssh_fleet(
     options: argparse.Namespace, settings: Settings, interval: float, patience: float
 ) -> SshFleet:
-    from gpumon.fleet.host_names import read_hosts
+    from gpumon.fleet.host_names import read_host_list, read_hosts
     from gpumon.fleet.ssh import SshClient, read_client
     from gpumon.fleet.ssh_fleet import SshFleet
 
@@ -302,4 +304,5 @@ def _ssh_fleet(
             for host in read_hosts(listed, hosts.groups)
         },
     )
-    return SshFleet(read_hosts(options.hosts, hosts.groups), interval, client, patience)
+    names = read_host_list(options.hosts, hosts.groups).names
+    return SshFleet(names, interval, client, patience)

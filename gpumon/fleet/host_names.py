@@ -1,8 +1,8 @@
-"""Lists of hosts: ``gpu-01,gpu-[02-16],ann@box,@FILE,group:lab``.
+"""Lists of hosts: ``gpu-01,gpu-[02-16],ann@box,@FILE,group:lab,slurm:88123``.
 
 A part is a name as ``ssh`` takes it, with ranges in brackets; ``@FILE`` is a file with a part on
 each line and comments from ``#`` on; ``group:NAME`` is a list of the configuration, and
-``group:all`` all lists of it.
+``group:all`` all lists of it; ``slurm:NUMBER`` are the hosts of a Slurm job.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from gpumon.fleet.fleet import FleetError
 from gpumon.system.files import MIB, FileFault, read_text
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from gpumon.allocations.job_hosts import JobHosts
 
 MOST_HOSTS = 1000
 """One ssh runs for each host; more hosts are a task for Prometheus."""
 ALL = "all"
 """The group of all hosts of the configuration."""
-_GROUP = "group:"
+_GROUP, _SLURM = "group:", "slurm:"
 _LONGEST = 320
 """Characters of the longest name: 64 of a user, ``@``, 255 of a host."""
 _FORBIDDEN = frozenset("'\"`$\\;&<>|(){}[]*?!~,#")
@@ -32,33 +36,86 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 _SHOWN = 60
 
 
+class HostList(Struct, frozen=True):
+    """The hosts of a list."""
+
+    names: tuple[str, ...]  # each once, in order
+    jobs: tuple[str, ...] = ()  # the Slurm jobs in the list, as they were written: ``88123``
+    # Of each host that is in the list for the sake of jobs only, all names of these.
+    jobs_by_host: Mapping[str, frozenset[str]] = {}
+
+
 def read_hosts(text: str, groups: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The hosts of a list, each once, in order.
+    """The hosts of a list without jobs, each once, in order.
 
     Raises:
-        FleetError: A part is no name, a file or a group cannot be read, there is no host, or there
-            are more than ``MOST_HOSTS``.
+        FleetError: See ``read_host_list``.
+    """
+    return read_host_list(text, groups, _no_jobs).names
+
+
+def read_host_list(
+    text: str,
+    groups: Mapping[str, str] | None = None,
+    hosts_of_job: Callable[[str], JobHosts] | None = None,
+) -> HostList:
+    """The hosts of a list. For a job in it, Slurm is asked, which may take seconds.
+
+    Args:
+        text: The list.
+        groups: The groups of the configuration.
+        hosts_of_job: In place of Slurm; may raise ``FleetError``.
+
+    Raises:
+        FleetError: A part is no name, a file or a group cannot be read, the hosts of a job are not
+            known, there is no host, or there are more than ``MOST_HOSTS``.
     """
     hosts: dict[str, None] = {}
-    for host in _hosts(text, groups or {}):
-        hosts[host] = None
-        if len(hosts) > MOST_HOSTS:
-            raise FleetError(_too_many())
+    jobs: dict[str, None] = {}
+    by_name: set[str] = set()
+    by_job: dict[str, frozenset[str]] = {}
+    for part in _parts(text):
+        number = part.removeprefix(_SLURM).strip()
+        job = (hosts_of_job or _asked)(number) if part.startswith(_SLURM) else None
+        if job is not None:
+            jobs[number] = None
+        for host in _named(part, groups or {}) if job is None else map(_checked, job.hosts):
+            hosts[host] = None
+            if job is None:
+                by_name.add(host)
+            else:
+                by_job[host] = by_job.get(host, frozenset()) | job.names
+            if len(hosts) > MOST_HOSTS:
+                raise FleetError(_too_many())
     if not hosts:
         raise FleetError("the list of hosts has no name: write one such as gpu-01,gpu-[02-16].")
-    return tuple(hosts)
+    only_by_job = {host: names for host, names in by_job.items() if host not in by_name}
+    return HostList(tuple(hosts), tuple(jobs), only_by_job)
 
 
-def _hosts(text: str, groups: Mapping[str, str]) -> Iterator[str]:
-    for part in _parts(text):
-        if part.startswith(_GROUP):
-            for inner in _group(part.removeprefix(_GROUP), groups):
-                yield from _expanded(inner)
-        elif part.startswith("@"):
-            for inner in _file(part[1:]):
-                yield from _expanded(inner)
-        else:
-            yield from _expanded(part)
+def _asked(number: str) -> JobHosts:
+    from gpumon.allocations.job_hosts import JobHostsError, hosts_of_job
+
+    try:
+        return hosts_of_job(number)
+    except JobHostsError as error:
+        raise FleetError(str(error)) from None
+
+
+def _no_jobs(number: str) -> JobHosts:
+    raise FleetError(f"{_quoted(_SLURM + number)} is no name of a host: --hosts takes jobs.")
+
+
+def _named(part: str, groups: Mapping[str, str]) -> Iterator[str]:
+    """The names of a part that is not a job."""
+    if part.startswith(_GROUP):
+        for inner in _group(part.removeprefix(_GROUP), groups):
+            yield from _expanded(inner)
+    elif part.startswith("@"):
+        for inner in _file(part[1:]):
+            yield from _expanded(inner)
+    else:
+        yield from _expanded(part)
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -156,6 +213,8 @@ def _checked(name: str) -> str:
     wrong = ""
     if name.startswith("-"):
         wrong = "ssh would take it for an option"
+    elif name.startswith(_SLURM):
+        wrong = "a job is named in the list itself, not in a file or group"
     elif len(name) > _LONGEST:
         wrong = f"it has more than {_LONGEST} characters"
     elif printable(name) != name or " " in name:

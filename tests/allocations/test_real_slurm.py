@@ -213,6 +213,33 @@ def test_without_its_controller_nothing_is_called_free(
         assert f"whether slurm {job} has GPUs of this machine is not known" in chosen.stderr
 
 
+def test_a_job_in_the_list_of_hosts_stands_for_its_nodes(
+    cluster: SlurmCluster, driver: Driver, tmp_path: Path
+) -> None:
+    # A client that runs the command here, whatever the host.
+    client = tmp_path / "ssh"
+    client.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    client.chmod(0o755)
+    options = ("--ssh", str(client), "--format", "json")
+
+    def on(hosts: str) -> subprocess.CompletedProcess[str]:
+        return told(driver, "snapshot", *options, "--hosts", hosts)
+
+    job = cluster.submit("--gres=gpu:1", "--array=3-3")
+    for name in (job, f"{job}_3"):
+        found = json.loads(on(f"slurm:{name}").stdout)["hosts"]
+        assert [host["name"] for host in found] == [slurm.NODE]
+        assert found[0]["status"] == "live"
+    cluster.cancel(job)
+    waiting = cluster.submit("--begin=now+1hour", starts=False)
+    assert f"Slurm job {waiting} has not started yet" in on(f"slurm:{waiting}").stderr
+    assert f"Slurm job {job} has ended" in on(f"slurm:{job}").stderr
+    missing = on("slurm:99999")
+    assert "Slurm has no job 99999" in missing.stderr
+    assert len(missing.stderr.splitlines()) == 1
+    assert missing.returncode == 2
+
+
 @pytest.mark.root
 def test_select_refuses_the_gpus_of_another_users_job(
     cluster: SlurmCluster, driver: Driver

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.allocations.job_hosts import JobHosts
 from gpumon.fleet.fleet import FleetError
-from gpumon.fleet.host_names import MOST_HOSTS, read_hosts
+from gpumon.fleet.host_names import MOST_HOSTS, HostList, read_host_list, read_hosts
 from gpumon.text.formatting import printable
 from tests.absent import ABSENT
 
@@ -103,6 +104,42 @@ def test_a_file_names_no_other_file_and_a_pipe_is_not_waited_for(tmp_path: Path)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FleetError, match="UTF-8"):
         read_hosts(f"@{tmp_path}/binary")
+
+
+def jobs(number: str) -> JobHosts:
+    """What a Slurm knows of two jobs."""
+    hosts = {"5": ("a1", "a2"), "6": ("a2", "a3"), "7": ("-oProxyCommand=sh",)}
+    return JobHosts(frozenset({number, f"{number}_0"}), hosts[number])
+
+
+def test_a_job_stands_for_its_hosts_and_is_remembered_for_those_not_named() -> None:
+    read = read_host_list("slurm:5, slurm:6,a1,b,slurm:5", None, jobs)
+    assert read == HostList(
+        ("a1", "a2", "a3", "b"),
+        ("5", "6"),
+        {"a2": frozenset({"5", "5_0", "6", "6_0"}), "a3": frozenset({"6", "6_0"})},
+    )
+
+
+def test_a_host_of_a_job_is_checked_as_every_other() -> None:
+    with pytest.raises(FleetError, match="take it for an option"):
+        read_host_list("slurm:7", None, jobs)
+    with pytest.raises(FleetError, match="more than 1,000"):
+        read_host_list(
+            "slurm:8", None, lambda _: JobHosts(frozenset(), tuple(map(str, range(1001))))
+        )
+
+
+def test_a_job_is_named_in_the_list_itself(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("slurm:5\n")
+    for text in (f"@{path}", "group:lab"):
+        with pytest.raises(FleetError, match="a job is named in the list itself"):
+            read_host_list(text, {"lab": "slurm:5"}, jobs)
+    with pytest.raises(FleetError, match="--hosts takes jobs"):
+        read_hosts("slurm:5")
+    with pytest.raises(FleetError, match="is no number of a Slurm job"):
+        read_host_list("slurm:\x1b[2J")
 
 
 @given(st.text(alphabet="abc019-[],:@%/ \x1b\n-", max_size=40))

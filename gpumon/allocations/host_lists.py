@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from math import prod
 
 MOST_HOSTS = 65536
 """More than Slurm manages in one cluster: its own limit is 64000 nodes."""
@@ -69,15 +68,18 @@ def split_list(text: str, opening: str, closing: str) -> list[str] | None:
 def _parts(item: str, most: int) -> list[list[str]] | None:
     """The texts to choose from for each part of one item: its literals and its brackets."""
     parts: list[list[str]] = []
+    length, count = 0, 1
     for place, part in enumerate(re.split(r"[][]", item)):
         # Brackets alternate with what is between them: `split_list` has counted them.
         choices = _numbers(part, most) if place % 2 else _literal(part)
         if choices is None:
             return None
+        length += max(map(len, choices))
+        count *= len(choices)
+        if length > _NAME_LENGTH or count > most:
+            return None
         parts.append(choices)
-    length = sum(max(map(len, choices)) for choices in parts)
-    fits = 0 < length <= _NAME_LENGTH and prod(map(len, parts)) <= most
-    return parts if fits else None
+    return parts if length else None
 
 
 def _literal(text: str) -> list[str] | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpumon.config import Settings
     from gpumon.fleet.fleet import Fleet
-    from gpumon.fleet.ssh_fleet import SshFleet
+    from gpumon.fleet.host_names import HostList
     from gpumon.model.selection import GpuSelection
     from gpumon.prometheus import PrometheusFleet
     from gpumon.sampling.machine import Machine
@@ -121,7 +121,7 @@ _SSH = (
         "--hosts",
         metavar="LIST",
         help="monitor these machines over ssh instead of this one: gpu-01,gpu-[02-16],ann@box, "
-        "@FILE with a name on each line, group:NAME of the configuration, slurm:JOB for the hosts "
+        "@FILE with a name on each line, group:NAME of the configuration, slurm:JOB for the GPUs "
         "of a Slurm job. docs/fleet.md",
     ),
     SharedOption(
@@ -253,11 +253,12 @@ class FleetOptions(OptionGroup):
 
         loaded = load()
         if options.demo:
-            from gpumon.fleet.demo import DemoFleet
+            from gpumon.fleet.demo import DemoFleet, job_hosts
             from gpumon.fleet.host_names import read_host_list
 
             groups = loaded.settings.hosts.groups
-            return DemoFleet(read_host_list(options.hosts, groups).names, interval)
+            hosts = read_host_list(options.hosts, groups, job_hosts)
+            return _narrowed(DemoFleet(hosts.names, interval), hosts)
         for error in loaded.errors:
             say(error.sentence)
         if options.prometheus is not None:
@@ -289,7 +290,7 @@ def _prometheus_fleet(
 
 def _ssh_fleet(
     options: argparse.Namespace, settings: Settings, interval: float, patience: float
-) -> SshFleet:
+) -> Fleet:
     from gpumon.fleet.host_names import read_host_list, read_hosts
     from gpumon.fleet.ssh import SshClient, read_client
     from gpumon.fleet.ssh_fleet import SshFleet
@@ -304,5 +305,14 @@ def _ssh_fleet(
             for host in read_hosts(listed, hosts.groups)
         },
     )
-    names = read_host_list(options.hosts, hosts.groups).names
-    return SshFleet(names, interval, client, patience)
+    listed = read_host_list(options.hosts, hosts.groups)
+    return _narrowed(SshFleet(listed.names, interval, client, patience), listed)
+
+
+def _narrowed(fleet: Fleet, hosts: HostList) -> Fleet:
+    """The fleet with only the GPUs of the jobs in its list."""
+    if not hosts.jobs:
+        return fleet
+    from gpumon.fleet.narrowed import NarrowedFleet
+
+    return NarrowedFleet(fleet, hosts)

@@ -182,6 +182,8 @@ def _print_hosts(
     for host in found.hosts if form == "table" else ():
         if host.origin is HostOrigin.NVIDIA_SMI and host.name not in absent:
             say(f"{host.name}: {host.sentence}")
+        if host.note and host.name not in absent:
+            say(f"{host.name}: {host.note}")
     if asked:
         say(_NOT_WATCHED)
     return status or (EXIT_FAILED if absent else 0)

@@ -58,8 +58,8 @@ def answers(fleet: Fleet, patience: float) -> FleetSnapshot:
 def is_settled(host: HostState) -> bool:
     """Whether a host has answered completely, or is known not to answer.
 
-    The first sample of a host comes before it has looked up where its processes run and which GPUs
-    are reserved.
+    The first sample of a host comes before it has looked up where its processes run, and which GPUs
+    are reserved or allocated.
     """
     if host.status is HostStatus.DOWN:
         return True
@@ -69,9 +69,13 @@ def is_settled(host: HostState) -> bool:
         return True
     if host.received_at - host.since > _LOOKUP_SECONDS:
         return True
-    return host.received_at > host.since and all(
+    is_placed = all(
         process.place is not None for process in host.snapshot.processes if process.visible
     )
+    # What is so unknown has not been looked up yet, or cannot be.
+    given = host.snapshot.allocations or ()
+    is_asked = all(each.job or each.unplaced is not None for each in given)
+    return host.received_at > host.since and is_placed and is_asked
 
 
 def missing(host: HostState, patience: float) -> str:
@@ -95,7 +99,7 @@ def _host(host: HostState) -> dict[str, object]:
         "name": host.name,
         "status": host.status,
         "since_unix_seconds": host.since,
-        "sentence": host.sentence,
+        "sentence": host.remark,
         "origin": host.origin,
         "version": host.version,
         "received_at_unix_seconds": host.received_at,

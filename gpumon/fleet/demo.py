@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.allocations.host_lists import expand_hosts
+from gpumon.allocations.job_hosts import JobHosts
 from gpumon.fleet.fleet import (
     Fleet,
+    FleetError,
     FleetSnapshot,
     HostMachine,
     HostOrigin,
@@ -19,6 +22,7 @@ from gpumon.fleet.fleet import (
 )
 from gpumon.host.process_host import RecordedHost
 from gpumon.makers.demo import DemoMachine, DemoSource
+from gpumon.makers.demo.scenario import JOBS
 from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import ALL, parse_selection
 from gpumon.system.system import THIS_SYSTEM
@@ -69,6 +73,19 @@ _PARTS = (
     _Part(frozenset({0, 1, 2, 7})),
 )
 """The hosts, again from the first one after the last."""
+
+
+def job_hosts(number: str) -> JobHosts:
+    """The hosts of a Slurm job of the demo, in place of ``allocations.job_hosts``.
+
+    Raises:
+        FleetError: It has no such job.
+    """
+    nodes = {str(job.number): job.nodes for job in JOBS}
+    if number not in nodes:
+        known = " or ".join(f"slurm:{job}" for job in nodes)
+        raise FleetError(f"the demo has no such job: write {known}.")
+    return JobHosts(frozenset({number}), tuple(expand_hosts(nodes[number]) or ()))
 
 
 class DemoFleet(Fleet):

@@ -90,6 +90,12 @@ class HostState(Struct, frozen=True, gc=False):
     states: tuple[GpuState, ...] = ()
     # Most memory first, from metrics; empty if ``snapshot.processes`` says it.
     owners: tuple[Owner, ...] = ()
+    note: str = ""  # which of its GPUs are shown, where that is not as asked for
+
+    @property
+    def remark(self) -> str:
+        """The sentence, and the note."""
+        return "; ".join(filter(None, (self.sentence, self.note)))
 
 
 class FleetSnapshot(Struct, frozen=True, gc=False):
@@ -101,6 +107,9 @@ class FleetSnapshot(Struct, frozen=True, gc=False):
 
 class Fleet(ABC):
     """Hosts that are read at the same time. Every method may be called on any thread."""
+
+    title = ""
+    """What the hosts are together, such as ``slurm 88123``; empty for a list of names."""
 
     def __init__(self, interval: float) -> None:
         self.interval = interval  # seconds between samples of a host

@@ -88,6 +88,7 @@ class FleetApp(BaseApp):
             clock,
             self.open_host,
             source,
+            fleet.title,
         )
         self._wakeup = Wakeup(self, self.fleet_screen.look)
 

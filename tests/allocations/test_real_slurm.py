@@ -216,10 +216,14 @@ def test_without_its_controller_nothing_is_called_free(
 def test_a_job_in_the_list_of_hosts_stands_for_its_nodes(
     cluster: SlurmCluster, driver: Driver, tmp_path: Path
 ) -> None:
-    # A client that runs the command here, whatever the host.
-    client = tmp_path / "ssh"
-    client.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
-    client.chmod(0o755)
+    # A client that runs the command here, whatever the host, with this gpumon.
+    client, program = tmp_path / "ssh", tmp_path / "gpumon"
+    client.write_text(
+        f'#!/bin/sh\nPATH="{tmp_path}:$PATH"\nfor last; do :; done\nexec sh -c "$last"\n'
+    )
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpumon "$@"\n')
+    for script in (client, program):
+        script.chmod(0o755)
     options = ("--ssh", str(client), "--format", "json")
 
     def on(hosts: str) -> subprocess.CompletedProcess[str]:
@@ -229,7 +233,11 @@ def test_a_job_in_the_list_of_hosts_stands_for_its_nodes(
     for name in (job, f"{job}_3"):
         found = json.loads(on(f"slurm:{name}").stdout)["hosts"]
         assert [host["name"] for host in found] == [slurm.NODE]
-        assert found[0]["status"] == "live"
+        assert found[0]["status"] == "live", found[0]["sentence"]
+        # Of its four GPUs only that of the job.
+        assert [gpu["index"] for gpu in found[0]["snapshot"]["gpus"]] == [0]
+    both = json.loads(on(f"slurm:{job},{slurm.NODE}").stdout)["hosts"]
+    assert [len(host["snapshot"]["gpus"]) for host in both] == [4]
     cluster.cancel(job)
     waiting = cluster.submit("--begin=now+1hour", starts=False)
     assert f"Slurm job {waiting} has not started yet" in on(f"slurm:{waiting}").stderr

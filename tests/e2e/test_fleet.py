@@ -71,6 +71,20 @@ def test_users_their_processes_and_the_host_of_one() -> None:
         assert screen.wait_end() == 0
 
 
+def test_the_hosts_of_a_job_show_its_gpus_only_in_every_list_and_on_an_open_host() -> None:
+    with Screen([*COARSE_DEMO, "--hosts", "slurm:88123"]) as screen:
+        screen.wait_for(r"DEMO  slurm 88123  hosts 4  free 0 of 3 GPUs [\s\S]*── 4 hosts")
+        screen.wait_for(r"\n ada-07 [^\n]* no GPU there belongs to s")
+        screen.type("u")
+        screen.wait_for(r"HOSTS[^\n]*\n chen +3 [^\n]*\n *\n")
+        screen.type("g")
+        screen.wait_for(r"\n slurm 88123 +chen +3 [^\n]*\n *\n")
+        screen.type("g\x1b[B\r")
+        screen.wait_for(r"gpumon  DEMO  ada-05 [\s\S]*\n 5 +H100[\s\S]*── 2 processes · 1 user")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
 def test_filters_and_orders_show_what_is_asked_for() -> None:
     with Screen(FLEET) as screen:
         screen.wait_for(ALL)

@@ -47,6 +47,7 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
         clock: Clock,
         open_host: Callable[[str, ProcessId | None], None],
         source: str = "",
+        title: str = "",
     ) -> None:
         """Make the screen.
 
@@ -57,13 +58,14 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
             clock: That ages are computed with.
             open_host: Opens a host, for the process under the cursor if there is one.
             source: What the hosts are if they are not real, such as ``DEMO``.
+            title: What they are together, such as ``slurm 88123``.
         """
         super().__init__(renderer, view, FleetLayout(view=view))
         self._summaries = summaries
         self._picture = FleetPicture()
         self._clock = clock
         self._open_host = open_host
-        self._source = source
+        self._source, self._title = source, title
         self._drawn: tuple[object, int] = None, 0
 
     def on_mount(self) -> None:
@@ -86,7 +88,7 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
     def _draw_rows(self, view: FleetView, width: int, height: int) -> FleetParts:
         hosts, now = self._summaries.latest, self._clock.time()
         self._drawn = hosts, int(now)
-        parts = self._picture.rows(hosts, view, now, width, height, self._source)
+        parts = self._picture.rows(hosts, view, now, width, height, self._source, self._title)
         self._layout, self._view = parts.layout, parts.layout.view
         return parts
 
@@ -142,9 +144,9 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
         if host is None or self._view.listing is not FleetListing.HOSTS:
             return []
         sections = []
-        if host.state.sentence:
+        if host.state.remark:
             title = f"{printable(host.name)}: {host.state.status.value}"
-            sections = [HelpSection(title, about=host.state.sentence, beside=False)]
+            sections = [HelpSection(title, about=host.state.remark, beside=False)]
         if host.worst is None or host.history is None:
             return sections
         name = f"{printable(host.name)} GPU {host.worst.index}"

@@ -164,7 +164,7 @@ def _state_text(item: HostItem, width: int) -> Field:
         return text, STATE_STYLES[worst.state.severity]
     if host.state.origin is not HostOrigin.GPUMON and host.state.origin is not None:
         return f"{host.state.origin.value} only", "dim"
-    return "", ""
+    return printable(host.state.note), "dim"
 
 
 def _memory(item: HostItem, width: int) -> Sequence[Field]:
@@ -321,8 +321,8 @@ def host_sentence(host: HostSummary, now: float) -> str:
     if host.worst is not None:
         worst = host.worst
         parts.append(f"GPU {worst.index}: {printable(worst.state.sentence)}")
-    if host.state.sentence:
-        parts.append(printable(host.state.sentence))
+    if host.state.remark:
+        parts.append(printable(host.state.remark))
     if not parts:
         parts.append(f"{host.free or 'none'} of {counted(len(host.gpus), 'GPU')} free")
     return f"{printable(host.name)}: {'; '.join(parts)}"

@@ -52,6 +52,7 @@ class FleetPicture:
         width: int,
         height: int,
         source: str = "",
+        title: str = "",
     ) -> FleetParts:
         """All rows for a terminal of this size.
 
@@ -62,6 +63,7 @@ class FleetPicture:
             width: Cells.
             height: Rows.
             source: What the hosts are if they are not real, such as ``DEMO``.
+            title: What they are together, such as ``slurm 88123``.
         """
         memo = self._memo
         layout = lay_out(memo, hosts, view, now, width, height)
@@ -69,7 +71,7 @@ class FleetPicture:
         sums = memo(totals, hosts)
         return FleetParts(
             layout,
-            [memo(header_row, sums, source, int(now), view.interval, width)],
+            [memo(header_row, sums, (source, title), int(now), view.interval, width)],
             _lines(memo, layout, now),
             [memo(_rule, *_rule_texts(layout, now), width)],
             [memo(footer_row, fleet_keys(layout), view.message, width)],
@@ -80,12 +82,13 @@ _SUMS = ("hosts free gpus memory", "hosts free gpus", "hosts free", "free")
 """The sums in the header, from a wide one to a narrow one."""
 
 
-def header_row(sums: FleetTotals, source: str, second: int, interval: float, width: int) -> Row:
-    """The sums over the fleet that fit, and the time."""
+def header_row(
+    sums: FleetTotals, marks: tuple[str, str], second: int, interval: float, width: int
+) -> Row:
+    """The sums over the fleet that fit, and the time; ``marks`` are what the hosts are."""
     at_least = "" if sums.complete else "≥"
     left: list[Field] = [(" gpumon", "header.title")]
-    if source:
-        left.append((f"  {source}", "header.mark"))
+    left += [(f"  {mark}", "header.mark") for mark in marks if mark]
     live = f"{sums.live}/{sums.hosts}" if sums.live < sums.hosts else str(sums.hosts)
     used, total = memory_size(sums.memory_used), memory_size(sums.memory_total)
     style = "header.mark" if sums.live < sums.hosts else "header"

@@ -159,3 +159,16 @@ def test_a_heading_has_room_for_its_arrow(column: str) -> None:
     heading = picture((host(host_state("a")),), 80, 10, view).splitlines()[1]
     assert "▼" in heading
     assert "…" not in heading
+
+
+def test_what_the_hosts_are_together_and_a_note_are_shown() -> None:
+    noted = host(host_state("gpu-01", note="which GPUs there belong to slurm 7 is not known"))
+    view = msgspec.structs.replace(VIEW, cursor="gpu-01")
+    parts = FleetPicture().rows((noted,), view, NOON, 160, 24, "DEMO", "slurm 7")
+    header, lines, rule = (
+        "\n".join("".join(text for text, _ in row) for row in rows)
+        for rows in (parts.header, parts.lines, parts.rule)
+    )
+    assert header.startswith(" gpumon  DEMO  slurm 7  hosts 1 ")
+    assert "which GPUs there belong to slurm 7" in lines
+    assert "gpu-01: which GPUs there belong to slurm 7 is not known" in rule

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from gpumon.findings.groups import JobGroup
     from gpumon.fleet.summary import HostSummary
     from gpumon.model.allocations import Allocation
+    from gpumon.model.snapshot import Gpu
+    from gpumon.recording.history import History
 
 _MOST_NAMES = 4
 """Names of machines in a sentence."""
-_LAG_SHARE = 0.5
-"""A machine lags whose SM use is below this part of the job's median: each step of a job that works
-in step waits for it."""
-_LEAST_SM = 10.0
-"""Percent. A job with a lower median is not computing, and nobody lags."""
+_LAG_SHARE, _LAG_POINTS = 0.5, 20.0
+"""A machine lags whose utilisation is below this part of the job's median, and by so many percent:
+the others of a job that works in step wait for it."""
+_MEAN_SECONDS, _LEAST_SECONDS = 30.0, 10.0
+"""Seconds over which that is averaged, since training pauses for checkpoints and data; and how many
+of them must have been seen."""
 
 
 class JobNode(Struct, frozen=True):
@@ -41,6 +44,7 @@ class JobNode(Struct, frozen=True):
     memory: int | None = None  # bytes of GPU memory
     # Percent: on each GPU the sum over the processes, then the mean over the GPUs that report it.
     sm: float | None = None
+    load: float | None = None  # percent: mean utilisation of its GPUs over the last half minute
     power: float | None = None  # watts of its GPUs
     idle: float | None = None  # seconds since which none of its processes has computed
     group: JobGroup | None = None  # the same, with its processes
@@ -90,7 +94,7 @@ class FleetJob(Struct, frozen=True):
             verb = "lags" if len(named) == 1 else "lag"
             of_all = f"{len(named)} of {counted(len(live), 'machine')}"
             parts.append(f"{of_all} {verb}: {_listed(named)}")
-        elif len(live) > 1 and all(node.sm is not None for node in live):
+        elif len(live) > 1 and all(node.load is not None for node in live):
             parts.append(f"none of {counted(len(live), 'machine')} lags")
         silent = [printable(node.host.name) for node in self.nodes if not node.host.is_live]
         if silent:
@@ -186,16 +190,27 @@ def _node(host: HostSummary, group: JobGroup) -> JobNode:
         None if unplaced else (0 if allocated is None else allocated.unused),
         group.memory if is_known else None,
         group.sm,
+        _load(history, [gpu for gpu in snapshot.gpus if gpu.index in gpus]),
         known_sum(gpu.power_draw for gpu in snapshot.gpus if gpu.index in gpus),
         min(known) if known and len(known) == len(idle) else None,
         group,
     )
 
 
+def _load(history: History, gpus: Sequence[Gpu]) -> float | None:
+    means = []
+    for gpu in gpus:
+        points = history.gpu_series(gpu.uuid).window("utilization_gpu", _MEAN_SECONDS)
+        if not points or points[-1][0] - points[0][0] < _LEAST_SECONDS:
+            return None
+        means.append(sum(value for _, value in points) / len(points))
+    return sum(means) / len(means) if means else None
+
+
 def _with_lags(nodes: Sequence[JobNode]) -> list[JobNode]:
     """The machines, with why some lag behind the others of the job."""
     # Of two machines the larger one, so that one of them can lag.
-    loads = sorted(node.sm for node in nodes if node.sm is not None)
+    loads = sorted(node.load for node in nodes if node.load is not None)
     usual = loads[len(loads) // 2] if len(loads) > 1 else 0.0
     works = any(node.processes for node in nodes)
     return [replace(node, lag=_lag(node, usual, works=works)) for node in nodes]
@@ -204,8 +219,9 @@ def _with_lags(nodes: Sequence[JobNode]) -> list[JobNode]:
 def _lag(node: JobNode, usual: float, *, works: bool) -> str:
     if works and node.unused and node.unused == node.gpus:
         return "no process"
-    if node.sm is not None and usual >= _LEAST_SM and node.sm < _LAG_SHARE * usual:
-        return f"SMs {node.sm:.0f} %, median {usual:.0f} %"
+    load = node.load
+    if load is not None and load < _LAG_SHARE * usual and usual - load >= _LAG_POINTS:
+        return f"utilisation {load:.0f} %, median {usual:.0f} %"
     if node.unused and works:
         return f"{counted(node.unused, 'GPU')} unused"
     return ""

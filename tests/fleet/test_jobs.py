@@ -30,15 +30,21 @@ def worker(
 def machine(
     name: str,
     *processes: GpuProcess,
+    load: int | None = 95,
+    seconds: int = 12,
     index: int = 0,
     allocations: tuple[Allocation, ...] | None = (JOB,),
     status: HostStatus = HostStatus.LIVE,
 ) -> HostSummary:
-    state = host_state(name, gpu(), gpu(index=1), processes=processes)
-    assert state.snapshot is not None
-    seen = msgspec.structs.replace(state.snapshot, allocations=allocations)
-    made = host(msgspec.structs.replace(state, snapshot=seen, status=status))
-    return msgspec.structs.replace(made, index=index)
+    """A host with two GPUs that have had this utilisation for so many seconds."""
+    states = []
+    for at in range(-seconds, 1, 2):
+        gpus = (gpu(utilization_gpu=load), gpu(index=1, utilization_gpu=load))
+        state = host_state(name, *gpus, processes=processes, time=NOON + at)
+        assert state.snapshot is not None
+        seen = msgspec.structs.replace(state.snapshot, allocations=allocations)
+        states.append(msgspec.structs.replace(state, snapshot=seen, status=status))
+    return msgspec.structs.replace(host(*states), index=index)
 
 
 def only(*hosts: HostSummary) -> FleetJob:
@@ -66,26 +72,30 @@ def test_jobs_of_a_single_host_stay_those_of_the_host() -> None:
     assert [job.sentence for job in jobs] == ["", ""]
 
 
-def test_the_machine_whose_sms_do_less_than_half_lags() -> None:
+def test_the_machine_that_does_less_than_half_lags() -> None:
     hosts = [
-        machine(f"ada-0{number}", worker(sm), index=number)
-        for number, sm in enumerate((95, 47, 48, 96), 5)
+        machine(f"ada-0{number}", worker(), load=load, index=number)
+        for number, load in enumerate((95, 47, 48, 96), 5)
     ]
     job = only(*hosts)
-    assert lags(job) == {
-        "ada-05": "",
-        "ada-06": "SMs 47 %, median 95 %",
-        "ada-07": "",
-        "ada-08": "",
-    }
-    assert job.sentence == "1 of 4 machines lags: ada-06 (SMs 47 %, median 95 %)"
+    lag = "utilisation 47 %, median 95 %"
+    assert lags(job) == {"ada-05": "", "ada-06": lag, "ada-07": "", "ada-08": ""}
+    assert job.sentence == f"1 of 4 machines lags: ada-06 ({lag})"
 
 
 def test_of_two_machines_one_can_lag_and_of_idle_ones_none() -> None:
-    two = only(machine("ada-05", worker(90)), machine("ada-06", worker(3)))
-    assert lags(two) == {"ada-05": "", "ada-06": "SMs 3 %, median 90 %"}
-    resting = only(machine("ada-05", worker(9)), machine("ada-06", worker(0)))
+    two = only(machine("ada-05", worker(), load=90), machine("ada-06", worker(), load=3))
+    assert lags(two) == {"ada-05": "", "ada-06": "utilisation 3 %, median 90 %"}
+    resting = only(machine("ada-05", worker(), load=19), machine("ada-06", worker(), load=0))
     assert lags(resting) == {"ada-05": "", "ada-06": ""}
+
+
+def test_a_short_pause_is_no_lag() -> None:
+    """Of the second machine too little has been seen."""
+    job = only(machine("ada-05", worker()), machine("ada-06", worker(), load=0, seconds=8, index=1))
+    assert lags(job) == {"ada-05": "", "ada-06": ""}
+    assert job.nodes[1].load is None
+    assert "lag" not in job.sentence
 
 
 def test_a_machine_without_a_process_lags_unless_no_machine_has_one() -> None:
@@ -97,12 +107,12 @@ def test_a_machine_without_a_process_lags_unless_no_machine_has_one() -> None:
 
 
 def test_what_is_unknown_does_not_lag() -> None:
-    """The process of the second machine may be the job's; the SM use of the third is unknown."""
+    """The process of the second machine may be the job's; the third one's load is unknown."""
     whose = msgspec.structs.replace(worker(), place=None)
     hosts = [
         machine("ada-05", worker()),
         machine("ada-06", whose, index=1),
-        machine("ada-07", worker(None), index=2),
+        machine("ada-07", worker(None), load=None, index=2),
     ]
     (job,) = [job for job in fleet_jobs(hosts) if job.key == "slurm 88123"]
     assert set(lags(job).values()) == {""}

@@ -160,6 +160,10 @@ NODE_COLUMNS: tuple[Column[JobNode], ...] = (
         *(attrgetter("sm"), lambda node: number(node.sm)),
     ),
     Column(
+        *("load", "UTIL%", 5, "Mean utilisation of these GPUs over the last half minute."),
+        *(attrgetter("load"), lambda node: number(node.load)),
+    ),
+    Column(
         *("power", "POWER", 6, _POWER),
         *(attrgetter("power"), lambda node: number(node.power, "W")),
     ),

@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Gpu
 
-_Owner = tuple[str, "str | None", "str | None"]
-"""Scheduler, job and user."""
-_SOMEBODY: _Owner = (SLURM, None, None)
+_Owner = tuple[str, "str | None", "str | None", "str | None"]
+"""Scheduler, job, user and number."""
+_SOMEBODY: _Owner = (SLURM, None, None, None)
 _BETWEEN = ";"
 _UNKNOWN = "-"
 _CELL_CHARACTERS = 2000
 """The longest cell; the jobs that follow are left out."""
-_JOB_CHARACTERS, _USER_CHARACTERS = 64, 256
-"""A longer name is no name. A job has two numbers of 32 bits, a user ``LOGIN_NAME_MAX``."""
-_NO_PART_OF_NAMES = re.compile(r"[\s;?]+")
-_JOB = re.compile(r"([^\s;?]+) ([^\s;?]+)(?: mig ([0-9]{1,4}(?:,[0-9]{1,4})*))?(\?)?")
+_JOB_CHARACTERS, _USER_CHARACTERS = 320, 256
+"""A longer name is no name. A pod has a namespace of 63 characters and a name of 253, a user
+``LOGIN_NAME_MAX``."""
+_NO_PART_OF_NAMES = re.compile(r"[\s;?=]+")
+_JOB = re.compile(
+    r"([^\s;?=]+) ([^\s;?=]+)(?:=([^\s;?=]+))?(?: mig ([0-9]{1,4}(?:,[0-9]{1,4})*))?(\?)?"
+)
 
 
 class AllocatedJob(NamedTuple):
@@ -32,6 +35,7 @@ class AllocatedJob(NamedTuple):
 
     scheduler: str
     job: str | None
+    number: str | None = None  # see ``Allocation.number``
     mig: tuple[int, ...] = ()  # indices of its MIG devices; empty if it has the whole GPU
     is_certain: bool = True  # False if it may have other GPUs of the machine instead
 
@@ -68,7 +72,7 @@ def allocations_in_row(allocations: Iterable[Allocation] | None, gpu: Gpu) -> li
 
 
 def jobs_cell(allocations: Iterable[Allocation], gpu: Gpu) -> str:
-    """``SCHEDULER JOB[ mig INDEX,INDEX][?]``, separated by semicolons; ``-`` is unknown.
+    """``SCHEDULER JOB[=NUMBER][ mig INDEX,INDEX][?]`` with semicolons between; ``-`` is unknown.
 
     A question mark follows a job that may have other GPUs of the machine instead.
     """
@@ -80,6 +84,8 @@ def _job(allocation: Allocation, gpu: Gpu) -> str:
     indices = [mig.index for mig in gpu.mig if mig.uuid in devices]
     text = f"{_name(allocation.scheduler, _JOB_CHARACTERS) or _UNKNOWN} "
     text += _name(allocation.job, _JOB_CHARACTERS) or _UNKNOWN
+    if number := _name(allocation.number, _JOB_CHARACTERS):
+        text += f"={number}"
     if gpu.uuid in devices:
         return text
     return f"{text} mig {','.join(map(str, indices))}" if indices else f"{text}?"
@@ -118,9 +124,10 @@ def parse_jobs(cell: str) -> Jobs:
         found = _JOB.fullmatch(item)
         if found is None:
             raise ValueError(cell)
-        scheduler, job, mig, doubt = found.groups()
+        scheduler, job, number, mig, doubt = found.groups()
         indices = tuple([int(index) for index in mig.split(",")]) if mig else ()
-        jobs.append(AllocatedJob(scheduler, None if job == _UNKNOWN else job, indices, not doubt))
+        name = None if job == _UNKNOWN else job
+        jobs.append(AllocatedJob(scheduler, name, number, indices, is_certain=not doubt))
     return tuple(jobs)
 
 
@@ -147,7 +154,7 @@ def sample_allocations(
     for gpu, row in rows:
         of_mig = {mig.index: mig.uuid for mig in gpu.mig}
         for job, user in row.each():
-            key = job.scheduler, job.job, user
+            key = job.scheduler, job.job, user, job.number
             known = devices.setdefault(key, [])
             parts = [of_mig[index] for index in job.mig if index in of_mig]
             if job.is_certain:
@@ -161,7 +168,12 @@ def sample_allocations(
             unsure |= set() if row.number else {_SOMEBODY}
     return tuple(
         [
-            Allocation(*key, tuple(dict.fromkeys(known)), None if key in unsure else 0)
+            Allocation(
+                *(scheduler, job, user, tuple(dict.fromkeys(known))),
+                unplaced=None if key in unsure else 0,
+                number=number,
+            )
             for key, known in devices.items()
+            for scheduler, job, user, number in [key]
         ]
     )

@@ -355,7 +355,7 @@ GPU_COLUMNS: tuple[CsvColumn, ...] = (
     _column("gpumon_log", _N, "log.version", "Version of these columns.", value=lambda _: VERSION),
     *(_metric_column(metric) for metric in _LOGGED if 1 < metric.since <= 3),
     _column("allocations", _N, "gpu.allocations", "Number of jobs that a scheduler has given the GPU to, or a part of it. Empty without a scheduler, and while that is not known.", value=lambda row: allocation_count(row.snapshot.allocations, row.gpu)),
-    _column("allocated.jobs", _T, "gpu.allocated_jobs", "These jobs: scheduler and job, then `mig` and the indices of its MIG devices if it has only these, parted by semicolons; - is unknown. A ? follows a job that may have another GPU instead.", value=_allocated_jobs, write=str, parse=parse_jobs),
+    _column("allocated.jobs", _T, "gpu.allocated_jobs", "These jobs: scheduler and job, `=` and Slurm's own number for a task of an array or a part of a heterogeneous job, then `mig` and the indices of its MIG devices if it has only these, parted by semicolons; - is unknown. A ? follows a job that may have another GPU instead.", value=_allocated_jobs, write=str, parse=parse_jobs),
     _column("allocated.users", _T, "gpu.allocated_users", "The users of these jobs in the same order, parted by semicolons; nothing between them is unknown.", value=_allocated_users, write=str, parse=parse_users),
     *(_metric_column(metric) for metric in _LOGGED if metric.since > 3),
 )

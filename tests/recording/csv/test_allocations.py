@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANN = Allocation("slurm", "88123", "ann", ("GPU-0", "GPU-1"), since=NOON - 60.0)
-BO = Allocation("slurm", "88_4", "bo", ("GPU-1",), is_share=True)
+BO = Allocation("slurm", "88_4", "bo", ("GPU-1",), is_share=True, number="92")
+POD = Allocation("kubernetes", "ml/train-0", None, ("GPU-3",))
 PRIVATE = Allocation("slurm", None, None, ("GPU-2",))
 SOMEWHERE = Allocation("slurm", "91", "cy", (), unplaced=2)
 UNKNOWN = Allocation("slurm", unplaced=None)
@@ -65,17 +66,19 @@ def test_each_row_has_the_jobs_of_its_gpu_and_their_users(tmp_path: Path) -> Non
     path = write_log(tmp_path / "run.csv", [sample(ANN, BO, PRIVATE)])
     assert cells(path) == [
         ("1", "slurm 88123", "ann"),
-        ("2", "slurm 88123;slurm 88_4", "ann;bo"),
+        ("2", "slurm 88123;slurm 88_4=92", "ann;bo"),
         ("1", "slurm -", ""),
         ("0", "", ""),
     ]
+    path = write_log(tmp_path / "pods.csv", [sample(POD)])
+    assert cells(path)[3] == ("1", "kubernetes ml/train-0", "")
 
 
 def test_a_replay_has_the_allocations_of_each_sample_as_far_as_the_rows_say(
     tmp_path: Path,
 ) -> None:
     samples = [
-        sample(ANN, BO, PRIVATE),
+        sample(ANN, BO, PRIVATE, POD),
         sample(time=NOON + 1),
         sample(BO, SOMEWHERE, time=NOON + 2),
         sample(UNKNOWN, time=NOON + 3),
@@ -84,7 +87,7 @@ def test_a_replay_has_the_allocations_of_each_sample_as_far_as_the_rows_say(
     path = write_log(tmp_path / "run.csv", samples)
     found = [replayed(path, NOON + second).allocations for second in range(5)]
     assert found == [
-        (replace(ANN, since=None), replace(BO, is_share=False), PRIVATE),
+        (replace(ANN, since=None), replace(BO, is_share=False), PRIVATE, POD),
         (),
         (replace(SOMEWHERE, unplaced=None), replace(BO, is_share=False)),
         (UNKNOWN,),
@@ -145,6 +148,7 @@ def test_a_log_of_an_older_version_says_nothing_of_allocations(tmp_path: Path) -
     ("row", "torn"),
     [
         (0, "1,slurm,ann"),
+        (0, "1,slurm 7=,ann"),
         (0, "1,,ann"),
         (0, ",,"),
         (0, "x,slurm 88123 mig,ann"),
@@ -165,7 +169,21 @@ def test_a_gpu_whose_cells_are_damaged_is_not_free(row: int, torn: str, tmp_path
 
 
 hostile = st.text(max_size=30) | st.sampled_from(
-    ["", "-", "?", ";", " ", "=1+1", "a;b", "1 mig 0", "\x1b[2J", "\u0301", "x" * 5000, "\ud800"]
+    [
+        "",
+        "-",
+        "?",
+        ";",
+        " ",
+        "=",
+        "=1+1",
+        "a;b",
+        "1 mig 0",
+        "\x1b[2J",
+        "\u0301",
+        "x" * 5000,
+        "\ud800",
+    ]
 )
 jobs_of_any_kind = st.lists(
     st.builds(
@@ -173,6 +191,7 @@ jobs_of_any_kind = st.lists(
         scheduler=hostile,
         job=st.none() | hostile,
         user=st.none() | hostile,
+        number=st.none() | hostile,
         devices=st.sampled_from([(), ("GPU-0",), ("GPU-1",), ("GPU-0", "GPU-1")]),
         unplaced=st.sampled_from([0, 1, None]),
     ),

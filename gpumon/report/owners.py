@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.findings.groups import jobs
-from gpumon.model.allocations import SLURM, Allocation
+from gpumon.model.allocations import KUBERNETES, SLURM, Allocation
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.report.samples import Identity
 from gpumon.text.formatting import printable
@@ -113,7 +113,11 @@ def user_of_allocation(_: AllocatedJob, user: str | None) -> tuple[str, str]:
 
 
 def job_of_allocation(job: AllocatedJob, _: str | None) -> tuple[str, str]:
-    """Key and label of the job that a GPU is allocated to."""
+    """Key and label of the job that a GPU is allocated to, those of its processes."""
+    if job.scheduler == KUBERNETES and job.job is not None:
+        # Logs have the pods of processes without their namespaces.
+        pod = f"pod {job.job.rpartition('/')[2]}"
+        return pod, pod
     return f"{job.scheduler} {job.job}", Allocation(job.scheduler, job.job).label
 
 

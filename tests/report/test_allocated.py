@@ -106,6 +106,17 @@ def test_a_gpu_of_several_jobs_counts_once_and_for_each_of_them(tmp_path: Path) 
     assert jobs == {"slurm 5": (60, 60), "slurm 88_4": (40, 40), "slurm 6": (20, 20)}
 
 
+def test_a_pod_has_the_name_that_its_processes_have(tmp_path: Path) -> None:
+    path = log(tmp_path / "run.csv", [(10, allocated(1, "kubernetes ml/train-0"), 1)])
+    lists = path.with_suffix(".processes.csv")
+    lists.write_text(
+        lists.read_text().replace("slurm_job", "container").replace(",7,", ",pod train-0,")
+    )
+    lines = report(path, by="job")["lines"]
+    assert [line["job"] for line in lines] == ["pod train-0"]
+    assert seconds(lines[0]) == (10, 0)
+
+
 def test_names_from_outside_are_harmless(tmp_path: Path) -> None:
     row = allocated(1, "slurm 7\x1b[2J", "=an\x1b[2J")
     path = log(tmp_path / "run.csv", [(10, row, 0)])

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpumon.allocations.host_lists import expand_hosts
 from gpumon.findings.groups import allocated_jobs, jobs
+from gpumon.findings.lag import lags, usual_load
 from gpumon.model.arithmetic import known_sum
 from gpumon.text.formatting import counted, printable
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 _MOST_NAMES = 4
 """Names of machines in a sentence."""
-_LAG_SHARE, _LAG_POINTS = 0.5, 20.0
-"""A machine lags whose utilisation is below this part of the job's median, and by so many percent:
-the others of a job that works in step wait for it."""
 _MEAN_SECONDS, _LEAST_SECONDS = 30.0, 10.0
 """Seconds over which that is averaged, since training pauses for checkpoints and data; and how many
 of them must have been seen."""
@@ -149,7 +147,7 @@ def _job(
         host = by_name.get(name)
         if host is None:
             absent.append(printable(name))
-        elif not host.is_live:
+        else:
             nodes.append(JobNode(host))
     first = parts[0][1]
     return FleetJob(
@@ -209,9 +207,7 @@ def _load(history: History, gpus: Sequence[Gpu]) -> float | None:
 
 def _with_lags(nodes: Sequence[JobNode]) -> list[JobNode]:
     """The machines, with why some lag behind the others of the job."""
-    # Of two machines the larger one, so that one of them can lag.
-    loads = sorted(node.load for node in nodes if node.load is not None)
-    usual = loads[len(loads) // 2] if len(loads) > 1 else 0.0
+    usual = usual_load(node.load for node in nodes if node.load is not None)
     works = any(node.processes for node in nodes)
     return [replace(node, lag=_lag(node, usual, works=works)) for node in nodes]
 
@@ -219,9 +215,8 @@ def _with_lags(nodes: Sequence[JobNode]) -> list[JobNode]:
 def _lag(node: JobNode, usual: float, *, works: bool) -> str:
     if works and node.unused and node.unused == node.gpus:
         return "no process"
-    load = node.load
-    if load is not None and load < _LAG_SHARE * usual and usual - load >= _LAG_POINTS:
-        return f"utilisation {load:.0f} %, median {usual:.0f} %"
+    if node.load is not None and lags(node.load, usual):
+        return f"utilisation {node.load:.0f} %, median {usual:.0f} %"
     if node.unused and works:
         return f"{counted(node.unused, 'GPU')} unused"
     return ""

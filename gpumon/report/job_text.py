@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.findings.lag import lags, usual_load
 from gpumon.report.figures import ReportRow
 from gpumon.report.table import time_of
 from gpumon.text.formatting import UNKNOWN, counted
@@ -21,8 +21,8 @@ WIDTH = 80
 """Cells of a mail's lines."""
 MOST_HOSTS = 8
 """Hosts in the table; the others are in JSON and CSV."""
-_LAGS = 0.8
-"""A host lags if its load is below this share of the median of the job's other hosts."""
+
+_HostLoad = tuple[float, str]
 
 
 def gpu_hours(report: UsageReport) -> str:
@@ -48,36 +48,29 @@ def load(sums: Sums) -> float | None:
 
 def lagging(lines: Iterable[ReportRow]) -> list[str]:
     """The names of the hosts of a job that lag behind the others, the slowest first."""
-    loads = _loads(lines)
-    known = [own for own, _ in loads]
-    return [
-        host
-        for place, (own, host) in enumerate(loads)
-        if len(loads) > 1 and own < _LAGS * _median_of_others(known, place)
-    ]
+    return [host for _, host in _lagging(_loads(lines))]
 
 
-def _median_of_others(loads: Sequence[float], place: int) -> float:
-    """The median of sorted loads without that in one place."""
-    count = len(loads) - 1
-    middle = [at + (at >= place) for at in ((count - 1) // 2, count // 2)]
-    return sum(loads[at] for at in middle) / 2
-
-
-def lagging_note(lines: Sequence[ReportRow]) -> list[str]:
+def lagging_note(lines: Iterable[ReportRow]) -> list[str]:
     """The hosts that lag, in a sentence; none if none does."""
-    hosts, loads = lagging(lines), _loads(lines)
-    if not hosts:
+    loads = _loads(lines)
+    late = _lagging(loads)
+    if not late:
         return []
-    named = [f"{host} {own:.0f} %" for own, host in loads[: len(hosts)][:MOST_HOSTS]]
-    more = [f"{len(hosts) - MOST_HOSTS} more"] * (len(hosts) > MOST_HOSTS)
-    usual = median(own for own, _ in loads)
+    named = [f"{host} {own:.0f} %" for own, host in late[:MOST_HOSTS]]
+    more = [f"{len(late) - MOST_HOSTS} more"] * (len(late) > MOST_HOSTS)
+    usual = usual_load(own for own, _ in loads)
     return [
         f"Lagging, by mean SM of all their GPUs (median {usual:.0f} %): {', '.join(named + more)}."
     ]
 
 
-def _loads(lines: Iterable[ReportRow]) -> list[tuple[float, str]]:
+def _lagging(loads: Sequence[_HostLoad]) -> list[_HostLoad]:
+    usual = usual_load(own for own, _ in loads)
+    return [each for each in loads if lags(each[0], usual)]
+
+
+def _loads(lines: Iterable[ReportRow]) -> list[_HostLoad]:
     """The load of each host of which it is known, and its name; the lowest load first."""
     found = [(load(line.sums), line.host or UNKNOWN) for line in lines]
     return sorted((own, host) for own, host in found if own is not None)

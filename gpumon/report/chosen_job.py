@@ -23,9 +23,9 @@ class ChosenJob(Struct, frozen=True):
         """A label, safe to print."""
         return f"slurm {self.name}"
 
-    def group(self, job: str | None) -> tuple[str, str]:
-        """The key and the label of what belongs to a job of Slurm, or to none."""
-        return (CHOSEN, self.label) if self._has(job) else ("", "")
+    def group(self, *names: str | None) -> tuple[str, str]:
+        """The key and the label of what belongs to a job of Slurm with these names, or to none."""
+        return (CHOSEN, self.label) if any(map(self._has, names)) else ("", "")
 
     def _has(self, job: str | None) -> bool:
         if job is None or job == self.name:

@@ -131,7 +131,8 @@ def make_report(tally: UsageTotals) -> UsageReport:
             lines += [ReportRow(tally.by, name, gpu.sums, gpu=gpu) for gpu in seen]
             continue
         for own, key in host.subjects.merged().items():
-            host.sums[key].join(host.sums.pop(own))
+            if own in host.sums:
+                host.sums.setdefault(key, Sums()).join(host.sums.pop(own))
             host.subjects.known[key].join(host.subjects.known.pop(own))
         there = [
             ReportRow(tally.by, name, host.sums[key], subject=subject)

@@ -16,7 +16,7 @@ from gpumon.report.samples import Identity
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpumon.recording.csv.allocation_cells import AllocatedGpu, AllocatedJob
     from gpumon.report.chosen_job import ChosenJob
@@ -49,6 +49,7 @@ class Subject(Struct):
         self.users |= other.users
         self.gpus |= other.gpus
         self.processes |= other.processes
+        self.command = self.command or other.command
 
 
 Grouping = dict[Identity, tuple[str, str]]
@@ -121,16 +122,21 @@ def job_of_allocation(job: AllocatedJob, _: str | None) -> tuple[str, str]:
     return f"{job.scheduler} {job.job}", Allocation(job.scheduler, job.job).label
 
 
-def group_by_chosen_job(job: ChosenJob, listed: Sequence[SteadyUse]) -> Grouping:
+def group_by_chosen_job(
+    job: ChosenJob, aliases: Mapping[str, str], listed: Sequence[SteadyUse]
+) -> Grouping:
     """One subject for the processes of a job, and one for all others."""
-    return {one.identity: job.group(one.slurm_job) for one in listed}
+    return {
+        one.identity: job.group(one.slurm_job, aliases.get(one.slurm_job or "")) for one in listed
+    }
 
 
 def chosen_job_of_allocation(
     job: ChosenJob, allocated: AllocatedJob, _: str | None
 ) -> tuple[str, str]:
     """Key and label of the same subjects."""
-    return job.group(allocated.job if allocated.scheduler == SLURM else None)
+    names = (allocated.job, allocated.number) if allocated.scheduler == SLURM else ()
+    return job.group(*names)
 
 
 ALLOCATION_GROUPINGS: dict[str, Callable[[AllocatedJob, str | None], tuple[str, str]]] = {
@@ -148,16 +154,31 @@ class Subjects:
     """
 
     def __init__(self, by: str, job: ChosenJob | None = None) -> None:
+        # Names of Slurm's jobs by its own numbers, where they differ; and each by the other.
+        self._names: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
         self._grouping = GROUPINGS[by]
         self._allocation_grouping = ALLOCATION_GROUPINGS.get(by)
         if job is not None:
-            self._grouping = partial(group_by_chosen_job, job)
+            self._grouping = partial(group_by_chosen_job, job, self._aliases)
             self._allocation_grouping = partial(chosen_job_of_allocation, job)
         self.known: dict[str, Subject] = {}
         # How often processes were grouped: until it grows, each has the same subject.
         self.groupings = 0
         self._last: dict[Identity, str] = {}
         self._listed: Sequence[SteadyUse] = ()
+
+    def learn(self, gpu: AllocatedGpu) -> None:
+        """Learn from what a GPU is allocated to, before the list of the same sample."""
+        for job, _ in gpu.each():
+            name, number = job.job, job.number
+            if job.scheduler != SLURM or name is None or number is None:
+                continue
+            if number not in self._names:
+                self._names[number] = self._aliases[number] = name
+                self._aliases[name] = number
+                # Processes in it may be listed already.
+                self._listed = ()
 
     def find(self, listed: Sequence[SteadyUse]) -> None:
         """Find the subjects of the processes of a list."""
@@ -205,15 +226,21 @@ class Subjects:
             known = self.known.setdefault(key, subject)
             if known is not subject:
                 known.join(subject)
-                known.command = known.command or subject.command
                 known.started_at = subject.started_at
 
     def merged(self) -> dict[str, str]:
-        """Keys of processes that counted as a job of their own -> the job they belong to."""
-        return {
-            own: key
+        """Keys of processes that counted as a job of their own -> the job they belong to.
+
+        Also those of Slurm's own numbers of jobs -> the names of the jobs.
+        """
+        named = {f"{SLURM} {number}": f"{SLURM} {name}" for number, name in self._names.items()}
+        own_jobs = {
+            own: named.get(key, key)
             for process, key in self._last.items()
             if (own := _process_key(process)) != key and own in self.known
+        }
+        return own_jobs | {
+            own: key for own, key in named.items() if {own, key} <= self.known.keys()
         }
 
 

@@ -59,6 +59,7 @@ class HostTotals:
         self.subjects = Subjects(by, job) if by in BY_PROCESSES else None
         # A user may have several jobs, and each uses its own GPUs.
         self._are_groups = by in ("process", "job")
+        self._by_job = by == "job"
         # Presence and memory of the host as a whole.
         self.whole = Sums() if by == "host" else None
         self._began = math.inf
@@ -85,6 +86,12 @@ class HostTotals:
             reach = max(reach, max(self._current_until.values()) - now)
         self._reach = reach
         lists = by_gpu(moment.listed) if moment.listed else None
+        if self.subjects is not None and self._by_job:
+            for key, sample in moment.gpus.items():
+                state, known = sample.state, self.gpus.get(key)
+                is_same = known is not None and known.sample and known.sample.state is state
+                if state.allocated_jobs is not None and not is_same:
+                    self.subjects.learn(state.allocated)
         if self.subjects is not None and lists is not None:
             self.subjects.find([use.process for use in moment.listed])
         seconds = reached = 0.0

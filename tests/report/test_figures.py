@@ -103,7 +103,7 @@ def test_what_a_user_has_is_what_the_jobs_of_that_user_have(
 ) -> None:
     users, jobs = lines_of(of_night("user"), "user"), of_night("job")["lines"]
     for name, line in users.items():
-        # A job that had GPUs and no process on them has no energy.
+        # A job without processes has no energy.
         energy = sum(job["energy_kwh"] or 0 for job in jobs if job["user"] == name)
         assert energy == pytest.approx(line["energy_kwh"], abs=1e-5)
 

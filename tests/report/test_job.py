@@ -137,6 +137,31 @@ def test_a_number_is_all_parts_of_a_job(
     assert hosts == sorted(f"of {each}" for each in found)
 
 
+@pytest.mark.parametrize("asked", ["88", "88_3", "91"])
+@pytest.mark.parametrize("process_job", ["91", "88_3"])
+@pytest.mark.parametrize("late", [0, 20])
+def test_a_task_has_its_processes_by_its_name_and_by_the_number_that_slurm_gave_it(
+    asked: str, process_job: str, late: int, tmp_path: Path
+) -> None:
+    names = ("allocations", "allocated.jobs", "allocated.users")
+    rows, lists = [], []
+    for at in range(41):
+        has = (1, "slurm 88_3=91", "ann") if at >= late else (0, None, None)
+        own = {"processes": 1, **dict(zip(names, has, strict=True))}
+        rows.append(sample(START + at, at) | own)
+        lists.append(use(START + at, at) | {"sm [%]": 50, "slurm_job": process_job})
+    path = write(tmp_path / "run.csv", rows, lists)
+    (line,) = report(path, job=ChosenJob(asked))["lines"]
+    assert seconds(line, "allocated", "unused_allocated") == [40 - late, 0]
+    if process_job == asked or not late:
+        assert seconds(line, "gpu", "present") == [40, 40]
+    out = io.StringIO()
+    assert print_report([str(path)], by="job", form="json", out=out) == 0
+    (among_all,) = json.loads(out.getvalue())["lines"]
+    assert among_all["job"] == "slurm 88_3"
+    assert seconds(among_all, "gpu", "present", "allocated") == [40, 40, 40 - late]
+
+
 def test_the_text_fits_into_a_mail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [host_log(tmp_path, f"gpu-{host:02}", 90 - 10 * (host % 7)) for host in range(16)]
     assert main(["report", "--job", "88123", "--ascii", *map(str, paths)]) == 0

@@ -258,7 +258,8 @@ class FleetOptions(OptionGroup):
 
             groups = loaded.settings.hosts.groups
             hosts = read_host_list(options.hosts, groups, job_hosts)
-            return _narrowed(DemoFleet(hosts.names, interval), hosts)
+            fleet = DemoFleet(hosts.names, interval, nodes=tuple(hosts.jobs_by_host))
+            return _narrowed(fleet, hosts)
         for error in loaded.errors:
             say(error.sentence)
         if options.prometheus is not None:

@@ -51,6 +51,7 @@ class _Part(Struct, frozen=True):
     sick: bool = False  # whether a GPU is lost and another is hot
     down: bool = False  # whether it never answers
     drops: bool = False  # whether its connection ends now and then
+    lags: bool = False  # whether the job with several nodes has no training process on it
     origin: HostOrigin = HostOrigin.GPUMON
 
 
@@ -73,6 +74,13 @@ _PARTS = (
     _Part(frozenset({0, 1, 2, 7})),
 )
 """The hosts, again from the first one after the last."""
+_NODES = (
+    _Part(frozenset({0, 1, 7})),
+    _Part(frozenset({2, 3, 7}), lags=True),
+    _Part(frozenset({7})),
+    _Part(),
+)
+"""The machines of a job, in its order."""
 
 
 def job_hosts(number: str) -> JobHosts:
@@ -91,17 +99,26 @@ def job_hosts(number: str) -> JobHosts:
 class DemoFleet(Fleet):
     """A simulated fleet. One thread samples all hosts.
 
-    ``interval`` is in seconds, between samples of a host.
+    Args:
+        names: Its hosts.
+        interval: Seconds between samples of a host.
+        clock: The clock.
+        nodes: Those that are the machines of a job, in its order.
     """
 
     def __init__(
-        self, names: Sequence[str], interval: float = 1.0, clock: Clock = THIS_SYSTEM.clock
+        self,
+        names: Sequence[str],
+        interval: float = 1.0,
+        clock: Clock = THIS_SYSTEM.clock,
+        nodes: Sequence[str] = (),
     ) -> None:
         self._clock = clock
         super().__init__(interval)
         self._start = self._clock.time()
+        ranks = {name: rank for rank, name in enumerate(nodes)}
         self._hosts = {
-            name: (_PARTS[index % len(_PARTS)], _source(name, index, self._clock))
+            name: _simulated(name, index, ranks.get(name), self._clock)
             for index, name in enumerate(names)
         }
         self._states = {
@@ -167,13 +184,19 @@ class DemoFleet(Fleet):
             turn = (turn + 1) % _TURNS
 
 
-def _source(name: str, index: int, clock: Clock) -> DemoSource:
-    part = _PARTS[index % len(_PARTS)]
-    machine = DemoMachine(name, part.empty, sound=not part.sick)
+def _simulated(name: str, index: int, rank: int | None, clock: Clock) -> tuple[_Part, DemoSource]:
+    """A host by its place in the fleet, or among the machines of a job."""
+    machine = DemoMachine(name)
+    if rank is None:
+        part = _PARTS[index % len(_PARTS)]
+    else:
+        part = _NODES[rank % len(_NODES)]
+        machine = replace(machine, rank=rank, lags=part.lags)
+    machine = replace(machine, empty=part.empty, sound=not part.sick)
     selection = ALL if part.gpus == "0-7" else parse_selection(part.gpus)
     source = DemoSource(1 + index, clock, selection, machine)
     source.open()
-    return source
+    return part, source
 
 
 def _fault(part: _Part, now: float) -> str:

@@ -72,14 +72,16 @@ def test_users_their_processes_and_the_host_of_one() -> None:
 
 
 def test_the_hosts_of_a_job_show_its_gpus_only_in_every_list_and_on_an_open_host() -> None:
-    with Screen([*COARSE_DEMO, "--hosts", "slurm:88123"]) as screen:
-        screen.wait_for(r"DEMO  slurm 88123  hosts 4  free 0 of 3 GPUs [\s\S]*── 4 hosts")
-        screen.wait_for(r"\n ada-07 [^\n]* no GPU there belongs to s")
+    with Screen([*COARSE_DEMO, "--hosts", "slurm:88123"], columns=120) as screen:
+        screen.wait_for(r"DEMO  slurm 88123  hosts 4  free 0 of 4 GPUs [\s\S]*── 4 hosts")
         screen.type("u")
-        screen.wait_for(r"HOSTS[^\n]*\n chen +3 [^\n]*\n *\n")
+        screen.wait_for(r"HOSTS[^\n]*\n chen +4 [^\n]*\n *\n")
         screen.type("g")
-        screen.wait_for(r"\n slurm 88123 +chen +3 [^\n]*\n *\n")
-        screen.type("g\x1b[B\r")
+        screen.wait_for(r"\n slurm 88123 +chen +4 [^\n]* 4: ada-06!, ada-05[^\n]*\n *\n")
+        screen.type("\x1b[B\r")
+        screen.wait_for(r"\n ada-06 [^\n]* utilisation 0 %, median 100 %")
+        screen.wait_for(r"── slurm 88123 chen · 4 machines ── 1 of 4 machines lags: ada-06 ")
+        screen.type("\x1b\x1b\x1b[B\r")
         screen.wait_for(r"gpumon  DEMO  ada-05 [\s\S]*\n 5 +H100[\s\S]*── 2 processes · 1 user")
         screen.type("q")
         assert screen.wait_end() == 0

@@ -23,6 +23,7 @@ from gpumon.makers.demo.scenario import (
     GIB,
     GPU_LOST,
     HOUR,
+    JOB_STUCK,
     LOST_GPU,
     MACHINE_BOOT,
     MINUTE,
@@ -56,7 +57,6 @@ _SPINNING = 0.03
 
 # Times of the scenario, in seconds after the demo's start.
 _NOTEBOOK_LEFT = -(3 * HOUR + 12 * MINUTE)
-_JOB_STUCK = -22 * MINUTE
 _COOLING_WORSE = -10 * MINUTE
 _THERMAL_SLOWDOWN = -4 * MINUTE
 
@@ -173,7 +173,7 @@ def read(gpu: DemoGpu, start: float, time: float, used: int) -> Gpu:
     slowed = gpu.index == _HOT_GPU and now >= _THERMAL_SLOWDOWN and not gpu.sound
     clock = _sm_clock(utilization, watts, slowed)
     traffic = utilization / 100
-    filled = _SPINNING if gpu.index == _STUCK_GPU and now >= _JOB_STUCK else gpu.filled
+    filled = _SPINNING if gpu.index == _STUCK_GPU and now >= JOB_STUCK else gpu.filled
     active = utilization * filled
     return Gpu(
         index=gpu.index,
@@ -333,14 +333,14 @@ def make_gpus(random: Random, *, sound: bool) -> tuple[DemoGpu, ...]:
         _nearly_full(random),
         switch(_NOTEBOOK_LEFT, notebook, idle),
         _recurring(0.93, VISITS),
-        switch(_JOB_STUCK, rushing, steady(1.0)),
+        switch(JOB_STUCK, rushing, steady(1.0)),
         _nearly_full(random),
         _serving(random),
     )
     full_watts = (572.0, 530.0 if sound else 165.0, 577.0, 420.0, 540.0, 0.0, 560.0, 590.0)
     heat = [scaled(area, watts) for area, watts in zip(busy, full_watts, strict=True)]
     # It spins in a kernel that waits for another rank: fully utilized without progress.
-    heat[_STUCK_GPU] = switch(_JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
+    heat[_STUCK_GPU] = switch(JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
     decoding = _recurring(0.38, TRANSCRIPTIONS)
     gpus = tuple(
         DemoGpu(

@@ -23,6 +23,7 @@ DAY = 86400.0
 PAST = 4 * HOUR
 """Length of the simulated history before the demo's start."""
 GPU_LOST = -5.5 * MINUTE
+JOB_STUCK = -22 * MINUTE
 MACHINE_BOOT = -41 * DAY
 
 LOST_GPU = 6
@@ -105,6 +106,8 @@ class DemoMachine(Struct, frozen=True):
     name: str = "ada-07"  # Its host name.
     empty: frozenset[int] = frozenset()  # Indices of the GPUs that only recurring processes use.
     sound: bool = False  # Whether none of its GPUs is lost or hot.
+    rank: int = 2  # Its place among the nodes of the job that has several.
+    lags: bool = False  # Whether that job's training has ended on it, so that the others wait.
 
 
 class SlurmJob(Struct, frozen=True):
@@ -312,7 +315,7 @@ LEADS = (
         user="chen",
         command=(
             "python train.py --config big.yaml --resume runs/big/ckpt_0118000.pt --nodes 4 "
-            "--node-rank 2 --master ada-05:29500"
+            "--node-rank {rank} --master ada-05:29500"
         ),
         runs=Runs(-(2 * HOUR + 14 * MINUTE)),
         shares=(Share(5, 73.8, 1.0),),
@@ -425,15 +428,17 @@ LEADS = (
     ),
 )
 
+NODES_JOB = SlurmJob(
+    *(88123, "chen", (5,), Runs(-(2 * HOUR + 14 * MINUTE + 3)), 12 * HOUR, "ada-[05-08]"),
+    script=41233,
+)
+"""A job on several machines, which wait for each other from ``JOB_STUCK`` on."""
 JOBS = (
     SlurmJob(
         *(88117, "erin", (2,), Runs(-(1 * DAY + 7 * HOUR + 34 * MINUTE)), 2 * DAY, "ada-07"),
         script=38470,
     ),
-    SlurmJob(
-        *(88123, "chen", (5,), Runs(-(2 * HOUR + 14 * MINUTE + 3)), 12 * HOUR, "ada-[05-08]"),
-        script=41233,
-    ),
+    NODES_JOB,
     SlurmJob(88131, "hugo", (4,), _SESSIONS, 10 * MINUTE, "ada-07"),
 )
 """What Slurm has given to jobs."""

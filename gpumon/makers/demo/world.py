@@ -18,7 +18,18 @@ from msgspec import Struct, structs
 from gpumon.host.holder_reasons import rank
 from gpumon.makers.demo.background import EXTRAS
 from gpumon.makers.demo.gpus import DRIVER_CLIENTS, GPUS, DemoGpu, make_gpus
-from gpumon.makers.demo.scenario import GIB, JOBS, LEADS, MACHINE_BOOT, ME, PAST, UIDS, Actor
+from gpumon.makers.demo.scenario import (
+    GIB,
+    JOB_STUCK,
+    JOBS,
+    LEADS,
+    MACHINE_BOOT,
+    ME,
+    NODES_JOB,
+    PAST,
+    UIDS,
+    Actor,
+)
 from gpumon.model.allocations import SLURM, Allocation
 from gpumon.model.processes import HolderScan, HoldReason, ProcessId, UnlistedHolder, Workload
 from gpumon.text.formatting import duration
@@ -68,8 +79,11 @@ def instance_of(role: Role, now: float) -> ProcessInstance:
     return ProcessInstance(role, ProcessId(pid, _start_time(began)), began, began + runs.lasts)
 
 
-def make_roles() -> dict[int, Role]:
-    """All roles by the PID of their first run, parents before children."""
+def make_roles(node_rank: int) -> dict[int, Role]:
+    """All roles of a machine by the PID of their first run, parents before children.
+
+    ``node_rank`` is the ``rank`` of a ``DemoMachine``.
+    """
     actors = {actor.pid: actor for actor in (*EXTRAS, *LEADS)}
     roles: dict[int, Role] = {}
 
@@ -79,15 +93,15 @@ def make_roles() -> dict[int, Role]:
         parent = actors.get(actor.parent)
         if parent is not None:
             add(parent)
-        roles[actor.pid] = _role(actor, roles.get(actor.parent))
+        roles[actor.pid] = _role(actor, roles.get(actor.parent), node_rank)
 
     for actor in actors.values():
         add(actor)
     return roles
 
 
-def _role(actor: Actor, parent: Role | None) -> Role:
-    command = tuple(actor.command.split())
+def _role(actor: Actor, parent: Role | None, node_rank: int) -> Role:
+    command = tuple(actor.command.replace("{rank}", str(node_rank)).split())
     name = actor.name or command[0].rpartition("/")[2][:15]
     place = actor.where
     session, group = actor.pid, None
@@ -198,7 +212,8 @@ class World:
         self.clock = clock
         self.start = clock.time()
         self.gpus = make_gpus(random, sound=machine.sound)
-        self.roles = make_roles()
+        self.roles = make_roles(machine.rank)
+        self._lags = machine.lags
         self.lock = Lock()
         self._once = {
             pid: instance_of(role, 0.0)
@@ -213,8 +228,12 @@ class World:
         self.state = self._state(SignalEffects().with_effects(*self._absent(machine)))
 
     def _absent(self, machine: DemoMachine) -> list[Effect]:
-        """The processes that would use an empty GPU ended before the past of this machine."""
-        return [
+        """The processes that would use an empty GPU ended before the past of this machine.
+
+        On one that lags, the training of the job with several nodes has ended, too.
+        """
+        lagging = [NODES_JOB.script] if machine.lags and NODES_JOB.script else []
+        return [Effect(self._once[pid], end=JOB_STUCK) for pid in lagging] + [
             Effect(found, end=-2 * PAST)
             for found in self._once.values()
             if not machine.empty.isdisjoint(
@@ -246,9 +265,10 @@ class World:
             run = job.runs.run_at(now)
             since = job.runs.start_of(run)
             script = None if job.script is None else self.roles[job.script]
+            goes_on = self._lags and job is NODES_JOB
             is_over = script is not None and self.present(script, now, effects) is None
             devices = tuple(uuids[index] for index in job.gpus if index in uuids)
-            if since <= now < since + job.runs.lasts and devices and not is_over:
+            if since <= now < since + job.runs.lasts and devices and (goes_on or not is_over):
                 found.append(
                     Allocation(
                         *(SLURM, str(job.number + run), job.user, devices),

@@ -150,7 +150,9 @@ class GpuTotals(Struct):
         if (after.state is not state or period.ecc is None) and window.counts(after.time):
             errors = state.ecc_errors(after.state)
             if errors is not None:
-                period.ecc = errors + (period.ecc or 0)
+                # Who was on the GPU in a gap is not known.
+                counted = self.sums if errors and passed > self.reach else period
+                counted.ecc = errors + (counted.ecc or 0)
         used = self.meter.used(sample, after, now, passed, seconds, self.listed, period.energy)
         if self.meter.released:
             self._correct_energy()
@@ -284,8 +286,12 @@ class GpuTotals(Struct):
         if self.sample is None or (at is not None and at < began):
             return
         is_between = at is not None and self.sample.time <= at <= sample.time
-        if window.counts(at if at is not None and is_between else sample.time):
-            self.period.xids[number] += 1
+        counted_at = at if at is not None and is_between else sample.time
+        if not window.counts(counted_at):
+            return
+        # As above.
+        is_in_gap = counted_at - self.sample.time > self.reach
+        (self.sums if is_in_gap else self.period).xids[number] += 1
 
     def replace_list(self, listed: GpuProcessList | None) -> None:
         """Make a list the current one, and share out what was counted under the one before."""

@@ -65,7 +65,7 @@ def test_the_state_of_each_gpu_is_in_the_words_of_the_screen() -> None:
         "2": "hot",
         "3": "idle",
         "4": "free",
-        "5": "busy",
+        "5": "allocated",
         "6": "lost",
         "7": "unattributed",
     }

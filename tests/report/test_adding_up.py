@@ -442,6 +442,20 @@ def test_time_ranges_add_up_to_the_whole(
     assert_adds_up([path], splits, by)
 
 
+@pytest.mark.parametrize("by", ["gpu", "process"])
+def test_an_error_in_a_gap_is_one_of_the_gpu_and_of_nobody(by: str, tmp_path: Path) -> None:
+    rows = [sample(START + at, at, processes=1) for at in range(4)]
+    late = sample(START + 40, 40, processes=1)
+    late |= {"xid": 31, "xid.at": iso(START + 20), "ecc.errors.uncorrected.volatile.total": 3}
+    rows = [row | {"xid": None, "xid.at": None} for row in rows]
+    rows = [row | {"ecc.errors.uncorrected.volatile.total": 0} for row in rows]
+    path = write(tmp_path / "run.csv", [*rows, late], [use(START, 0), use(START + 40, 40)])
+    (line,) = report(path, by=by)["lines"]
+    counted = ({"31": 1}, 3) if by == "gpu" else ({}, 0)
+    assert (line["xids"] or {}, line["ecc_uncorrected"]) == counted
+    assert_adds_up([path], [1.0, 21.0], by)
+
+
 def test_a_time_range_between_two_samples_has_its_seconds(tmp_path: Path) -> None:
     path = write(tmp_path / "run.csv", [sample(START + at, at) for at in (0, 60, 120)])
     for splits in ([90], [60], [70, 80], [1, 2, 119.5]):

@@ -179,7 +179,7 @@ def _fleets() -> Iterator[tuple[str, list[Row]]]:
 
 
 def _fleet_views(listing: FleetListing, count: int) -> Iterator[tuple[str, FleetView]]:
-    plain = show_list(FleetView(interval=1.0), listing)
+    plain = replace(show_list(FleetView(interval=1.0), listing), job="slurm 88123")
     layout = lay_out(Memo(), demo_hosts(count), plain, NOON + 1, 300, 50)
     yield "plain", plain
     for column in layout.headers:

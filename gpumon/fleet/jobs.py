@@ -213,6 +213,11 @@ def _with_lags(nodes: Sequence[JobNode]) -> list[JobNode]:
 
 
 def _lag(node: JobNode, usual: float, *, works: bool) -> str:
+    if node.group is None:
+        # Slurm says that it is one of the job's machines, and on it that it is not.
+        seen = node.host.state.snapshot
+        was_asked = node.host.is_live and seen is not None and seen.allocations is not None
+        return "not seen there" if was_asked else ""
     if works and node.unused and node.unused == node.gpus:
         return "no process"
     if node.load is not None and lags(node.load, usual):

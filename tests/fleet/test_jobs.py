@@ -131,6 +131,14 @@ def test_a_machine_that_does_not_answer_is_of_the_job_and_nothing_is_known_of_it
     assert "no current values of ada-06" in job.sentence
 
 
+def test_a_machine_on_which_the_job_is_not_seen_lags_if_slurm_answers_there() -> None:
+    asked = machine("ada-06", allocations=(), index=1)
+    not_asked = machine("ada-07", allocations=None, index=2)
+    job = only(machine("ada-05", worker()), asked, not_asked)
+    assert lags(job) == {"ada-05": "", "ada-06": "not seen there", "ada-07": ""}
+    assert job.total("gpus") == (2, True)
+
+
 def test_tasks_of_an_array_are_jobs_of_their_own_by_either_number() -> None:
     task = Allocation("slurm", "88_3", "ann", ("GPU-0",), number="91")
     named = machine("ada-05", worker(job="88_3"), allocations=(task,))

@@ -18,7 +18,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gpumon.recording.csv.allocation_cells import AllocatedGpu, AllocatedJob
+    from gpumon.recording.csv.allocation_cells import AllocatedGpu, LoggedJob
     from gpumon.report.chosen_job import ChosenJob
     from gpumon.report.samples import SteadyUse
 
@@ -108,12 +108,12 @@ def _process(one: SteadyUse) -> GpuProcess:
     )
 
 
-def user_of_allocation(_: AllocatedJob, user: str | None) -> tuple[str, str]:
+def user_of_allocation(_: LoggedJob, user: str | None) -> tuple[str, str]:
     """Key and label of the user to whom a GPU is allocated."""
     return ("", "unknown") if user is None else (f"user {user}", user)
 
 
-def job_of_allocation(job: AllocatedJob, _: str | None) -> tuple[str, str]:
+def job_of_allocation(job: LoggedJob, _: str | None) -> tuple[str, str]:
     """Key and label of the job that a GPU is allocated to, those of its processes."""
     if job.scheduler == KUBERNETES and job.job is not None:
         # Logs have the pods of processes without their namespaces.
@@ -132,14 +132,14 @@ def group_by_chosen_job(
 
 
 def chosen_job_of_allocation(
-    job: ChosenJob, allocated: AllocatedJob, _: str | None
+    job: ChosenJob, allocated: LoggedJob, _: str | None
 ) -> tuple[str, str]:
     """Key and label of the same subjects."""
     names = (allocated.job, allocated.number) if allocated.scheduler == SLURM else ()
     return job.group(*names)
 
 
-ALLOCATION_GROUPINGS: dict[str, Callable[[AllocatedJob, str | None], tuple[str, str]]] = {
+ALLOCATION_GROUPINGS: dict[str, Callable[[LoggedJob, str | None], tuple[str, str]]] = {
     "user": user_of_allocation,
     "job": job_of_allocation,
 }

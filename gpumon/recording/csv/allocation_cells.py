@@ -30,7 +30,7 @@ _JOB = re.compile(
 )
 
 
-class AllocatedJob(NamedTuple):
+class LoggedJob(NamedTuple):
     """A job in a cell."""
 
     scheduler: str
@@ -40,7 +40,7 @@ class AllocatedJob(NamedTuple):
     is_certain: bool = True  # False if it may have other GPUs of the machine instead
 
 
-Jobs = tuple[AllocatedJob, ...]
+Jobs = tuple[LoggedJob, ...]
 Users = tuple["str | None", ...]
 
 
@@ -51,7 +51,7 @@ class AllocatedGpu(NamedTuple):
     jobs: Jobs | None = None
     users: Users | None = None  # in the order of the jobs
 
-    def each(self) -> list[tuple[AllocatedJob, str | None]]:
+    def each(self) -> list[tuple[LoggedJob, str | None]]:
         """The jobs, each with its user."""
         jobs = self.jobs or ()
         pairs = zip_longest(jobs, (self.users or ())[: len(jobs)])
@@ -127,7 +127,7 @@ def parse_jobs(cell: str) -> Jobs:
         scheduler, job, number, mig, doubt = found.groups()
         indices = tuple([int(index) for index in mig.split(",")]) if mig else ()
         name = None if job == _UNKNOWN else job
-        jobs.append(AllocatedJob(scheduler, name, number, indices, is_certain=not doubt))
+        jobs.append(LoggedJob(scheduler, name, number, indices, is_certain=not doubt))
     return tuple(jobs)
 
 

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostMachine, HostSource
 from gpumon.model.allocations import SLURM, allocations_of, unplaced_count
+from gpumon.model.subset import subset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from gpumon.fleet.fleet import HostState
     from gpumon.fleet.host_names import HostList
@@ -106,14 +107,7 @@ def narrowed_state(
     elif not uuids:
         note = f"no GPU there belongs to {label}"
     states = tuple(each for each in state.states if each.gpu_uuid in uuids)
-    narrowed = _with_gpus(snapshot, uuids)
-    if unplaced == 0:
-        # Jobs of the other GPUs are none of the host any more.
-        given = snapshot.allocations or ()
-        on_them = [
-            each for each in given if any(allocations_of([each], gpu) for gpu in narrowed.gpus)
-        ]
-        narrowed = replace(narrowed, allocations=tuple(on_them))
+    narrowed = subset_of(snapshot, uuids)
     return replace(state, snapshot=narrowed, states=states, note=note)
 
 
@@ -134,23 +128,3 @@ def _allocations(
     was_asked = snapshot.allocations is not None and (of_slurm or not snapshot.allocations)
     is_known = was_asked and all(each.job is not None for each in of_slurm)
     return (), 0 if is_known else None
-
-
-def _with_gpus(snapshot: Snapshot, uuids: Collection[str]) -> Snapshot:
-    """A snapshot with these GPUs only, and what is on them."""
-    processes = []
-    for process in snapshot.processes:
-        uses = tuple(use for use in process.uses if use.gpu_uuid in uuids)
-        if uses:
-            processes.append(process if uses == process.uses else replace(process, uses=uses))
-    holders = snapshot.holders
-    if holders is not None:
-        suspects = [each for each in holders.suspects if not set(each.gpu_uuids).isdisjoint(uuids)]
-        holders = replace(holders, suspects=tuple(suspects))
-    return replace(
-        snapshot,
-        gpus=tuple(gpu for gpu in snapshot.gpus if gpu.uuid in uuids),
-        processes=tuple(processes),
-        holders=holders,
-        reserved=tuple(each for each in snapshot.reserved if each.gpu_uuid in uuids),
-    )

@@ -17,6 +17,7 @@ from gpumon.host.process_tree import Descendants
 from gpumon.host.procfs import stat_of
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus
+from gpumon.model.subset import subset_of
 from gpumon.sampling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
 from gpumon.scheduling.child import (
     NOT_EXECUTABLE,
@@ -362,13 +363,7 @@ class JobRunner:
     def _narrowed(self, snapshot: Snapshot, members: Sequence[GpuProcess]) -> Snapshot:
         """A snapshot with only the job's GPUs, and the job's processes on them."""
         uuids = {candidate.gpu.uuid for candidate in self._candidates}
-        kept = []
-        for process in members:
-            uses = tuple(use for use in process.uses if use.gpu_uuid in uuids)
-            if uses:
-                kept.append(replace(process, uses=uses))
-        gpus = tuple(gpu for gpu in snapshot.gpus if gpu.uuid in uuids)
-        return replace(snapshot, gpus=gpus, processes=tuple(kept))
+        return subset_of(replace(snapshot, processes=tuple(members)), uuids)
 
     def _wait_for_memory(self, usage: JobUsage) -> str:
         """Wait until the GPUs' memory is as before, and report whether it is."""

@@ -12,9 +12,8 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from gpumon.model.snapshot import Snapshot
+from gpumon.model.subset import processes_on
 from gpumon.recording.csv.allocation_cells import sample_allocations
 from gpumon.recording.csv.clocks import GRAIN, Clocks, clocks_at, clocks_of
 from gpumon.recording.csv.compression import head, is_packed
@@ -196,12 +195,7 @@ class Part:
             return listing.processes
         known = self._filtered
         if known is None or known[0] is not listing or known[1] != busy:
-            kept = []
-            for process in listing.processes:
-                uses = tuple(use for use in process.uses if use.gpu_uuid in busy)
-                if uses:
-                    kept.append(structs.replace(process, uses=uses))
-            known = self._filtered = (listing, busy, tuple(kept))
+            known = self._filtered = (listing, busy, processes_on(listing.processes, busy))
         return known[2]
 
     def _list(self, samples: Chunk, run: SampleSpan) -> ProcessList | None:

@@ -9,9 +9,17 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostMachine, HostSource
+from gpumon.fleet.fleet import (
+    Fleet,
+    FleetSnapshot,
+    HostMachine,
+    HostOrigin,
+    HostSource,
+    HostStatus,
+)
 from gpumon.model.allocations import SLURM, allocations_of, unplaced_count
 from gpumon.model.subset import subset_of
 
@@ -22,6 +30,9 @@ if TYPE_CHECKING:
     from gpumon.fleet.host_names import HostList
     from gpumon.model.allocations import Allocation
     from gpumon.model.snapshot import Snapshot
+
+_PATIENCE = 4.0
+"""Seconds after its first sample in which a host may ask Slurm."""
 
 
 class NarrowedFleet(Fleet):
@@ -38,11 +49,9 @@ class NarrowedFleet(Fleet):
         label = f"slurm {first}"
         self.title = f"{label} +{len(others)}" if others else label
         self._fleet = fleet
-        self._jobs = hosts.jobs_by_host
-        self._label = "one of the jobs" if others else label
+        label = "one of the jobs" if others else label
+        self._hosts = {name: _Host(names, label) for name, names in hosts.jobs_by_host.items()}
         self._lock = Lock()
-        # The newest state of each host, as it was and narrowed.
-        self._narrowed: dict[str, tuple[HostState, HostState]] = {}
 
     def start(self) -> None:
         """See ``Fleet.start``."""
@@ -69,14 +78,77 @@ class NarrowedFleet(Fleet):
         return self._fleet.subscribe(listener)
 
     def _state(self, state: HostState) -> HostState:
-        names = self._jobs.get(state.name)
-        if names is None or state.snapshot is None:
+        host = self._hosts.get(state.name)
+        return state if host is None else host.narrowed(state)
+
+
+class _Host:
+    """One host as it is narrowed to the GPUs of jobs.
+
+    Args:
+        names: The names of the jobs.
+        label: What they are called in a note.
+    """
+
+    def __init__(self, names: frozenset[str], label: str) -> None:
+        self._names, self._label = names, label
+        self._known: frozenset[str] = frozenset()  # The last GPUs that were certainly theirs.
+        self._first_at: float | None = None
+        self._states: tuple[HostState, HostState] | None = None  # As it was, and narrowed.
+        self._snapshots: tuple[Snapshot, Snapshot, _Gpus] | None = None
+
+    def narrowed(self, state: HostState) -> HostState:
+        """A state of the host; the same object for the same state."""
+        if state.snapshot is None or not state.snapshot.gpus:
+            # Why it has none is in the sentence.
             return state
-        known = self._narrowed.get(state.name)
-        if known is None or known[0] is not state:
-            narrowed = narrowed_state(state, state.snapshot, names, self._label)
-            known = self._narrowed[state.name] = state, narrowed
-        return known[1]
+        if self._states is None or self._states[0] is not state:
+            self._states = state, self._narrowed(state, state.snapshot)
+        return self._states[1]
+
+    def _narrowed(self, state: HostState, snapshot: Snapshot) -> HostState:
+        # A host that falls silent keeps its snapshot, which is no new sample.
+        if self._snapshots is None or self._snapshots[0] is not snapshot:
+            gpus = self._gpus(snapshot)
+            self._snapshots = snapshot, subset_of(snapshot, gpus.uuids), gpus
+        _, narrowed, gpus = self._snapshots
+        if self._is_awaited(state, gpus):
+            return replace(
+                state, status=HostStatus.CONNECTING, snapshot=None, received_at=None, states=()
+            )
+        return _with_gpus(state, narrowed, gpus)
+
+    def _gpus(self, snapshot: Snapshot) -> _Gpus:
+        found = _gpus_of(snapshot, self._names, self._label)
+        if found.is_certain and found.uuids:
+            self._known = found.uuids
+        elif self._known:
+            note = f"{self._label} has ended there" if found.is_certain else ""
+            return _Gpus(self._known, note, is_certain=True)
+        return found
+
+    def _is_awaited(self, state: HostState, gpus: _Gpus) -> bool:
+        """Whether the host may still ask Slurm: until then nothing of it is shown or logged."""
+        is_asked = state.status is HostStatus.LIVE and state.origin is HostOrigin.GPUMON
+        if gpus.is_certain or not is_asked or state.received_at is None:
+            return False
+        if self._first_at is None:
+            self._first_at = state.received_at
+        return state.received_at < self._first_at + _PATIENCE
+
+
+class _Gpus(Struct, frozen=True):
+    """The GPUs of a host that are shown.
+
+    Attributes:
+        uuids: Their UUIDs.
+        note: What there is to say of them.
+        is_certain: Whether they are those of the jobs, and all of these.
+    """
+
+    uuids: frozenset[str]
+    note: str
+    is_certain: bool
 
 
 def narrowed_state(
@@ -90,6 +162,16 @@ def narrowed_state(
         names: The names of the jobs.
         label: What they are called in a note.
     """
+    gpus = _gpus_of(snapshot, names, label)
+    return _with_gpus(state, subset_of(snapshot, gpus.uuids), gpus)
+
+
+def _with_gpus(state: HostState, narrowed: Snapshot, gpus: _Gpus) -> HostState:
+    states = tuple(each for each in state.states if each.gpu_uuid in gpus.uuids)
+    return replace(state, snapshot=narrowed, states=states, note=gpus.note)
+
+
+def _gpus_of(snapshot: Snapshot, names: frozenset[str], label: str) -> _Gpus:
     own, unplaced = _allocations(snapshot, names)
     uuids = {
         use.gpu_uuid
@@ -106,9 +188,7 @@ def narrowed_state(
         note = f"only GPUs with a process of {label} are shown: others may belong to it"
     elif not uuids:
         note = f"no GPU there belongs to {label}"
-    states = tuple(each for each in state.states if each.gpu_uuid in uuids)
-    narrowed = subset_of(snapshot, uuids)
-    return replace(state, snapshot=narrowed, states=states, note=note)
+    return _Gpus(frozenset(uuids), note, is_certain=unplaced == 0)
 
 
 def _allocations(

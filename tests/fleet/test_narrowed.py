@@ -11,7 +11,15 @@ import pytest
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.fleet.answers import is_settled
 from gpumon.fleet.demo import DemoFleet, job_hosts
-from gpumon.fleet.fleet import FleetError, HostState, HostStatus
+from gpumon.fleet.fleet import (
+    Fleet,
+    FleetError,
+    FleetSnapshot,
+    HostMachine,
+    HostOrigin,
+    HostState,
+    HostStatus,
+)
 from gpumon.fleet.host_names import HostList, read_host_list
 from gpumon.fleet.narrowed import NarrowedFleet, narrowed_state
 from gpumon.fleet.summary import HostJudge
@@ -92,7 +100,7 @@ def test_the_gpus_of_the_job_are_shown_or_all_and_it_is_said(
 
 def test_nothing_of_the_other_gpus_is_left() -> None:
     holders = [
-        UnlistedHolder(ProcessId(pid, 1), (f"GPU-{pid}",), HoldReason.ORPHAN, "it is")
+        UnlistedHolder(ProcessId(pid, 1), (f"GPU-{pid}", "GPU-3"), HoldReason.ORPHAN, "it is")
         for pid in (1, 2)
     ]
     state = narrowed(
@@ -107,6 +115,7 @@ def test_nothing_of_the_other_gpus_is_left() -> None:
     assert [each.gpu_uuid for each in snapshot.reserved] == ["GPU-0", "GPU-1"]
     assert snapshot.holders is not None
     assert [each.id.pid for each in snapshot.holders.suspects] == [1]
+    assert snapshot.holders.suspects[0].gpu_uuids == ("GPU-1",)
     assert snapshot.allocations == (MINE,)
     only = narrowed([MINE, OTHERS], on((1, 2), pid=101))
     assert only.snapshot is not None
@@ -135,6 +144,102 @@ def test_states_and_a_sentence_stay() -> None:
     assert [each.gpu_uuid for each in state.states] == ["GPU-1"]
     assert (state.sentence, state.status) == ("it is old", HostStatus.DOWN)
     assert narrowed_state(made, made.snapshot, NAMES, "slurm 7").remark.startswith("it is old; ")
+
+
+class GivenFleet(Fleet):
+    """A fleet of one host, whose states a test gives."""
+
+    given: HostState
+
+    def start(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def latest(self) -> FleetSnapshot:
+        return FleetSnapshot(NOON, (self.given,))
+
+    def machine(self, name: str, *, readonly: bool = True) -> HostMachine:
+        raise NotImplementedError(name, readonly)
+
+
+class OneHost:
+    """A host of job 7 in a narrowed fleet."""
+
+    def __init__(self) -> None:
+        self.inner = GivenFleet(1.0)
+        self.fleet = NarrowedFleet(self.inner, HostList(("gpu-01",), ("7",), {"gpu-01": NAMES}))
+        self.now = NOON
+
+    def see(
+        self,
+        allocations: tuple[Allocation, ...] | None,
+        *processes: GpuProcess,
+        after: float = 1.0,
+        **changes: object,
+    ) -> HostState:
+        """The host after a sample, so many seconds after the one before."""
+        self.now += after
+        gpus = [gpu(index=index) for index in ALL]
+        state = host_state("gpu-01", *gpus, processes=processes, time=self.now, **changes)
+        assert state.snapshot is not None
+        snapshot = msgspec.structs.replace(state.snapshot, allocations=allocations)
+        self.inner.given = msgspec.structs.replace(state, snapshot=snapshot)
+        return self.fleet.latest().hosts[0]
+
+
+def test_the_gpus_of_a_job_stay_after_its_end_and_the_note_says_so() -> None:
+    host = OneHost()
+    assert shown(host.see((MINE, OTHERS))) == [1]
+    ended = host.see((OTHERS,))
+    assert shown(ended) == [1]
+    assert ended.note == "slurm 7 has ended there"
+    # That it is not known any more what was given to jobs is no end.
+    for given in (None, (UNKNOWN,), (msgspec.structs.replace(MINE, unplaced=1),)):
+        state = host.see(given)
+        assert shown(state) == [1]
+        assert state.note == ""
+    # It runs again, on another GPU.
+    assert shown(host.see((msgspec.structs.replace(MINE, devices=("GPU-3",)),))) == [3]
+
+
+def test_nothing_is_shown_before_the_host_had_time_to_ask_slurm() -> None:
+    host = OneHost()
+    for given in (None, (UNKNOWN,), (msgspec.structs.replace(MINE, unplaced=1),)):
+        state = host.see(given, on((0,), "7"))
+        assert state.snapshot is None
+        assert state.status is HostStatus.CONNECTING
+        assert not is_settled(state)
+    assert shown(host.see((MINE,))) == [1]
+    late = OneHost()
+    late.see((UNKNOWN,))
+    assert shown(late.see((UNKNOWN,), after=5.0)) == ALL
+    # What nvidia-smi shows will never be known, and what is down is not asked.
+    for changes in ({"origin": HostOrigin.NVIDIA_SMI}, {"status": HostStatus.DOWN}):
+        assert shown(OneHost().see(None, **changes)) == ALL
+
+
+def test_a_host_without_gpus_is_shown_at_once_with_its_own_sentence() -> None:
+    host = OneHost()
+    made = host_state("gpu-01", sentence="it has no driver")
+    assert made.snapshot is not None
+    snapshot = msgspec.structs.replace(made.snapshot, gpus=())
+    host.inner.given = msgspec.structs.replace(made, snapshot=snapshot)
+    state = host.fleet.latest().hosts[0]
+    assert state is host.inner.given
+    assert state.remark == "it has no driver"
+
+
+def test_a_host_that_falls_silent_has_no_new_sample() -> None:
+    host = OneHost()
+    state = host.see((MINE,))
+    host.inner.given = msgspec.structs.replace(
+        host.inner.given, status=HostStatus.SILENT, sentence="nothing arrives"
+    )
+    silent = host.fleet.latest().hosts[0]
+    assert silent.sentence == "nothing arrives"
+    assert silent.snapshot is state.snapshot
 
 
 def test_all_views_of_a_fleet_agree() -> None:

@@ -6,6 +6,7 @@ agree.
 
 from __future__ import annotations
 
+import re
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from gpumon.model.allocations import Allocation
     from gpumon.model.snapshot import Snapshot
 
+_PART = re.compile("[_+]")
+"""What stands between the number of an array, or of a heterogeneous job, and that of a part."""
 _PATIENCE = 4.0
 """Seconds after its first sample in which a host may ask Slurm."""
 
@@ -50,7 +53,10 @@ class NarrowedFleet(Fleet):
         self.title = f"{label} +{len(others)}" if others else label
         self._fleet = fleet
         label = "one of the jobs" if others else label
-        self._hosts = {name: _Host(names, label) for name, names in hosts.jobs_by_host.items()}
+        self._hosts = {
+            host: _Host(_Jobs(names, names.intersection(hosts.jobs)), label)
+            for host, names in hosts.jobs_by_host.items()
+        }
         self._lock = Lock()
 
     def start(self) -> None:
@@ -82,16 +88,35 @@ class NarrowedFleet(Fleet):
         return state if host is None else host.narrowed(state)
 
 
+class _Jobs(Struct, frozen=True):
+    """Jobs of a host.
+
+    Attributes:
+        names: Their names and numbers.
+        written: Those of them that the user wrote: all parts of such a job are meant, also those
+            that start later.
+    """
+
+    names: frozenset[str]
+    written: frozenset[str]
+
+    def include(self, name: str | None) -> bool:
+        """Whether a job with this name is one of them, or a part of one."""
+        return name is not None and (
+            name in self.names or _PART.split(name, maxsplit=1)[0] in self.written
+        )
+
+
 class _Host:
     """One host as it is narrowed to the GPUs of jobs.
 
     Args:
-        names: The names of the jobs.
+        jobs: The jobs.
         label: What they are called in a note.
     """
 
-    def __init__(self, names: frozenset[str], label: str) -> None:
-        self._names, self._label = names, label
+    def __init__(self, jobs: _Jobs, label: str) -> None:
+        self._jobs, self._label = jobs, label
         self._known: frozenset[str] = frozenset()  # The last GPUs that were certainly theirs.
         self._first_at: float | None = None
         self._states: tuple[HostState, HostState] | None = None  # As it was, and narrowed.
@@ -119,7 +144,7 @@ class _Host:
         return _with_gpus(state, narrowed, gpus)
 
     def _gpus(self, snapshot: Snapshot) -> _Gpus:
-        found = _gpus_of(snapshot, self._names, self._label)
+        found = _gpus_of(snapshot, self._jobs, self._label)
         if found.is_certain and found.uuids:
             self._known = found.uuids
         elif self._known:
@@ -151,32 +176,17 @@ class _Gpus(Struct, frozen=True):
     is_certain: bool
 
 
-def narrowed_state(
-    state: HostState, snapshot: Snapshot, names: frozenset[str], label: str
-) -> HostState:
-    """A host with the GPUs of jobs only; all of them, and a note, if these are not known.
-
-    Args:
-        state: The host.
-        snapshot: Its snapshot.
-        names: The names of the jobs.
-        label: What they are called in a note.
-    """
-    gpus = _gpus_of(snapshot, names, label)
-    return _with_gpus(state, subset_of(snapshot, gpus.uuids), gpus)
-
-
 def _with_gpus(state: HostState, narrowed: Snapshot, gpus: _Gpus) -> HostState:
     states = tuple(each for each in state.states if each.gpu_uuid in gpus.uuids)
     return replace(state, snapshot=narrowed, states=states, note=gpus.note)
 
 
-def _gpus_of(snapshot: Snapshot, names: frozenset[str], label: str) -> _Gpus:
-    own, unplaced = _allocations(snapshot, names)
+def _gpus_of(snapshot: Snapshot, jobs: _Jobs, label: str) -> _Gpus:
+    own, unplaced = _allocations(snapshot, jobs)
     uuids = {
         use.gpu_uuid
         for process in snapshot.processes
-        if process.place is not None and process.place.slurm_job in names
+        if process.place is not None and jobs.include(process.place.slurm_job)
         for use in process.uses
     }
     uuids |= {gpu.uuid for gpu in snapshot.gpus if allocations_of(own, gpu)}
@@ -191,9 +201,7 @@ def _gpus_of(snapshot: Snapshot, names: frozenset[str], label: str) -> _Gpus:
     return _Gpus(frozenset(uuids), note, is_certain=unplaced == 0)
 
 
-def _allocations(
-    snapshot: Snapshot, names: frozenset[str]
-) -> tuple[Sequence[Allocation], int | None]:
+def _allocations(snapshot: Snapshot, jobs: _Jobs) -> tuple[Sequence[Allocation], int | None]:
     """What Slurm has given to jobs on a host.
 
     Returns:
@@ -201,7 +209,7 @@ def _allocations(
         even their number is known.
     """
     of_slurm = [each for each in snapshot.allocations or () if each.scheduler == SLURM]
-    own = [each for each in of_slurm if not names.isdisjoint((each.job, each.number))]
+    own = [each for each in of_slurm if jobs.include(each.job) or jobs.include(each.number)]
     if own:
         return own, unplaced_count(own)
     # Where only other schedulers answer, Slurm may not have been asked.

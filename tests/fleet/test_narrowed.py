@@ -21,7 +21,7 @@ from gpumon.fleet.fleet import (
     HostStatus,
 )
 from gpumon.fleet.host_names import HostList, read_host_list
-from gpumon.fleet.narrowed import NarrowedFleet, narrowed_state
+from gpumon.fleet.narrowed import NarrowedFleet
 from gpumon.fleet.summary import HostJudge
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import HolderScan, HoldReason, ProcessId, UnlistedHolder, Workload
@@ -47,6 +47,58 @@ def on(gpus: tuple[int, ...], job: str | None = None, pid: int = 100) -> GpuProc
     return msgspec.structs.replace(made, place=Workload(slurm_job=job))
 
 
+class GivenFleet(Fleet):
+    """A fleet of one host, whose states a test gives."""
+
+    given: HostState
+
+    def start(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def latest(self) -> FleetSnapshot:
+        return FleetSnapshot(NOON, (self.given,))
+
+    def machine(self, name: str, *, readonly: bool = True) -> HostMachine:
+        raise NotImplementedError(name, readonly)
+
+
+class OneHost:
+    """A host of job 7 in a narrowed fleet."""
+
+    def __init__(self) -> None:
+        self.inner = GivenFleet(1.0)
+        self.fleet = NarrowedFleet(self.inner, HostList(("gpu-01",), ("7",), {"gpu-01": NAMES}))
+        self.now = NOON
+
+    def see(
+        self,
+        allocations: tuple[Allocation, ...] | None,
+        *processes: GpuProcess,
+        after: float = 1.0,
+        **changes: object,
+    ) -> HostState:
+        """The host after a sample, so many seconds after the one before."""
+        self.now += after
+        gpus = [gpu(index=index) for index in range(4)]
+        state = host_state("gpu-01", *gpus, processes=processes, time=self.now, **changes)
+        assert state.snapshot is not None
+        snapshot = msgspec.structs.replace(state.snapshot, allocations=allocations)
+        self.inner.given = msgspec.structs.replace(state, snapshot=snapshot)
+        return self.fleet.latest().hosts[0]
+
+
+def late(state: HostState) -> HostState:
+    """A state of a host that has had time to ask Slurm, narrowed."""
+    host = OneHost()
+    host.inner.given = msgspec.structs.replace(state, received_at=NOON - 60)
+    host.fleet.latest()
+    host.inner.given = state
+    return host.fleet.latest().hosts[0]
+
+
 def narrowed(
     allocations: Sequence[Allocation] | None, *processes: GpuProcess, **changes: object
 ) -> HostState:
@@ -54,8 +106,7 @@ def narrowed(
     assert made.snapshot is not None
     kept = None if allocations is None else tuple(allocations)
     snapshot = msgspec.structs.replace(made.snapshot, allocations=kept, **changes)
-    state = msgspec.structs.replace(made, snapshot=snapshot)
-    return narrowed_state(state, snapshot, NAMES, "slurm 7")
+    return late(msgspec.structs.replace(made, snapshot=snapshot))
 
 
 def shown(state: HostState) -> list[int]:
@@ -81,6 +132,10 @@ ALL = [0, 1, 2, 3]
         ([Allocation("slurm", None, None, ("GPU-0",))], (), ALL, "all are shown"),
         ([msgspec.structs.replace(MINE, unplaced=1)], (), ALL, "all are shown"),
         ([msgspec.structs.replace(MINE, job="6_1", number="7")], (), [1], ""),
+        # A task that has started since.
+        ([msgspec.structs.replace(MINE, job="7_5", number="12"), OTHERS], (), [1], ""),
+        ([OTHERS], (on((3,), "7+1"),), [3], ""),
+        ([msgspec.structs.replace(MINE, job="71_5")], (), [], "no GPU there"),
         ([Allocation("kubernetes", "7", None, ("GPU-1",))], (), ALL, "all are shown"),
         ([OTHERS, Allocation("kubernetes", "7", None, ("GPU-1",))], (), [], "no GPU there"),
         ([msgspec.structs.replace(MINE, unplaced=None)], (on((1,), "7"),), ALL, "all are shown"),
@@ -127,66 +182,23 @@ def test_nothing_of_the_other_gpus_is_left() -> None:
 
 
 def test_the_gpu_of_a_mig_device_is_shown() -> None:
-    made = host_state("a", gpu(), gpu(index=1, mig=(MigInstance("MIG-a", 0, 1, 0),)))
+    made = host_state("gpu-01", gpu(), gpu(index=1, mig=(MigInstance("MIG-a", 0, 1, 0),)))
     given = msgspec.structs.replace(MINE, devices=("MIG-a",))
     assert made.snapshot is not None
     snapshot = msgspec.structs.replace(made.snapshot, allocations=(given,))
-    assert shown(narrowed_state(made, snapshot, NAMES, "slurm 7")) == [1]
+    assert shown(late(msgspec.structs.replace(made, snapshot=snapshot))) == [1]
 
 
 def test_states_and_a_sentence_stay() -> None:
-    made = host_state("a", gpu(), gpu(index=1), sentence="it is old", status=HostStatus.DOWN)
+    made = host_state("gpu-01", gpu(), gpu(index=1), sentence="it is old", status=HostStatus.DOWN)
     states = tuple(GpuState(f"GPU-{n}", FindingKind.FREE, Severity.GOOD, NOON) for n in (0, 1))
     made = msgspec.structs.replace(made, states=states)
     assert made.snapshot is not None
     snapshot = msgspec.structs.replace(made.snapshot, allocations=(MINE,))
-    state = narrowed_state(made, snapshot, NAMES, "slurm 7")
+    state = late(msgspec.structs.replace(made, snapshot=snapshot))
     assert [each.gpu_uuid for each in state.states] == ["GPU-1"]
     assert (state.sentence, state.status) == ("it is old", HostStatus.DOWN)
-    assert narrowed_state(made, made.snapshot, NAMES, "slurm 7").remark.startswith("it is old; ")
-
-
-class GivenFleet(Fleet):
-    """A fleet of one host, whose states a test gives."""
-
-    given: HostState
-
-    def start(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def latest(self) -> FleetSnapshot:
-        return FleetSnapshot(NOON, (self.given,))
-
-    def machine(self, name: str, *, readonly: bool = True) -> HostMachine:
-        raise NotImplementedError(name, readonly)
-
-
-class OneHost:
-    """A host of job 7 in a narrowed fleet."""
-
-    def __init__(self) -> None:
-        self.inner = GivenFleet(1.0)
-        self.fleet = NarrowedFleet(self.inner, HostList(("gpu-01",), ("7",), {"gpu-01": NAMES}))
-        self.now = NOON
-
-    def see(
-        self,
-        allocations: tuple[Allocation, ...] | None,
-        *processes: GpuProcess,
-        after: float = 1.0,
-        **changes: object,
-    ) -> HostState:
-        """The host after a sample, so many seconds after the one before."""
-        self.now += after
-        gpus = [gpu(index=index) for index in ALL]
-        state = host_state("gpu-01", *gpus, processes=processes, time=self.now, **changes)
-        assert state.snapshot is not None
-        snapshot = msgspec.structs.replace(state.snapshot, allocations=allocations)
-        self.inner.given = msgspec.structs.replace(state, snapshot=snapshot)
-        return self.fleet.latest().hosts[0]
+    assert late(made).remark.startswith("it is old; ")
 
 
 def test_the_gpus_of_a_job_stay_after_its_end_and_the_note_says_so() -> None:
@@ -212,9 +224,9 @@ def test_nothing_is_shown_before_the_host_had_time_to_ask_slurm() -> None:
         assert state.status is HostStatus.CONNECTING
         assert not is_settled(state)
     assert shown(host.see((MINE,))) == [1]
-    late = OneHost()
-    late.see((UNKNOWN,))
-    assert shown(late.see((UNKNOWN,), after=5.0)) == ALL
+    slow = OneHost()
+    slow.see((UNKNOWN,))
+    assert shown(slow.see((UNKNOWN,), after=5.0)) == ALL
     # What nvidia-smi shows will never be known, and what is down is not asked.
     for changes in ({"origin": HostOrigin.NVIDIA_SMI}, {"status": HostStatus.DOWN}):
         assert shown(OneHost().see(None, **changes)) == ALL

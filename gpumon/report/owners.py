@@ -206,6 +206,9 @@ class Subjects:
         found: dict[str, Subject] = {}
         for job, user in gpu.each():
             key, label = self._allocation_grouping(job, user)
+            if job.job is None and not job.is_certain and key not in self.known:
+                # Before a scheduler has answered, it is nobody's.
+                continue
             subject = self.known.setdefault(
                 key, Subject(key, printable(label), set(), set(), set())
             )

@@ -81,6 +81,16 @@ def test_what_is_not_known_of_a_gpu_is_not_counted(tmp_path: Path) -> None:
     assert seconds(report(only, by="job")["lines"][0]) == (None, None)
 
 
+@pytest.mark.parametrize("by", ["user", "job"])
+def test_before_a_scheduler_has_answered_there_is_no_line_for_what_it_may_have_given(
+    by: str, tmp_path: Path
+) -> None:
+    not_asked = allocated(None, "slurm -?", "")
+    path = log(tmp_path / "run.csv", [(5, not_asked, 0), (20, NOBODY, 1)])
+    (bo,) = report(path, by=by)["lines"]
+    assert (bo["user"], bo["processes"]) == ("bo", 1)
+
+
 def test_without_a_scheduler_or_its_columns_nothing_is_known(tmp_path: Path) -> None:
     for row in ({}, allocated(None)):
         (line,) = report(log(tmp_path / "run.csv", [(10, row, 1)]))["lines"]

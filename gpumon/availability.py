@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from gpumon.model.allocations import allocations_of, unplaced_count, unplaced_of
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.text.formatting import counted, duration, gib, gibibytes, printable
+from gpumon.text.formatting import counted, duration, gib, gibibytes, longest, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -163,7 +163,7 @@ def _end(allocation: Allocation, now: float) -> str:
         return ""
     if allocation.until <= now:
         return ", past its time limit"
-    return f", for {duration(allocation.until - now)} more at most"
+    return f", for {longest(allocation.until - now)} more at most"
 
 
 def unplaced_sentence(allocations: Sequence[Allocation]) -> str:

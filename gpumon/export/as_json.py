@@ -49,6 +49,7 @@ _UNITS = {
     "started_at": Unit.TIME,
     "at": Unit.TIME,
     "since": Unit.TIME,
+    "until": Unit.TIME,
     "fan_speeds": Unit.PERCENT,
     "rss": Unit.BYTES,
     "sm": Unit.PERCENT,

@@ -15,6 +15,7 @@ from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, FindingKind, Sever
 from gpumon.findings.phrases import (
     at_most,
     first_part,
+    longest_part,
     spaced,
 )
 from gpumon.findings.rule import LastingRule, Rule, Words, bound
@@ -99,13 +100,12 @@ class Allocated(LastingRule):
         evidence = tuple(allocated_sentence(each, history.now) for each in certain)
         unused = self._unused(history, gpu, first)
         if unused is None:
-            left = None if first.until is None else first.until - history.now
-            end = "" if left is None else f", free in ≤ {first_part(left)}"
+            end, brief = _end(first, history.now)
             name = _named(first, first.label, SHORT_CELLS - len(more) - len(end))
             return Words(
                 sentence,
                 f"{name}{more}{end}",
-                "allocated" if left is None else f"≤ {first_part(left)}",
+                brief,
                 evidence,
                 first.since,
                 Severity.QUIET,
@@ -137,6 +137,16 @@ class Allocated(LastingRule):
         if started is not None and started >= interval.since:
             return min(started, history.now), False
         return interval.since, not interval.start_observed
+
+
+def _end(allocation: Allocation, now: float) -> tuple[str, str]:
+    """When it ends at the latest, behind a name, and alone."""
+    if allocation.until is None:
+        return "", "allocated"
+    left = allocation.until - now
+    if left <= 0:
+        return ", past its limit", "allocated"
+    return f", free in ≤ {longest_part(left)}", f"≤ {longest_part(left)}"
 
 
 def _named(allocation: Allocation, label: str, width: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from functools import lru_cache
@@ -37,6 +38,13 @@ def first_part(seconds: float) -> str:
     """A duration in one unit: ``15s``, ``3h``."""
     first = _PART.match(duration(seconds))
     return first[0] if first else ""
+
+
+def longest_part(seconds: float) -> str:
+    """``first_part`` for what lasts so long at most: rounded up."""
+    steps = (step for step in (86400, 3600, 60) if seconds >= step)
+    step = next(steps, 1)
+    return first_part(math.ceil(seconds / step) * step)
 
 
 def spaced(seconds: float) -> str:

@@ -45,6 +45,7 @@ class JobNode(Struct, frozen=True):
     load: float | None = None  # percent: mean utilisation of its GPUs over the last half minute
     power: float | None = None  # watts of its GPUs
     idle: float | None = None  # seconds since which none of its processes has computed
+    idle_at_least: bool = False  # whether that may be longer
     group: JobGroup | None = None  # the same, with its processes
     lag: str = ""  # why it lags behind the others, in a few words; empty if it does not
 
@@ -177,7 +178,10 @@ def _node(host: HostSummary, group: JobGroup) -> JobNode:
     gpus = {*group.gpus, *(() if allocated is None else allocated.gpus)}
     unplaced = 0 if allocated is None else allocated.allocation.unplaced
     idle = [history.process_idle(process.id) for process in group.processes if process.type != "G"]
-    known = [interval.seconds for interval in idle if interval is not None]
+    known = [interval for interval in idle if interval is not None]
+    shortest = None
+    if known and len(known) == len(idle):
+        shortest = min(known, key=lambda interval: interval.seconds)
     # Processes of which it is not known where they run may be the job's.
     is_used = allocated is not None and allocated.unused != len(allocated.gpus)
     is_known = bool(group.processes) or not is_used
@@ -190,7 +194,8 @@ def _node(host: HostSummary, group: JobGroup) -> JobNode:
         group.sm,
         _load(history, [gpu for gpu in snapshot.gpus if gpu.index in gpus]),
         known_sum(gpu.power_draw for gpu in snapshot.gpus if gpu.index in gpus),
-        min(known) if known and len(known) == len(idle) else None,
+        None if shortest is None else shortest.seconds,
+        shortest is not None and not shortest.start_observed,
         group,
     )
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.findings import RULES, Finding, FindingKind, Severity, conditions, gpu_state, not_free
-from gpumon.findings.groups import UserUse, users
+from gpumon.findings.groups import UserUse, allocated_jobs, users
 from gpumon.fleet.fleet import HostState, HostStatus, Owner
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import GpuStatus
@@ -106,11 +106,15 @@ class HostJudge:
             state,
             self._index,
             gpus,
-            users=state.owners or tuple(users(snapshot, self._history)),
+            users=state.owners or self._users(snapshot),
             worst=worst,
             history=self._history,
         )
         return _with_values(summary, snapshot) if summary.is_live else summary
+
+    def _users(self, snapshot: Snapshot) -> tuple[UserUse, ...]:
+        allocated = allocated_jobs(snapshot, self._history)
+        return tuple(users(snapshot, self._history, allocated))
 
     def _is_notable(self, gpu: GpuSummary) -> bool:
         """Whether a state is worth knowing from afar."""

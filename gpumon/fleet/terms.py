@@ -17,6 +17,7 @@ from gpumon.filters.language import (
 )
 from gpumon.filters.terms import PROCESSES, TERMS, FilterContext, names
 from gpumon.fleet.summary import HostSummary
+from gpumon.model.allocations import job_keys_of
 from gpumon.model.processes import GpuProcess
 from gpumon.text.unit_parsing import DURATION, SIZE, Measure
 
@@ -55,6 +56,22 @@ def _users(host: HostSummary) -> Iterable[str | None]:
     return (use.user for use in host.users)
 
 
+def _jobs(host: HostSummary) -> Iterable[str | None]:
+    snapshot = host.state.snapshot
+    if snapshot is None:
+        return
+    for process in snapshot.processes:
+        yield from (job for _, job in job_keys_of(process.place))
+    for allocation in snapshot.allocations or ():
+        yield from (allocation.job, allocation.number)
+
+
+def _allocations(host: HostSummary) -> Iterable[str | None]:
+    snapshot = host.state.snapshot
+    for allocation in () if snapshot is None else snapshot.allocations or ():
+        yield from (allocation.job, allocation.user, allocation.owned_label)
+
+
 def _models(host: HostSummary) -> Iterable[str | None]:
     snapshot = host.state.snapshot
     return () if snapshot is None else {gpu.name for gpu in snapshot.gpus}
@@ -87,6 +104,8 @@ HOST_TERMS: tuple[Term[HostSummary, float], ...] = (
     Term("used", "used>100G", "with more GPU memory in use than this", COMPARES, number_term(SIZE, lambda host, _: host.memory_used)),
     Term("gpus", "gpus>=8", "with this many GPUs", COMPARES, number_term(_COUNT, lambda host, _: len(host.gpus) or None)),
     Term("user", "user:ann", "where a user's name holds this; user=ann for the whole name", IS, text_term(_users)),
+    Term("job", "job:88123", "with a process of this job, or a GPU that it was given", IS, text_term(_jobs)),
+    Term("alloc", "alloc:ann", "with a GPU that a scheduler has given to this job or user", IS, text_term(_allocations)),
     Term("model", "model:h100", "with a GPU whose product name holds this", IS, text_term(_models)),
     Term("state", "state:lost", "that are live, connecting, silent or down, or where the state of a GPU holds this", IS, text_term(_states)),
     Term("age", "age>1m", "whose newest data are older than this", COMPARES, number_term(DURATION, _age)),

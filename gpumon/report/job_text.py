@@ -26,7 +26,7 @@ _HostLoad = tuple[float, str]
 
 
 def gpu_hours(report: UsageReport) -> str:
-    """The GPU-hours of the job, in a line."""
+    """The GPU-hours of the job, in a sentence."""
     total = ReportRow(report.by, None, report.total)
     used, allocated = report.total.computing, report.total.allocated
     parts = [f"{time_of('allocated')(total)} allocated"]
@@ -37,7 +37,7 @@ def gpu_hours(report: UsageReport) -> str:
         share = f" ({100 * used.seconds / allocated.seconds:.0f} %)" if is_part else ""
         parts.append(f"{time_of('computing')(total)} with its processes{share}")
     parts.append(f"{time_of('unused')(total)} unused")
-    return f"GPU-hours: {', '.join(parts)}\n"
+    return f"GPU-hours: {', '.join(parts)}"
 
 
 def load(sums: Sums) -> float | None:

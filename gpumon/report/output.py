@@ -190,7 +190,7 @@ def _write_job(
 ) -> None:
     """Write the report of a job below its first line, short enough for a mail."""
     shown, left = shortened(report)
-    stream.write(gpu_hours(report))
+    stream.write(wrapped([gpu_hours(report)], columns))
     stream.write(to_table(shown, columns, colour=colour))
     lags = map(printable, lagging_note(report.lines))
     stream.write(wrapped([*left, *lags, *said], columns))

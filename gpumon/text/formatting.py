@@ -6,6 +6,7 @@ move the cursor, retitle the terminal or fake a row. Everything on screen passes
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from functools import lru_cache
@@ -206,6 +207,12 @@ def duration(seconds: float | None) -> str:
     if days < 1:
         return f"{hours}h{minutes % 60:02d}m"
     return f"{days}d{hours % 24:02d}h"
+
+
+def longest(seconds: float) -> str:
+    """``duration`` for what lasts so long at most: rounded up."""
+    step = 1 if seconds < 60 else 60 if seconds < 86400 else 3600
+    return duration(math.ceil(seconds / step) * step)
 
 
 def gibibytes(size: int | None, digits: int = 1) -> str:

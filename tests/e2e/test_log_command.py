@@ -149,6 +149,8 @@ def test_pandas_opens_both_files_with_no_options(driver: Driver, tmp_path: Path)
 
 CARD_TEXTS = [
     "timestamp",
+    "allocated.jobs",
+    "allocated.users",
     "uuid",
     "name",
     "status",

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.makers.demo import DemoSource
+from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import PROCESS_METRICS
 from gpumon.model.processes import (
     Container,
@@ -85,7 +86,9 @@ def test_the_version_of_the_schema_comes_first() -> None:
 
 def test_every_key_is_there_however_little_is_known() -> None:
     full = replace(DemoSource().sample(), holders=HOLDERS, reserved=RESERVED)
-    assert keys(told(replace(BARE, holders=HOLDERS, reserved=RESERVED))) == keys(told(full))
+    given = (Allocation("slurm"),)
+    bare = replace(BARE, holders=HOLDERS, reserved=RESERVED, allocations=given)
+    assert keys(told(bare)) == keys(told(full))
 
 
 def test_whoever_has_a_place_has_the_same_keys_as_who_has_none() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpumon.export.as_json import SCHEMA, to_json
+from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import PROCESS_METRICS
 from gpumon.model.processes import (
     GpuProcess,
@@ -46,6 +47,7 @@ TOLD: Any = json.loads(
                 (UnlistedHolder(ProcessId(8, 9), ("GPU-0",), HoldReason.HOLDS, "It holds it."),),
             ),
             reserved=(Reserved("GPU-0"),),
+            allocations=(Allocation("slurm"),),
         )
     )
 )
@@ -68,6 +70,7 @@ FACTS = {metric.json_key for metric in PROCESS_METRICS}
         ("container", PROCESS["place"]["container"].keys()),
         ("holders", TOLD["holders"].keys()),
         ("reserved", TOLD["reserved"][0].keys()),
+        ("allocations", TOLD["allocations"][0].keys()),
         ("suspect", TOLD["holders"]["suspects"][0].keys()),
     ],
 )

@@ -171,7 +171,9 @@ def test_jobs_that_share_a_gpu_are_counted_and_all_of_them_are_evidence() -> Non
     ("until", "short", "brief"),
     [
         (None, "slurm 88123", "allocated"),
-        (NOON - 300, "slurm 88123, free in ≤ 0s", "≤ 0s"),
+        (NOON - 300, "slurm 88123, past its limit", "allocated"),
+        (NOON + 7201, "slurm 88123, free in ≤ 3h", "≤ 3h"),
+        (NOON + 59.5, "slurm 88123, free in ≤ 1m", "≤ 1m"),
     ],
 )
 def test_a_job_without_an_end_or_past_it_is_no_time_that_counts_down(

@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from gpumon.findings import FindingKind, Severity
+from gpumon.findings.groups import UserUse
 from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.summary import HostJudge, totals
+from gpumon.model.allocations import Allocation
 from gpumon.model.snapshot import GpuStatus
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import host, host_state
@@ -80,3 +82,14 @@ def test_sums_say_when_a_host_or_a_value_is_missing() -> None:
 def test_a_clock_that_steps_back_is_followed() -> None:
     made = host(host_state("a"), host_state("a", time=NOON - 3600))
     assert made.free == 1
+
+
+def test_who_only_has_an_allocation_is_a_user_of_the_host() -> None:
+    state = host_state("a", gpu(), gpu(index=1))
+    assert state.snapshot is not None
+    given = (Allocation("slurm", "7", "ann", ("GPU-1",)),)
+    seen = msgspec.structs.replace(state.snapshot, allocations=given)
+    (ann,) = host(msgspec.structs.replace(state, snapshot=seen)).users
+    assert isinstance(ann, UserUse)
+    assert (ann.user, ann.processes, ann.memory) == ("ann", 0, 0)
+    assert [(job.gpus, job.unused) for job in ann.allocated] == [((1,), 1)]

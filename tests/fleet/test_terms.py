@@ -9,6 +9,8 @@ from gpumon.filters.language import FilterError, parse
 from gpumon.filters.terms import FilterContext
 from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.terms import FLEET_PROCESSES, HOST_TERMS, HOSTS
+from gpumon.model.allocations import Allocation
+from gpumon.model.processes import Workload
 from gpumon.model.snapshot import GpuStatus
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import host, host_state
@@ -56,6 +58,19 @@ def test_it_keeps_the_host(text: str) -> None:
 )
 def test_it_leaves_out_the_host(text: str) -> None:
     assert not parse(text, HOSTS).matches(HOST, NOON + 1)
+
+
+def test_jobs_of_a_host_are_those_of_its_processes_and_those_that_were_given_gpus() -> None:
+    placed = msgspec.structs.replace(ANN, place=Workload(slurm_job="88123"))
+    state = host_state("gpu-04", BUSY, processes=(placed,))
+    assert state.snapshot is not None
+    given = (Allocation("slurm", "88_3", "bo", number="91"),)
+    seen = msgspec.structs.replace(state.snapshot, allocations=given)
+    there = host(msgspec.structs.replace(state, snapshot=seen))
+    for text in ("job:88123", "job=91", "job=88_3", "alloc:bo", "alloc:88_3", "!alloc:ann"):
+        assert parse(text, HOSTS).matches(there, NOON), text
+    for text in ("job:5", "alloc:88123", "job=88"):
+        assert not parse(text, HOSTS).matches(there, NOON), text
 
 
 def test_states_are_those_of_gpus_and_of_the_host() -> None:

@@ -113,7 +113,7 @@ class DemoMachine(Struct, frozen=True):
 class SlurmJob(Struct, frozen=True):
     """A job of Slurm, or an interactive one that its user asks for again and again."""
 
-    number: int  # Its job id; each further run has the next one.
+    number: int  # Its job id, that of all runs.
     user: str
     gpus: tuple[int, ...]  # Indices of the GPUs that it has.
     runs: Runs
@@ -308,6 +308,7 @@ LEADS = (
         cpu=108.0,
         rss_gib=3.4,
         threads=14,
+        where=Workload(slurm_job="88131", slurm_step="interactive"),
     ),
     Actor(
         pid=41233,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from gpumon.allocations.host_lists import expand_hosts
 from gpumon.host.holder_reasons import rank
 from gpumon.makers.demo.background import EXTRAS
 from gpumon.makers.demo.gpus import DRIVER_CLIENTS, GPUS, DemoGpu, make_gpus
@@ -213,7 +214,7 @@ class World:
         self.start = clock.time()
         self.gpus = make_gpus(random, sound=machine.sound)
         self.roles = make_roles(machine.rank)
-        self._lags = machine.lags
+        self._name, self._lags = machine.name, machine.lags
         self.lock = Lock()
         self._once = {
             pid: instance_of(role, 0.0)
@@ -271,10 +272,10 @@ class World:
             if since <= now < since + job.runs.lasts and devices and (goes_on or not is_over):
                 found.append(
                     Allocation(
-                        *(SLURM, str(job.number + run), job.user, devices),
+                        *(SLURM, str(job.number), job.user, devices),
                         since=self.start + since,
                         until=self.start + since + job.limit,
-                        nodes=job.nodes,
+                        nodes=job.nodes if self._name in (expand_hosts(job.nodes) or ()) else None,
                     )
                 )
         return tuple(found)

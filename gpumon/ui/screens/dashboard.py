@@ -328,6 +328,8 @@ class DashboardScreen(ListScreen[View, Layout]):
             self.say(NO_PID_OF_THE_PAST)
         elif (entry := self._layout.entry) is not None and entry.process is not None:
             self.say(copy_kill(self.app, entry.process.id, self._session.machine.name))
+        elif entry is not None and entry.job is not None and not entry.processes:
+            self.say(dashboard_view.no_process_of(entry.job))
         else:
             self.say(dashboard_view.choose_any())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.text.formatting import UNKNOWN, counted, duration, gpu_list, printable
+from gpumon.text.formatting import UNKNOWN, counted, duration, gpu_list, longest, printable
 from gpumon.ui.view.page_layout import Fact, moment_text
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def job_texts(job: AllocatedJob, now: float) -> Iterator[str]:
     if job.allocation.unplaced:
         yield f"{counted(job.allocation.unplaced, 'more GPU')}, not known which"
     if job.allocation.until is not None:
-        yield f"free in ≤ {duration(job.allocation.until - now)}"
+        left = job.allocation.until - now
+        yield "past its limit" if left <= 0 else f"free in ≤ {longest(left)}"
 
 
 def job_facts(job: AllocatedJob, now: float) -> Iterator[Fact]:
@@ -54,7 +55,7 @@ def job_facts(job: AllocatedJob, now: float) -> Iterator[Fact]:
         yield Fact("since", moment_text(allocation.since, now), note=ago)
     if allocation.until is not None:
         left = allocation.until - now
-        note = "past its time limit" if left <= 0 else f"in {duration(left)} at most"
+        note = "past its time limit" if left <= 0 else f"in {longest(left)} at most"
         yield Fact("until", moment_text(allocation.until, now), note=note)
     if allocation.nodes is not None:
         yield Fact("machines", printable(allocation.nodes))

@@ -67,6 +67,10 @@ def _unused(node: JobNode) -> str:
     return "" if node.unused == 0 else number(node.unused)
 
 
+def _idle(node: JobNode) -> str:
+    return "" if node.idle is None else ("≥" if node.idle_at_least else "") + duration(node.idle)
+
+
 def _lag(node: JobNode) -> str:
     """Why it lags, or why nothing is known of it."""
     state = node.host.state
@@ -169,7 +173,7 @@ NODE_COLUMNS: tuple[Column[JobNode], ...] = (
     ),
     Column(
         *("idle", "IDLE", 7, "For how long none of these processes has computed."),
-        *(attrgetter("idle"), lambda node: "" if node.idle is None else duration(node.idle)),
+        *(attrgetter("idle"), _idle),
         "state.note",
     ),
     Column(

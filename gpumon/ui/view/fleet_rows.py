@@ -11,7 +11,7 @@ from gpumon.fleet.summary import FleetTotals, totals
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, memory_size, printable
-from gpumon.text.table import AT_CURSOR, PLAIN, beside, heading_row, line
+from gpumon.text.table import AT_CURSOR, PLAIN, beside, heading_row, item_row, line
 from gpumon.ui.view.fleet_hosts import age_text, host_row, host_sentence, status_text
 from gpumon.ui.view.fleet_jobs import job_row, node_row
 from gpumon.ui.view.fleet_view import HOST_WIDTH, FleetLayout, FleetListing, lay_out, row_context
@@ -19,7 +19,6 @@ from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.header_footer import first_fitting, footer_row, interval_text
 from gpumon.ui.view.key_names import ALWAYS, COMMANDS, FILTERING, SELECT, SORT, footer_key, keycap
 from gpumon.ui.view.process_table import process_row
-from gpumon.ui.view.user_table import fleet_user_row
 
 if TYPE_CHECKING:
     from gpumon.fleet.summary import HostSummary
@@ -135,7 +134,7 @@ def _line(memo: Memo, layout: FleetLayout, entry: FleetEntry, now: float) -> Row
     view = layout.view
     marks = AT_CURSOR if entry.key == view.cursor else PLAIN
     if entry.user is not None:
-        return memo(fleet_user_row, entry.user, layout.width, marks)
+        return memo(item_row, entry.user, layout.headers, layout.width, marks)
     if entry.node is not None:
         return memo(node_row, entry.node, layout.width, marks)
     if entry.job is not None:

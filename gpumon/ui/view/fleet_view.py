@@ -21,6 +21,7 @@ from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import first_maker
 from gpumon.text.process_columns import ProcessItem, RowContext
 from gpumon.text.table import GUTTER, Sort, by_column, in_order, line_width
+from gpumon.ui.view.allocated import unused_count
 from gpumon.ui.view.fleet_hosts import HOST_COLUMNS, HostItem, host_columns
 from gpumon.ui.view.fleet_jobs import (
     JOB_COLUMNS,
@@ -201,7 +202,9 @@ def lay_out(
     if by_host:
         headers = of_hosts = memo(host_columns, hosts, line_width(width, beside))
     elif view.listing is FleetListing.USERS:
-        headers = fleet_user_columns(width)
+        snapshots = [host.state.snapshot for host in hosts]
+        asked = any(seen is not None and seen.allocations is not None for seen in snapshots)
+        headers = fleet_user_columns(width, allocated=asked)
     elif view.listing is FleetListing.JOBS:
         headers = job_columns(width)
     elif view.listing is FleetListing.MACHINES:
@@ -300,6 +303,7 @@ def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> Flee
         known_sum(use.idle_memory for _, use in uses),
         tuple(name for name, _ in by_memory),
         max(ages, default=None),
+        known_sum(unused_count(use.allocated) for use in seen),
     )
 
 

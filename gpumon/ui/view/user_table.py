@@ -20,7 +20,7 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
-from gpumon.text.table import PLAIN, Column, Marks, fitting, item_row, line, remaining
+from gpumon.text.table import PLAIN, Column, Marks, fitting, line, remaining
 from gpumon.ui.view.allocated import gpus_text, unused_count, with_allocated
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class FleetUser(Struct, frozen=True):
     idle_memory: int | None  # held by processes that were seen idle
     hosts: tuple[str, ...]  # most memory first
     longest: float | None  # age of the oldest process
+    unused: int | None = 0  # number of GPUs given to the user's jobs that nobody computes on
 
 
 _LEAST_SHARE = 0.01
@@ -143,6 +144,12 @@ FLEET_USER_COLUMNS: tuple[Column[FleetUser], ...] = (
         text=lambda use: number(use.gpus),
         descends=True,
     ),
+    Column(
+        *("unused", "UNUSED", 7),
+        "How many GPUs a scheduler has given to the user's jobs that nobody computes on.",
+        *(attrgetter("unused"), lambda use: "" if use.unused == 0 else number(use.unused)),
+        "state.note",
+    ),
     *(_MEMORY, _IDLE_MEMORY, _PROCESSES, _LONGEST),
     Column(
         *("host", "HOSTS", 0, "On which hosts, most memory first."),
@@ -162,9 +169,10 @@ def user_columns(width: int, *, allocated: bool) -> tuple[Column[UserUse], ...]:
     return fitting(columns, width)
 
 
-def fleet_user_columns(width: int) -> tuple[Column[FleetUser], ...]:
-    """The columns that fit; the last one is always there."""
-    return fitting(FLEET_USER_COLUMNS, width - 10)
+def fleet_user_columns(width: int, *, allocated: bool) -> tuple[Column[FleetUser], ...]:
+    """The columns that fit; the last one is always there. ``allocated`` as in ``user_columns``."""
+    columns = [column for column in FLEET_USER_COLUMNS if allocated or column.key != "unused"]
+    return fitting(columns, width - 10)
 
 
 def user_row(
@@ -176,8 +184,3 @@ def user_row(
     if room >= _LEAST_BAR:
         cells.append(((" ", ""), (bar(use.share, room), "bar.memory")))
     return line(cells, width, marks)
-
-
-def fleet_user_row(use: FleetUser, width: int, marks: Marks = PLAIN) -> Row:
-    """One user of a fleet."""
-    return item_row(use, fleet_user_columns(width), width, marks)

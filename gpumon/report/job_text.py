@@ -81,8 +81,10 @@ def shortened(report: UsageReport) -> tuple[UsageReport, list[str]]:
     lines = report.lines
     if len(lines) <= MOST_HOSTS:
         return report, []
-    by_load = sorted(lines, key=lambda line: load(line.sums) or 0.0)
-    kept = {id(line) for line in by_load[:MOST_HOSTS]}
+    loads = {id(line): load(line.sums) for line in lines}
+    # Those of unknown load come last.
+    kept = sorted(loads, key=lambda line: (loads[line] is None, loads[line] or 0.0))[:MOST_HOSTS]
+    what = "with more load" if None not in loads.values() else "with more or unknown load"
     left = counted(len(lines) - MOST_HOSTS, "host")
-    said = f"{left} with more load: --format json and csv have all."
+    said = f"{left} {what}: --format json and csv have all."
     return replace(report, lines=tuple(line for line in lines if id(line) in kept)), [said]

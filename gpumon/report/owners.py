@@ -237,14 +237,14 @@ class Subjects:
         Also those of Slurm's own numbers of jobs -> the names of the jobs.
         """
         named = {f"{SLURM} {number}": f"{SLURM} {name}" for number, name in self._names.items()}
+        # A name that is in no more than the last sample has no subject.
+        named = {own: key for own, key in named.items() if {own, key} <= self.known.keys()}
         own_jobs = {
             own: named.get(key, key)
             for process, key in self._last.items()
             if (own := _process_key(process)) != key and own in self.known
         }
-        return own_jobs | {
-            own: key for own, key in named.items() if {own, key} <= self.known.keys()
-        }
+        return own_jobs | named
 
 
 class Lookups:

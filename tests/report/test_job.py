@@ -162,6 +162,24 @@ def test_a_task_has_its_processes_by_its_name_and_by_the_number_that_slurm_gave_
     assert seconds(among_all, "gpu", "present", "allocated") == [40, 40, 40 - late]
 
 
+def test_a_task_whose_name_is_in_the_last_sample_only_has_a_line(tmp_path: Path) -> None:
+    mine = process(7, sm=50)
+    has = (Allocation("slurm", "88_3", "ann", ("GPU-0",), number="91"),)
+
+    def log(name: str, job: str | None, *times: float) -> Path:
+        place = None if job is None else Workload(slurm_job=job)
+        own = (replace(mine, place=place),)
+        taken = [snapshot(NOON + at, gpu(), processes=own) for at in times]
+        if job is not None:
+            taken[-1] = replace(taken[-1], allocations=has)
+        return write_log(tmp_path / name, [*zip(taken, times, strict=True)])
+
+    paths = [log("before.csv", None, 0.0, 1.0, 2.0), log("after.csv", "91", 10.0, 11.0, 12.0)]
+    out = io.StringIO()
+    assert print_report([*map(str, paths)], by="job", form="json", out=out) == 0
+    assert [line["job"] for line in json.loads(out.getvalue())["lines"]] == ["slurm 91"]
+
+
 def test_the_text_fits_into_a_mail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [host_log(tmp_path, f"gpu-{host:02}", 90 - 10 * (host % 7)) for host in range(16)]
     assert main(["report", "--job", "88123", "--ascii", *map(str, paths)]) == 0
@@ -180,6 +198,24 @@ def test_the_text_fits_into_a_mail(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said in " ".join(text.split())
     # Those with least load are named.
     assert {"gpu-06", "gpu-13"} <= set(re.findall(r"^(gpu-\d\d) ", text, re.MULTILINE))
+
+
+def test_hosts_of_unknown_load_do_not_hide_one_that_lags(tmp_path: Path) -> None:
+    paths = [host_log(tmp_path, host, sm) for host, sm in (("slow", 5), ("one", 90), ("two", 88))]
+    for number in range(8):
+        host = f"gpu-{number}"
+        samples = []
+        for second in range(0, SECONDS + 1, 20):
+            taken = sampled(second, host, None)
+            mine = replace(process(7, sm=None, gpus=(0, 1)), place=Workload(slurm_job="88123"))
+            own = tuple(replace(use, gpu_uuid=f"{host}-{use.gpu_index}") for use in mine.uses)
+            taken = replace(taken, processes=(replace(mine, uses=own),))
+            samples.append((taken, float(second)))
+        paths.append(write_log(tmp_path / f"{host}.csv", samples))
+    out = io.StringIO()
+    assert print_report([*map(str, paths)], by="job", job=JOB, out=out) == 0
+    assert {"slow", "one", "two"} <= set(re.findall(r"^(\w+) ", out.getvalue(), re.MULTILINE))
+    assert "3 hosts with more or unknown load: " in out.getvalue()
 
 
 def test_a_job_that_uses_nothing_is_said_to(

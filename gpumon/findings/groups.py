@@ -223,10 +223,13 @@ def jobs(processes: Sequence[GpuProcess], allocated: Sequence[AllocatedJob] = ()
     given: dict[tuple[str, str], AllocatedJob] = {}
     for process in processes:
         group = job_of(process, launchers)
+        own = next((by_key[key] for key in job_keys_of(process.place) if key in by_key), None)
+        if own is not None:
+            if group[0] == own.allocation.scheduler:
+                # It may be known of some processes by one of its names, of others by another.
+                group = group[0], _key(own.allocation)
+            given[group] = own
         members.setdefault(group, []).append(process)
-        for key in job_keys_of(process.place):
-            if key in by_key:
-                given[group] = by_key[key]
     found = [
         _job(kind, key, together, given.get((kind, key)))
         for (kind, key), together in members.items()

@@ -347,6 +347,27 @@ def test_the_page_of_a_job_stays_when_it_gets_a_process_and_when_that_ends() -> 
     assert (without.key, without.processes) == (with_process.key, ())
 
 
+def test_processes_that_are_known_by_either_number_of_a_task_are_one_job() -> None:
+    now, history = allocated_machine(ARRAY)
+    named = placed(process(2, gpus=(1,)), slurm_job="88_3")
+    (job,) = jobs((*now.processes, named), allocated_jobs(now, history))
+    assert (job.label, pids(job), job.gpus) == ("slurm 88_3", [1, 2], (0, 1))
+    assert jobs((named,), allocated_jobs(now, history))[0].key == job.key
+
+
+def test_slurm_jobs_in_a_pod_stay_apart_and_have_what_slurm_gave_them() -> None:
+    pod = Allocation("kubernetes", "ml/slurm-0", devices=("GPU-0", "GPU-1"))
+    now, history = allocated_machine(ARRAY, pod)
+    node = Container("containerd", pod="slurm-0", namespace="ml")
+    members = [
+        placed(process(number), slurm_job=job, container=node)
+        for number, job in enumerate(("91", "92"), 1)
+    ]
+    found = jobs(members, allocated_jobs(now, history))
+    given = [job.allocated and job.allocated.allocation for job in found]
+    assert (given, len({job.key for job in found})) == ([ARRAY, pod], 2)
+
+
 def test_a_pod_has_its_allocation_by_its_namespace_and_name() -> None:
     pod = Allocation("kubernetes", "ml/train-0", devices=("GPU-1",))
     now, history = allocated_machine(pod)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gpumon.allocations.host_lists import expand_hosts
 from gpumon.findings.groups import allocated_jobs, jobs
 from gpumon.findings.lag import lags, usual_load
+from gpumon.model.allocations import SLURM, jobs_are_known
 from gpumon.model.arithmetic import known_sum
 from gpumon.text.formatting import counted, printable
 
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
 
     from gpumon.findings.groups import JobGroup
     from gpumon.fleet.summary import HostSummary
-    from gpumon.model.allocations import Allocation
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
 
 _MOST_NAMES = 4
 """Names of machines in a sentence."""
+_MOST_MACHINES = 50_000
+"""Names that are read at a time from the lists of all jobs: a host may send any list."""
 _MEAN_SECONDS, _LEAST_SECONDS = 30.0, 10.0
-"""Seconds over which that is averaged, since training pauses for checkpoints and data; and how many
-of them must have been seen."""
+"""Seconds over which the load is averaged, since training pauses for checkpoints and data; and how
+many of them must have been seen."""
 
 
 class JobNode(Struct, frozen=True):
@@ -42,7 +44,8 @@ class JobNode(Struct, frozen=True):
     memory: int | None = None  # bytes of GPU memory
     # Percent: on each GPU the sum over the processes, then the mean over the GPUs that report it.
     sm: float | None = None
-    load: float | None = None  # percent: mean utilisation of its GPUs over the last half minute
+    # Percent: mean utilisation of its GPUs over the last half minute, if it has them whole.
+    load: float | None = None
     power: float | None = None  # watts of its GPUs
     idle: float | None = None  # seconds since which none of its processes has computed
     idle_at_least: bool = False  # whether that may be longer
@@ -60,6 +63,7 @@ class FleetJob(Struct, frozen=True):
     absent: tuple[str, ...] = ()  # its machines that are not among the hosts
     started_at: float | None = None
     until: float | None = None  # when it ends at the latest, if it has a time limit
+    is_partial: bool = False  # whether it may have machines that are not among these
 
     def total(self, field: str) -> tuple[int | None, bool]:
         """The sum of a field over the machines of which it is known, and whether it is more.
@@ -68,7 +72,8 @@ class FleetJob(Struct, frozen=True):
         """
         values = [getattr(node, field) for node in self.nodes]
         known = [value for value in values if value is not None]
-        return sum(known) if known else None, len(known) < len(values) or bool(self.absent)
+        is_least = len(known) < len(values) or bool(self.absent) or self.is_partial
+        return sum(known) if known else None, is_least
 
     @property
     def sm(self) -> float | None:
@@ -111,10 +116,16 @@ def fleet_jobs(hosts: Sequence[HostSummary]) -> list[FleetJob]:
     found: dict[str, list[tuple[HostSummary, JobGroup]]] = {}
     for host in hosts:
         for group in _jobs_of(host):
-            key = _key(group) if group.kind == "slurm" else f"{host.name} {group.key}"
+            key = group.key if group.kind == SLURM else f"{host.name} {group.key}"
             found.setdefault(key, []).append((host, group))
-    by_name = {_short(host.name): host for host in hosts}
-    return [_job(key, parts, by_name) for key, parts in found.items()]
+    by_name = {name: host for host in hosts for name in _names(host)}
+    jobs_found = []
+    left = _MOST_MACHINES
+    for key, parts in found.items():
+        machines = _machines(parts, left)
+        left = left // 2 if machines is None else left - len(machines)
+        jobs_found.append(_job(key, parts, machines, by_name))
+    return jobs_found
 
 
 def _jobs_of(host: HostSummary) -> list[JobGroup]:
@@ -124,10 +135,10 @@ def _jobs_of(host: HostSummary) -> list[JobGroup]:
     return jobs(snapshot.processes, allocated_jobs(snapshot, history))
 
 
-def _key(group: JobGroup) -> str:
-    if group.allocated is not None and group.allocated.allocation.keys:
-        return " ".join(group.allocated.allocation.keys[-1])
-    return group.key
+def _names(host: HostSummary) -> set[str]:
+    """What Slurm may call a host: as it is called here, which may be an address, or by itself."""
+    snapshot = host.state.snapshot
+    return {_short(host.name), *(() if snapshot is None else (_short(snapshot.host.name),))}
 
 
 def _short(name: str) -> str:
@@ -136,13 +147,16 @@ def _short(name: str) -> str:
 
 
 def _job(
-    key: str, parts: Sequence[tuple[HostSummary, JobGroup]], by_name: dict[str, HostSummary]
+    key: str,
+    parts: Sequence[tuple[HostSummary, JobGroup]],
+    machines: Sequence[str] | None,
+    by_name: dict[str, HostSummary],
 ) -> FleetJob:
     allocations = [group.allocated.allocation for _, group in parts if group.allocated is not None]
     nodes = [_node(host, group) for host, group in parts]
-    here = {_short(host.name) for host, _ in parts}
+    here = {name for host, _ in parts for name in _names(host)}
     absent = []
-    for name in _machines(allocations):
+    for name in machines or ():
         if name in here:
             continue
         host = by_name.get(name)
@@ -150,6 +164,7 @@ def _job(
             absent.append(printable(name))
         else:
             nodes.append(JobNode(host))
+            here |= _names(host)
     first = parts[0][1]
     return FleetJob(
         key,
@@ -160,14 +175,16 @@ def _job(
         min((each.since for each in allocations if each.since is not None), default=None)
         or min((each.started_at for _, each in parts if each.started_at is not None), default=None),
         max((each.until for each in allocations if each.until is not None), default=None),
+        is_partial=machines is None,
     )
 
 
-def _machines(allocations: Sequence[Allocation]) -> Sequence[str]:
-    """The names of a job's machines, as far as they are known."""
-    for allocation in allocations:
-        if allocation.nodes is not None:
-            return [_short(name) for name in expand_hosts(allocation.nodes) or ()]
+def _machines(parts: Sequence[tuple[HostSummary, JobGroup]], most: int) -> Sequence[str] | None:
+    """The names of a job's machines, as far as they are known; ``None``: too many, or malformed."""
+    for _, group in parts:
+        if group.allocated is not None and group.allocated.allocation.nodes is not None:
+            names = expand_hosts(group.allocated.allocation.nodes, most)
+            return None if names is None else [_short(name) for name in names]
     return ()
 
 
@@ -185,6 +202,7 @@ def _node(host: HostSummary, group: JobGroup) -> JobNode:
     # Processes of which it is not known where they run may be the job's.
     is_used = allocated is not None and allocated.unused != len(allocated.gpus)
     is_known = bool(group.processes) or not is_used
+    is_share = allocated is not None and allocated.allocation.is_share
     return JobNode(
         host,
         len(group.processes) if is_known else None,
@@ -192,7 +210,8 @@ def _node(host: HostSummary, group: JobGroup) -> JobNode:
         None if unplaced else (0 if allocated is None else allocated.unused),
         group.memory if is_known else None,
         group.sm,
-        _load(history, [gpu for gpu in snapshot.gpus if gpu.index in gpus]),
+        # That of a GPU that others have a part of may be theirs.
+        None if is_share else _load(history, [gpu for gpu in snapshot.gpus if gpu.index in gpus]),
         known_sum(gpu.power_draw for gpu in snapshot.gpus if gpu.index in gpus),
         None if shortest is None else shortest.seconds,
         shortest is not None and not shortest.start_observed,
@@ -221,8 +240,8 @@ def _lag(node: JobNode, usual: float, *, works: bool) -> str:
     if node.group is None:
         # Slurm says that it is one of the job's machines, and on it that it is not.
         seen = node.host.state.snapshot
-        was_asked = node.host.is_live and seen is not None and seen.allocations is not None
-        return "not seen there" if was_asked else ""
+        is_known = seen is not None and jobs_are_known(seen.allocations, SLURM)
+        return "not seen there" if is_known and node.host.is_live else ""
     if works and node.unused and node.unused == node.gpus:
         return "no process"
     if node.load is not None and lags(node.load, usual):

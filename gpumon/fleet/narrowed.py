@@ -21,7 +21,7 @@ from gpumon.fleet.fleet import (
     HostSource,
     HostStatus,
 )
-from gpumon.model.allocations import SLURM, allocations_of, unplaced_count
+from gpumon.model.allocations import SLURM, allocations_of, jobs_are_known, unplaced_count
 from gpumon.model.subset import subset_of
 
 if TYPE_CHECKING:
@@ -212,7 +212,4 @@ def _allocations(snapshot: Snapshot, jobs: _Jobs) -> tuple[Sequence[Allocation],
     own = [each for each in of_slurm if jobs.include(each.job) or jobs.include(each.number)]
     if own:
         return own, unplaced_count(own)
-    # Where only other schedulers answer, Slurm may not have been asked.
-    was_asked = snapshot.allocations is not None and (of_slurm or not snapshot.allocations)
-    is_known = was_asked and all(each.job is not None for each in of_slurm)
-    return (), 0 if is_known else None
+    return (), 0 if jobs_are_known(snapshot.allocations, SLURM) else None

@@ -12,7 +12,7 @@ from msgspec import Struct
 from gpumon.model.number_types import Count, Time  # noqa: TC001 - msgspec resolves annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from gpumon.model.processes import Workload
     from gpumon.model.snapshot import Gpu, MigInstance
@@ -96,6 +96,15 @@ def allocations_of(
     parts = [mig] if mig is not None else gpu.mig
     wanted = {gpu.uuid, *(part.uuid for part in parts)}
     return [each for each in allocations if not wanted.isdisjoint(each.devices)]
+
+
+def jobs_are_known(allocations: Collection[Allocation] | None, scheduler: str) -> bool:
+    """Whether it is known of all jobs of a scheduler that have GPUs of a machine which they are."""
+    if allocations is None:
+        return False
+    own = [each for each in allocations if each.scheduler == scheduler]
+    # Where only other schedulers answer, this one may not have been asked.
+    return (bool(own) or not allocations) and all(each.job is not None for each in own)
 
 
 def unplaced_of(allocations: Iterable[Allocation] | None) -> list[Allocation]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from gpumon.allocations.scheduler import unknown
 from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.jobs import FleetJob, fleet_jobs
 from gpumon.model.allocations import Allocation
-from gpumon.model.processes import GpuProcess, Workload
+from gpumon.model.processes import GpuProcess, ProcessId, Workload
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import host, host_state
 
@@ -35,6 +37,7 @@ def machine(
     index: int = 0,
     allocations: tuple[Allocation, ...] | None = (JOB,),
     status: HostStatus = HostStatus.LIVE,
+    hostname: str | None = None,
 ) -> HostSummary:
     """A host with two GPUs that have had this utilisation for so many seconds."""
     states = []
@@ -42,7 +45,8 @@ def machine(
         gpus = (gpu(utilization_gpu=load), gpu(index=1, utilization_gpu=load))
         state = host_state(name, *gpus, processes=processes, time=NOON + at)
         assert state.snapshot is not None
-        seen = msgspec.structs.replace(state.snapshot, allocations=allocations)
+        own = msgspec.structs.replace(state.snapshot.host, name=hostname or name)
+        seen = msgspec.structs.replace(state.snapshot, allocations=allocations, host=own)
         states.append(msgspec.structs.replace(state, snapshot=seen, status=status))
     return msgspec.structs.replace(host(*states), index=index)
 
@@ -137,6 +141,67 @@ def test_a_machine_on_which_the_job_is_not_seen_lags_if_slurm_answers_there() ->
     job = only(machine("ada-05", worker()), asked, not_asked)
     assert lags(job) == {"ada-05": "", "ada-06": "not seen there", "ada-07": ""}
     assert job.total("gpus") == (2, True)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        (unknown("slurm"),),
+        (Allocation("slurm", devices=("GPU-0",)),),
+        (Allocation("lsf", "7", "bo", ("GPU-0",)),),
+    ],
+)
+def test_a_machine_whose_slurm_jobs_are_not_all_known_is_not_said_to_lag(
+    known: tuple[Allocation, ...],
+) -> None:
+    other = machine("ada-06", allocations=known, index=1)
+    jobs = fleet_jobs([machine("ada-05", worker()), other])
+    (job,) = [job for job in jobs if job.key == "slurm 88123"]
+    assert lags(job) == {"ada-05": "", "ada-06": ""}
+    assert "lag" not in job.sentence
+
+
+def test_the_load_of_a_shared_gpu_may_be_that_of_others() -> None:
+    shard = msgspec.structs.replace(JOB, is_share=True)
+    hosts = [
+        machine(name, worker(1), load=load, allocations=(shard,))
+        for name, load in (("ada-05", 95), ("ada-06", 2))
+    ]
+    job = only(*hosts)
+    assert lags(job) == {"ada-05": "", "ada-06": ""}
+    assert [node.load for node in job.nodes] == [None, None]
+
+
+def test_a_machine_is_found_by_the_name_that_it_has_for_itself() -> None:
+    hosts = [
+        machine(f"10.0.0.{number}", worker(), hostname=f"ada-0{number}.lab", index=number)
+        for number in (5, 6)
+    ]
+    job = only(*hosts, machine("10.0.0.7", allocations=(), hostname="ada-07", index=7))
+    assert job.absent == ("ada-08",)
+    assert lags(job)["10.0.0.7"] == "not seen there"
+
+
+def test_a_task_whose_processes_are_known_by_either_number_is_on_a_machine_once() -> None:
+    task = Allocation("slurm", "88_3", "ann", ("GPU-0", "GPU-1"), number="91")
+    other = msgspec.structs.replace(worker(job="91"), id=ProcessId(8, None))
+    job = only(machine("ada-05", worker(job="88_3"), other, allocations=(task,)))
+    assert [node.processes for node in job.nodes] == [2]
+    assert job.total("gpus") == (2, False)
+
+
+def test_forged_lists_of_machines_cost_little() -> None:
+    """Each stands for 65,536 names, or is found to be malformed at its end only."""
+    forged = tuple(
+        Allocation("slurm", str(number), devices=("GPU-0",), nodes=nodes)
+        for number, nodes in enumerate(("n[0-65535]", "n[0-9999],n[0-9999],]") * 200, 1)
+    )
+    began = time.process_time()
+    jobs = fleet_jobs([machine("ada-05", allocations=forged)])
+    assert time.process_time() - began < 5
+    assert len(jobs) == 400
+    assert jobs[0].total("gpus") == (1, True)
+    assert jobs[0].absent == ()
 
 
 def test_tasks_of_an_array_are_jobs_of_their_own_by_either_number() -> None:

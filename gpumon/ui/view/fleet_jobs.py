@@ -84,7 +84,7 @@ def _machines(item: JobItem, width: int) -> Sequence[Field]:
     job = item.job
     ordered = sorted(job.nodes, key=lambda node: not node.lag)
     names = [f"{printable(node.host.name)}{'!' if node.lag else ''}" for node in ordered]
-    count = len(job.nodes) + len(job.absent)
+    count = f"{'≥' if job.is_partial else ''}{len(job.nodes) + len(job.absent)}"
     text = f"{count}: {names_within([*names, *job.absent], max(0, width - 4))}"
     return ((fit(text, width), "state.warning" if job.lagging else ""),)
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 import re
+import shutil
+import signal
+import subprocess
+import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -250,6 +256,38 @@ def test_the_page_explains_the_keys_of_a_job(tmp_path: Path) -> None:
         table = text.partition(f"<!-- keys: {name} -->\n")[2].partition("\n\n")[0]
         told += re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert sorted({*told} - {"energy_without_process_kwh"}) == sorted(found)
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid of util-linux")
+def test_the_epilog_leaves_a_mail_that_slurmd_neither_waits_for_nor_kills(tmp_path: Path) -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("```sh\n#!/bin/sh\n")[2].partition("```")[0]
+    go, mail = tmp_path / "go", tmp_path / "mail.txt"
+    tools = {
+        "gpumon": f'while [ ! -e {go} ]; do sleep 0.05; done; echo "$@"',
+        "mail": f'echo "$@" >{mail}.part; cat >>{mail}.part; mv {mail}.part {mail}',
+        "hostname": "echo gpu-01",
+    }
+    for name, body in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    started = {"SLURM_JOB_ID": "88123", "SLURM_JOB_USER": "ann", "SLURM_JOB_START_TIME": "1"}
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    script = text.replace("PATH=/usr/local/bin:/usr/bin:/bin", f"PATH={path}")
+    assert script != text
+    with subprocess.Popen(
+        ["/bin/sh", "-c", script], env=started, stdout=subprocess.PIPE, start_new_session=True
+    ) as epilog:
+        assert epilog.communicate(timeout=20) == (b"", None)
+    assert epilog.returncode == 0
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(epilog.pid, signal.SIGKILL)
+    go.touch()
+    deadline = time.monotonic() + 20
+    while not mail.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    subject, asked = mail.read_text(encoding="utf-8").splitlines()
+    assert subject == "-s GPUs of job 88123 on gpu-01 ann"
+    assert asked.startswith("report --job 88123 --from 1970-01-01 ")
 
 
 @pytest.mark.parametrize(

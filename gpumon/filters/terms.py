@@ -101,8 +101,10 @@ def _allocation(sign: str, value: str) -> ProcessTest:
         keys = set(job_keys_of(process.place))
         if any(not (on.isdisjoint(job.devices) and keys.isdisjoint(job.keys)) for job in jobs):
             return True
-        # Some of the job's GPUs may be among these.
-        return None if unplaced_of(jobs) else False
+        # Some of the job's GPUs may be among these; or these are somebody's, perhaps the job's.
+        whose = [job for job in context.allocations if job.job is None]
+        is_somebodys = any(not on.isdisjoint(job.devices) for job in whose)
+        return None if is_somebodys or unplaced_of((*jobs, *whose)) else False
 
     return test
 

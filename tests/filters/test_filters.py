@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.allocations.scheduler import unknown
 from gpumon.filters.language import FilterError, Selection
 from gpumon.filters.terms import TERMS, FilterContext, parse_filter
 from gpumon.model.allocations import Allocation
@@ -182,6 +183,12 @@ def test_while_it_is_not_known_where_a_job_is_nothing_is_or_is_not_on_its_gpus()
     assert not keeps("alloc:99", facts=facts)
     assert not keeps("!alloc:99", facts=facts)
     assert keeps("!alloc:98", facts=facts)
+    for whose in (unknown("slurm"), Allocation("slurm", devices=("GPU-3",))):
+        facts = msgspec.structs.replace(BUSY, allocations=(whose,))
+        assert not keeps("alloc:ann", facts=facts)
+        assert not keeps("!alloc:ann", facts=facts)
+    elsewhere = Allocation("slurm", devices=("GPU-9",))
+    assert keeps("!alloc:ann", facts=msgspec.structs.replace(BUSY, allocations=(elsewhere,)))
 
 
 def test_types_of_several_letters() -> None:

@@ -129,6 +129,8 @@ def jobs_of(printed: Printed, host: str) -> list[LsfJob] | None:
         records = msgspec.json.decode(printed.output, type=_Answer).records
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return [] if _NO_JOBS in printed.output + printed.errors else None
+    if not records and _NO_JOBS in printed.errors:
+        return []
     if printed.exit_status or len(records) > _MOST_JOBS:
         return None
     jobs = map(partial(_job, host=host), records)

@@ -195,6 +195,7 @@ def test_a_time_without_its_year_is_not_known(text: object) -> None:
     [
         (NO_JOBS, []),
         (Printed(b"", b"No unfinished job found\n", 255), []),
+        (Printed(NO_JOBS.output, b"No unfinished job found\n", 255), []),
         (Printed(b""), None),
         (Printed(b"[" * 100_000), None),
         (Printed(b'{"RECORDS":{}}'), None),
@@ -202,7 +203,7 @@ def test_a_time_without_its_year_is_not_known(text: object) -> None:
         (Printed(NO_JOBS.output, b"", 1), None),
         (printed(*[record()] * 5000), None),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_only_a_whole_answer_is_believed(answer: Printed, jobs: list[LsfJob] | None) -> None:
     assert jobs_of(answer, HOST) == jobs

@@ -108,16 +108,21 @@ class FleetJob(Struct, frozen=True):
         return "; ".join(parts)
 
 
-def fleet_jobs(hosts: Sequence[HostSummary]) -> list[FleetJob]:
+def fleet_jobs(hosts: Sequence[HostSummary], only: str | None = None) -> list[FleetJob]:
     """The jobs over all hosts with current values.
 
     A job of Slurm is one job whatever its machines; all others are those of a single host.
+
+    Args:
+        hosts: The hosts.
+        only: The key of the job that alone is wanted.
     """
     found: dict[str, list[tuple[HostSummary, JobGroup]]] = {}
     for host in hosts:
         for group in _jobs_of(host):
             key = group.key if group.kind == SLURM else f"{host.name} {group.key}"
-            found.setdefault(key, []).append((host, group))
+            if only in (None, key):
+                found.setdefault(key, []).append((host, group))
     by_name = {name: host for host in hosts for name in _names(host)}
     jobs_found = []
     left = _MOST_MACHINES

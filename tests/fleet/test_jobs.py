@@ -76,6 +76,15 @@ def test_jobs_of_a_single_host_stay_those_of_the_host() -> None:
     assert [job.sentence for job in jobs] == ["", ""]
 
 
+def test_a_single_job_can_be_asked_for() -> None:
+    shell = msgspec.structs.replace(worker(), id=ProcessId(8, None), place=Workload(session=5))
+    hosts = [machine(name, worker(), shell) for name in ("ada-05", "ada-06")]
+    jobs = fleet_jobs(hosts)
+    assert len(jobs) == 3
+    assert [fleet_jobs(hosts, job.key) for job in jobs] == [[job] for job in jobs]
+    assert fleet_jobs(hosts, "slurm 5") == []
+
+
 def test_the_machine_that_does_less_than_half_lags() -> None:
     hosts = [
         machine(f"ada-0{number}", worker(), load=load, index=number)

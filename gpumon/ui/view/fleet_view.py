@@ -356,10 +356,9 @@ def _is_selected(node: JobNode, selection: FleetProcessFilter) -> bool:
 
 def _machines(hosts: Sequence[HostSummary], key: str, sort: Sort) -> list[FleetEntry]:
     """The machines of a job; none once it has ended."""
-    found = [job for job in fleet_jobs(hosts) if job.key == key]
     return [
         FleetEntry(node.host.name, node.host, job=job, node=node)
-        for job in found
+        for job in fleet_jobs(hosts, key)
         for node in by_column(job.nodes, NODE_COLUMNS, sort)
     ]
 

@@ -342,7 +342,7 @@ GPU_COLUMNS: tuple[CsvColumn, ...] = (
     *(_metric_column(metric) for metric in _LOGGED if metric.since == 1 and metric.field not in _FIRST),
     _column("age", _S, "gpu.age", "How long before the timestamp the GPU's values were read; large while it hangs.", value=_age, possible=_AGES),
     _column("status.since", _TIME, "gpu.status_since", "When the status began, as far as was seen."),
-    _column("mig.devices", _T, "gpu.mig", "The MIG devices: index uuid gi ci profile SMs total used free (bytes), parted by semicolons; - is unknown.", write=mig_cell, parse=mig_devices),
+    _column("mig.devices", _T, "gpu.mig", "The MIG devices: index uuid gi ci profile SMs total used free (bytes), separated by semicolons; - is unknown.", write=mig_cell, parse=mig_devices),
     _column("host", _T, "host.name", "Name of the machine."),
     _column("driver_version", _T, "host.driver_version", "Of the NVIDIA driver.", parse=parse_smi_text),
     _column("cuda_version", _T, "host.cuda_version", "The newest CUDA that driver supports."),
@@ -355,8 +355,8 @@ GPU_COLUMNS: tuple[CsvColumn, ...] = (
     _column("gpumon_log", _N, "log.version", "Version of these columns.", value=lambda _: VERSION),
     *(_metric_column(metric) for metric in _LOGGED if 1 < metric.since <= 3),
     _column("allocations", _N, "gpu.allocations", "Number of jobs that a scheduler has given the GPU to, or a part of it. Empty without a scheduler, and while that is not known.", value=lambda row: allocation_count(row.snapshot.allocations, row.gpu)),
-    _column("allocated.jobs", _T, "gpu.allocated_jobs", "These jobs: scheduler and job, `=` and Slurm's own number for a task of an array or a part of a heterogeneous job, then `mig` and the indices of its MIG devices if it has only these, parted by semicolons; - is unknown. A ? follows a job that may have another GPU instead.", value=_allocated_jobs, write=str, parse=parse_jobs),
-    _column("allocated.users", _T, "gpu.allocated_users", "The users of these jobs in the same order, parted by semicolons; nothing between them is unknown.", value=_allocated_users, write=str, parse=parse_users),
+    _column("allocated.jobs", _T, "gpu.allocated_jobs", "These jobs: scheduler and job, `=` and Slurm's own number for a task of an array or a part of a heterogeneous job, then `mig` and the indices of its MIG devices if it has only these, separated by semicolons; - is unknown. A ? follows a job that may have another GPU instead.", value=_allocated_jobs, write=str, parse=parse_jobs),
+    _column("allocated.users", _T, "gpu.allocated_users", "The users of these jobs in the same order, separated by semicolons; nothing between them is unknown.", value=_allocated_users, write=str, parse=parse_users),
     *(_metric_column(metric) for metric in _LOGGED if metric.since > 3),
 )
 

@@ -26,6 +26,8 @@ _MOST_NAMES = 4
 """Names of machines in a sentence."""
 _MOST_MACHINES = 50_000
 """Names that are read at a time from the lists of all jobs: a host may send any list."""
+_SEEN_SECONDS = 60.0
+"""Seconds in which a new job is seen on all its machines, which look for jobs every 5 or 15 s."""
 _MEAN_SECONDS, _LEAST_SECONDS = 30.0, 10.0
 """Seconds over which the load is averaged, since training pauses for checkpoints and data; and how
 many of them must have been seen."""
@@ -171,13 +173,14 @@ def _job(
             nodes.append(JobNode(host))
             here |= _names(host)
     first = parts[0][1]
+    since = min((each.since for each in allocations if each.since is not None), default=None)
     return FleetJob(
         key,
         first.label,
         tuple(dict.fromkeys(user for _, group in parts for user in group.users)),
-        tuple(sorted(_with_lags(nodes), key=lambda node: node.host.index)),
+        tuple(sorted(_with_lags(nodes, since), key=lambda node: node.host.index)),
         tuple(absent),
-        min((each.since for each in allocations if each.since is not None), default=None)
+        since
         or min((each.started_at for _, each in parts if each.started_at is not None), default=None),
         max((each.until for each in allocations if each.until is not None), default=None),
         is_partial=machines is None,
@@ -234,19 +237,28 @@ def _load(history: History, gpus: Sequence[Gpu]) -> float | None:
     return sum(means) / len(means) if means else None
 
 
-def _with_lags(nodes: Sequence[JobNode]) -> list[JobNode]:
-    """The machines, with why some lag behind the others of the job."""
+def _with_lags(nodes: Sequence[JobNode], since: float | None) -> list[JobNode]:
+    """The machines, with why some lag behind the others of the job, which Slurm began then."""
     usual = usual_load(node.load for node in nodes if node.load is not None)
     works = any(node.processes for node in nodes)
-    return [replace(node, lag=_lag(node, usual, works=works)) for node in nodes]
+    return [
+        replace(node, lag=_absence(node.host, since))
+        if node.group is None
+        else replace(node, lag=_lag(node, usual, works=works))
+        for node in nodes
+    ]
+
+
+def _absence(host: HostSummary, since: float | None) -> str:
+    """Whether Slurm says that a host is one of a job's machines, and on it that it is not."""
+    seen = host.state.snapshot
+    if seen is None or not host.is_live or not jobs_are_known(seen.allocations, SLURM):
+        return ""
+    is_new = since is None or seen.time - since < _SEEN_SECONDS
+    return "" if is_new else "not seen there"
 
 
 def _lag(node: JobNode, usual: float, *, works: bool) -> str:
-    if node.group is None:
-        # Slurm says that it is one of the job's machines, and on it that it is not.
-        seen = node.host.state.snapshot
-        is_known = seen is not None and jobs_are_known(seen.allocations, SLURM)
-        return "not seen there" if is_known and node.host.is_live else ""
     if works and node.unused and node.unused == node.gpus:
         return "no process"
     if node.load is not None and lags(node.load, usual):

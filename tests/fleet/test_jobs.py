@@ -152,6 +152,12 @@ def test_a_machine_on_which_the_job_is_not_seen_lags_if_slurm_answers_there() ->
     assert job.total("gpus") == (2, True)
 
 
+def test_a_machine_that_has_not_seen_a_new_job_yet_does_not_lag() -> None:
+    new = msgspec.structs.replace(JOB, since=NOON - 5)
+    job = only(machine("ada-05", worker(), allocations=(new,)), machine("ada-06", allocations=()))
+    assert lags(job) == {"ada-05": "", "ada-06": ""}
+
+
 @pytest.mark.parametrize(
     "known",
     [

@@ -201,6 +201,8 @@ def _node(host: HostSummary, group: JobGroup) -> JobNode:
     assert snapshot is not None  # noqa: S101 - a host with jobs has one
     assert history is not None  # noqa: S101 - as above
     gpus = {*group.gpus, *(() if allocated is None else allocated.gpus)}
+    own = [gpu for gpu in snapshot.gpus if gpu.index in gpus]
+    has_gone = len(own) < len(gpus)
     unplaced = 0 if allocated is None else allocated.allocation.unplaced
     idle = [history.process_idle(process.id) for process in group.processes if process.type != "G"]
     known = [interval for interval in idle if interval is not None]
@@ -219,8 +221,8 @@ def _node(host: HostSummary, group: JobGroup) -> JobNode:
         group.memory if is_known else None,
         group.sm,
         # That of a GPU that others have a part of may be theirs.
-        None if is_share else _load(history, [gpu for gpu in snapshot.gpus if gpu.index in gpus]),
-        known_sum(gpu.power_draw for gpu in snapshot.gpus if gpu.index in gpus),
+        None if is_share or has_gone else _load(history, own),
+        None if has_gone else known_sum(gpu.power_draw for gpu in own),
         None if shortest is None else shortest.seconds,
         shortest is not None and not shortest.start_observed,
         group,

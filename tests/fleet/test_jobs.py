@@ -187,6 +187,11 @@ def test_the_load_of_a_shared_gpu_may_be_that_of_others() -> None:
     assert [node.load for node in job.nodes] == [None, None]
 
 
+def test_of_gpus_that_are_gone_nothing_is_known() -> None:
+    (node,) = only(machine("ada-05", worker(gpus=(0, 9)), allocations=None)).nodes
+    assert (node.gpus, node.load, node.power) == (2, None, None)
+
+
 def test_a_machine_is_found_by_the_name_that_it_has_for_itself() -> None:
     hosts = [
         machine(f"10.0.0.{number}", worker(), hostname=f"ada-0{number}.lab", index=number)

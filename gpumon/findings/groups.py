@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.model.allocations import KUBERNETES, allocations_of, job_keys_of
 from gpumon.model.arithmetic import known_sum
@@ -108,6 +109,14 @@ class JobGroup(Struct, frozen=True):
     launcher_name: str | None = None
     allocated: AllocatedJob | None = None
     """What a scheduler has given to the job."""
+
+    @property
+    def has_all_processes(self) -> bool:
+        """Whether no others can be its: of LSF's jobs, and in containers, these are not known."""
+        given = self.allocated
+        if self.processes or given is None:
+            return True
+        return given.allocation.unplaced == 0 and given.unused == len(given.gpus)
 
     def members(self, gpus: Sequence[Gpu]) -> Sequence[GpuProcess]:
         """What filters select the job by: its processes, and what it was given."""
@@ -248,7 +257,7 @@ def job_with_key(
 def _waiting(allocated: AllocatedJob) -> JobGroup:
     """A job without a process on a GPU."""
     allocation = allocated.allocation
-    return JobGroup(
+    waiting = JobGroup(
         key=_key(allocation),
         kind=allocation.scheduler,
         label=printable(allocation.label),
@@ -260,6 +269,7 @@ def _waiting(allocated: AllocatedJob) -> JobGroup:
         started_at=None,
         allocated=allocated,
     )
+    return waiting if waiting.has_all_processes else replace(waiting, memory=None)
 
 
 def _key(allocation: Allocation) -> str:

@@ -209,16 +209,13 @@ def _node(host: HostSummary, group: JobGroup) -> JobNode:
     shortest = None
     if known and len(known) == len(idle):
         shortest = min(known, key=lambda interval: interval.seconds)
-    # Processes of which it is not known where they run may be the job's.
-    is_used = allocated is not None and allocated.unused != len(allocated.gpus)
-    is_known = bool(group.processes) or not is_used
     is_share = allocated is not None and allocated.allocation.is_share
     return JobNode(
         host,
-        len(group.processes) if is_known else None,
+        len(group.processes) if group.has_all_processes else None,
         None if unplaced is None else len(gpus) + unplaced,
         None if unplaced else (0 if allocated is None else allocated.unused),
-        group.memory if is_known else None,
+        group.memory,
         group.sm,
         # That of a GPU that others have a part of may be theirs.
         None if is_share or has_gone else _load(history, own),

@@ -335,7 +335,8 @@ def test_a_job_has_its_allocation_by_either_number_and_one_without_a_process_com
         ("bo",),
         [],
     )
-    assert (unused.memory, unused.sm, unused.started_at) == (0, None, None)
+    # It has one more GPU, whose processes may be its.
+    assert (unused.memory, unused.sm, unused.started_at) == (None, None, None)
 
 
 def test_the_page_of_a_job_stays_when_it_gets_a_process_and_when_that_ends() -> None:
@@ -366,6 +367,22 @@ def test_slurm_jobs_in_a_pod_stay_apart_and_have_what_slurm_gave_them() -> None:
     found = jobs(members, allocated_jobs(now, history))
     given = [job.allocated and job.allocated.allocation for job in found]
     assert (given, len({job.key for job in found})) == ([ARRAY, pod], 2)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "is_known"),
+    [
+        (Allocation("lsf", "321", "ann", ("GPU-0", "GPU-1")), False),
+        (Allocation("lsf", "321", "ann", unplaced=1), False),
+        (Allocation("lsf", "321", "ann", ("GPU-1",)), True),
+    ],
+)
+def test_a_job_has_no_process_only_if_none_on_its_gpus_can_be_its(
+    allocation: Allocation, is_known: bool
+) -> None:
+    now, history = allocated_machine(allocation)
+    (waiting,) = jobs((), allocated_jobs(now, history))
+    assert (waiting.has_all_processes, waiting.memory) == (is_known, 0 if is_known else None)
 
 
 def test_a_pod_has_its_allocation_by_its_namespace_and_name() -> None:

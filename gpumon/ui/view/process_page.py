@@ -478,7 +478,8 @@ def _job_summary(job: JobGroup, gone: str, load: str, now: float, width: int) ->
     if job.processes:
         fields += _use_fields(job.memory, gpu_list(job.gpus), load, job.sm)
     else:
-        fields.append(("   no process on a GPU", "state.note"))
+        known = "no process on a GPU" if job.has_all_processes else "its processes are not known"
+        fields.append((f"   {known}", "state.note"))
     if job.started_at is not None and not gone:
         fields += [("   for ", "dim"), (duration(now - job.started_at), "")]
     rows = [fill([(job.label, "strong")], width), fill(fields, width)]
@@ -487,7 +488,8 @@ def _job_summary(job: JobGroup, gone: str, load: str, now: float, width: int) ->
 
 def _job_facts(job: JobGroup, now: float) -> list[Fact]:
     count = len(job.processes)
-    facts = [Fact("processes", f"{count or 'none'} on GPUs")]
+    number = (count or "none") if job.has_all_processes else "an unknown number"
+    facts = [Fact("processes", f"{number} on GPUs")]
     if job.started_at is not None:
         age = f"{duration(now - job.started_at)} ago"
         facts.append(Fact("started", moment_text(job.started_at, now), note=age))

@@ -257,7 +257,9 @@ def job_row(
 ) -> Row:
     """One job in the columns of processes: sums, and its label in the command column."""
     texts = _job_texts(job, context)
-    about = [printable(job.label), count_processes(len(job.processes))]
+    about = [printable(job.label)]
+    if job.has_all_processes:
+        about.append(count_processes(len(job.processes)))
     if job.allocated is not None:
         about += job_texts(job.allocated, context.now)
     texts["command"] = ("+ " if folded else "") + " · ".join(about)

@@ -144,13 +144,14 @@ FLEET_USER_COLUMNS: tuple[Column[FleetUser], ...] = (
         text=lambda use: number(use.gpus),
         descends=True,
     ),
+    _MEMORY,
     Column(
         *("unused", "UNUSED", 7),
         "How many GPUs a scheduler has given to the user's jobs that nobody computes on.",
         *(attrgetter("unused"), lambda use: "" if use.unused == 0 else number(use.unused)),
         "state.note",
     ),
-    *(_MEMORY, _IDLE_MEMORY, _PROCESSES, _LONGEST),
+    *(_IDLE_MEMORY, _PROCESSES, _LONGEST),
     Column(
         *("host", "HOSTS", 0, "On which hosts, most memory first."),
         value=lambda use: len(use.hosts),

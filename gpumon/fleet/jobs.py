@@ -131,7 +131,9 @@ def fleet_jobs(hosts: Sequence[HostSummary], only: str | None = None) -> list[Fl
     for key, parts in found.items():
         machines = _machines(parts, left)
         left = left // 2 if machines is None else left - len(machines)
-        jobs_found.append(_job(key, parts, machines, by_name))
+        # In a list of all jobs the load only decides which of several machines lag.
+        compared = only is not None or len(parts) > 1
+        jobs_found.append(_job(key, parts, machines, by_name, compared=compared))
     return jobs_found
 
 
@@ -158,9 +160,11 @@ def _job(
     parts: Sequence[tuple[HostSummary, JobGroup]],
     machines: Sequence[str] | None,
     by_name: dict[str, HostSummary],
+    *,
+    compared: bool,
 ) -> FleetJob:
     allocations = [group.allocated.allocation for _, group in parts if group.allocated is not None]
-    nodes = [_node(host, group) for host, group in parts]
+    nodes = [_node(host, group, compared=compared) for host, group in parts]
     here = {name for host, _ in parts for name in _names(host)}
     absent = []
     for name in machines or ():
@@ -196,7 +200,7 @@ def _machines(parts: Sequence[tuple[HostSummary, JobGroup]], most: int) -> Seque
     return ()
 
 
-def _node(host: HostSummary, group: JobGroup) -> JobNode:
+def _node(host: HostSummary, group: JobGroup, *, compared: bool) -> JobNode:
     snapshot, history, allocated = host.state.snapshot, host.history, group.allocated
     assert snapshot is not None  # noqa: S101 - a host with jobs has one
     assert history is not None  # noqa: S101 - as above
@@ -218,7 +222,7 @@ def _node(host: HostSummary, group: JobGroup) -> JobNode:
         group.memory,
         group.sm,
         # That of a GPU that others have a part of may be theirs.
-        None if is_share or has_gone else _load(history, own),
+        None if is_share or has_gone or not compared else _load(history, own),
         None if has_gone else known_sum(gpu.power_draw for gpu in own),
         None if shortest is None else shortest.seconds,
         shortest is not None and not shortest.start_observed,

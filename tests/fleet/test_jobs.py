@@ -81,7 +81,9 @@ def test_a_single_job_can_be_asked_for() -> None:
     hosts = [machine(name, worker(), shell) for name in ("ada-05", "ada-06")]
     jobs = fleet_jobs(hosts)
     assert len(jobs) == 3
-    assert [fleet_jobs(hosts, job.key) for job in jobs] == [[job] for job in jobs]
+    alone = [fleet_jobs(hosts, job.key) for job in jobs]
+    assert [[job.key for job in found] for found in alone] == [[job.key] for job in jobs]
+    assert all(node.load is not None for (job,) in alone for node in job.nodes)
     assert fleet_jobs(hosts, "slurm 5") == []
 
 

@@ -201,17 +201,20 @@ def test_a_visit_that_is_ended_ends_its_steps(tmp_path: Path) -> None:
     waiting = (
         "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
     )
-    # The step is at work for a while before the visit knows of it.
+    # The step is at work for a while before the visit knows of it, and another thread than the one
+    # that waits receives the signal: so nothing interrupts that wait, as when it has just begun.
     visiting = (
         "import signal, subprocess, sys, time\n"
         "class SlowToReturn(subprocess.Popen):\n"
         "    def __init__(self, *arguments, **options):\n"
+        "        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])\n"
         "        super().__init__(*arguments, **options)\n"
         "        time.sleep(1)\n"
         "subprocess.Popen = SlowToReturn\n"
         "from pathlib import Path\n"
         "from tests.gpu.visit import Stage, Step, Visit\n"
         "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
         "step = Step('waiting', 'pid', ('-c', sys.argv[2], sys.argv[1] + '/pid'), 300.0)\n"
         "Visit(Path(sys.argv[1]), 1.0).go([Stage(((step,),), 300.0)])\n"
     )

@@ -39,6 +39,8 @@ _GRACE_SECONDS = 4.0
 """Between one signal and the next."""
 _CHILDREN_SECONDS = 0.2
 _SMI_SECONDS = 8.0
+_LOOK_SECONDS = 0.5
+"""Between one look for a signal and the next."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 """What ends a step: first as Ctrl+C does, on which pytest still says what has failed."""
 _WATCHING_SECONDS = 100.0
@@ -163,7 +165,9 @@ class Visit:
                 for row in rows:
                     row.start()
                 for row in rows:
-                    row.join()
+                    # A signal that comes as a wait begins, or to another thread, ends no wait.
+                    while row.is_alive():
+                        row.join(_LOOK_SECONDS)
         finally:
             with self._starting:
                 self._until = 0.0

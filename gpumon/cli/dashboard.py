@@ -191,7 +191,7 @@ class DashboardCommand(Command):
                 first = builder.first_history()
                 from gpumon.ui.startup import first_picture, theme_for_background
                 from gpumon.ui.startup import run as run_screen
-                from gpumon.ui.view.process_table import ProcessFilter
+                from gpumon.ui.view.process_filter import ProcessFilter
 
                 filter_ = ProcessFilter(user=options.user, filter=options.filter)
                 demo = bool(options.demo)

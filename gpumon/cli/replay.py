@@ -94,7 +94,7 @@ class ReplayCommand(Command):
             from gpumon.ui.startup import FirstPicture, run, theme_for_background
             from gpumon.ui.terminal.terminal import Terminal
             from gpumon.ui.view.dashboard_view import first_view
-            from gpumon.ui.view.process_table import ProcessFilter
+            from gpumon.ui.view.process_filter import ProcessFilter
 
             session = replay_session(player, recording)
             try:

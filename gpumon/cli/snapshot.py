@@ -121,7 +121,7 @@ def _filtered(
     if user is None and filter_ is None:
         return snapshot.processes, ()
     from gpumon.filters.terms import FilterContext
-    from gpumon.ui.view.process_table import ProcessFilter
+    from gpumon.ui.view.process_filter import ProcessFilter
 
     process_filter = ProcessFilter(user=user, filter=filter_)
     context = FilterContext(snapshot.time, idle, allocations=snapshot.allocations or ())

@@ -40,7 +40,7 @@ from gpumon.ui.theme_controller import RELOAD_SECONDS, ThemeController
 from gpumon.ui.view.dashboard_view import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import active_keys, is_method_refused, keys_of, use_keys
-from gpumon.ui.view.process_table import ProcessFilter
+from gpumon.ui.view.process_filter import ProcessFilter
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from gpumon.ui.background import Wakeup, run_in_thread
 from gpumon.ui.screens.fleet import FleetScreen
 from gpumon.ui.view.dashboard_view import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.fleet_view import FleetView
-from gpumon.ui.view.process_table import ProcessFilter
+from gpumon.ui.view.process_filter import ProcessFilter
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:

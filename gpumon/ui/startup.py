@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from gpumon.ui.terminal.styles import SgrStyles
     from gpumon.ui.terminal.terminal import Terminal
     from gpumon.ui.view.dashboard_view import StartupOptions, View
-    from gpumon.ui.view.process_table import ProcessFilter
+    from gpumon.ui.view.process_filter import ProcessFilter
 
 _ENTER = f"{ALTERNATE_SCREEN}\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"
 _LEAVE = "\x1b[m\x1b[?7h\x1b[?1049l\x1b[?25h"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpumon.ui.app import BaseApp
     from gpumon.ui.session import Session
     from gpumon.ui.view.dashboard_view import StartupOptions
-    from gpumon.ui.view.process_table import ProcessFilter
+    from gpumon.ui.view.process_filter import ProcessFilter
 
 
 _DELIVERY_SECONDS = 0.5

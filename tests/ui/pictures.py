@@ -41,8 +41,9 @@ from gpumon.ui.view.fleet_rows import FleetPicture
 from gpumon.ui.view.fleet_view import FleetListing, FleetView, lay_out, show_list
 from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_page import gpu_rows
+from gpumon.ui.view.process_filter import ProcessFilter
 from gpumon.ui.view.process_page import job_rows, process_rows
-from gpumon.ui.view.process_table import Listing, ProcessFilter
+from gpumon.ui.view.process_table import Listing
 from gpumon.ui.view.user_table import USER_COLUMNS
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.hosts import demo_hosts

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from gpumon.ui.view.dashboard_view import StartupOptions, Watched
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.view.key_names import FooterKey
-    from gpumon.ui.view.process_table import ProcessFilter
+    from gpumon.ui.view.process_filter import ProcessFilter
     from gpumon.ui.workspace import Workspace
 
 INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)

@@ -25,7 +25,8 @@ from gpumon.ui.view.chart_series import (
 from gpumon.ui.view.gpu_text import users_of_gpu
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.list_view import Key, ListView, clear_message
-from gpumon.ui.view.process_table import Listing, ProcessFilter
+from gpumon.ui.view.process_filter import ProcessFilter
+from gpumon.ui.view.process_table import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

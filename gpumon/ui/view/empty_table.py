@@ -11,7 +11,7 @@ from gpumon.ui.view.key_names import keycap
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
-    from gpumon.ui.view.process_table import ProcessFilter
+    from gpumon.ui.view.process_filter import ProcessFilter
 
 
 def empty_table_text(snapshot: Snapshot, narrowing: ProcessFilter, width: int) -> str:

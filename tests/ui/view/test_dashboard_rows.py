@@ -37,7 +37,8 @@ from gpumon.ui.view.gpu_line import line_columns
 from gpumon.ui.view.gpu_text import core_name, holders, state_fields
 from gpumon.ui.view.header_footer import LogNote, footer_row, key_at
 from gpumon.ui.view.key_names import footer_key, footer_keys, keycap
-from gpumon.ui.view.process_table import Listing, ProcessFilter, sort_processes, visible_columns
+from gpumon.ui.view.process_filter import ProcessFilter
+from gpumon.ui.view.process_table import Listing, sort_processes, visible_columns
 from gpumon.ui.view.user_table import USER_COLUMNS
 from tests.build import GIB, NOON, gpu, process
 from tests.build import snapshot as build_snapshot

@@ -12,7 +12,8 @@ from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.process_table import Listing, ProcessFilter
+from gpumon.ui.view.process_filter import ProcessFilter
+from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from gpumon.model.snapshot import Host
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.process_table import ProcessFilter
+from gpumon.ui.view.process_filter import ProcessFilter
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from gpumon.model.allocations import Allocation
 from gpumon.model.processes import ProcessId, Workload
 from gpumon.text.process_columns import RowContext
 from gpumon.text.table import Sort
+from gpumon.ui.view.process_filter import ProcessFilter
 from gpumon.ui.view.process_table import (
     FOLDED_FROM,
-    ProcessFilter,
     TableEntry,
     job_entries,
     process_entries,

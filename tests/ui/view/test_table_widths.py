@@ -14,7 +14,8 @@ from gpumon.text.process_columns import PROCESS_COLUMNS
 from gpumon.text.table import Sort
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
-from gpumon.ui.view.process_table import Listing, ProcessFilter
+from gpumon.ui.view.process_filter import ProcessFilter
+from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.ui.view.test_dashboard_rows import demo
 

@@ -154,7 +154,7 @@ def users(
     Args:
         snapshot: The processes and GPUs.
         history: What is known of the time before.
-        allocated: What schedulers have given to jobs: of it, too, a user is in the list.
+        allocated: What schedulers have given to jobs: who only has this is in the list, too.
     """
     owned: defaultdict[str | None, list[GpuProcess]] = defaultdict(list)
     given: defaultdict[str | None, list[AllocatedJob]] = defaultdict(list)
@@ -248,7 +248,7 @@ def jobs(processes: Sequence[GpuProcess], allocated: Sequence[AllocatedJob] = ()
 
 
 def job_with_key(
-    processes: Sequence[GpuProcess], key: str, allocated: Sequence[AllocatedJob] = ()
+    processes: Sequence[GpuProcess], key: str, allocated: Sequence[AllocatedJob]
 ) -> JobGroup | None:
     """The job with this key, whatever part of it is shown."""
     return next((job for job in jobs(processes, allocated) if job.key == key), None)

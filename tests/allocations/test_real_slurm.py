@@ -9,12 +9,13 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import slurm
-from tests.driver import Driver, h100
+from tests.driver import Driver, Owner, h100
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -188,6 +189,36 @@ def test_a_log_has_the_job_of_each_gpu(
     assert report.returncode == 0
     assert report.stdout.startswith(f"slurm {job} of {me}  ")
     assert re.search(r"\nGPU-hours: (\ds) allocated, \1 unused\n", report.stdout)
+
+
+def test_a_task_of_an_array_is_ended_as_a_whole_whatever_a_filter_hides(
+    cluster: SlurmCluster, driver: Driver
+) -> None:
+    job = cluster.submit("--gres=gpu:1", "--array=3-3")
+    named = {"SLURM_JOB_ID": job, "SLURM_ARRAY_JOB_ID": job, "SLURM_ARRAY_TASK_ID": "3"}
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with ExitStack() as ending:
+        pids = []
+        for _ in range(2):
+            worker = ending.enter_context(
+                subprocess.Popen(sleeping, env={**os.environ, **named}, start_new_session=True)
+            )
+            ending.callback(worker.kill)
+            pids.append(worker.pid)
+        driver.cards[0].processes = [Owner(pid, memory=2**30) for pid in pids]
+        with Screen([*GPUMON, "-n", "0.2"], driver.env(), 160, 30) as screen:
+            screen.type("g")
+            screen.wait_for(rf"slurm {job}_3 · 2 processes")
+            screen.type(f"/not pid={pids[0]}\r")
+            screen.wait_for(rf"slurm {job}_3 · 1 process")
+            screen.type("\x1b[B\x1b[A")
+            screen.type("k")
+            screen.wait_for(rf"End job slurm {job}_3: 2 processes")
+            screen.type("\x1b")
+            screen.wait_gone("End job")
+            screen.type("q")
+            assert screen.wait_end() == 0
+    cluster.cancel(job)
 
 
 def test_the_order_of_the_files_decides_which_gpu_it_is(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpumon.config.ui_state import UiState, load, store
 from gpumon.filters.terms import PROCESSES
 from gpumon.findings import gpu_findings
-from gpumon.findings.groups import job_with_key
+from gpumon.findings.groups import allocated_jobs, job_with_key
 from gpumon.host.process_host import target_of, target_of_relative
 from gpumon.makers.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
@@ -389,7 +389,8 @@ class DashboardScreen(ListScreen[View, Layout]):
             return [known[tag] for tag in sorted(self._view.tags) if tag in known], ""
         if entry is not None and entry.job is not None:
             # A filter hides processes, but a job is ended as a whole.
-            job = job_with_key(snapshot.processes, entry.job.key) or entry.job
+            allocated = allocated_jobs(snapshot, self._viewed_time.history)
+            job = job_with_key(snapshot.processes, entry.job.key, allocated) or entry.job
             return targets_of_job(job), f"job {job.label}"
         return [target_of(process) for process in entry.processes] if entry else (), ""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.number_types import Count, Real, Time  # noqa: TC001 - msgspec resolves annotations
+from gpumon.model.serving import InferenceServer, ServerLoad  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -110,6 +111,7 @@ class Workload(Struct, frozen=True, gc=False):
         launcher: The outermost of its ancestors that starts jobs: torchrun, mpirun, accelerate.
         launcher_name: The name of that launcher.
         parent: Its parent: the process that started it or adopted it.
+        server: The inference server that it is, or is part of.
     """
 
     container: Container | None = None
@@ -123,6 +125,7 @@ class Workload(Struct, frozen=True, gc=False):
     launcher: ProcessId | None = None
     launcher_name: str | None = None
     parent: ProcessId | None = None
+    server: InferenceServer | None = None
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -137,6 +140,8 @@ class Workload(Struct, frozen=True, gc=False):
             parts.append(f"jupyter {self.notebook.rpartition('/')[2]}")
         elif self.jupyter_kernel is not None:
             parts.append(f"jupyter {self.jupyter_kernel[:8]}")
+        if self.server is not None:
+            parts.append(self.server.label)
         if self.tmux is not None:
             parts.append(f"tmux {self.tmux}")
         if self.environment is not None:
@@ -164,6 +169,7 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
         rss: Resident bytes of host memory.
         started_at: When it started.
         place: Where it runs; ``None`` until the lookup has finished.
+        load: What its inference server reports; ``None`` if it has none, or that is not asked.
     """
 
     id: ProcessId
@@ -179,6 +185,7 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
     rss: Count | None = None
     started_at: Time | None = None
     place: Workload | None = None
+    load: ServerLoad | None = None
 
     @property
     def memory_used(self) -> int | None:
@@ -204,14 +211,18 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def resting(self) -> bool | None:
-        """Whether it holds GPU memory without SM use; ``None`` if that is unknown.
+        """Whether it holds GPU memory and does nothing; ``None`` if that is unknown.
 
-        Never true of a process that only draws: a display server is idle most of the time.
+        A server does nothing while nobody asks it, if it reports that; any other process while
+        none of its kernels runs. Never true of a process that only draws: a display server is idle
+        most of the time.
         """
         if self.type == "G":
             return False
         memory = self.memory_used
         unknown = memory is None
+        if self.load is not None and (is_idle := self.load.is_idle) is not None:
+            return is_idle and (None if unknown else memory != 0)
         # A loop: called for each process of each list, where generators take three times as long.
         for use in self.uses:
             if use.sm:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gpumon.allocations.backoff import Backoff
+from gpumon.system.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.allocations.backoff import Backoff
 from gpumon.allocations.placement import devices_by_place, devices_with_processes
 from gpumon.allocations.programs import printed_by
 from gpumon.allocations.scheduler import unknown
@@ -27,6 +26,7 @@ from gpumon.allocations.slurm_output import (
     jobs_of_pids,
 )
 from gpumon.model.allocations import SLURM, Allocation
+from gpumon.system.backoff import Backoff
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpumon.makers.sampler import Sampler
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import ReservationHolder
+    from gpumon.sampling.servers import Servers
     from gpumon.system.system import Clock
 
     Gpus: TypeAlias = str | int | Iterable[str | int] | None
@@ -99,6 +100,14 @@ class LocalMachine(Machine):
         from gpumon.allocations import local_allocations
 
         return local_allocations()
+
+    @cached_property
+    def servers(self) -> Servers:
+        """See ``Machine.servers``."""
+        from gpumon.config import load
+        from gpumon.sampling.servers import Servers
+
+        return Servers(lambda: load().settings.serving)
 
     @staticmethod
     def reservations(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:

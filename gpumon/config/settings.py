@@ -96,6 +96,26 @@ class Prometheus(Struct, frozen=True):
     ] = ""
 
 
+class Serving(Struct, frozen=True):
+    """What inference servers are asked; see ``docs/serving.md``."""
+
+    ask: Annotated[
+        bool,
+        Meta(description="whether your own inference servers are asked for their metrics"),
+    ] = True
+    users: Annotated[
+        Line,
+        Meta(description="other users whose servers are asked too, such as svc-llm,root"),
+    ] = ""
+    token_files: Annotated[
+        Mapping[str, str],
+        Meta(
+            description="the files with the API keys of servers, by port",
+            examples=['{ "8000" = "~/.config/gpumon/vllm.key" }'],
+        ),
+    ] = {}
+
+
 class Keys(Struct, frozen=True):
     """The keys of the screens."""
 
@@ -149,6 +169,7 @@ class Settings(Struct, frozen=True):
     thresholds: Thresholds = DEFAULTS
     hosts: Hosts = Hosts()
     prometheus: Prometheus = Prometheus()
+    serving: Serving = Serving()
     keys: Keys = Keys()
     alerts: Annotated[tuple[AlertTable, ...], Marker.APART] = ()
 

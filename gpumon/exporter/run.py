@@ -104,6 +104,7 @@ def export(
                     WorkloadsOnly(machine.processes) if with_jobs else RecordedHost(),
                     reservations=machine.reservations,
                     allocations=machine.allocations,
+                    servers=machine.servers if with_jobs else None,
                 )
 
             sample_for_good(machine.source, interval, new_lookup, news, pages.take, say_failure)

@@ -59,6 +59,8 @@ class FindingKind(str, Enum):
     SHARED = "shared"
     FILLING = "filling"
     SLOWED_LATELY = "slowed lately"
+    REQUESTS_WAIT = "requests wait"
+    SLOW_SERVER = "slow server"
     IDLE_PROCESS = "idle process"
     GROWING = "growing"
     PREALLOCATED = "preallocated"

@@ -27,8 +27,13 @@ class IdleProcess(ProcessRule):
     other_names = ("process idle",)
     sign = IDLE_SIGN
     explanation = ExplanationText(
-        "The process holds GPU memory, and none of its kernels has run for a while.",
-        ("a notebook that was left open", "a job that waits for data or for other ranks"),
+        "The process holds GPU memory, and none of its kernels has run for a while. For an "
+        "inference server that reports its requests: it had none.",
+        (
+            "a notebook that was left open",
+            "a job that waits for data or for other ranks",
+            "a server that nobody uses at this time of the day",
+        ),
         (END_IF_YOURS,),
         f"{NVML}, nvmlDeviceGetProcessUtilization",
     )
@@ -44,6 +49,8 @@ class IdleProcess(ProcessRule):
             return False if interval.start_observed else None
         held = HeldFor(history, interval)
         size = f"{gibibytes(process.memory_used)} {gib()}"
+        if process.load is not None and process.load.is_idle:
+            return self._finding(process.id, _serving_nobody(process, held, size), held)
         words = Words(
             f"idle for {held}, holds {size} on {_gpus(process)}",
             f"idle {held.short}, holds {size}",
@@ -112,6 +119,15 @@ class Preallocated(ProcessRule):
         gpus = () if history.latest is None else history.latest.gpus
         words = preallocation(process, details, gpus)
         return False if words is None else self._finding(process.id, words)
+
+
+def _serving_nobody(process: GpuProcess, held: HeldFor, size: str) -> Words:
+    return Words(
+        f"serving nobody for {held}, holds {size} on {_gpus(process)}",
+        f"serves nobody {held.brief}, {size}",
+        f"idle {held.brief}",
+        (f"no request in {all_of(held.samples, 'reading')}", f"GPU memory {size}"),
+    )
 
 
 def _room(history: History, process: GpuProcess) -> int | None:

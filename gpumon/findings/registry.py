@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import allocated, faults, heat, memory, processes, speed, work
+from gpumon.findings import allocated, faults, heat, memory, processes, servers, speed, work
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.findings.phrases import spaced, time_of_day
 from gpumon.findings.rule import ProcessRule, Rule
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
     from gpumon.model.thresholds import Thresholds
-    from gpumon.recording.history import Condition, History
+    from gpumon.recording.history import Condition, History, ServerCondition
 
 
 def _rules() -> dict[FindingKind, Rule | ProcessRule]:
     """A rule of each kind, in the order of the kinds."""
     found = {
         value.kind: value
-        for module in (allocated, faults, heat, memory, processes, speed, work)
+        for module in (allocated, faults, heat, memory, processes, servers, speed, work)
         for value in vars(module).values()
         if isinstance(value, type)
         and issubclass(value, (Rule, ProcessRule))
@@ -66,11 +66,11 @@ _PERMANENT = tuple(rule for rule in _CONDITIONS if rule.is_permanent)
 """Those for a GPU whose values are old."""
 
 
-def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
+def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition | ServerCondition]:
     """The conditions that a history must track for the rules, by name."""
     return {
         name: condition
-        for rule in GPU_RULES.values()
+        for rule in RULES.values()
         for name, condition in rule.conditions(thresholds).items()
     }
 

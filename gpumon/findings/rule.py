@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 from gpumon.findings.finding import SHORT_CELLS, Finding, Severity
 from gpumon.findings.phrases import first_part, spaced
 from gpumon.model.snapshot import Gpu
-from gpumon.recording.history import Condition
+from gpumon.recording.history import Condition, ServerCondition
 from gpumon.text.formatting import cell_width, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from gpumon.findings.explanation import ExplanationText
     from gpumon.findings.finding import Answer, FindingKind
     from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.serving import ServerLoad
     from gpumon.model.snapshot import GpuStatus
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History, Holding, Interval
@@ -185,6 +186,12 @@ class _AnyRule:
         if "kind" in vars(cls):
             _require(cls, "explanation")
 
+    def conditions(
+        self, thresholds: Thresholds
+    ) -> Mapping[str, Condition] | Mapping[str, ServerCondition]:
+        """The conditions that a history must track for it, by name."""
+        return {}
+
     def _finding(
         self, subject: str | ProcessId, words: Words, held: HeldFor | None = None
     ) -> Finding:
@@ -235,10 +242,6 @@ class Rule(_AnyRule):
             raise TypeError(
                 f"{cls.say.__qualname__} must ask for history, gpu; it asks for {', '.join(names)}"
             )
-
-    def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
-        """The conditions that a history must track for it, by name."""
-        return {}
 
     def answer(self, history: History, gpu: Gpu) -> Answer:
         """The finding of a GPU in the newest snapshot; ``None`` if that is unknown."""
@@ -344,6 +347,47 @@ class ProcessRule(_AnyRule):
     ) -> Answer:
         """The finding of a process in the newest list; ``None`` if that is unknown."""
         raise NotImplementedError
+
+
+class ServerRule(ProcessRule):
+    """A finding about an inference server, whose condition has lasted."""
+
+    after: ClassVar[float]
+    """Seconds for which the condition must have held."""
+    least_samples: ClassVar[int] = 3
+    """In how many process lists it must have held, too."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in vars(cls):
+            _require(cls, "after")
+
+    def conditions(self, thresholds: Thresholds) -> Mapping[str, ServerCondition]:
+        return {self.kind.value: ServerCondition(self.holds)}
+
+    def holds(self, process: GpuProcess) -> bool | None:
+        """Whether the condition holds for the server of a process; ``None`` if that is unknown."""
+        raise NotImplementedError
+
+    def say(self, process: GpuProcess, load: ServerLoad, held: HeldFor) -> Words:
+        """The texts; ``held`` is for how long the condition has held."""
+        raise NotImplementedError
+
+    def answer(
+        self, history: History, process: GpuProcess, details: Details | None = None
+    ) -> Answer:
+        if process.load is None:
+            return None
+        holds = self.holds(process)
+        if not holds:
+            return None if holds is None else False
+        interval = history.server_interval(process.id, self.kind.value)
+        if interval is None:
+            return None
+        if interval.seconds < self.after or interval.samples < self.least_samples:
+            return False if interval.start_observed else None
+        held = HeldFor(history, interval)
+        return self._finding(process.id, self.say(process, process.load, held), held)
 
 
 def bound(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from gpumon.host.containers import step_name
 from gpumon.model.processes import Container
+from gpumon.serving import ENGINES
+from gpumon.text.command_lines import started_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,12 +32,10 @@ _WANTED = frozenset(
         b"TMUX",
         b"VIRTUAL_ENV",
         b"container",
+        *(name.encode() for engine in ENGINES.values() for name in engine.commands.variables),
     )
 )
 _VALUE_BYTES = 4096
-
-_INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*|sh|bash|dash")
-_OPTIONS_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 
 _KERNEL_FILE = re.compile(r"(?:-{1,2}[\w-]+=)?(?:.*/)?kernel-([\w-]+)\.json", re.DOTALL)
 _KERNEL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v\d[\w-]*")
@@ -119,7 +119,8 @@ def jupyter_kernel(command: Sequence[str]) -> str | None:
 
 def launcher(command: Sequence[str]) -> str | None:
     """The displayed name of the job launcher that this command runs, if any."""
-    program, argument = _program(command)
+    program, at = started_program(command)
+    argument = "".join(command[at + 1 : at + 2])
     return _LAUNCHERS.get(program) or _LAUNCHERS.get(f"{program} {argument}")
 
 
@@ -183,23 +184,6 @@ def declared_container(clues: Mapping[str, str]) -> Container | None:
     """A container of which only the runtime is known, if no cgroup shows it."""
     runtime = clues.get("container", "")
     return Container(runtime) if runtime in _CONTAINERS else None
-
-
-def _program(command: Sequence[str]) -> tuple[str, str]:
-    """The program or module that a command runs, without interpreter; and its first argument."""
-    at = 0
-    if command and _INTERPRETER.fullmatch(_base(command[0])):
-        at = 1
-        while at < len(command) and command[at].startswith("-"):
-            option = command[at]
-            if option == "-c":
-                return "", ""
-            at += 2 if option in _OPTIONS_WITH_VALUE else 1
-            if option == "-m":
-                break
-    program, *arguments = command[at : at + 2] or [""]
-    # slurmstepd and others replace their arguments with a title: "slurmstepd: [3385.0]".
-    return _base(program).partition(":")[0], "".join(arguments)
 
 
 def _plain_environment(folder: str) -> str | None:

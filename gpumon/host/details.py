@@ -86,6 +86,23 @@ def read_details(
     )
 
 
+def program_of(
+    process: ProcessId, system: System = THIS_SYSTEM
+) -> tuple[tuple[str, ...], dict[str, str]] | None:
+    """The command and the environment of a process; ``None`` if it has ended.
+
+    The environment is empty if this program may not read it.
+    """
+    try:
+        with opened(system.proc, process.pid) as files:
+            if files.stat().id != process:
+                return None
+            command, environment = _ProcessReader(files).strings()
+            return command, dict(environment or ())
+    except OSError:
+        return None
+
+
 class _ProcessReader:
     """Reads one process, and remembers what was refused.
 

@@ -157,6 +157,16 @@ def read_relatives(
     return tuple(relative for relative in read if relative is not None)
 
 
+def descendants(root: ProcessId, system: System = THIS_SYSTEM) -> list[ProcessId]:
+    """The descendants of a process, in one pass over ``/proc``; none if it has ended."""
+    table = read_table(system.proc)
+    if root.pid not in table or table[root.pid].id != root:
+        return []
+    found: set[int] = set()
+    _add_descendants(root.pid, _children(table), found)
+    return [table[pid].id for pid in sorted(found)]
+
+
 def _children(table: dict[int, Stat]) -> dict[int, list[int]]:
     """The children of each process, the oldest first."""
     children: dict[int, list[int]] = {}

@@ -26,6 +26,8 @@ from gpumon.host.process_tree import ancestors
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import ProcessFiles, Stat, opened, stat_of
 from gpumon.model.processes import Container, ProcessId, Workload
+from gpumon.model.serving import InferenceServer
+from gpumon.serving import ENGINES, Recognised, engine_of, is_helper, recognise
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class _Surroundings(Struct, frozen=True):
     environment: str | None = None
     notebook: str | None = None
     host_name: str | None = None
+    server: Recognised | None = None
     tmux: TmuxSession | None = None
 
 
@@ -69,6 +72,8 @@ class _Known:
         "clues",
         "command",
         "container",
+        "engine",
+        "is_helper",
         "kernel",
         "launcher",
         "name",
@@ -85,6 +90,8 @@ class _Known:
         self.command: tuple[str, ...] = ()
         self.kernel: str | None = None
         self.launcher: str | None = None
+        self.engine: str | None = None
+        self.is_helper = False
         self.clues: dict[str, str] = {}
         self.settled = False
         self.surroundings = _Surroundings()
@@ -169,6 +176,28 @@ class WorkloadReader:
             launcher=None if outermost is None else outermost.stat.id,
             launcher_name=None if outermost is None else outermost.launcher,
             parent=line[1].stat.id if len(line) > 1 else None,
+            server=self._server(line),
+        )
+
+    def _server(self, line: list[_Known]) -> InferenceServer | None:
+        """The inference server that a process is, or is part of.
+
+        Its workers have titles that say nothing of the model: its outermost process does.
+        """
+        itself = next((each for each in line if not each.is_helper), line[0])
+        engine = itself.engine
+        if engine is None:
+            return None
+        outermost = next(each for each in reversed(line) if each.engine == engine)
+        found = self._around(outermost).server or Recognised(engine)
+        return InferenceServer(
+            engine=engine,
+            model=found.model,
+            pid=outermost.stat.id.pid,
+            start_time=outermost.stat.id.start_time,
+            memory_setting=ENGINES[engine].memory_setting,
+            memory_value=found.memory_value,
+            has_config_file=found.has_config_file,
         )
 
     def _step(self, line: list[_Known]) -> tuple[str | None, str | None]:
@@ -251,6 +280,8 @@ class WorkloadReader:
         known.command = command or known.command
         known.kernel = jupyter_kernel(known.command)
         known.launcher = launcher(known.command)
+        known.engine = engine_of(known.command)
+        known.is_helper = known.engine is None and is_helper(known.command)
         known.settled = False
 
     def _around(self, known: _Known) -> _Surroundings:
@@ -288,6 +319,7 @@ class WorkloadReader:
             environment=environment_name(known.command, clues),
             notebook=clues.get("JPY_SESSION_NAME"),
             host_name=clues.get("HOSTNAME"),
+            server=recognise(known.command, clues) if known.engine else None,
             tmux=tmux_session(clues.get("TMUX", "")),
         )
 

@@ -1,4 +1,4 @@
-"""Slow lookups on the host: workloads of processes, holders of the GPUs, process trees.
+"""Slow lookups on the host: workloads of processes, their servers, holders of the GPUs, and more.
 
 A lookup about a process can hang as long as that process does, even for ever. So neither sampling
 nor the screen waits for one: each snapshot gets what is known so far. Each kind of lookup has its
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from gpumon.allocations import Allocations
     from gpumon.host.process_host import ProcessHost, RelatedProcess
     from gpumon.model.processes import GpuProcess, HolderScan, ProcessId, Workload
+    from gpumon.model.serving import ServerLoad
     from gpumon.model.snapshot import ReservationHolder, Snapshot
     from gpumon.sampling.machine import Machine, Reservations
+    from gpumon.sampling.servers import Servers
     from gpumon.system.system import Clock
 
 _WORKLOADS_AGAIN = 10.0
@@ -63,6 +65,7 @@ class Lookup:
         clock: The clock, for tests.
         reservations: See ``Machine.reservations``.
         allocations: See ``Machine.allocations``.
+        servers: See ``Machine.servers``.
     """
 
     def __init__(
@@ -71,10 +74,12 @@ class Lookup:
         clock: Clock = THIS_SYSTEM.clock,
         reservations: Reservations | None = None,
         allocations: Allocations | None = None,
+        servers: Servers | None = None,
     ) -> None:
         self._host = host
         self._reservations = reservations
         self._ask_allocations = allocations
+        self._ask_servers = servers
         self._clock = clock
         self._stopping = False
         self._failure: BaseException | None = None
@@ -83,6 +88,7 @@ class Lookup:
         self._for_relatives = threading.Event()
         self._for_reservations = threading.Event()
         self._for_allocations = threading.Event()
+        self._for_servers = threading.Event()
         self._threads = tuple(
             threading.Thread(
                 target=self._guarded,
@@ -104,6 +110,7 @@ class Lookup:
                     if allocations is None
                     else (("allocations", self._find_allocations, self._for_allocations),)
                 ),
+                *(() if servers is None else (("servers", self._find_servers, self._for_servers),)),
             )
         )
 
@@ -116,7 +123,8 @@ class Lookup:
         self._relatives_wanted = False
 
         # The results. Each is replaced as a whole, only by the thread of its kind.
-        self._workloads: dict[ProcessId, Workload] = {}
+        self._workloads: Mapping[ProcessId, Workload] = {}
+        self._loads: Mapping[ProcessId, ServerLoad] = {}
         self._holders: HolderScan | None = None
         self._relatives: tuple[RelatedProcess, ...] = ()
         self._reserved: tuple[Reserved, ...] = ()
@@ -128,9 +136,9 @@ class Lookup:
         self._scan_due = 0.0
         self._scan_soonest = 0.0
 
-        # The newest process list as given, the workloads known then, and the combination of both.
+        # The newest process list as given, what was known of it then, and the combination of both.
         self._given: tuple[GpuProcess, ...] = ()
-        self._given_workloads = self._workloads
+        self._given_results: tuple[object, object] = (self._workloads, self._loads)
         self._made: tuple[GpuProcess, ...] = ()
 
     @classmethod
@@ -140,6 +148,7 @@ class Lookup:
             machine.processes,
             reservations=machine.reservations,
             allocations=machine.allocations,
+            servers=machine.servers,
         )
 
     @property
@@ -183,6 +192,7 @@ class Lookup:
             self._for_relatives,
             self._for_reservations,
             self._for_allocations,
+            self._for_servers,
         ):
             wake.set()
         # The system clock, even if this object has another: threads are joined in real time.
@@ -196,8 +206,8 @@ class Lookup:
     def annotate(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the results known so far, without waiting.
 
-        Processes get their ``place``, and the snapshot its ``holders``, ``reserved`` and
-        ``allocations``, unless its source has set them. Without new results, the same tuple of
+        Processes get their ``place`` and ``load``, and the snapshot its ``holders``, ``reserved``
+        and ``allocations``, unless its source has set them. Without new results, the same tuple of
         processes gives the same tuple again, and a process without new results stays the same
         object.
 
@@ -209,7 +219,7 @@ class Lookup:
         if self._failure is not None:
             raise self._failure
         self._note(snapshot)
-        processes = self._with_workloads(snapshot.processes)
+        processes = self._with_results(snapshot.processes)
         holders = snapshot.holders or self._holders
         reserved = snapshot.reserved or self._reserved
         allocations = snapshot.allocations
@@ -248,6 +258,8 @@ class Lookup:
             while not self._find_allocations():
                 pass
             self._find_holders()
+            # They may have to wait for each of several servers.
+            self._find_servers()
 
         finding = threading.Thread(
             target=self._guarded, args=(find,), name="gpumon-lookup", daemon=True
@@ -279,23 +291,23 @@ class Lookup:
             self._scan_early = True
             self._for_holders.set()
 
-    def _with_workloads(self, processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-        workloads = self._workloads
-        if processes is self._given and workloads is self._given_workloads:
+    def _with_results(self, processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
+        results = workloads, loads = self._workloads, self._loads
+        if processes is self._given and all(map(is_, results, self._given_results)):
             return self._made
-        # A process seen before, the same object, has already been combined with its workload.
+        # A process seen before, the same object, has already been combined with its results.
         made_of = dict(zip(map(id, self._given), self._made, strict=True))
         before = [made_of.get(id(given), given) for given in processes]
         made = tuple(
             [
-                _with_workload(given, known, workloads.get(given.id))
+                _with_load(given, _with_workload(given, known, workloads.get(given.id)), loads)
                 for given, known in zip(processes, before, strict=True)
             ]
         )
         for same in (processes, self._made):
             if len(same) == len(made) and all(map(is_, made, same)):
                 made = same
-        self._given, self._given_workloads, self._made = processes, workloads, made
+        self._given, self._given_results, self._made = processes, results, made
         return made
 
     def _guarded(self, body: Callable[..., None], *arguments: object) -> None:
@@ -332,13 +344,17 @@ class Lookup:
     ) -> None:
         """Store the results; an exited process keeps its workload while it is listed."""
         kept: dict[ProcessId, Workload] = {}
+        has_new_server = False
         for process in processes:
             known, workload = self._workloads.get(process.id), found.get(process.id)
             if workload is None or workload == known:
                 workload = known
             if workload is not None:
                 kept[process.id] = workload
+                has_new_server |= workload is not known and workload.server is not None
         self._workloads = kept
+        if has_new_server:
+            self._for_servers.set()
 
     def _find_holders(self) -> float:
         """Scan for holders if it is time. Returns seconds until the next scan."""
@@ -396,6 +412,21 @@ class Lookup:
             self._allocations = found
         return pause
 
+    def _find_servers(self) -> float:
+        """Ask the servers for which it is time. Returns seconds until the next question."""
+        if self._ask_servers is None:
+            return _UNTIL_WOKEN
+        workloads = self._workloads
+        served = [
+            replace(process, place=workloads[process.id])
+            for process in self._listed
+            if process.id in workloads and workloads[process.id].server is not None
+        ]
+        loads, pause = self._ask_servers.find(served)
+        if loads != self._loads:
+            self._loads = loads
+        return min(pause, _UNTIL_WOKEN)
+
 
 def _reserved(gpu: str, uuid: str, holder: ReservationHolder) -> Reserved:
     mig = None if uuid == gpu else uuid
@@ -412,6 +443,15 @@ def _with_workload(given: GpuProcess, known: GpuProcess, workload: Workload | No
     if given.place is not None or workload is None or known.place is workload:
         return known
     return replace(known, place=workload)
+
+
+def _with_load(
+    given: GpuProcess, known: GpuProcess, loads: Mapping[ProcessId, ServerLoad]
+) -> GpuProcess:
+    """A process with what its server reports; see ``_with_workload``."""
+    if given.load is not None or known.load is (load := loads.get(given.id)):
+        return known
+    return replace(known, load=load)
 
 
 def _unexplained(snapshot: Snapshot) -> frozenset[str]:

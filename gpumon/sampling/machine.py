@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
     from gpumon.model.snapshot import ReservationHolder
+    from gpumon.sampling.servers import Servers
 
     Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
     """Returns who has reserved which of these GPUs and MIG devices, by UUID."""
@@ -36,6 +37,11 @@ class Machine(ABC):
     @cached_property
     def allocations(self) -> Allocations | None:
         """Looks up what schedulers have given to jobs; ``None`` where there is none to ask."""
+        return None
+
+    @cached_property
+    def servers(self) -> Servers | None:
+        """Asks the inference servers what they do; ``None`` where that is not done."""
         return None
 
     @property

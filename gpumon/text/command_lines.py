@@ -87,6 +87,26 @@ def script_of(arguments: Sequence[str]) -> str | None:
     return None if span is None else " ".join(arguments[slice(*span)])
 
 
+def started_program(command: Sequence[str]) -> tuple[str, int]:
+    """The program, script or module that a command runs, and its place among the arguments.
+
+    Without its folder. Empty without one, as of code that is an argument.
+    """
+    at = 0
+    if command and _RUNS_PROGRAMS.fullmatch(_name(command[0])):
+        at = 1
+        while at < len(command) and command[at].startswith("-"):
+            option = command[at]
+            if option == "-c":
+                return "", at
+            at += 2 if option in _VALUED_OPTIONS else 1
+            if option == "-m":
+                break
+    program = command[at] if at < len(command) else ""
+    # slurmstepd and others replace their arguments with a title: "slurmstepd: [3385.0]".
+    return _name(program).partition(":")[0], at
+
+
 def _words(command: Sequence[str]) -> list[str]:
     """The printable arguments, the program without its directory."""
     program = command[0]
@@ -266,6 +286,8 @@ _INTERPRETERS: dict[str, _Interpreter] = {
     "perl": _Interpreter("-[a-z]*[eE]"),
     "ruby": _Interpreter("-[a-z]*e", frozenset({"-I", "-r", "-C"})),
 }
+_RUNS_PROGRAMS = re.compile(r"(?:python|pypy)[\d.]*|sh|bash|dash")
+_VALUED_OPTIONS = ("-X", "-W", "--check-hash-based-pycs")
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
 _PYTHON_OPTION = re.compile(r"-[bBdEhiIOPqRsSuvVx]*([cmWX])(.*)", re.DOTALL)
 _LAUNCHER = re.compile(

@@ -69,7 +69,9 @@ class MachineFeed:
     def __init__(self, machine: Machine, interval: float) -> None:
         self.name = machine.source.hostname
         self._interval = interval
-        self._lookup = Lookup(machine.processes, allocations=machine.allocations)
+        self._lookup = Lookup(
+            machine.processes, allocations=machine.allocations, servers=machine.servers
+        )
         self._collector = Collector(machine.source, interval, annotate=self._lookup.annotate)
         self._silent = ""
         self._started_at = 0.0

@@ -34,7 +34,7 @@ counts as the same moment. A step forward cannot be distinguished from a suspend
 
 from gpumon.recording.history.history import History, HistoryView, ViewedSeries
 from gpumon.recording.history.holdings import Holding
-from gpumon.recording.history.intervals import Condition, Interval
+from gpumon.recording.history.intervals import Condition, Interval, ServerCondition
 from gpumon.recording.history.observations import (
     CHARTED,
     GONE_KEPT,
@@ -82,5 +82,6 @@ __all__ = [
     "HistoryView",
     "Holding",
     "Interval",
+    "ServerCondition",
     "ViewedSeries",
 ]

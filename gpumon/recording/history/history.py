@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history.holdings import Holding
-    from gpumon.recording.history.intervals import Condition, Interval
+    from gpumon.recording.history.intervals import (
+        Condition,
+        ConditionTracker,
+        Interval,
+        ServerCondition,
+    )
     from gpumon.recording.history.records import GpuRecord, TrackedProcess
     from gpumon.recording.series import Depth, Series
 
@@ -54,7 +59,7 @@ class History:
 
     def __init__(
         self,
-        conditions: Mapping[str, Condition],
+        conditions: Mapping[str, Condition | ServerCondition],
         thresholds: Thresholds = DEFAULTS,
         gpu_depth: Depth = GPU_DEPTH,
         *,
@@ -63,7 +68,8 @@ class History:
         """Start with an empty history.
 
         Args:
-            conditions: The conditions to track for every GPU, by name; ``findings.conditions()``.
+            conditions: The conditions to track for every GPU, and for every process of a server, by
+                name; ``findings.conditions()``.
             thresholds: The thresholds.
             gpu_depth: How far back the values of a GPU go.
             charted: Whether processes, users and the host have values over time, and processes that
@@ -247,9 +253,9 @@ class History:
             return [one for one in seen if self.now - seconds <= one[0] <= self.now]
 
     def process_idle(self, process: ProcessId) -> Interval | None:
-        """The interval in which a process has held GPU memory without SM use, now.
+        """The interval in which a process has held GPU memory and done nothing, now.
 
-        ``None`` if it is not idle, if either value is unknown, as SM use is under MIG and with old
+        ``None`` if it is not idle, if a value is unknown, as SM use is under MIG and with old
         drivers, if it is in no current list, and for a process that only draws: a display server is
         idle most of the time. The driver reports only the last second or so of a process, so
         shorter and rarer work can be missed. An unknown state of up to ``PATIENCE`` seconds does
@@ -259,10 +265,31 @@ class History:
         listed = self._viewed.processes().get(process)
         if listed is None or not listed.resting:
             return None
+        return self._of_process(process, lambda known: known.rest)
+
+    def server_interval(self, process: ProcessId, name: str) -> Interval | None:
+        """The interval in which a condition holds for a process of an inference server now.
+
+        ``None`` if it does not hold, if that is unknown, or if the process is in no current list.
+
+        Raises:
+            KeyError: There is no such condition.
+        """
+        condition = self.observed.of_servers[name]
+        listed = self._viewed.processes().get(process)
+        if listed is None or not condition.holds(listed):
+            return None
+        return self._of_process(process, lambda known: known.served.get(name))
+
+    def _of_process(
+        self, process: ProcessId, tracker_of: Callable[[TrackedProcess], ConditionTracker | None]
+    ) -> Interval | None:
+        """The interval of a condition that holds for a process in the viewed list."""
         with self.lock:
             seen, patience = self._viewed.list_seen, max(PATIENCE, self.observed.list_pace.late)
             known = self.observed.process(process, self._viewed)
-            found = None if known is None else known.rest.at(seen)
+            tracker = None if known is None else tracker_of(known)
+            found = None if tracker is None else tracker.at(seen)
         if self.now - seen > patience:
             return None
         is_recent = found is not None and found.last >= seen - patience

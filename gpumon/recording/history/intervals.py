@@ -12,6 +12,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history.holdings import Holding
 
@@ -46,6 +47,13 @@ class Condition(Struct, frozen=True):
         if isinstance(self.holds, int):
             return is_active(self.holds, gpu.clock_event_reasons)
         return self.holds(gpu, holding)
+
+
+class ServerCondition(Struct, frozen=True):
+    """A condition that can hold for a process of an inference server that reports its requests."""
+
+    # Whether it holds now; ``None`` if unknown.
+    holds: Callable[[GpuProcess], bool | None]
 
 
 def is_active(reason: int, reasons: int | None) -> bool | None:

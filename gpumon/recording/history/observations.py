@@ -16,7 +16,12 @@ from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
 from gpumon.model.snapshot import ANSWERING, GPU_METRICS, PASSING
 from gpumon.recording.history.holdings import Holding, holdings
-from gpumon.recording.history.intervals import is_active
+from gpumon.recording.history.intervals import (
+    Condition,
+    ConditionTracker,
+    ServerCondition,
+    is_active,
+)
 from gpumon.recording.history.records import (
     PATIENCE,
     REPORTS_KEPT,
@@ -34,7 +39,6 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Host, Snapshot
     from gpumon.model.thresholds import Thresholds
-    from gpumon.recording.history.intervals import Condition
 
 _PEAKED = tuple(metric.field for metric in GPU_METRICS if metric.charted == "peak")
 _AVERAGED = tuple(metric.field for metric in GPU_METRICS if metric.charted == "mean")
@@ -102,12 +106,13 @@ class Observations:
         lock: Held during updates and queries.
         place: The place of each condition in ``conditions``, by name.
         past: Processes that exited longer ago, in the order in which they were dropped.
+        of_servers: The conditions of processes of servers, by name.
         lists_seen: When process lists came.
     """
 
     def __init__(
         self,
-        conditions: Mapping[str, Condition],
+        conditions: Mapping[str, Condition | ServerCondition],
         thresholds: Thresholds,
         gpu_depth: Depth,
         *,
@@ -119,7 +124,11 @@ class Observations:
         self._charted = charted
         self.started: float | None = None
         # Reasons come last: the same reasons give the same conditions, and they rarely change.
-        ordered = sorted(conditions.items(), key=lambda one: isinstance(one[1].holds, int))
+        of_gpus = [(name, one) for name, one in conditions.items() if isinstance(one, Condition)]
+        ordered = sorted(of_gpus, key=lambda one: isinstance(one[1].holds, int))
+        self.of_servers = {
+            name: one for name, one in conditions.items() if isinstance(one, ServerCondition)
+        }
         self.conditions = tuple(condition for _, condition in ordered)
         self.place = {name: place for place, (name, _) in enumerate(ordered)}
         self._asked = [one.holds for one in self.conditions if not isinstance(one.holds, int)]
@@ -207,7 +216,8 @@ class Observations:
         for known in (*self.processes.values(), *self.past.values()):
             known.first -= seconds
             known.last -= seconds
-            known.rest.shift(seconds)
+            for tracker in known.trackers:
+                tracker.shift(seconds)
             if known.series is not None:
                 known.series.shift(whole)
         if self.host is not None:
@@ -365,6 +375,12 @@ class Observations:
             known.place = process.place
             known.job = job_key(process, self._launchers)
         known.rest.see(process.resting, time, patience)
+        if process.load is not None or known.served:
+            for name, condition in self.of_servers.items():
+                tracker = known.served.get(name)
+                if tracker is None:
+                    tracker = known.served[name] = ConditionTracker()
+                tracker.see(condition.holds(process), time, patience)
         return known
 
     def _count_gpus(self, seconds: float) -> None:

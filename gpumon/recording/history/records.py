@@ -112,10 +112,11 @@ class TrackedProcess:
         place: Where it runs, as in the newest list.
         job: The key of its job; ``None`` while its place is unknown.
         rest: Tracks when it held memory without working.
+        served: Tracks the conditions of its server, by name; empty if no server reports anything.
         series: Its values; ``None`` if too many others have more memory.
     """
 
-    __slots__ = ("first", "job", "last", "place", "rest", "series")
+    __slots__ = ("first", "job", "last", "place", "rest", "series", "served")
 
     def __init__(self, time: float) -> None:
         self.first = time
@@ -123,7 +124,13 @@ class TrackedProcess:
         self.place: Workload | None = None
         self.job: str | None = None
         self.rest = ConditionTracker()
+        self.served: dict[str, ConditionTracker] = {}
         self.series: Series | None = None
+
+    @property
+    def trackers(self) -> Iterable[ConditionTracker]:
+        """All its trackers."""
+        return (self.rest, *self.served.values())
 
 
 class UserSeries:

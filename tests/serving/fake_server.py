@@ -1,0 +1,176 @@
+"""A server that answers as a test wants, run as a real process with the command line of another."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpumon.host.procfs import stat_of
+from tests.ports import free_place
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.processes import ProcessId
+
+VLLM = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{engine="0",model_name="qwen"}} {running}.0
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{{engine="0",model_name="qwen"}} {waiting}.0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{{engine="0",model_name="qwen"}} {kv_cache}
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{{engine="0",model_name="qwen"}} {prompt_tokens}.0
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{{engine="0",model_name="qwen"}} {tokens}.0
+# TYPE vllm:request_success_total counter
+vllm:request_success_total{{engine="0",finished_reason="stop",model_name="qwen"}} {requests}.0
+vllm:request_success_total{{engine="0",finished_reason="length",model_name="qwen"}} 0.0
+"""
+"""As vLLM 0.11 answers, without what is not read."""
+
+
+def vllm_text(
+    running: int = 0,
+    waiting: int = 0,
+    kv_cache: float = 0.0,
+    prompt_tokens: int = 0,
+    tokens: int = 0,
+    requests: int = 0,
+) -> str:
+    """The metrics of a vLLM server."""
+    return VLLM.format(
+        running=running,
+        waiting=waiting,
+        kv_cache=kv_cache,
+        prompt_tokens=prompt_tokens,
+        tokens=tokens,
+        requests=requests,
+    )
+
+
+def ok(text: str) -> bytes:
+    """An answer with this text."""
+    return answer("200 OK", text.encode())
+
+
+def answer(status: str, body: bytes = b"", *headers: str) -> bytes:
+    """An answer with this status."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+HANGS, DRIPS, FLOODS = b"hangs", b"drips", b"floods"
+"""Answers that do not end: nothing, a byte every tenth of a second, and gigabytes."""
+
+
+def reply(connection: socket.socket, wanted: bytes) -> None:
+    """Send an answer, until the other end has had enough."""
+    with connection, suppress(OSError):
+        if wanted == HANGS:
+            connection.recv(2**16)
+            time.sleep(60)
+        elif wanted == DRIPS:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            while True:
+                connection.sendall(b"x")
+                time.sleep(0.1)
+        elif wanted == FLOODS:
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                connection.sendall(b"vllm:num_requests_running 1\n" * 4096)
+        else:
+            connection.sendall(wanted)
+
+
+def serve(folder: Path) -> None:
+    """Listen at the place in a file of this folder, and answer with what another file has."""
+    host, _, port = folder.joinpath("place").read_text().rpartition(":")
+    listener = socket.create_server((host, int(port)))
+    folder.joinpath("listens").touch()
+    while True:
+        connection, _ = listener.accept()
+        request = connection.recv(2**16)
+        with folder.joinpath("requests").open("ab") as requests:
+            requests.write(request + b"\0")
+        wanted = folder.joinpath("answer").read_bytes()
+        threading.Thread(target=reply, args=(connection, wanted), daemon=True).start()
+
+
+_PROGRAM = """\
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.serving.fake_server import serve
+serve(Path(__file__).parent)
+"""
+
+
+class FakeServer:
+    """A running server.
+
+    Args:
+        folder: An empty folder for it.
+        name: The name of its program.
+        arguments: Its arguments; ``{port}`` stands for its port.
+        prefix: What comes before the interpreter, such as another program that runs it.
+        host: The address that it listens at; by default one of the loopback interface.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str = "vllm",
+        arguments: Sequence[str] = ("serve", "Qwen/Qwen2.5-14B-Instruct", "--port", "{port}"),
+        prefix: Sequence[str] = (),
+        host: str | None = None,
+    ) -> None:
+        self._folder = folder
+        place = free_place()
+        self.host, self.port = host or place.host, place.port
+        folder.joinpath("place").write_text(f"{self.host}:{self.port}")
+        self.answer(ok(vllm_text()))
+        program = folder / name
+        program.write_text(_PROGRAM.format(root=str(Path(__file__).parents[2])))
+        words = [word.format(port=self.port) for word in arguments]
+        self.process = subprocess.Popen([*prefix, sys.executable, str(program), *words])
+
+    def __enter__(self) -> FakeServer:
+        deadline = time.monotonic() + PATIENCE
+        while not self._folder.joinpath("listens").exists():
+            assert self.process.poll() is None, "it has ended"
+            assert time.monotonic() < deadline, "it does not listen"
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def answer(self, wanted: bytes) -> None:
+        """Answer like this from now on."""
+        new = self._folder / "answer.new"
+        new.write_bytes(wanted)
+        new.replace(self._folder / "answer")
+
+    @property
+    def id(self) -> ProcessId:
+        """Its process."""
+        stat = stat_of("/proc", self.process.pid)
+        assert stat is not None
+        return stat.id
+
+    @property
+    def requests(self) -> list[str]:
+        """What it was asked, each request with its headers."""
+        file = self._folder / "requests"
+        return file.read_bytes().decode().split("\0")[:-1] if file.exists() else []

@@ -1,0 +1,45 @@
+"""What a server does per second follows from counters, and nothing is made up."""
+
+from __future__ import annotations
+
+from gpumon.model.serving import ServerLoad
+from gpumon.serving.metrics_text import Readings
+from gpumon.serving.rates import Rates
+
+
+def test_a_rate_needs_two_answers() -> None:
+    rates = Rates()
+    assert rates.load(Readings(2, 1, tokens=100), 10.0) == ServerLoad(2, 1)
+    assert rates.load(Readings(2, 1, tokens=600), 15.0) == ServerLoad(2, 1, tokens=100)
+
+
+def test_rates_are_over_half_a_minute() -> None:
+    rates = Rates()
+    for second in range(0, 100, 5):
+        # Ten tokens per second in the first minute, then none.
+        load = rates.load(Readings(0, 0, tokens=10 * min(second, 60)), float(second))
+        if second == 60:
+            assert load.tokens == 10
+        if second == 75:
+            assert load.tokens == 5
+    assert load.tokens == 0
+    assert load.is_idle
+
+
+def test_a_server_that_began_again_has_no_rate() -> None:
+    rates = Rates()
+    rates.load(Readings(tokens=1000, requests=5), 0.0)
+    assert rates.load(Readings(tokens=10, requests=6), 5.0) == ServerLoad(requests=0.2)
+
+
+def test_a_counter_that_appears_has_no_rate() -> None:
+    rates = Rates()
+    rates.load(Readings(), 0.0)
+    assert rates.load(Readings(tokens=10), 5.0) == ServerLoad()
+
+
+def test_after_silence_rates_begin_anew() -> None:
+    rates = Rates()
+    rates.load(Readings(tokens=0), 0.0)
+    rates.forget()
+    assert rates.load(Readings(tokens=1000), 60.0).tokens is None

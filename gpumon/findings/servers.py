@@ -8,7 +8,6 @@ from gpumon.findings.explanation import ExplanationText
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.findings.rule import ServerRule, Words
 from gpumon.serving import ENGINES
-from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
     from gpumon.findings.rule import HeldFor
@@ -45,7 +44,7 @@ class RequestsWait(ServerRule):
         return load.waiting > 0 and load.kv_cache >= self.full_percent
 
     def say(self, process: GpuProcess, load: ServerLoad, held: HeldFor) -> Words:
-        waiting = counted(load.waiting or 0, "request waits", "requests wait")
+        waiting = "1 request waits" if load.waiting == 1 else f"{load.waiting} requests wait"
         cache = f"KV cache {load.kv_cache:.0f} %"
         return Words(
             f"{waiting}, {cache}, for {held}",

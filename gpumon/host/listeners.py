@@ -153,15 +153,14 @@ def _address(cell: str) -> _Address:
     """
     host, _, port = cell.partition(":")
     packed = bytes.fromhex(host)
+    if len(packed) not in {4, 16}:
+        raise ValueError(cell)
     words = struct.unpack(f">{len(packed) // 4}I", packed)
     packed = struct.pack(f"={len(words)}I", *words)
     if len(packed) == 16 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
         packed = packed[12:]
     family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
-    try:
-        return socket.inet_ntop(family, packed), int(port, 16)
-    except (OSError, ValueError):
-        raise ValueError(cell) from None
+    return socket.inet_ntop(family, packed), int(port, 16)
 
 
 def _socket_inodes(files: ProcessFiles) -> Collection[int] | None:
@@ -170,7 +169,7 @@ def _socket_inodes(files: ProcessFiles) -> Collection[int] | None:
     try:
         names = files.names(f"{files.thread}fd")[:_MOST_FILES]
         for name in names:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, ValueError):
                 target = files.link(f"{files.thread}fd/{name}")
                 if target.startswith(_SOCKET):
                     found.add(int(target[len(_SOCKET) : -1]))

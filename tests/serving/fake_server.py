@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -121,7 +123,7 @@ class FakeServer:
     Args:
         folder: An empty folder for it.
         name: The name of its program.
-        arguments: Its arguments; ``{port}`` stands for its port.
+        arguments: Its arguments; ``{port}`` stands for its port here and in the prefix.
         prefix: What comes before the interpreter, such as another program that runs it.
         host: The address that it listens at; by default one of the loopback interface.
     """
@@ -142,7 +144,10 @@ class FakeServer:
         program = folder / name
         program.write_text(_PROGRAM.format(root=str(Path(__file__).parents[2])))
         words = [word.format(port=self.port) for word in arguments]
-        self.process = subprocess.Popen([*prefix, sys.executable, str(program), *words])
+        before = [word.format(port=self.port) for word in prefix]
+        self.process = subprocess.Popen(
+            [*before, sys.executable, str(program), *words], start_new_session=True
+        )
 
     def __enter__(self) -> FakeServer:
         deadline = time.monotonic() + PATIENCE
@@ -153,7 +158,7 @@ class FakeServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def answer(self, wanted: bytes) -> None:

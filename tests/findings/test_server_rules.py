@@ -1,0 +1,191 @@
+"""What gpumon says of inference servers, with its evidence; nothing follows from the unknown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.findings import BRIEF_CELLS, SHORT_CELLS, FindingKind, conditions, process_findings
+from gpumon.findings.registry import PROCESS_RULES
+from gpumon.model.processes import Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
+from gpumon.recording.history import History
+from gpumon.text.formatting import cell_width
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from gpumon.findings import Finding
+
+VLLM = Workload(server=InferenceServer("vllm", "qwen", 100, 1))
+IDLE = ServerLoad(0, 0, 0.0, 0.0, 0.0, 1.0)
+FULL = ServerLoad(40, 3, 0.5, 900.0, 500.0, 98.4)
+SLOW = ServerLoad(2, 0, 0.0, 2.0, 0.0, 12.0)
+
+
+def see(
+    load: ServerLoad | None,
+    seconds: float = 120.0,
+    *,
+    before: ServerLoad | None = None,
+    place: Workload = VLLM,
+    sm: int | None = 100,
+) -> list[Finding]:
+    """What is said of a server after it has reported this for so long, each second."""
+    history = History(conditions())
+    given = replace(process(memory_used=72 * GIB, sm=sm), place=place)
+    states = [before] * (before is not None) + [load] * int(seconds + 1)
+    for second, state in enumerate(states):
+        history.add(snapshot(NOON + second, gpu(), processes=(replace(given, load=state),)))
+    return process_findings(history, replace(given, load=load))
+
+
+def of_kind(found: list[Finding], kind: FindingKind) -> Finding | None:
+    return next((finding for finding in found if finding.kind is kind), None)
+
+
+def test_a_server_without_requests_serves_nobody_however_busy_its_gpu_is() -> None:
+    found = of_kind(see(IDLE, before=FULL, sm=50), FindingKind.IDLE_PROCESS)
+    assert found is not None
+    assert found.sentence == "serving nobody for 2 m, holds 72.0 GiB on GPU 0"
+    assert found.short == "serves nobody 2m, 72.0 GiB"
+    assert found.evidence == ("no request in all 121 readings", "GPU memory 72.0 GiB")
+    assert found.since == NOON + 1
+
+
+def test_a_server_with_requests_is_not_idle_however_quiet_its_gpu_is() -> None:
+    """A GPU that waits for another machine, or for the next step, reads 0."""
+    for load in (ServerLoad(1, 0), ServerLoad(0, 1), replace(IDLE, tokens=0.1)):
+        assert of_kind(see(load, sm=0), FindingKind.IDLE_PROCESS) is None
+
+
+def test_a_server_that_does_not_report_its_requests_is_idle_by_its_gpu() -> None:
+    """Ollama, and Triton, which does not report what it works on."""
+    for load in (ServerLoad(models=("m",)), ServerLoad(waiting=0, requests=0.0), None):
+        found = of_kind(see(load, sm=0), FindingKind.IDLE_PROCESS)
+        assert found is not None
+        assert found.sentence.startswith("idle for ")
+        assert of_kind(see(load, sm=20), FindingKind.IDLE_PROCESS) is None
+
+
+def test_requests_that_wait_for_a_full_cache_need_attention() -> None:
+    found = of_kind(see(FULL, 60, before=IDLE), FindingKind.REQUESTS_WAIT)
+    assert found is not None
+    assert found.sentence == "3 requests wait, KV cache 98 %, for 1 m"
+    assert found.short == "3 wait, KV cache 98 %, 1m"
+    assert found.evidence == (
+        "requests waiting 3",
+        "KV cache 98 % used",
+        "requests running 40",
+    )
+
+
+def test_one_request_waits() -> None:
+    found = of_kind(see(replace(FULL, waiting=1), before=IDLE), FindingKind.REQUESTS_WAIT)
+    assert found is not None
+    assert found.sentence.startswith("1 request waits, ")
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        replace(FULL, waiting=0),
+        replace(FULL, kv_cache=94.9),
+        replace(FULL, waiting=None),
+        replace(FULL, kv_cache=None),
+        ServerLoad(problem="it needs a key"),
+        None,
+    ],
+)
+def test_no_request_waits_for_the_cache_that_is_not_known_to(load: ServerLoad | None) -> None:
+    assert of_kind(see(load), FindingKind.REQUESTS_WAIT) is None
+
+
+def test_requests_that_wait_for_a_moment_are_normal() -> None:
+    assert of_kind(see(FULL, 20, before=IDLE), FindingKind.REQUESTS_WAIT) is None
+
+
+def test_a_busy_gpu_without_tokens_is_slow() -> None:
+    found = of_kind(see(SLOW, 90, before=IDLE), FindingKind.SLOW_SERVER)
+    assert found is not None
+    assert found.sentence == "its GPU is 100 % busy, and it generates 2 tokens a second, for 1 m"
+    assert found.short == "busy, 2 tokens/s, 1m"
+    assert found.evidence == (
+        "SM use 100 %",
+        "2 tokens a second, 0 of prompts",
+        "requests running 2",
+    )
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        replace(SLOW, tokens=5.1),
+        replace(SLOW, tokens=None),
+        replace(SLOW, prompt_tokens=51.0),
+        replace(SLOW, prompt_tokens=None),
+        replace(SLOW, running=0),
+        replace(SLOW, running=None),
+        ServerLoad(problem="it needs a key"),
+        None,
+    ],
+)
+def test_a_server_is_not_slow_that_is_not_known_to_be(load: ServerLoad | None) -> None:
+    assert of_kind(see(load), FindingKind.SLOW_SERVER) is None
+
+
+@pytest.mark.parametrize("sm", [94, None])
+def test_a_server_is_not_slow_while_its_gpu_waits(sm: int | None) -> None:
+    assert of_kind(see(SLOW, sm=sm), FindingKind.SLOW_SERVER) is None
+
+
+def test_tokens_that_are_counted_at_the_end_of_a_request_prove_nothing() -> None:
+    place = Workload(server=InferenceServer("llama.cpp", "m", 100, 1))
+    assert of_kind(see(SLOW, place=place), FindingKind.SLOW_SERVER) is None
+    other = Workload(server=InferenceServer("an engine of tomorrow", "m", 100, 1))
+    assert of_kind(see(SLOW, place=other), FindingKind.SLOW_SERVER) is None
+
+
+def test_answers_distinguish_no_from_unknown() -> None:
+    history = History(conditions())
+    rule = PROCESS_RULES[FindingKind.REQUESTS_WAIT]
+    for second, (load, expected) in enumerate(
+        [(None, None), (IDLE, False), (FULL, False), (replace(FULL, kv_cache=None), None)]
+    ):
+        given = replace(process(), place=VLLM, load=load)
+        history.add(snapshot(NOON + second, gpu(), processes=(given,)))
+        assert rule.answer(history, given) is expected
+    # It may have held before the first sample.
+    history = History(conditions())
+    given = replace(process(), place=VLLM, load=FULL)
+    history.add(snapshot(NOON, gpu(), processes=(given,)))
+    assert rule.answer(history, given) is None
+
+
+def test_texts_fit_their_columns() -> None:
+    many = replace(FULL, waiting=100_000, kv_cache=100.0)
+    slow = replace(SLOW, tokens=0.123456)
+    for load in (many, slow, IDLE):
+        for before in (None, ServerLoad(9, 0, 1.0, 9.0, 9.0)):
+            for finding in see(load, 4000, before=before):
+                assert cell_width(finding.short) <= SHORT_CELLS, finding.short
+                assert cell_width(finding.brief) <= BRIEF_CELLS, finding.brief
+
+
+def test_the_past_is_known_too() -> None:
+    """Rewound, a server is judged by what it reported then."""
+    history = History(conditions())
+    given = replace(process(), place=VLLM)
+    samples = [
+        snapshot(NOON + second, gpu(), processes=(replace(given, load=load),))
+        for second, load in enumerate([IDLE] * 10 + [FULL] * 60 + [IDLE] * 100)
+    ]
+    for sample in samples:
+        history.add(sample)
+    then = samples[60]
+    found = of_kind(
+        process_findings(history.as_of(then), then.processes[0]), FindingKind.REQUESTS_WAIT
+    )
+    assert found is not None
+    assert found.since == NOON + 10

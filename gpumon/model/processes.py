@@ -213,20 +213,21 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
     def resting(self) -> bool | None:
         """Whether it holds GPU memory and does nothing; ``None`` if that is unknown.
 
-        A server does nothing while nobody asks it, if it reports that; any other process while
-        none of its kernels runs. Never true of a process that only draws: a display server is idle
+        A server does nothing while it has no requests, if it reports them; any other process
+        while none of its kernels runs. Kernels of a server that should report its requests and
+        does not may be nobody's. Never true of a process that only draws: a display server is idle
         most of the time.
         """
         if self.type == "G":
             return False
-        memory = self.memory_used
+        memory, load = self.memory_used, self.load
         unknown = memory is None
-        if self.load is not None and (is_idle := self.load.is_idle) is not None:
+        if load is not None and (is_idle := load.is_idle) is not None:
             return is_idle and (None if unknown else memory != 0)
         # A loop: called for each process of each list, where generators take three times as long.
         for use in self.uses:
             if use.sm:
-                return False
+                return None if load is not None and load.problem is not None else False
             unknown |= use.sm is None
         return None if unknown else memory != 0
 

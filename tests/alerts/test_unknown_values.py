@@ -21,6 +21,7 @@ from gpumon.makers.backend import DRIVER_FIELDS
 from gpumon.model.allocations import Allocation
 from gpumon.model.process_states import UNINTERRUPTIBLE
 from gpumon.model.processes import GpuUse, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import Reserved, Unknown
 from gpumon.model.thresholds import Thresholds
 from tests.alerts.machine import Machine, alert
@@ -80,6 +81,18 @@ def busy(pid: int = 100, session: int = 7, sm: int = 60, **changes: Any) -> GpuP
     """A process whose job, CPU use and state are known."""
     known = {"place": Workload(session=session), "cpu_percent": 50.0, "state": "S", **changes}
     return replace(process(pid, sm=sm, memory_used=GIB // 4), **known)
+
+
+WELL_SERVED = ServerLoad(2, 0, 1.0, 500.0, 900.0, 40.0)
+FULL = ServerLoad(40, 3, 1.0, 500.0, 900.0, 98.0)
+SLOW = ServerLoad(2, 0, 0.0, 2.0, 0.0, 40.0)
+UNUSED = ServerLoad(0, 0, 0.0, 0.0, 0.0, 0.0)
+
+
+def serving(load: ServerLoad, sm: int = 60) -> GpuProcess:
+    """A server that reports its requests."""
+    place = Workload(session=7, server=InferenceServer("vllm", "m", 100, 1))
+    return busy(sm=sm, place=place, load=load)
 
 
 def over_two_gpus(first: int, second: int) -> GpuProcess:
@@ -201,7 +214,10 @@ COURSES = [
     Course(Kind.FREE, nobody(), seen()),
     Course(Kind.FREE, nobody(), nobody(utilization_gpu=0, remapped_rows_pending=True)),
     Course(Kind.FREE, nobody(), nobody(utilization_gpu=0, compute_mode="Prohibited")),
+    Course(Kind.REQUESTS_WAIT, seen(serving(FULL)), seen(serving(WELL_SERVED))),
+    Course(Kind.SLOW_SERVER, seen(serving(SLOW, sm=100)), seen(serving(WELL_SERVED)), begins=90),
     Course(Kind.IDLE_PROCESS, seen(busy(sm=0)), seen()),
+    Course(Kind.IDLE_PROCESS, seen(serving(UNUSED)), seen(serving(WELL_SERVED))),
     Course(Kind.GROWING, growing, steady, begins=700, ends=1100, blanks=SIZES),
 ]
 
@@ -223,6 +239,11 @@ def blank_gpu(card: Gpu, blank: Blank) -> Gpu:
 
 
 def blank_process(one: GpuProcess, name: str) -> GpuProcess:
+    if name == "load":
+        return replace(one, load=ServerLoad(problem="no answer within 1s"))
+    if name.startswith("load."):
+        assert one.load is not None
+        return replace(one, load=replace(one.load, **{name.removeprefix("load."): None}))
     if name in {"sm", "memory_used"}:
         return replace(one, uses=tuple(replace(use, **{name: None}) for use in one.uses))
     return replace(one, **{name: None})
@@ -255,6 +276,12 @@ def blanks_of(course: Course) -> list[Blank]:
             (f"process.{name}", None)
             for name in ("sm", "memory_used", "cpu_percent", "state", "place")
         ]
+        if (load := shown.processes[0].load) is not None:
+            # A server reports always or never what it works on; in place of it, its GPU decides.
+            known = [name for name in load.__struct_fields__ if name not in {"models", "running"}]
+            known = [name for name in known if getattr(load, name) is not None]
+            blanks += [(f"process.load.{name}", None) for name in known]
+            blanks.append(("process.load", None))
     return [blank for blank in blanks if not course.blanks or blank[0] in course.blanks]
 
 

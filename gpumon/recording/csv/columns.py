@@ -23,7 +23,8 @@ from msgspec.structs import fields
 
 from gpumon.model.bounds import MOST_ENGINES
 from gpumon.model.metrics import PROCESS_METRIC, Metric, Unit
-from gpumon.model.processes import GpuProcess, GpuUse, Workload
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, Gpu, Host
 from gpumon.recording.csv.allocation_cells import (
     allocation_count,
@@ -39,6 +40,7 @@ from gpumon.recording.csv.parsers import (
     container,
     identity,
     mig_devices,
+    parse_quoted,
     parse_smi_text,
     parse_text,
     parser,
@@ -49,17 +51,18 @@ from gpumon.text.formatting import spreadsheet_safe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gpumon.model.processes import Container, ProcessId
+    from gpumon.model.processes import Container
     from gpumon.model.snapshot import MigInstance, Snapshot
 
 VERSION = max(metric.since for metric in GPU_METRICS)
 """Each version after the first added metrics at the end of the GPU file, see ``Metric.since``; the
-third added the allocations too."""
+third added the allocations and the inference servers too."""
 
 TEXT_CHARACTERS = 2000
 """Longest text in a cell; a command line is cut there."""
 
 _NOWHERE = Workload()
+_NOT_REPORTED = ServerLoad()
 
 
 class GpuRow(NamedTuple):
@@ -97,6 +100,11 @@ class ProcessRow(NamedTuple):
         """Where the process runs, as far as known."""
         return self.process.place or _NOWHERE
 
+    @property
+    def load(self) -> ServerLoad:
+        """What the process's inference server reports, as far as known."""
+        return self.process.load or _NOT_REPORTED
+
 
 class CsvColumn(Struct, frozen=True):
     """A column of a file of the log.
@@ -105,8 +113,8 @@ class CsvColumn(Struct, frozen=True):
         name: Its heading, with nvidia-smi's name and unit where there is one.
         about: What it contains.
         unit: The unit of its values in the model.
-        part: What it describes: ``snapshot``, ``host``, ``gpu``, ``process``, ``use``, ``place``
-            or ``log``.
+        part: What it describes: ``snapshot``, ``host``, ``gpu``, ``process``, ``use``, ``place``,
+            ``server``, ``load`` or ``log``.
         field: The name of its value; that of a field in the model, if its value is one.
         value: Takes the value from a ``GpuRow`` or a ``ProcessRow``.
         write: Formats the value as a cell.
@@ -177,9 +185,9 @@ def mig_cell(devices: tuple[MigInstance, ...]) -> str:
     return spreadsheet_safe(";".join(parts))
 
 
-def command_cell(command: Sequence[str]) -> str:
-    """The shell-quoted command line; ``shlex.split`` gives the arguments back."""
-    return spreadsheet_safe(shlex.join(command)[:TEXT_CHARACTERS])
+def quoted_cell(texts: Sequence[str]) -> str:
+    """Texts quoted for a shell, such as a command line; ``shlex.split`` gives them back."""
+    return spreadsheet_safe(shlex.join(texts)[:TEXT_CHARACTERS])
 
 
 def identity_cell(process: ProcessId | None) -> str:
@@ -220,12 +228,23 @@ def _allocated_users(row: GpuRow) -> str:
     return users_cell(allocations_in_row(row.snapshot.allocations, row.gpu))
 
 
-def _load(place: int) -> Callable[[GpuRow], float | None]:
+def _host_load(place: int) -> Callable[[GpuRow], float | None]:
     return lambda row: None if row.host.load is None else row.host.load[place]
 
 
 def _instance(place: int) -> Callable[[ProcessRow], int | None]:
     return lambda row: None if row.use.instance is None else row.use.instance[place]
+
+
+def _server(field: str) -> Callable[[ProcessRow], object]:
+    return lambda row: None if row.place.server is None else getattr(row.place.server, field)
+
+
+def _server_process(row: ProcessRow) -> ProcessId | None:
+    server = row.place.server
+    return (
+        None if server is None or server.pid is None else ProcessId(server.pid, server.start_time)
+    )
 
 
 _MODEL: dict[str, type[Struct]] = {
@@ -234,6 +253,8 @@ _MODEL: dict[str, type[Struct]] = {
     "process": GpuProcess,
     "use": GpuUse,
     "place": Workload,
+    "server": InferenceServer,
+    "load": ServerLoad,
 }
 
 
@@ -307,12 +328,13 @@ def _metric_column(metric: Metric) -> CsvColumn:
     )
 
 
-_T, _N, _PCT, _MIB, _S, _TIME = (
+_T, _N, _PCT, _MIB, _S, _RATE, _TIME = (
     Unit.TEXT,
     Unit.NUMBER,
     Unit.PERCENT,
     Unit.BYTES,
     Unit.SECONDS,
+    Unit.PER_SECOND,
     Unit.TIME,
 )
 _FIRST = (
@@ -348,7 +370,7 @@ GPU_COLUMNS: tuple[CsvColumn, ...] = (
     _column("cuda_version", _T, "host.cuda_version", "The newest CUDA that driver supports."),
     _column("host.cpu", _PCT, "host.cpu_percent", "Of all cores of the machine together."),
     _column("host.cpu.count", _N, "host.cpu_count", "Logical cores."),
-    *(_column(f"host.load.{minutes}", _N, "host.load", f"Load average of the machine over {words}.", value=_load(place)) for place, (minutes, words) in enumerate(((1, "a minute"), (5, "5 minutes"), (15, "15 minutes")))),
+    *(_column(f"host.load.{minutes}", _N, "host.load", f"Load average of the machine over {words}.", value=_host_load(place)) for place, (minutes, words) in enumerate(((1, "a minute"), (5, "5 minutes"), (15, "15 minutes")))),
     _column("host.memory.used", _MIB, "host.memory_used", "Of the machine, neither free nor reclaimable."),
     _column("host.memory.total", _MIB, "host.memory_total", "Of the machine."),
     _column("elapsed", _S, "elapsed", "Since this log began to be written, by a clock that nobody sets; begins again at 0 when the log is continued.", possible=(0, LATEST)),
@@ -374,7 +396,7 @@ PROCESS_COLUMNS: tuple[CsvColumn, ...] = (
     _column("rss", _MIB, "process.rss", "Host memory it keeps resident; as a whole."),
     _column("container", _T, "place.container", "The container or pod around it.", write=_container_cell, parse=container),
     _column("job", _T, "process.job", "Its Slurm job, else what launched it.", value=lambda row: PROCESS_METRIC["job"].read(row.process, row.snapshot.time)),
-    _column("command", _T, "process.command", "Its command line, quoted for a shell.", write=command_cell),
+    _column("command", _T, "process.command", "Its command line, quoted for a shell.", write=quoted_cell),
     _column("name", _T, "process.name", "The kernel's short name of it."),
     _column("state", _T, "process.state", "One letter, as in ps."),
     _column("memory_activity", _PCT, "use.memory_activity", "Share of time its kernels read or wrote memory of this GPU.", possible=_ENGINES),
@@ -397,6 +419,20 @@ PROCESS_COLUMNS: tuple[CsvColumn, ...] = (
     _column("parent", _T, "place.parent", "PID:start of its parent.", write=identity_cell, parse=identity),
     _column("elapsed", _S, "elapsed", "As in the GPUs' file.", possible=(0, LATEST)),
     _column("gpumon_log", _N, "log.version", "Version of these columns.", value=lambda _: VERSION),
+    _column("server", _T, "server.engine", "The inference server that it is part of: vllm, ollama.", value=_server("engine")),
+    _column("server_model", _T, "server.model", "Its model, as its command line names it.", value=_server("model")),
+    _column("server_process", _T, "server.process", "PID:start of the server's outermost process, the same for all processes of a server: its identity.", value=_server_process, write=identity_cell, parse=identity),
+    _column("server_memory_setting", _T, "server.memory_setting", "The setting that limits the GPU memory that it takes at its start.", value=_server("memory_setting")),
+    _column("server_memory_value", _T, "server.memory_value", "What that was set to. Empty where its default applies.", value=_server("memory_value")),
+    _column("server_has_config_file", Unit.YES_NO, "server.has_config_file", "Whether it also has a configuration file, which may set that.", value=_server("has_config_file")),
+    _column("server_running", _N, "load.running", "Requests that the server works on. This and what follows are of the server as a whole: not to be added up over its processes."),
+    _column("server_waiting", _N, "load.waiting", "Requests that wait for it."),
+    _column("server_requests", _RATE, "load.requests", "Requests that it finished, over about half a minute."),
+    _column("server_tokens", _RATE, "load.tokens", "Tokens that it generated, over about half a minute."),
+    _column("server_prompt_tokens", _RATE, "load.prompt_tokens", "Tokens of prompts that it read, over about half a minute."),
+    _column("server_kv_cache", _PCT, "load.kv_cache", "Use of its KV cache, that of the fullest engine."),
+    _column("server_models", _T, "load.models", "The models that it names, quoted for a shell.", write=quoted_cell, parse=parse_quoted),
+    _column("server_problem", _T, "load.problem", "Why it reports nothing, such as needs a key."),
 )
 HOSTNAME = _column("hostname", _T, "hostname", "The machine, as `--hosts` names it. Only logs of several machines have this column; it is always the last one.")
 CLOCK_EVENTS_KNOWN = _column("clocks_event_reasons.known", Unit.BITS, "gpu.clock_events_known", "The bits of the reasons that are known, where they are not all.")

@@ -152,13 +152,21 @@ def arguments(command: str) -> tuple[str, ...]:
     return (command,)
 
 
+def parse_quoted(cell: str) -> tuple[str, ...]:
+    """The texts of a cell of ``columns.quoted_cell``."""
+    return arguments(spreadsheet_text(cell))
+
+
 def identity(text: str) -> ProcessId | None:
     """The process identity from ``PID:start`` or ``PID``; ``None`` for any other text."""
     pid, _, start = spreadsheet_text(text).partition(":")
     try:
-        return ProcessId(int(pid), int(start) if start else None)
+        found = ProcessId(int(pid), int(start) if start else None)
     except ValueError:
         return None
+    lowest, highest = Unit.NUMBER.possible
+    is_possible = all(lowest <= part <= highest for part in (found.pid, found.start_time or 0))
+    return found if is_possible else None
 
 
 def container(label: str) -> Container | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.recording.csv.cells import DAMAGED, IMPOSSIBLE, Cells
 from gpumon.recording.csv.columns import HOSTNAME, PROCESS_COLUMNS
 from gpumon.recording.csv.damage import flaw_in
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.headings import Header
     from gpumon.recording.csv.sample_rows import SampleRow
 
-_PLACE = tuple(column.field for column in PROCESS_COLUMNS if column.part == "place")
+_PLACE, _SERVER, _LOAD = (
+    tuple(column.field for column in PROCESS_COLUMNS if column.part == part)
+    for part in ("place", "server", "load")
+)
+_NOWHERE = Workload()
 _PLACES_KEPT = 512
 
 
@@ -123,17 +128,37 @@ class ListReader:
             rss=row.get("rss"),
             started_at=None if started is None else started + late,
             place=self._place(row),
+            load=_load(row),
         )
 
     def _place(self, row: dict[str, Any]) -> Workload | None:
-        facts = tuple([row.get(field) for field in _PLACE])
+        facts = tuple([row.get(field) for field in (*_PLACE, *_SERVER)])
         if facts not in self._places:
             if len(self._places) >= _PLACES_KEPT:
                 self._places.clear()
-            is_known = any(fact is not None for fact in facts)
-            known: dict[str, Any] = dict(zip(_PLACE, facts, strict=True))
-            self._places[facts] = Workload(**known) if is_known else None
+            place = Workload(**_known(row, _PLACE), server=_server(row))
+            self._places[facts] = place if place != _NOWHERE else None
         return self._places[facts]
+
+
+def _known(row: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """The values of these fields that are known."""
+    return {field: value for field in fields if (value := row.get(field)) is not None}
+
+
+def _server(row: dict[str, Any]) -> InferenceServer | None:
+    facts = _known(row, _SERVER)
+    if "engine" not in facts:
+        return None
+    outermost: ProcessId | None = facts.pop("process", None)
+    if outermost is not None:
+        facts.update(pid=outermost.pid, start_time=outermost.start_time)
+    return InferenceServer(**facts)
+
+
+def _load(row: dict[str, Any]) -> ServerLoad | None:
+    facts = _known(row, _LOAD)
+    return ServerLoad(**facts) if facts else None
 
 
 def _use(row: dict[str, Any]) -> GpuUse:

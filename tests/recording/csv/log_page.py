@@ -38,6 +38,7 @@ _CELLS = {
     Unit.MEGAHERTZ: "MHz",
     Unit.RPM: "RPM",
     Unit.BYTES_PER_SECOND: "MiB/s",
+    Unit.PER_SECOND: "per second",
     Unit.SECONDS: "s",
     Unit.TIME: "time",
 }

@@ -25,8 +25,8 @@ from gpumon.recording.csv.columns import (
     cell,
     column_name,
     columns_of,
-    command_cell,
     mig_cell,
+    quoted_cell,
     readable_column,
 )
 from gpumon.recording.csv.damage import Damage
@@ -233,13 +233,13 @@ def test_every_column_of_the_log_is_known_and_reads_what_was_written() -> None:
 
 @given(command=st.lists(st.text(st.characters(exclude_categories=["C", "M", "Z"])), max_size=6))
 def test_a_command_comes_back_as_its_arguments(command: list[str]) -> None:
-    written = command_cell(command)
+    written = quoted_cell(command)
     read = written and readable_column("command", processes=True).parse(written)
     assert arguments(str(read)) == tuple(map(printable, command))
 
 
 def test_a_command_that_was_cut_ends_where_it_was_cut() -> None:
-    written = command_cell(("sh", "-c", "a b " * 2000))
+    written = quoted_cell(("sh", "-c", "a b " * 2000))
     assert len(written) == TEXT_CHARACTERS
     name, option, script = arguments(written)
     assert (name, option) == ("sh", "-c")

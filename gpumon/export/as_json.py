@@ -8,7 +8,8 @@ The schema, ``gpumon.snapshot/1``, is told key by key in ``docs/snapshot.md``. I
   not named there has not been read yet or, as with ``xid``, has not happened.
 * Every key is there in every snapshot. ``trouble`` is ``null`` unless the driver cannot be reached;
   then it says why and ``gpus`` is empty. ``holders`` is ``null`` where nobody looked for them; a
-  process of which nobody looked up the place has one all the same, with nothing known in it.
+  process of which nobody looked up the place has one all the same, with nothing known in it, and
+  so have its ``load`` and the ``container`` and ``server`` of its place.
 * Within version 1 keys are only added, and words to ``status``, ``unknown``, ``reason`` and
   ``clock_event_reasons``; a reader skips what it does not know. When a key goes, or changes its
   name, unit or meaning, the number rises.
@@ -28,13 +29,14 @@ import msgspec
 
 from gpumon.model.codec import readable
 from gpumon.model.metrics import PROCESS_METRICS, Unit, clock_event_names, gpu_value
-from gpumon.model.processes import Container, Workload
+from gpumon.model.processes import Container, ProcessId, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, ProcessId, UnlistedHolder
+    from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, UnlistedHolder
     from gpumon.model.snapshot import Gpu, Snapshot
 
 SCHEMA = "gpumon.snapshot/1"
@@ -56,10 +58,15 @@ _UNITS = {
     "memory_activity": Unit.PERCENT,
     "encoder": Unit.PERCENT,
     "decoder": Unit.PERCENT,
+    "requests": Unit.PER_SECOND,
+    "tokens": Unit.PER_SECOND,
+    "prompt_tokens": Unit.PER_SECOND,
+    "kv_cache": Unit.PERCENT,
 }
 """Units of the model's fields that are no metrics and whose names do not tell."""
 
 _NO_PLACE = Workload()
+_NO_LOAD = ServerLoad()
 _NO_CONTAINER = dict.fromkeys(Container.__struct_fields__)
 
 
@@ -105,11 +112,21 @@ def json_keys(struct: type[msgspec.Struct]) -> Mapping[str, str]:
 def _workload(place: Workload) -> dict[str, Any]:
     """A place, with every key however little is known."""
     return {
-        **_fields(place, "container", "launcher", "parent"),
+        **_fields(place, "container", "launcher", "parent", "server"),
         "container": _fields(place.container) if place.container else _NO_CONTAINER,
+        "server": _server(place.server) if place.server else _NO_SERVER,
         **_identity("launcher", place.launcher),
         **_identity("parent", place.parent),
     }
+
+
+def _server(server: InferenceServer) -> dict[str, Any]:
+    outermost = None if server.pid is None else ProcessId(server.pid, server.start_time)
+    return {**_fields(server, "pid", "start_time"), **_identity("", outermost)}
+
+
+def _load(load: ServerLoad) -> dict[str, Any]:
+    return {**_fields(load), "models": load.models or None}
 
 
 def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
@@ -149,11 +166,12 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
 def _process(process: GpuProcess, now: float) -> dict[str, Any]:
     told = {metric.json_key: metric.read(process, now) for metric in PROCESS_METRICS}
     # The process metrics have GPUs and command line as one text; here they are arrays.
-    told |= _fields(process, "id", "uses", "place")
+    told |= _fields(process, "id", "uses", "place", "load")
     told |= _identity("", process.id)
     told["gpu"] = process.gpu_indices
     told["uses"] = [_use(use) for use in process.uses]
     told["place"] = _workload(process.place or _NO_PLACE)
+    told["load"] = _load(process.load or _NO_LOAD)
     return told
 
 
@@ -188,6 +206,9 @@ def _fields(struct: msgspec.Struct, *without: str) -> dict[str, Any]:
         for field, key in json_keys(type(struct)).items()
         if field not in without
     }
+
+
+_NO_SERVER = dict.fromkeys(_server(InferenceServer("")))
 
 
 def _encode(told: dict[str, Any]) -> bytes:

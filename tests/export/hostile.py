@@ -15,6 +15,7 @@ from gpumon.model.processes import (
     UnlistedHolder,
     Workload,
 )
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import Gpu, Host, MigInstance, Snapshot
 
 TEXTS = (
@@ -57,6 +58,7 @@ def place_of(text: str, launcher: ProcessId = ProcessId(4700, 98)) -> Workload: 
         environment=text,
         launcher=launcher,
         launcher_name=text,
+        server=InferenceServer(text, text, 4700, 98, text, text),
     )
 
 
@@ -101,6 +103,7 @@ def snapshot_of(text: str) -> Snapshot:
                 command=(text, text),
                 state="R",
                 place=place_of(text),
+                load=ServerLoad(1, models=(text, text), problem=text),
             ),
         ),
         processes_at=1_763_700_000.0,

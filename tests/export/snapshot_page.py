@@ -31,6 +31,7 @@ _KINDS = {
     Unit.MEGAHERTZ: "MHz",
     Unit.RPM: "RPM",
     Unit.BYTES_PER_SECOND: "B/s",
+    Unit.PER_SECOND: "per second",
     Unit.SECONDS: "s",
     Unit.TIME: "s since 1970",
 }

@@ -24,6 +24,7 @@ from gpumon.model.processes import (
     UnlistedHolder,
     Workload,
 )
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import (
     GPU_METRICS,
     Gpu,
@@ -112,9 +113,42 @@ def test_whoever_has_a_place_has_the_same_keys_as_who_has_none() -> None:
         "88123",
     )
     (bare,) = told(BARE)["processes"]
+    assert set(bare["load"].values()) == {None}
+    assert set(bare["place"].pop("server").values()) == {None}
     assert set(bare["place"].pop("container").values()) == {None}
     assert set(bare["place"].values()) == {None}
     assert bare["where"] is bare["container"] is bare["job"] is None
+
+
+def test_a_server_and_its_load_are_there_with_units_and_only_once_known() -> None:
+    server = InferenceServer("vllm", "Qwen/Qwen2.5", 40, 6, "--gpu-memory-utilization", "0.92")
+    load = ServerLoad(0, 14, 0.5, 512.5, None, 98.0, ("a", "b"))
+    (process,) = BARE.processes
+    serving = replace(process, place=Workload(server=server), load=load)
+    (row,) = told(replace(BARE, processes=(serving,)))["processes"]
+    assert row["place"]["server"] == {
+        "engine": "vllm",
+        "model": "Qwen/Qwen2.5",
+        "pid": 40,
+        "start_time_ticks": 6,
+        "memory_setting": "--gpu-memory-utilization",
+        "memory_value": "0.92",
+        "has_config_file": False,
+    }
+    assert row["load"] == {
+        "running": 0,
+        "waiting": 14,
+        "requests_per_second": 0.5,
+        "tokens_per_second": 512.5,
+        "prompt_tokens_per_second": None,
+        "kv_cache_percent": 98.0,
+        "models": ["a", "b"],
+        "problem": None,
+    }
+    silent = replace(process, place=Workload(server=server), load=ServerLoad(problem="needs a key"))
+    (row,) = told(replace(BARE, processes=(silent,)))["processes"]
+    assert row["load"].pop("problem") == "needs a key"
+    assert set(row["load"].values()) == {None}
 
 
 def test_who_else_holds_the_cards_is_told_with_the_reason_or_is_null() -> None:
@@ -151,6 +185,8 @@ def test_numbers_are_the_models_in_its_units_under_keys_that_name_them() -> None
         (OwnCost, "cost."),
         (Workload, "processes.place."),
         (Container, "processes.place.container."),
+        (InferenceServer, "processes.place.server."),
+        (ServerLoad, "processes.load."),
         (HolderScan, "holders."),
         (UnlistedHolder, "holders.suspects."),
         (Reserved, "reserved."),

@@ -68,6 +68,8 @@ FACTS = {metric.json_key for metric in PROCESS_METRICS}
         ("use", PROCESS["uses"][0].keys()),
         ("place", PROCESS["place"].keys()),
         ("container", PROCESS["place"]["container"].keys()),
+        ("server", PROCESS["place"]["server"].keys()),
+        ("load", PROCESS["load"].keys()),
         ("holders", TOLD["holders"].keys()),
         ("reserved", TOLD["reserved"][0].keys()),
         ("allocations", TOLD["allocations"][0].keys()),

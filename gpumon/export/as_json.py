@@ -29,14 +29,14 @@ import msgspec
 
 from gpumon.model.codec import readable
 from gpumon.model.metrics import PROCESS_METRICS, Unit, clock_event_names, gpu_value
-from gpumon.model.processes import Container, ProcessId, Workload
+from gpumon.model.processes import Container, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, UnlistedHolder
+    from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, ProcessId, UnlistedHolder
     from gpumon.model.snapshot import Gpu, Snapshot
 
 SCHEMA = "gpumon.snapshot/1"
@@ -121,8 +121,7 @@ def _workload(place: Workload) -> dict[str, Any]:
 
 
 def _server(server: InferenceServer) -> dict[str, Any]:
-    outermost = None if server.pid is None else ProcessId(server.pid, server.start_time)
-    return {**_fields(server, "pid", "start_time"), **_identity("", outermost)}
+    return {**_fields(server, "start_time"), "start_time_ticks": server.start_time}
 
 
 def _load(load: ServerLoad) -> dict[str, Any]:

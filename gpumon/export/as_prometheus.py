@@ -4,6 +4,7 @@ Names, units, types and labels are those of NVIDIA's dcgm-exporter. It exports e
 a DCGM name; an unknown value gives no sample. ``STATUS``, a metric of gpumon,
 says whether each GPU responds, so that a GPU without known values is visible too. The metrics of
 ``USER_METRICS`` say what each user has: three series per user, whatever the number of processes.
+Those of ``SERVER_METRICS`` say what inference servers do: a series for each model of a user.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gpumon.model.allocations import Allocation
     from gpumon.model.metrics import Metric
     from gpumon.model.processes import GpuProcess
+    from gpumon.model.serving import InferenceServer
     from gpumon.model.snapshot import Gpu, Snapshot
 
 STATUS = "gpumon_gpu_status"
@@ -55,6 +57,59 @@ USER_METRICS: dict[str, tuple[str, Callable[[Sequence[GpuProcess]], int | None]]
     ),
 }
 """Help text and value by name. An unknown value, or a user who is not known, gives no sample."""
+
+_LONGEST_MODEL = 128
+"""Characters of a model's name at most; nothing else limits those in a command line."""
+
+
+def _load_sum(field: str) -> Callable[[Sequence[GpuProcess]], float | None]:
+    return lambda processes: known_sum(_reported(processes, field))
+
+
+def _fullest_cache(processes: Sequence[GpuProcess]) -> float | None:
+    shares = _reported(processes, "kv_cache")
+    known = [share for share in shares if share is not None]
+    return max(known) / 100 if len(known) == len(shares) else None
+
+
+def _reported(processes: Sequence[GpuProcess], field: str) -> list[float | None]:
+    """A value of the load of each server; its processes have the same load."""
+    loads = {process.server_id: process.load for process in processes}
+    return [None if load is None else getattr(load, field) for load in loads.values()]
+
+
+SERVER_METRICS: dict[str, tuple[str, Callable[[Sequence[GpuProcess]], float | None]]] = {
+    "gpumon_server_requests_running": (
+        "Requests that the inference servers of the model work on.",
+        _load_sum("running"),
+    ),
+    "gpumon_server_requests_waiting": (
+        "Requests that wait for the inference servers of the model.",
+        _load_sum("waiting"),
+    ),
+    "gpumon_server_requests_per_second": (
+        "Requests that they finished, over about half a minute.",
+        _load_sum("requests"),
+    ),
+    "gpumon_server_tokens_per_second": (
+        "Tokens that they generated, over about half a minute.",
+        _load_sum("tokens"),
+    ),
+    "gpumon_server_prompt_tokens_per_second": (
+        "Tokens of prompts that they read, over about half a minute.",
+        _load_sum("prompt_tokens"),
+    ),
+    "gpumon_server_kv_cache_ratio": (
+        "Use of the KV cache, 0 to 1, that of the server with the fullest one.",
+        _fullest_cache,
+    ),
+    "gpumon_server_gpu_memory_bytes": (
+        "GPU memory held by the processes of the inference servers of the model.",
+        lambda processes: known_sum(one.memory_used for one in processes),
+    ),
+}
+"""Help text and value by name, of the processes of all servers with the same labels: engine, model,
+user and host. An unknown part gives no sample. Bounded by ``model_label`` and the users."""
 
 _CONVERSIONS: dict[Unit, tuple[str, Callable[[float], float], Callable[[float], float]]] = {
     Unit.BYTES: ("MiB", lambda size: size // 2**20, lambda size: size * 2**20),
@@ -150,6 +205,7 @@ def families(*snapshots: Snapshot) -> Iterator[Family]:
     yield from gauge(STATUS, about, (*GPU_LABELS, "status"), statuses)
     yield from _allocations(snapshots)
     yield from _user_families(snapshots)
+    yield from _server_families(snapshots)
 
 
 def _allocations(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
@@ -180,6 +236,25 @@ def _user_families(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
     for name, (about, value_of) in USER_METRICS.items():
         values = [(labels, value_of(processes)) for labels, processes in users]
         yield from gauge(name, about, ("user", "Hostname"), values)
+
+
+def model_label(server: InferenceServer) -> str:
+    """The model of a server as it stands in labels, safe to print; empty if unknown."""
+    return printable((server.short_model or "")[:_LONGEST_MODEL])
+
+
+def _server_families(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
+    served: defaultdict[tuple[str, ...], list[GpuProcess]] = defaultdict(list)
+    for snapshot in snapshots:
+        host = printable(snapshot.host.name)
+        for process in snapshot.processes:
+            if process.place is not None and process.place.server is not None:
+                server, user = process.place.server, printable(process.user or "")
+                served[host, printable(server.engine), model_label(server), user].append(process)
+    labels = ("Hostname", "engine", "model", "user")
+    for name, (about, value_of) in SERVER_METRICS.items():
+        values = [(each, value_of(processes)) for each, processes in sorted(served.items())]
+        yield from gauge(name, about, labels, values)
 
 
 def _idle_memory(process: GpuProcess) -> int | None:

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.export.as_prometheus import model_label
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gpumon.model.processes import GpuProcess, Workload
+    from gpumon.model.serving import InferenceServer
     from gpumon.model.snapshot import Snapshot
 
 MOST_NAMES = 64
-"""Of users, and of jobs."""
+"""Of users, of jobs, and of the models of inference servers."""
 NAME_SECONDS = 3600.0
-"""Time for which a user or a job that is gone remains one of these."""
+"""Time for which a user, a job or a model that is gone remains one of these."""
 _OTHER = "other"
 
 
@@ -53,37 +57,41 @@ class NameLimit:
 
 
 class LabelLimits:
-    """Renames users and jobs beyond the limits of names, users with less memory first."""
+    """Renames users, jobs and models beyond the limits of names, those with less memory first."""
 
     def __init__(self) -> None:
         self._users = NameLimit()
         self._jobs = NameLimit()
+        self._models = NameLimit()
 
     def apply(self, snapshot: Snapshot, jobs: Iterable[str] = ()) -> Snapshot:
-        """The snapshot with a limited number of users and jobs, and ``other``.
+        """The snapshot with a limited number of users, jobs and models, and ``other``.
 
         Args:
             snapshot: The snapshot.
             jobs: The names of further jobs, those first that are to be named: see ``job``.
         """
         held: defaultdict[str, int] = defaultdict(int)
+        held_by_model: defaultdict[str, int] = defaultdict(int)
         for process in snapshot.processes:
             if process.user is not None:
                 held[process.user] += process.memory_used or 0
+            if (server := _server(process)) is not None:
+                held_by_model[model_label(server)] += process.memory_used or 0
         allocations = snapshot.allocations or ()
         for allocation in allocations:
             if allocation.user is not None:
                 held[allocation.user] += 0
-        users = sorted(held, key=lambda user: (-held[user], user))
         given = [allocation.job for allocation in allocations if allocation.job is not None]
-        all_users = self._users.see(users, snapshot.time)
+        all_users = self._users.see(_most_first(held), snapshot.time)
         all_jobs = self._jobs.see([*given, *jobs], snapshot.time)
-        if all_users and all_jobs:
+        all_models = self._models.see(_most_first(held_by_model), snapshot.time)
+        if all_users and all_jobs and all_models:
             return snapshot
         return replace(
             snapshot,
             processes=tuple(
-                replace(process, user=self._users.label(process.user))
+                replace(process, user=self._users.label(process.user), place=self._place(process))
                 for process in snapshot.processes
             ),
             allocations=snapshot.allocations
@@ -97,6 +105,22 @@ class LabelLimits:
             ),
         )
 
+    def _place(self, process: GpuProcess) -> Workload | None:
+        server = _server(process)
+        if process.place is None or server is None:
+            return process.place
+        model = self._models.label(model_label(server))
+        return replace(process.place, server=replace(server, model=model))
+
     def job(self, name: str | None) -> str | None:
         """The name of a job, or ``other``, as in the last snapshot."""
         return self._jobs.label(name)
+
+
+def _server(process: GpuProcess) -> InferenceServer | None:
+    return None if process.place is None else process.place.server
+
+
+def _most_first(held: dict[str, int]) -> list[str]:
+    """The names by their memory, most first."""
+    return sorted(held, key=lambda name: (-held[name], name))

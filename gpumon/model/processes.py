@@ -232,6 +232,14 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
         return None if unknown else memory != 0
 
     @property
+    def server_id(self) -> ProcessId | None:
+        """The identity of its inference server, so that sums count that once; ``None`` without."""
+        server = None if self.place is None else self.place.server
+        if server is None:
+            return None
+        return self.id if server.pid is None else ProcessId(server.pid, server.start_time)
+
+    @property
     def gpu_indices(self) -> tuple[int, ...]:
         """Indices of its GPUs, without duplicates, ascending."""
         return tuple(sorted({use.gpu_index for use in self.uses}))

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpumon.export.as_prometheus import (
+    SERVER_METRICS,
     STATUS,
     USER_METRICS,
     exported_metrics,
@@ -20,7 +22,8 @@ from gpumon.export.as_prometheus import (
 )
 from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import Unit
-from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, Gpu, GpuStatus, Host, Snapshot
 from gpumon.text.formatting import printable
 from tests.export.hostile import snapshot_of, texts
@@ -255,6 +258,69 @@ def test_users_whose_names_print_alike_are_one_series() -> None:
     assert by_user("gpu_memory_bytes", *some) == {printable("a\x01"): 3}
 
 
+# What inference servers do
+
+
+def of_server(
+    pid: int, outermost: int, load: ServerLoad | None, model: str | None = "Qwen/Qwen2.5-14B"
+) -> GpuProcess:
+    server = InferenceServer("vllm", model, outermost, 7)
+    return replace(process(pid, "ann", (0, 100, 0)), place=Workload(server=server), load=load)
+
+
+def of_models(name: str, *processes: GpuProcess) -> dict[str, float]:
+    """Values of a metric by model."""
+    snapshot = Snapshot(1.0, Host("ada-07"), (Gpu(0, "GPU-0"),), processes)
+    family = families(snapshot).get(f"gpumon_server_{name}")
+    return {} if family is None else {s.labels["model"]: s.value for s in family.samples}
+
+
+def test_a_server_counts_once_and_servers_of_one_model_are_summed() -> None:
+    load = ServerLoad(2, 3, 0.5, 40.0, 100.0, 98.0, ("qwen",))
+    other = ServerLoad(1, 0, 0.25, 2.0, 10.0, 12.5)
+    some = [of_server(pid, 10, load) for pid in range(11, 15)]
+    some += [of_server(21, 20, other), of_server(31, 30, other, None), process(9, "ann", (0, 5, 0))]
+    told = {name: of_models(name.removeprefix("gpumon_server_"), *some) for name in SERVER_METRICS}
+    assert told == {
+        "gpumon_server_requests_running": {"Qwen2.5-14B": 3, "": 1},
+        "gpumon_server_requests_waiting": {"Qwen2.5-14B": 3, "": 0},
+        "gpumon_server_requests_per_second": {"Qwen2.5-14B": 0.75, "": 0.25},
+        "gpumon_server_tokens_per_second": {"Qwen2.5-14B": 42, "": 2},
+        "gpumon_server_prompt_tokens_per_second": {"Qwen2.5-14B": 110, "": 10},
+        "gpumon_server_kv_cache_ratio": {"Qwen2.5-14B": 0.98, "": 0.125},
+        "gpumon_server_gpu_memory_bytes": {"Qwen2.5-14B": 500 * 2**20, "": 100 * 2**20},
+    }
+
+
+def test_what_a_server_does_not_report_is_no_sample_and_zero_is_one() -> None:
+    silent = of_server(1, 1, ServerLoad(problem="needs a key"))
+    assert of_models("requests_running", silent) == {}
+    assert of_models("gpu_memory_bytes", silent) == {"Qwen2.5-14B": 100 * 2**20}
+    idle = of_server(2, 2, ServerLoad(0, 0, 0.0, 0.0))
+    assert of_models("tokens_per_second", idle) == {"Qwen2.5-14B": 0}
+    assert of_models("kv_cache_ratio", idle) == {}
+    assert of_models("tokens_per_second", idle, silent) == {}
+    assert of_models("tokens_per_second", idle, of_server(3, 3, None)) == {}
+
+
+def test_a_server_has_the_labels_of_its_owner_and_machine_and_no_pid() -> None:
+    load = ServerLoad(2)
+    snapshot = Snapshot(1.0, Host("ada-07"), (), (of_server(4711, 4710, load),))
+    (sample,) = families(snapshot)["gpumon_server_requests_running"].samples
+    assert sample.labels == {
+        "Hostname": "ada-07",
+        "engine": "vllm",
+        "model": "Qwen2.5-14B",
+        "user": "ann",
+    }
+    assert "471" not in to_prometheus(snapshot)
+
+
+def test_a_model_without_an_end_is_cut() -> None:
+    (name,) = of_models("requests_running", of_server(1, 1, ServerLoad(1), "x" * 10**6))
+    assert len(name) <= 128
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
     told = to_prometheus(DemoSource().sample())
@@ -264,7 +330,7 @@ def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
     dcgms = ("label names should be written in 'snake_case'", 'should have "_total" suffix')
     lines = checked.stderr.splitlines()
     assert [line for line in lines if not any(one in line for one in dcgms)] == []
-    assert not any(line.startswith("gpumon_user_") for line in lines)
+    assert not any(line.startswith(("gpumon_user_", "gpumon_server_")) for line in lines)
 
 
 @given(texts)
@@ -276,6 +342,10 @@ def test_any_text_stays_in_its_label(text: str) -> None:
         (sample,) = family.samples
         if family.name in USER_METRICS:
             assert sample.labels == {"user": printable(text), "Hostname": printable(text)}
+            continue
+        if family.name in SERVER_METRICS:
+            assert sample.labels["engine"] == printable(text)
+            assert sample.labels["Hostname"] == printable(text)
             continue
         assert sample.value == 1
         assert sample.labels["modelName"] == printable(text)

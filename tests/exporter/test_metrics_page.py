@@ -14,7 +14,8 @@ from gpumon.exporter.label_limits import MOST_NAMES, NAME_SECONDS, LabelLimits
 from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.makers.demo import DemoSource
 from gpumon.model.allocations import Allocation
-from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.serving import InferenceServer
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.exporter.exporting import Scrape, exporting, wait_until
@@ -276,6 +277,30 @@ def test_jobs_without_a_name_of_their_own_are_one_series() -> None:
     scrape = rendered(given(*crowd_of_jobs))
     assert scrape.text.count('job="other"') == 1
     assert set(scrape.labels("gpumon_gpu_allocated", "user").values()) == {"ann"}
+
+
+def test_thousands_of_models_add_a_bounded_number_of_names_an_hour() -> None:
+    pages = MetricsPages("ada-07", 5.0)
+    models: set[str] = set()
+    for step in range(10):
+        servers = (
+            replace(
+                process(pid, "ann", memory=(pid + 1) * GIB),
+                place=Workload(server=InferenceServer("vllm", f"m{pid}", pid, 1)),
+            )
+            for pid in range(20 * step, 20 * step + 20)
+        )
+        pages.take(of(a_gpu(), time=NOON + step, processes=tuple(servers)))
+        held = [
+            sample
+            for sample in page_of(pages).samples
+            if sample.name == "gpumon_server_gpu_memory_bytes"
+        ]
+        models |= {sample.labels["model"] for sample in held}
+        memory = sum((pid + 1) * GIB for pid in range(20 * step, 20 * step + 20))
+        assert sum(sample.value for sample in held) == memory
+    assert len(models) == MOST_NAMES + 1
+    assert "other" in models
 
 
 def test_a_user_comes_and_goes_with_the_processes() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from gpumon.export.as_prometheus import (
     DRIVER_UP,
+    SERVER_METRICS,
     STATE,
     STATUS,
     USER_METRICS,
@@ -42,6 +43,7 @@ FLEET = Path(__file__).parents[2] / "docs" / "fleet"
 EXPORTED = {
     *(name for _, name, _, _ in exported_metrics()),
     *USER_METRICS,
+    *SERVER_METRICS,
     *JOB_METRICS,
     *(STATUS, STATE, XID_LAST_SEEN, DRIVER_UP, SAMPLE_TIME),
 }

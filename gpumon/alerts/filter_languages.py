@@ -68,11 +68,16 @@ def own_user() -> str:
 
 
 def _if_known(is_unknown: Callable[[S], bool], read: _Read[S, C]) -> _Read[S, C]:
-    """A term that is unknown where its test would mistake an unknown value for a known value."""
+    """A term that is unknown, not false, where an unknown value could make it true."""
 
     def read_known(sign: str, value: str) -> Test[S, C]:
         test = read(sign, value)
-        return lambda subject, context: None if is_unknown(subject) else test(subject, context)
+
+        def known(subject: S, context: C) -> bool | None:
+            met = test(subject, context)
+            return None if not met and is_unknown(subject) else met
+
+        return known
 
     return read_known
 
@@ -146,10 +151,19 @@ GPUS: Language[Gpu, EvaluationContext] = Language(
 """The language of GPUs."""
 
 
+def _is_server_unknown(process: GpuProcess) -> bool:
+    if process.place is None:
+        return True
+    server, load = process.place.server, process.load
+    is_named = server is None or server.model is not None or (load is not None and load.models)
+    return not is_named
+
+
 _UNKNOWN: dict[str, Callable[[GpuProcess], bool]] = {
     "user": lambda process: process.user is None,
     "name": lambda process: process.name is None,
     "cmd": lambda process: not process.command,
+    "server": _is_server_unknown,
     **{
         name: lambda process: process.place is None
         for name in ("container", "pod", "job", "env", "tmux", "notebook", "where")

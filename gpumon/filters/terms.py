@@ -31,13 +31,14 @@ from gpumon.filters.language import (
 from gpumon.model.allocations import job_keys_of, unplaced_of
 from gpumon.model.process_states import STATES, STOPPED, TRACED, ZOMBIE
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE
+from gpumon.text.unit_parsing import COUNT, DURATION, PERCENT, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.model.allocations import Allocation
     from gpumon.model.processes import GpuProcess, ProcessId, Workload
+    from gpumon.text.unit_parsing import Measure
 
 
 class FilterContext(Struct, frozen=True):
@@ -85,6 +86,21 @@ def _job(place: Workload) -> tuple[str | None, ...]:
 def _place(parts: Callable[[Workload], Iterable[str | None]]) -> ReadProcessTest:
     """``text_term`` for the place where the process runs."""
     return text_term(lambda process: () if process.place is None else parts(process.place))
+
+
+def _server(process: GpuProcess) -> Iterable[str | None]:
+    server = None if process.place is None else process.place.server
+    if server is None:
+        return ()
+    return server.engine, server.model, *(process.load.models if process.load else ())
+
+
+def _reported(measure: Measure, field: str) -> ReadProcessTest:
+    """``number_term`` for what the inference server of a process reports."""
+    return number_term(
+        measure,
+        lambda process, _: None if process.load is None else getattr(process.load, field),
+    )
 
 
 def _names_of_job(job: Allocation) -> Iterable[str | None]:
@@ -194,6 +210,12 @@ TERMS: tuple[ProcessTerm, ...] = (
     Term("env", "env:torch", "in this conda or virtual environment", IS, _place(lambda place: (place.environment,))),
     Term("tmux", "tmux:train", "in this tmux session", IS, _place(lambda place: (place.tmux,))),
     Term("notebook", "notebook:eda", "of this notebook or Jupyter kernel", IS, _place(lambda place: (place.notebook, place.jupyter_kernel))),
+    Term("server", "server:vllm", "of an inference server of this kind or with this model: server:qwen", IS, text_term(_server)),
+    Term("running", "running>0", "whose server works on more requests than this", COMPARES, _reported(COUNT, "running")),
+    Term("waiting", "waiting>10", "whose server has more requests that wait than this", COMPARES, _reported(COUNT, "waiting")),
+    Term("requests", "requests<1", "whose server finishes fewer requests a second than this", COMPARES, _reported(COUNT, "requests")),
+    Term("tokens", "tokens<5", "whose server generates fewer tokens a second than this", COMPARES, _reported(COUNT, "tokens")),
+    Term("kv", "kv>95", "whose server uses more of its KV cache than this, in percent", COMPARES, _reported(PERCENT, "kv_cache")),
     Term("where", "where:docker", "where any word of WHERE holds this", IS, _place(lambda place: place.labels)),
 )
 # fmt: on

@@ -19,7 +19,7 @@ from gpumon.filters.terms import PROCESSES, TERMS, FilterContext, names
 from gpumon.fleet.summary import HostSummary
 from gpumon.model.allocations import job_keys_of
 from gpumon.model.processes import GpuProcess
-from gpumon.text.unit_parsing import DURATION, SIZE, Measure
+from gpumon.text.unit_parsing import COUNT, DURATION, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +28,6 @@ HostFilter: TypeAlias = Selection[HostSummary, float]
 """Selects hosts; the context is the current time."""
 FleetProcessFilter: TypeAlias = Selection[GpuProcess, FilterContext]
 
-_COUNT = Measure({"": 1}, "write a number, such as 2")
 _WILD = frozenset("*?[")
 
 
@@ -99,10 +98,10 @@ _NAME = "whose name holds this; with * or ? the whole name: host:gpu-0*"
 # fmt: off
 HOST_TERMS: tuple[Term[HostSummary, float], ...] = (
     Term("host", "host:gpu-0*", _NAME, IS, _host),
-    Term("free", "free>1", "with more free GPUs than this", COMPARES, number_term(_COUNT, lambda host, _: host.free)),
+    Term("free", "free>1", "with more free GPUs than this", COMPARES, number_term(COUNT, lambda host, _: host.free)),
     Term("mem", "mem>40G", "with a GPU that has more free memory than this", COMPARES, number_term(SIZE, lambda host, _: host.most_free)),
     Term("used", "used>100G", "with more GPU memory in use than this", COMPARES, number_term(SIZE, lambda host, _: host.memory_used)),
-    Term("gpus", "gpus>=8", "with this many GPUs", COMPARES, number_term(_COUNT, lambda host, _: len(host.gpus) or None)),
+    Term("gpus", "gpus>=8", "with this many GPUs", COMPARES, number_term(COUNT, lambda host, _: len(host.gpus) or None)),
     Term("user", "user:ann", "where a user's name holds this; user=ann for the whole name", IS, text_term(_users)),
     Term("job", "job:88123", "with a process of this job, or a GPU that it was given", IS, text_term(_jobs)),
     Term("alloc", "alloc:ann", "with a GPU that a scheduler has given to this job or user", IS, text_term(_allocations)),

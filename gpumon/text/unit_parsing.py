@@ -60,6 +60,8 @@ SIZE = Measure(
 )
 """Bytes; K, M, G and T are powers of 1024, whether or not ``B`` or ``iB`` follows."""
 
+COUNT = Measure({"": 1}, "write a number, such as 2")
+
 PERCENT = Measure({"": 1, "%": 1}, "write a number of percent, such as 90")
 
 DURATION = Measure(_SECONDS, "write a time such as 90s, 1h30m or 2d", adds=True)

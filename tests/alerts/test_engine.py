@@ -14,6 +14,7 @@ from gpumon.alerts.channels.terminal import Bell
 from gpumon.alerts.watchers import MOST_SUBJECTS
 from gpumon.findings.finding import Severity
 from gpumon.model.processes import GpuProcess, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import Gpu, GpuStatus, Trouble, Unknown
 from tests.alerts.machine import Machine, alert, hot
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -244,6 +245,51 @@ def test_what_is_looked_up_after_the_first_list_was_there_before() -> None:
     later = replace(working(200), place=None)
     assert len(machine.see(3, gpu(), processes=(known, later))) == 1
     assert len(machine.see(3, gpu(), processes=(known, replace(later, place=place)))) == 1
+
+
+def serving(pid: int, load: ServerLoad | None, model: str | None = "Qwen2.5-14B") -> GpuProcess:
+    """A worker of the server 7."""
+    server = InferenceServer("vllm", model, pid=7, start_time=1)
+    return replace(working(pid), place=Workload(server=server), load=load)
+
+
+@pytest.mark.parametrize(
+    ("when", "meets", "misses"),
+    [
+        ("waiting>10", ServerLoad(waiting=11), ServerLoad(waiting=10)),
+        ("running<1", ServerLoad(running=0), ServerLoad(running=1)),
+        ("requests<1", ServerLoad(requests=0.5), ServerLoad(requests=1.5)),
+        ("tokens<5", ServerLoad(tokens=0.0), ServerLoad(tokens=80.0)),
+        ("kv>95", ServerLoad(kv_cache=98.0), ServerLoad(kv_cache=40.0)),
+        ("server:qwen waiting>10", ServerLoad(waiting=11), ServerLoad(waiting=10)),
+    ],
+)
+def test_a_server_is_reported_by_what_it_reports_and_not_while_that_is_unknown(
+    when: str, meets: ServerLoad, misses: ServerLoad
+) -> None:
+    machine = Machine(alert(when, ended=True, cooldown=0.0))
+    unknown = ServerLoad(problem="needs a key")
+    assert machine.see(60, gpu(), processes=(serving(100, misses),)) == []
+    for blank in (None, unknown):
+        assert machine.see(300, gpu(), processes=(serving(100, blank),)) == []
+    assert len(machine.see(30, gpu(), processes=(serving(100, meets),))) == 1
+    for blank in (None, unknown):
+        assert machine.see(300, gpu(), processes=(serving(100, blank),)) == []
+    [over] = machine.see(300, gpu(), processes=(serving(100, misses),))
+    assert over.ended
+
+
+def test_a_server_whose_model_is_unknown_is_known_by_its_engine_alone() -> None:
+    machine = Machine(alert("server:vllm"), alert("server:qwen"), alert("!server:qwen"))
+    machine.see(30, gpu(), processes=(working(),))
+    unknown = (working(), serving(200, None, model=None))
+    assert titles(machine.see(60, gpu(), processes=unknown)) == [
+        "ada-07 process 200 of ann: server:vllm"
+    ]
+    named = (working(), serving(200, ServerLoad(models=("qwen",)), model=None))
+    assert titles(machine.see(60, gpu(), processes=named)) == [
+        "ada-07 process 200 of ann: server:qwen"
+    ]
 
 
 def test_an_idle_process_is_reported_unless_it_was_idle_at_the_first_sample() -> None:

@@ -15,6 +15,7 @@ from gpumon.filters.language import FilterError, Selection
 from gpumon.filters.terms import TERMS, FilterContext, parse_filter
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from tests.build import GIB, NOON, process
 
 PLACE = Workload(
@@ -27,6 +28,7 @@ PLACE = Workload(
     environment="torch-2.4",
     launcher=ProcessId(90, 5),
     launcher_name="torchrun",
+    server=InferenceServer("vllm", "/models/Qwen2.5-14B"),
 )
 ANN = msgspec.structs.replace(
     process(41233, memory_used=12 * GIB, sm=3, gpus=(2, 3), started_at=NOON - 5400, user="Ann"),
@@ -36,6 +38,7 @@ ANN = msgspec.structs.replace(
     cpu_percent=101.26,
     rss=3 * GIB,
     place=PLACE,
+    load=ServerLoad(0, 14, 0.25, 1.5, None, 98.25, ("qwen-lora",)),
 )
 HIDDEN = GpuProcess(ProcessId(7, None), "C", (GpuUse("GPU-9", 9),), visible=False)
 BUSY = FilterContext(NOON, lambda _: None)
@@ -111,6 +114,18 @@ def keeps(text: str, one: GpuProcess = ANN, facts: FilterContext = BUSY) -> bool
         "tmux:night",
         'notebook:"eda final"',
         "notebook:8a2b",
+        "server:VLLM",
+        "server=vllm",
+        "server:qwen2.5",
+        "server:qwen-lora",
+        "running=0",
+        "running<1",
+        "waiting>10",
+        "requests<0.5",
+        "tokens<5",
+        "tokens>1",
+        "kv>95",
+        "kv>98%",
         "where:slurm",
         "not user:bo",
         "NOT bo",
@@ -151,6 +166,11 @@ def test_what_keeps_a_process_and_what_hides_it(text: str) -> None:
         "name=pytho",
         "idle>1s",
         "state:idle",
+        "server:sglang",
+        "server=qwen",
+        "running>0",
+        "waiting>14",
+        "kv>99",
         "ann bob",
     ],
 )
@@ -224,7 +244,10 @@ def test_idle_is_what_was_seen_idle_and_its_negation_all_others() -> None:
     assert not keeps("state:idle", ANN, FilterContext(NOON, lambda _: 60.0, idle_after=600.0))
 
 
-@pytest.mark.parametrize("key", ["mem", "sm", "cpu", "rss", "age"])
+@pytest.mark.parametrize(
+    "key",
+    ["mem", "sm", "cpu", "rss", "age", "running", "waiting", "requests", "tokens", "kv"],
+)
 @pytest.mark.parametrize("sign", ["<", "<=", ">", ">=", "=", "!=", ":"])
 def test_the_unknown_meets_no_comparison_and_no_negated_one(key: str, sign: str) -> None:
     assert not keeps(f"{key}{sign}0", HIDDEN)
@@ -233,7 +256,20 @@ def test_the_unknown_meets_no_comparison_and_no_negated_one(key: str, sign: str)
 
 
 @pytest.mark.parametrize(
-    "key", ["user", "cmd", "name", "container", "pod", "job", "env", "tmux", "notebook", "where"]
+    "key",
+    [
+        "user",
+        "cmd",
+        "name",
+        "container",
+        "pod",
+        "job",
+        "env",
+        "tmux",
+        "notebook",
+        "server",
+        "where",
+    ],
 )
 def test_the_unknown_is_no_text_so_hiding_somebody_hides_only_them(key: str) -> None:
     assert not keeps(f"{key}:a", HIDDEN)

@@ -558,6 +558,7 @@ KEYMAP: tuple[KeyAction, ...] = (
                     synonyms="order",
                 )
                 for column in PROCESS_COLUMNS
+                if column.letter
             ),
         ),
         *(

@@ -163,7 +163,11 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
 
 
 def _process(process: GpuProcess, now: float) -> dict[str, Any]:
-    told = {metric.json_key: metric.read(process, now) for metric in PROCESS_METRICS}
+    told = {
+        metric.json_key: metric.read(process, now)
+        for metric in PROCESS_METRICS
+        if not metric.in_load
+    }
     # The process metrics have GPUs and command line as one text; here they are arrays.
     told |= _fields(process, "id", "uses", "place", "load")
     told |= _identity("", process.id)

@@ -12,6 +12,7 @@ from gpumon.model.allocations import KUBERNETES, allocations_of, job_keys_of
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.jobs import job_of, launchers_of
 from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.serving import ServerLoad, combined_load
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import printable
 
@@ -90,8 +91,8 @@ class JobGroup(Struct, frozen=True):
     key: str
     """Identifies the job across snapshots."""
     kind: str
-    """``slurm``, ``container``, ``launcher``, ``session``, or ``process`` for a process without a
-    group."""
+    """``slurm``, ``container``, ``server``, ``launcher``, ``session``, or ``process`` for a process
+    without a group."""
     label: str
     """A short printable label: ``slurm 88123``, ``docker llama-ft``, ``torchrun 51022``."""
     processes: tuple[GpuProcess, ...]
@@ -109,6 +110,8 @@ class JobGroup(Struct, frozen=True):
     launcher_name: str | None = None
     allocated: AllocatedJob | None = None
     """What a scheduler has given to the job."""
+    load: ServerLoad | None = None
+    """What its inference servers report together; ``None`` if it has none."""
 
     @property
     def has_all_processes(self) -> bool:
@@ -182,9 +185,7 @@ def _use(
         interval = history.process_idle(process.id)
         held = process.memory_used
         if interval is None:
-            # A process without a reported utilisation may be idle; a process that only draws is
-            # never called idle.
-            idle_unknown += process.sm is None and process.type != "G"
+            idle_unknown += process.resting is None
         elif interval.seconds >= history.thresholds.idle_after:
             idle_memory += held or 0
             idle_unknown += held is None
@@ -283,10 +284,7 @@ def _key(allocation: Allocation) -> str:
 def _job(
     kind: str, key: str, processes: list[GpuProcess], allocated: AllocatedJob | None
 ) -> JobGroup:
-    places = (process.place for process in processes if kind == "launcher")
-    started = next((place for place in places if place and place.launcher is not None), None)
-    if started is not None and started.launcher_name in _DAEMONS:
-        started = None
+    launcher, launcher_name = _launcher(kind, processes)
     return JobGroup(
         key=key,
         kind=kind,
@@ -297,10 +295,25 @@ def _job(
         memory=known_sum(process.memory_used for process in processes),
         sm=_sm(processes),
         started_at=_oldest(processes),
-        launcher=None if started is None else started.launcher,
-        launcher_name=None if started is None else started.launcher_name,
+        launcher=launcher,
+        launcher_name=launcher_name,
         allocated=allocated,
+        load=combined_load(processes),
     )
+
+
+def _launcher(kind: str, processes: Iterable[GpuProcess]) -> tuple[ProcessId | None, str | None]:
+    """The process that starts these, and its name."""
+    for process in processes:
+        place = process.place
+        if place is None:
+            continue
+        if kind == "server" and place.server is not None and place.server.pid is not None:
+            return ProcessId(place.server.pid, place.server.start_time), place.server.engine
+        if kind == "launcher" and place.launcher is not None:
+            is_daemon = place.launcher_name in _DAEMONS
+            return (None, None) if is_daemon else (place.launcher, place.launcher_name)
+    return None, None
 
 
 def _label(kind: str, processes: list[GpuProcess]) -> str:
@@ -317,6 +330,8 @@ def _label(kind: str, processes: list[GpuProcess]) -> str:
             return f"slurm {place.slurm_job}"
         if kind == "container" and place.container is not None:
             return place.container.label
+        if kind == "server" and place.server is not None:
+            return place.server.label
         if kind == "session":
             return f"session {place.session}"
     return f"{first.name or 'process'} {first.id.pid}"

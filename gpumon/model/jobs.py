@@ -23,7 +23,8 @@ def job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
     """The kind and key of a process's job.
 
     A process belongs to its Slurm job; without one to its Kubernetes pod or container; without one
-    to its outermost launcher, which may be the process itself; otherwise to its session, together
+    to its inference server, of which it may be one of several engines; without one to its outermost
+    launcher, which may be the process itself; otherwise to its session, together
     with the other processes of the same user there; otherwise to itself.
 
     Args:
@@ -31,7 +32,7 @@ def job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
         launchers: See ``launchers_of``.
 
     Returns:
-        The kind is ``slurm``, ``container``, ``launcher``, ``session`` or ``process``.
+        The kind is ``slurm``, ``container``, ``server``, ``launcher``, ``session`` or ``process``.
     """
     place = process.place
     if place is not None:
@@ -42,6 +43,10 @@ def job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
             return "container", f"pod {container.full_pod}"
         if container is not None and (container.id or container.name):
             return "container", f"container {container.runtime} {container.id or container.name}"
+        # Ray and torchrun start several servers, and what has nothing to do with these.
+        if place.server is not None and place.server.identity is not None:
+            pid, start_time = place.server.identity
+            return "server", f"server {pid}/{start_time}"
         if place.launcher is not None:
             return "launcher", f"launcher {_identity(place.launcher)}"
     if process.id in launchers:

@@ -63,6 +63,7 @@ class Unit(Enum):
     # Below all bits of 16 set, which stand for an unknown value, as in the next one.
     MEGAHERTZ = ("megahertz", "mhz", "MHz", 1, (0, 50_000))
     RPM = ("revolutions per minute", "", "RPM", 1, (0, 50_000))
+    PER_SECOND = ("per second", "per_second", "1/s", 1, (0, 2**48))
     BYTES_PER_SECOND = ("bytes per second", "bytes_per_second", "MiB/s", 2**20, (0, 2**50))
     PER_SECOND = ("per second", "per_second", "1/s", 1, (0, 2**48))
     SECONDS = ("seconds", "seconds", "s", 1)
@@ -151,6 +152,8 @@ class ProcessMetric(Struct, frozen=True):
     read: Callable[[GpuProcess, float], object]  # Takes the process and the snapshot's time.
     smi: str | None  # nvidia-smi's name in ``--query-compute-apps``.
     about: str  # The meaning, for users.
+    # Whether it is a value of ``GpuProcess.load``, which in JSON has the keys of its values.
+    in_load: bool = False
 
     @property
     def json_key(self) -> str:
@@ -204,6 +207,11 @@ PROCESS_METRICS: tuple[ProcessMetric, ...] = (
     ProcessMetric("job", "JOB", _T, lambda p, _: _job(p), None, "Its Slurm job, else its launcher (torchrun, mpirun and others) with PID."),
     ProcessMetric("state", "S", _T, lambda p, _: p.state, None, "One letter, as in ps: R runs, S sleeps, D waits in the kernel and receives no signals, T is stopped, Z is a zombie, X has ended and the driver still lists it."),
     ProcessMetric("memory_activity", "MBW%", _PCT, lambda p, _: p.memory_activity, None, "Share of time in which its kernels read or wrote GPU memory (memory bandwidth utilization), mean of its GPUs."),
+    ProcessMetric("running", "RUN", _N, lambda p, _: getattr(p.load, "running", None), None, "Requests that its inference server works on.", in_load=True),
+    ProcessMetric("waiting", "WAIT", _N, lambda p, _: getattr(p.load, "waiting", None), None, "Requests that wait for its inference server.", in_load=True),
+    ProcessMetric("requests", "REQ/S", Unit.PER_SECOND, lambda p, _: getattr(p.load, "requests", None), None, "Requests a second that its inference server finished, over about the last half minute.", in_load=True),
+    ProcessMetric("tokens", "TOK/S", Unit.PER_SECOND, lambda p, _: getattr(p.load, "tokens", None), None, "Tokens a second that its inference server generated, over about the last half minute.", in_load=True),
+    ProcessMetric("kv_cache", "KV%", _PCT, lambda p, _: getattr(p.load, "kv_cache", None), None, "Use of the KV cache of its inference server; of several, that of the fullest.", in_load=True),
 )
 # fmt: on
 

@@ -5,9 +5,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.number_types import Count, Real  # noqa: TC001 - msgspec resolves annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpumon.model.processes import GpuProcess
 
 
 class InferenceServer(Struct, frozen=True, gc=False):
@@ -33,6 +41,11 @@ class InferenceServer(Struct, frozen=True, gc=False):
     memory_setting: str | None = None
     memory_value: str | None = None
     has_config_file: bool = False
+
+    @property
+    def identity(self) -> tuple[int, int | None] | None:
+        """PID and start time of its outermost process; ``None`` if unknown."""
+        return None if self.pid is None else (self.pid, self.start_time)
 
     @property
     def label(self) -> str:
@@ -83,3 +96,31 @@ class ServerLoad(Struct, frozen=True, gc=False, array_like=True):
         if self.running is None or (self.requests is None and self.tokens is None):
             return None
         return True
+
+
+def combined_load(processes: Iterable[GpuProcess]) -> ServerLoad | None:
+    """What the inference servers of these processes report together, each counted once.
+
+    Returns:
+        The sums, and the use of the fullest KV cache; what any of them does not report is unknown.
+        ``None`` if there is no server.
+    """
+    loads: dict[object, ServerLoad | None] = {}
+    for process in processes:
+        server = None if process.place is None else process.place.server
+        if server is None and process.load is None:
+            continue
+        key = (server and server.identity) or process.id
+        loads[key] = loads.get(key) or process.load
+    if not loads:
+        return None
+    reported = [load or ServerLoad() for load in loads.values()]
+    caches = [load.kv_cache for load in reported]
+    return ServerLoad(
+        running=known_sum(load.running for load in reported),
+        waiting=known_sum(load.waiting for load in reported),
+        requests=known_sum(load.requests for load in reported),
+        tokens=known_sum(load.tokens for load in reported),
+        prompt_tokens=known_sum(load.prompt_tokens for load in reported),
+        kv_cache=None if None in caches else max(cache or 0.0 for cache in caches),
+    )

@@ -194,6 +194,21 @@ def number(value: float | None, unit: str = "") -> str:
     return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
+def per_second(value: float | None) -> str:
+    """A number of events a second in five characters: ``0.4``, ``540``, ``12.3k``."""
+    if value is None:
+        return UNKNOWN
+    if 0 < value < 0.05:
+        return "<0.1"
+    if value < 9.95:
+        return f"{value:.1f}".removesuffix(".0")
+    if value < 9999.5:
+        return f"{value:.0f}"
+    if value < 999_500:
+        return f"{value / 1e3:.{1 if value < 99_950 else 0}f}k"
+    return f"{value / 1e6:.1f}M"
+
+
 def duration(seconds: float | None) -> str:
     """A duration in at most seven characters: ``42s``, ``22m``, ``3h12m``, ``5d04h``."""
     if seconds is None:

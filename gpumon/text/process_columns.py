@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.model.metrics import PROCESS_METRIC, Unit
+from gpumon.model.metrics import PROCESS_METRIC, PROCESS_METRICS, Unit
 from gpumon.model.process_states import HALTED
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.text.command_lines import command_line, fit_command
@@ -20,6 +20,7 @@ from gpumon.text.formatting import (
     memory_size,
     mig_name,
     number,
+    per_second,
     printable,
 )
 from gpumon.text.table import PLAIN, Column, Marks
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.serving import ServerLoad
     from gpumon.text.cells import Field
 
 DeviceKey: TypeAlias = "str | tuple[str, tuple[int | None, int | None] | None]"
@@ -105,6 +107,7 @@ _UNIT_TEXT: dict[Unit, Callable[[Any], str]] = {
     Unit.BYTES: memory_size,
     Unit.PERCENT: number,
     Unit.SECONDS: duration,
+    Unit.PER_SECOND: per_second,
 }
 
 
@@ -138,9 +141,32 @@ def _on_gpu(text: _Text) -> _Text:
     return lambda item: text(item) if item.process.uses else ""
 
 
+def _of_server(key: str) -> _Text:
+    """A value that its inference server reports; blank for a process without one."""
+    text = _on_gpu(_text(key))
+
+    def text_of(item: ProcessItem) -> str:
+        place, load = item.process.place, item.process.load
+        has_none = place is not None and place.server is None and load is None
+        return "" if has_none else text(item)
+
+    return text_of
+
+
+def load_texts(load: ServerLoad) -> dict[str, str]:
+    """The texts of the columns of inference servers, for several of them together."""
+    texts = {}
+    for metric in PROCESS_METRICS:
+        if metric.in_load:
+            value = getattr(load, metric.key)
+            text_of = _UNIT_TEXT.get(metric.unit, str)
+            texts[metric.key] = UNKNOWN if value is None else text_of(value)
+    return texts
+
+
 def _idle(item: ProcessItem) -> str:
     process, context = item.process, item.context
-    if process.sm is None:
+    if process.resting is None:
         return UNKNOWN
     interval = context.idle(process.id)
     if interval is None or interval.seconds < context.idle_after:
@@ -181,7 +207,7 @@ def _where(item: ProcessItem, width: int) -> Sequence[Field]:
 _WHERE = _text("where", of_place=True)
 
 
-def _column(key: str, width: int, keep: int, letter: str, **other: Any) -> Column[ProcessItem]:
+def _column(key: str, width: int, keep: int, letter: str = "", **other: Any) -> Column[ProcessItem]:
     """A column with the heading, the meaning, the value and the text of its metric."""
     metric = PROCESS_METRIC[key]
     facts: dict[str, Any] = {
@@ -205,6 +231,13 @@ def _of_place(key: str, width: int, keep: int, letter: str, **other: Any) -> Col
     return _column(key, width, keep, letter, least=0, most=28, **look, **_LEFT, **other)
 
 
+def _server_column(
+    key: str, width: int, keep: int, letter: str = "", **other: Any
+) -> Column[ProcessItem]:
+    # There is none on most machines, and most processes are none.
+    return _column(key, width, keep, letter, text=_of_server(key), vacant=("", UNKNOWN), **other)
+
+
 PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
     _column(
         *("gpu", 7, 90, "G"),
@@ -225,7 +258,7 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
     _column("memory_activity", 5, 33, "B", text=_on_gpu(_text("memory_activity")), shown=False),
     Column(
         *("idle", "IDLE", 7),
-        "How long it has held memory and run nothing, as far as gpumon saw; ≥ is at least.",
+        "How long it has held memory and run nothing, as a server by its requests; ≥ is at least.",
         lambda item: item.context.idle_seconds(item.process.id),
         _on_gpu(_idle),
         style="state.note",
@@ -235,6 +268,11 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
         least=6,
         vacant=("",),
     ),
+    _server_column("running", 4, 24, shown=False),
+    _server_column("waiting", 4, 37, least=1),
+    _server_column("requests", 5, 23, shown=False),
+    _server_column("tokens", 5, 38, "Q", least=1),
+    _server_column("kv_cache", 3, 22, shown=False),
     # Machines with hundreds of cores need five digits.
     _column("cpu", 5, 40, "C", least=4, grows=True),
     _column("rss", 6, 30, "R", least=5, grows=True),

@@ -30,6 +30,7 @@ _KINDS = {
     Unit.JOULES: "J",
     Unit.MEGAHERTZ: "MHz",
     Unit.RPM: "RPM",
+    Unit.PER_SECOND: "/s",
     Unit.BYTES_PER_SECOND: "B/s",
     Unit.PER_SECOND: "per second",
     Unit.SECONDS: "s",
@@ -69,7 +70,7 @@ def _processes() -> str:
         ("JSON key", "unit", "CSV column", "what it is"),
         [
             (
-                f"`{metric.json_key}`",
+                f"`{'load.' if metric.in_load else ''}{metric.json_key}`",
                 _KINDS[metric.unit],
                 _column(metric, metric.smi or metric.key),
                 metric.about,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpumon.findings.groups import JobGroup, UserUse, allocated_jobs, job_with_key, jobs, users
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import History, Interval
 from gpumon.recording.history.holdings import Holding
@@ -238,6 +239,50 @@ def test_a_job_names_its_launcher_unless_that_serves_others_too() -> None:
         assert (job.launcher is not None) is own
     (slurm,) = jobs([placed(process(1), slurm_job="8", launcher=launcher, launcher_name="mpirun")])
     assert slurm.launcher is None, "Slurm started it"
+
+
+def engine(pid: int, load: ServerLoad | None = None, server: int | None = 90) -> GpuProcess:
+    """An engine of the server with this PID."""
+    whole = InferenceServer("vllm", "Qwen/Qwen2.5-14B", pid=server, start_time=5)
+    place = Workload(session=pid, server=whole)
+    return msgspec.structs.replace(process(pid), place=place, load=load)
+
+
+def test_the_engines_of_one_server_are_one_job_whoever_started_it() -> None:
+    ray = {"launcher": ProcessId(7, 1), "launcher_name": "ray"}
+    started = [
+        msgspec.structs.replace(one, place=msgspec.structs.replace(one.place, **ray))
+        for one in (engine(1), engine(2), engine(3, server=91))
+        if one.place is not None
+    ]
+    both, other = jobs(started)
+    assert (both.kind, both.label, pids(both)) == ("server", "vllm Qwen2.5-14B", [1, 2])
+    assert (both.launcher, pids(other)) == (ProcessId(90, 5), [3])
+    in_slurm = [placed(one, server=one.place.server, slurm_job="8") for one in started if one.place]
+    (job,) = jobs(in_slurm)
+    assert (job.kind, job.launcher) == ("slurm", None)
+
+
+def test_a_server_whose_outermost_process_is_unknown_is_the_job_that_started_it() -> None:
+    assert [job.kind for job in jobs([engine(1, server=None)])] == ["session"]
+
+
+def test_the_sums_of_a_job_count_a_server_once_and_unknown_is_not_0() -> None:
+    load = ServerLoad(running=3, waiting=1, requests=0.5, tokens=400.0, kv_cache=60.0)
+    other = ServerLoad(running=1, waiting=None, requests=0.5, tokens=100.0, kv_cache=80.0)
+    servers = [engine(1, load), engine(2, load), engine(3, other, server=91)]
+    in_slurm = [
+        msgspec.structs.replace(one, place=msgspec.structs.replace(one.place, slurm_job="8"))
+        for one in servers
+        if one.place is not None
+    ]
+    (job,) = jobs([*in_slurm, placed(process(4), slurm_job="8")])
+    assert job.load == ServerLoad(4, None, 1.0, 500.0, None, 80.0)
+    silent = msgspec.structs.replace(in_slurm[2], load=ServerLoad(problem="needs a key"))
+    (job,) = jobs([*in_slurm[:2], silent])
+    assert job.load == ServerLoad()
+    (job,) = jobs([placed(process(4), slurm_job="8")])
+    assert job.load is None
 
 
 def test_a_session_shared_by_two_users_is_two_jobs() -> None:

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gpumon.text import formatting as module
-from gpumon.text.formatting import cell_width, duration, fit, fit_right, memory_size, printable
+from gpumon.text.formatting import (
+    cell_width,
+    duration,
+    fit,
+    fit_right,
+    memory_size,
+    per_second,
+    printable,
+)
 
 hostile = st.text(st.characters(categories=["L", "M", "N", "P", "S", "Z", "C"]), max_size=60)
 
@@ -110,3 +118,24 @@ def test_the_table_is_imported_for_text_that_needs_it_only() -> None:
     )
     output = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert output == "19 False\n4 True\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0"),
+        (0.001, "<0.1"),
+        (0.42, "0.4"),
+        (3.0, "3"),
+        (9.97, "10"),
+        (540.4, "540"),
+        (9_999.4, "9999"),
+        (9_999.6, "10.0k"),
+        (99_949.0, "99.9k"),
+        (123_456.0, "123k"),
+        (999_600.0, "1.0M"),
+    ],
+)
+def test_a_rate_is_short_and_only_nothing_is_0(value: float | None, text: str) -> None:
+    assert per_second(value) == text

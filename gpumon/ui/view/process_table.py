@@ -23,7 +23,7 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
-from gpumon.text.process_columns import AMPLE_COMMAND, LEAST_COMMAND, ProcessItem
+from gpumon.text.process_columns import AMPLE_COMMAND, LEAST_COMMAND, ProcessItem, load_texts
 from gpumon.text.table import PLAIN, in_order, line, remaining
 from gpumon.ui.view.allocated import job_texts, with_allocated
 from gpumon.ui.view.list_view import ListEntry
@@ -284,6 +284,7 @@ def _job_texts(job: JobGroup, context: RowContext) -> dict[str, str]:
         "memory_used": memory_size(job.memory),
         "sm": number(job.sm),
         "age": duration(None if started is None else context.now - started),
+        **({} if job.load is None else load_texts(job.load)),
     }
 
 
@@ -417,6 +418,11 @@ _JOB_VALUES: dict[str, Callable[[JobGroup], object]] = {
     "memory_used": lambda job: job.memory,
     "sm": lambda job: job.sm,
     "age": lambda job: None if job.started_at is None else -job.started_at,
+    "running": lambda job: getattr(job.load, "running", None),
+    "waiting": lambda job: getattr(job.load, "waiting", None),
+    "requests": lambda job: getattr(job.load, "requests", None),
+    "tokens": lambda job: getattr(job.load, "tokens", None),
+    "kv_cache": lambda job: getattr(job.load, "kv_cache", None),
 }
 """The values of a job as a whole, by column."""
 

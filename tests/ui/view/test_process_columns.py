@@ -11,11 +11,14 @@ import pytest
 from gpumon.config.columns import COLUMN_SETS
 from gpumon.config.table import InvalidValue, read_columns
 from gpumon.findings import conditions
+from gpumon.model.processes import Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import Host
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_filter import ProcessFilter
+from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -67,6 +70,51 @@ def test_the_type_is_hidden_while_all_processes_compute() -> None:
     assert "T" not in table(compute, draws, view=only_compute)[0].split(), "as listed"
     chosen = View(interval=0.5, columns=("pid", "type", "command"))
     assert table(compute, view=chosen)[0].split() == ["PID", "T", "COMMAND"], "as chosen"
+
+
+def served(pid: int, load: ServerLoad | None, server: int = 90) -> GpuProcess:
+    """An engine of the server with this PID, which reports so much."""
+    place = Workload(server=InferenceServer("vllm", "Qwen2.5-14B", pid=server, start_time=5))
+    return msgspec.structs.replace(process(pid), place=place, load=load)
+
+
+def test_columns_of_servers_are_there_while_a_server_reports_something() -> None:
+    trains = msgspec.structs.replace(process(1), place=Workload())
+    secret = served(2, ServerLoad(problem="needs a key"))
+    assert not {"WAIT", "TOK/S"} & set(table(trains, secret)[0].split())
+    serves = served(3, ServerLoad(running=4, waiting=0, tokens=1234.4), server=91)
+    heading, *rows = table(trains, secret, serves)
+    wait, tokens = heading.index("WAIT") + 4, heading.index("TOK/S") + 5
+    cells = {row.split()[1]: (row[wait - 4 : wait], row[tokens - 5 : tokens]) for row in rows[:3]}
+    assert cells["1"] == ("    ", "     "), "it is no server"
+    assert cells["2"] == ("   –", "    –"), "a server that reports nothing"
+    assert cells["3"] == ("   0", " 1234")
+
+
+def test_everything_that_a_server_reports_can_be_a_column() -> None:
+    columns = ("pid", "running", "waiting", "requests", "tokens", "kv_cache", "command")
+    load = ServerLoad(running=12, waiting=3, requests=0.02, tokens=12_345.0, kv_cache=97.6)
+    heading, row = table(served(7, load), view=View(interval=0.5, columns=columns))[:2]
+    assert heading.split() == ["PID", "RUN", "WAIT", "REQ/S", "TOK/S", "KV%", "COMMAND"]
+    assert row.split()[:6] == ["7", "12", "3", "<0.1", "12.3k", "98"]
+
+
+def test_the_line_of_a_job_has_what_its_server_reports_once() -> None:
+    load = ServerLoad(running=4, waiting=2, tokens=500.0)
+    view = View(interval=0.5, listing=Listing.JOBS)
+    heading, job, *engines = table(served(1, load), served(2, load), view=view)[:4]
+    tokens = heading.index("TOK/S") + 5
+    assert "vllm Qwen2.5-14B · 2 processes" in job
+    assert [row[tokens - 5 : tokens] for row in (job, *engines)] == ["  500"] * 3
+
+
+def test_a_server_is_idle_by_its_requests_where_its_use_is_unknown() -> None:
+    view = View(interval=0.5, columns=("pid", "idle", "command"))
+    serves = ServerLoad(running=1, waiting=0, requests=0.1, tokens=9.0)
+    for load, idle in ((None, "–"), (serves, "")):
+        unknown = msgspec.structs.replace(served(7, load), uses=process(sm=None).uses)
+        heading, row = table(unknown, view=view)[:2]
+        assert row[: heading.index("IDLE") + 4].split()[1:] == ([idle] if idle else [])
 
 
 def test_the_columns_of_nvitop_can_be_chosen() -> None:

@@ -57,6 +57,7 @@ from gpumon.ui.view.process_details import (
     visible_gpu_rows,
 )
 from gpumon.ui.view.process_table import fitting_columns, process_row, sort_processes
+from gpumon.ui.view.server_facts import server_sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,6 +131,7 @@ def process_rows(
             Side.LEFT,
         ),
         Section("On the GPUs", lambda size: _gpus(process, gpus, size), Side.RIGHT),
+        *server_sections([process]),
         Section(
             _charts_title(memo, process, history, window),
             lambda size: _charts(memo, process, history, seconds, size, is_past),
@@ -467,6 +469,7 @@ def job_rows(
     if job.processes:
         sections += [
             Section("On the GPUs", lambda size: use_rows(uses, job.memory, gpus, size), Side.RIGHT),
+            *server_sections(job.processes),
             Section("Processes", lambda size: _job_processes(job, load, context, size)),
         ]
     return page_rows(sections, width)

@@ -9,12 +9,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
 from gpumon.host.process_host import Details, RelatedProcess
 from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import MigInstance, Snapshot
 from gpumon.recording.history import History, ViewedSeries
 from gpumon.text.cells import Row, row_width
@@ -196,6 +198,70 @@ def test_what_it_has_of_each_card_is_told_apart_and_together() -> None:
     assert "74.0 GiB" in line(text, "together")
 
 
+VLLM = InferenceServer(
+    "vllm", "Qwen/Qwen2.5-14B", 41200, 7, "--gpu-memory-utilization", memory_value="0.30"
+)
+LOAD = ServerLoad(3, 1, 2.04, 459.2, 1390.0, 98.4, ("Qwen/Qwen2.5-14B",))
+
+
+def served(load: ServerLoad | None, server: InferenceServer = VLLM) -> GpuProcess:
+    return chen(place=Workload(server=server), load=load)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_server_has_its_setting_and_what_it_reports(width: int) -> None:
+    text = flat(page(served(LOAD), width=width))
+    for told in (
+        *("server vllm process 41200", "model Qwen/Qwen2.5-14B"),
+        "memory --gpu-memory-utilization 0.30",
+        *("requests 3 running, 1 waiting", "2 finished a second", "tokens 459 a second"),
+        *("prompts 1390 a second", "KV cache 98 % in use"),
+    ):
+        assert told in text
+    assert "serves" not in text, "the model that its command line names"
+
+
+def test_what_a_server_does_not_report_has_its_reason() -> None:
+    shown = page(served(ServerLoad(problem="needs a key")))
+    assert "not known: needs a key" in line(shown, "requests")
+    assert "KV cache" not in shown
+    assert line(page(served(None)), "requests").split() == ["requests", "not", "known"]
+    partly = page(served(ServerLoad(running=2, models=("lora-a", "lora-b"))))
+    assert "2 running, – waiting  – finished a second" in line(partly, "requests")
+    assert "–" in line(partly, "KV cache")
+    assert "lora-a, lora-b" in line(partly, "serves")
+    assert "Server" not in page(chen())
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        (replace(VLLM, memory_value=None), "not set, so its default applies"),
+        (
+            replace(VLLM, memory_value=None, has_config_file=True),
+            "not set, unless in its configuration file",
+        ),
+    ],
+)
+def test_a_setting_that_is_not_set_is_said_to_have_its_default(
+    server: InferenceServer, told: str
+) -> None:
+    shown = line(page(served(LOAD, server)), "memory  ")
+    assert "--gpu-memory-utilization" in shown
+    assert told in shown
+    no_setting = page(served(LOAD, InferenceServer("ollama", "llama3")))
+    assert not re.search("^ *memory ", no_setting, re.MULTILINE)
+
+
+def test_the_page_of_a_job_has_its_server_once() -> None:
+    gpus = [gpu(index=index) for index in range(8)]
+    engines = [replace(served(load), id=ProcessId(pid, 9)) for pid, load in ((1, None), (2, LOAD))]
+    (job,) = jobs(engines)
+    text = flat(" ".join(map(text_of, job_rows(job, "", gpus, RowContext(NOON), 100))))
+    assert text.count("server vllm process 41200") == 1
+    assert text.count("KV cache 98 % in use") == 1
+
+
 def test_the_family_stands_outermost_first_and_each_under_its_parent() -> None:
     text = page(chen(), details())
     lines = text.split("Family")[1].split("Environment")[0].splitlines()[1:]
@@ -362,8 +428,10 @@ def test_unknown_values_make_no_chart_and_say_so() -> None:
 @settings(max_examples=60)
 @given(texts, st.sampled_from(WIDTHS))
 def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
-    place = place_of(text, CHEN)
+    server = InferenceServer(text, text, 7, 8, text, memory_value=text)
+    place = replace(place_of(text, CHEN), server=server)
     one = chen(user=text, name=text, command=(text, text, text), place=place)
+    one = replace(one, load=ServerLoad(models=(text, text), problem=text if width == 100 else None))
     looked = details(
         command=(text, text),
         executable=text,

@@ -1,0 +1,68 @@
+"""What an inference server is, and what it reports, on the pages of a process and of a job."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gpumon.text.formatting import UNKNOWN, number, per_second
+from gpumon.ui.view.page_layout import Fact, Section, Side, fact_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.serving import InferenceServer, ServerLoad
+
+_LINES = 2
+"""The most of a text that the server, or who started it, chooses."""
+
+
+def server_sections(processes: Iterable[GpuProcess]) -> Iterator[Section]:
+    """A section for each inference server that these processes belong to."""
+    servers: dict[object, tuple[InferenceServer, GpuProcess]] = {}
+    for process in processes:
+        server = None if process.place is None else process.place.server
+        if server is not None:
+            key = server.identity or process.id
+            # All its engines have the same load, as soon as it is known.
+            if key not in servers or servers[key][1].load is None:
+                servers[key] = server, process
+    for server, process in servers.values():
+        facts = (*_server_facts(server, process.id), *_load_facts(server, process.load))
+        yield Section("Server", partial(fact_rows, facts), Side.RIGHT)
+
+
+def _server_facts(server: InferenceServer, process: ProcessId) -> Iterator[Fact]:
+    is_other = server.identity not in (None, (process.pid, process.start_time))
+    yield Fact("server", server.engine, note=f"process {server.pid}" if is_other else "")
+    yield Fact("model", server.model or UNKNOWN, lines=_LINES)
+    if server.memory_setting is None:
+        return
+    if server.memory_value is not None:
+        yield Fact("memory", f"{server.memory_setting} {server.memory_value}", lines=_LINES)
+        return
+    which = (
+        "unless in its configuration file" if server.has_config_file else "so its default applies"
+    )
+    yield Fact("memory", server.memory_setting, note=f"not set, {which}")
+
+
+def _load_facts(server: InferenceServer, load: ServerLoad | None) -> Iterator[Fact]:
+    if load is None or load.problem is not None:
+        why = "" if load is None or load.problem is None else f": {load.problem}"
+        yield Fact("requests", f"not known{why}", "state.note" if why else "dim", lines=_LINES)
+        return
+    yield Fact(
+        "requests",
+        f"{number(load.running)} running, {number(load.waiting)} waiting",
+        note=f"{per_second(load.requests)} finished a second",
+    )
+    yield Fact(
+        "tokens",
+        f"{per_second(load.tokens)} a second",
+        note=f"prompts {per_second(load.prompt_tokens)} a second",
+    )
+    yield Fact("KV cache", number(load.kv_cache, " % in use"))
+    if load.models and load.models != (server.model,):
+        yield Fact("serves", ", ".join(load.models), lines=_LINES)

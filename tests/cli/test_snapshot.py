@@ -542,7 +542,7 @@ def test_that_one_sample_tells_nobody_idle_is_said_beside_it(terms: str) -> None
 
 def test_a_snapshot_calls_no_card_well_whose_memory_has_no_owner() -> None:
     lines = snapshot("--demo").splitlines()[2:10]
-    assert re.match(r" 3 H100 .*◐ 0% now  bo 43\.8G  ", lines[3])
+    assert re.match(r" 3 H100 .*◐ 0% now  bo 52\.0G  ", lines[3])
     assert re.match(r" 7 H100 .*▚ 31G unattributed, orphan of ann  ", lines[7])
 
 

@@ -58,7 +58,7 @@ def test_a_double_click_opens_the_process_that_was_clicked_though_the_click_move
         # The past of the demo shows that Textual reads the mouse.
         screen.wait_for(r"idle ≥?3h3\dm")
         screen.click(4, 2 + 7)
-        screen.wait_for(r"▸7 H100[\s\S]*COMMAND *\n +7 +9120 ")
+        screen.wait_for(r"▸7 H100[\s\S]*COMMAND *\n +7 +9188 ")
         at = line_of(screen, " 61544 ")
         click = f"\x1b[<0;21;{at + 1}M\x1b[<0;21;{at + 1}m"
         # In one piece: two reads may be further apart than the clicks of a double click.

@@ -390,7 +390,7 @@ def test_a_step_back_changes_nothing_of_what_is_known_and_is_shown_at_once() -> 
         for shown in ("REWIND(.|\n)*LOST(.|\n)*paused", r"REWIND(.|\n)*1 H100 △ busy but empty"):
             frame = screen.wait_for(shown)
             assert re.search(r"5 H100 ▲ stuck\? 100% at 17% power, 2\dm  chen", frame)
-            assert re.search(r"3 H100 ◐ idle 3h1\dm  bo 43\.8G", frame)
+            assert re.search(r"3 H100 ◐ idle 3h1\dm  bo 52\.0G", frame)
         screen.type(f"{BACK * 3}{END}")
         screen.wait_gone("REWIND")
         for key in ("b", HOME):

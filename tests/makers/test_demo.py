@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpumon.makers.demo import DemoSource
 from gpumon.makers.demo.curves import dimmed, mean, ripples, scaled, steady, switch, together, wave
 from gpumon.model.metrics import Unit, clock_event_names
-from gpumon.model.processes import HoldReason
+from gpumon.model.processes import GpuProcess, HoldReason
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Snapshot
 from tests.clock import HandClock
@@ -109,7 +109,7 @@ def test_every_figure_of_the_story_is_there_at_the_start(demo: Demo) -> None:
     assert "SW thermal" in clock_event_names(hot.clock_event_reasons or 0)
 
     assert notebook.utilization_gpu == 0
-    assert known(notebook.memory_used) / GIB == pytest.approx(43.8, abs=0.1)
+    assert known(notebook.memory_used) / GIB == pytest.approx(52.0, abs=0.1)
     assert {process.user for process in by_gpu[3,]} == {"bo"}
 
     assert not by_gpu[4,]
@@ -125,7 +125,8 @@ def test_every_figure_of_the_story_is_there_at_the_start(demo: Demo) -> None:
 
     unattributed = known(orphaned.memory_used) - held(snapshot)[7]
     assert unattributed / GIB == pytest.approx(31.0, abs=0.1)
-    assert any("vllm" in " ".join(process.command) for process in by_gpu[7,])
+    servers = [p.place.server.engine for p in by_gpu[7,] if p.place and p.place.server]
+    assert servers == ["vllm"]
 
     assert 16 <= len(snapshot.processes) <= 24
     assert len({process.user for process in snapshot.processes}) >= 5
@@ -321,6 +322,8 @@ def test_every_kind_of_place_is_there(demo: Demo) -> None:
         "jupyter",
         "tmux",
         "env",
+        "vllm",
+        "llama.cpp",
     }
     assert "slurm 88117.0" in labels
     assert "jupyter attention-maps.ipynb" in labels
@@ -431,6 +434,53 @@ def test_the_past_holds_since_when_a_process_is_idle(demo: Demo) -> None:
     assert idle(mine.id.pid) == pytest.approx(47 * 60, abs=61)
     busy = {p.id.pid for p in now.processes if p.cpu_percent and p.cpu_percent > 1}
     assert max(idle(pid) for pid in busy) < 300, "who has work to do shows it now and then"
+
+
+def served(snapshot: Snapshot, engine: str) -> GpuProcess:
+    """The process of the server of this kind."""
+    (process,) = (
+        p
+        for p in snapshot.processes
+        if p.place and p.place.server and p.load
+        if p.place.server.engine == engine
+    )
+    return process
+
+
+def test_the_server_of_models_works_and_requests_wait_now_and_then(demo: Demo) -> None:
+    loads = [served(demo.at(second), "vllm").load for second in range(0, 1200, 5)]
+    known_loads = [load for load in loads if load is not None]
+    assert {load.is_idle for load in known_loads} == {False}
+    assert {load.waiting == 0 for load in known_loads} == {True, False}
+    assert max(known(load.running) for load in known_loads) >= 10
+    assert min(known(load.tokens) for load in known_loads) > 200
+    assert max(known(load.tokens) for load in known_loads) < 1000
+    fullest = max(known_loads, key=lambda load: known(load.kv_cache))
+    assert fullest.kv_cache == 98
+    assert known(fullest.waiting) > 0, "there is no memory for them"
+
+
+def test_the_engine_of_vllm_belongs_to_the_server_that_started_it(demo: Demo) -> None:
+    engine = served(demo.at(0), "vllm")
+    assert engine.command == ("VLLM::EngineCore",)
+    assert engine.place is not None
+    assert engine.place.server is not None
+    assert engine.place.parent is not None
+    assert engine.place.server.identity == (
+        engine.place.parent.pid,
+        engine.place.parent.start_time,
+    )
+    above = demo.source.host().relatives([engine.id])
+    (server,) = [one for one in above if one.id == engine.place.parent]
+    assert "--gpu-memory-utilization" in server.command
+
+
+def test_a_server_has_served_nobody_for_hours(demo: Demo) -> None:
+    resting = [(s.time, served(s, "llama.cpp").resting) for s in demo.source.past()]
+    since = min(time for time, is_idle in resting if is_idle)
+    assert START - since == pytest.approx((3 * 60 + 8) * 60, abs=61)
+    assert {is_idle for time, is_idle in resting if time < since} == {False}
+    assert served(demo.at(0), "llama.cpp").user == "bo"
 
 
 def test_a_sample_costs_less_than_a_millisecond(demo: Demo) -> None:

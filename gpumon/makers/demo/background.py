@@ -8,6 +8,7 @@ from msgspec import structs
 
 from gpumon.makers.demo.scenario import DAY, HOUR, LEADS, MACHINE_BOOT, MINUTE, Actor, Runs
 from gpumon.model.processes import Container, Workload
+from gpumon.model.serving import InferenceServer
 
 _BOOTED = Runs(MACHINE_BOOT + 9)
 _HOME = {
@@ -195,6 +196,27 @@ _OTHERS = (
     _ssh(79001, "hugo", 9, 2 * DAY),
     _bash(79011, 79001, "hugo", 2 * DAY),
     _shim(9088, "moby", Container("docker", _VLLM, "vllm-qwen14b"), 12 * DAY + 2 * HOUR + 1),
+    # The API server of vLLM, which starts its engine.
+    Actor(
+        9120,
+        9088,
+        "svc-llm",
+        "python -m vllm.entrypoints.openai.api_server --model Qwen/Qwen2.5-14B-Instruct-AWQ "
+        "--gpu-memory-utilization 0.30 --max-model-len 16384 --port 8000",
+        Runs(-(12 * DAY + 2 * HOUR)),
+        cpu=31.0,
+        rss_gib=1.9,
+        threads=64,
+        leads=True,
+        where=Workload(
+            server=InferenceServer(
+                "vllm",
+                "Qwen/Qwen2.5-14B-Instruct-AWQ",
+                memory_setting="--gpu-memory-utilization",
+                memory_value="0.30",
+            )
+        ),
+    ),
     _shim(
         9340,
         "k8s.io",

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from gpumon.model.processes import Workload
+from gpumon.model.serving import InferenceServer
 
 GIB = 2**30
 
@@ -53,6 +54,15 @@ class Share(Struct, frozen=True):
     gib: float  # GPU memory at its start.
     part: float = 0.0  # Its share of the GPU's utilization.
     decodes: bool = False  # Whether it uses the video decoder.
+
+
+class Serving(Struct, frozen=True):
+    """The requests of an inference server, which follow the utilization of its first GPU."""
+
+    at_once: float  # Number of requests that it works on at full utilization.
+    tokens: float  # Tokens that it generates a second at full utilization.
+    has_kv_cache: bool = True  # Whether it reports the use of its KV cache.
+    until: float = math.inf  # When its last request ended, in seconds after the demo's start.
 
 
 class Runs(Struct, frozen=True):
@@ -97,6 +107,7 @@ class Actor(Struct, frozen=True):
     inherited: tuple[int, ...] = ()
     # Memory of the first of those GPUs that it holds after its parent ended.
     keeps_gib: float = 0.0
+    serving: Serving | None = None  # What it does as an inference server, or as an engine of it.
     stubborn: bool = False  # Whether only SIGKILL ends it, and not the end of its parent.
 
 
@@ -288,15 +299,26 @@ LEADS = (
         rss_gib=1.2,
         threads=29,
     ),
-    _kernel(
-        23377,
-        20440,
-        "bo",
-        "c01d77ab-2e94-47f0-8d35-b60e9f4c1a02",
+    # Nobody has asked it anything since its user left.
+    Actor(
+        pid=23377,
+        parent=20440,
+        user="bo",
+        command=(
+            "llama-server -m /home/bo/models/qwen2.5-7b-instruct-q8_0.gguf -ngl 99 -c 8192 "
+            "--port 8080 --metrics"
+        ),
         runs=Runs(-(2 * DAY + 22 * HOUR)),
-        shares=(Share(3, 0.4),),
+        shares=(Share(3, 8.6),),
         rss_gib=0.6,
         threads=19,
+        leads=True,
+        where=Workload(
+            server=InferenceServer("llama.cpp", "/home/bo/models/qwen2.5-7b-instruct-q8_0.gguf")
+        ),
+        serving=Serving(
+            at_once=1.0, tokens=70.0, has_kv_cache=False, until=-(3 * HOUR + 8 * MINUTE)
+        ),
     ),
     Actor(
         pid=80112,
@@ -346,19 +368,16 @@ LEADS = (
         threads=61,
     ),
     Actor(
-        pid=9120,
-        parent=9088,
+        pid=9188,
+        parent=9120,
         user="svc-llm",
-        command=(
-            "python -m vllm.entrypoints.openai.api_server --model Qwen/Qwen2.5-14B-Instruct-AWQ "
-            "--gpu-memory-utilization 0.30 --max-model-len 16384 --port 8000"
-        ),
-        runs=Runs(-(12 * DAY + 2 * HOUR)),
+        command="VLLM::EngineCore",
+        runs=Runs(-(12 * DAY + 2 * HOUR - 14)),
         shares=(Share(STRAY_GPU, 23.9, 0.60),),
         cpu=118.0,
         rss_gib=8.6,
         threads=143,
-        leads=True,
+        serving=Serving(at_once=26.0, tokens=3000.0),
     ),
     Actor(
         pid=9377,

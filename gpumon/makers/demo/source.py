@@ -25,14 +25,16 @@ from gpumon.makers.source import NoSuchGpuError
 from gpumon.model.makers import DeviceFiles
 from gpumon.model.processes import GpuProcess, GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
+from gpumon.model.serving import ServerLoad
 from gpumon.model.snapshot import Host
 from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from gpumon.makers.demo.gpus import DemoGpu
     from gpumon.makers.demo.host import DemoHost
-    from gpumon.makers.demo.scenario import Share
+    from gpumon.makers.demo.scenario import Serving, Share
     from gpumon.makers.demo.world import ProcessInstance, Role
     from gpumon.model.allocations import Allocation
     from gpumon.model.snapshot import Snapshot
@@ -44,6 +46,10 @@ ADA = DemoMachine()
 # (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
 # charts of that past look, and no finer, since all of it is made before the screen takes keys.
 _PAST_STEPS: tuple[tuple[float, float], ...] = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
+
+
+_TOKENS_OF_REQUEST, _PROMPT_SHARE = 220.0, 3.1
+"""Tokens of a usual answer, and tokens of prompts for each generated token."""
 
 
 class _Lists(Struct, frozen=True):
@@ -257,7 +263,28 @@ class DemoBackend(GpuBackend):
             rss=int(actor.rss_gib * GIB),
             started_at=self._start + instance.began,
             place=role.place,
+            load=_load(actor.serving, state.gpus[shares[0].gpu], now),
         )
+
+
+def _load(serving: Serving | None, gpu: DemoGpu, now: float) -> ServerLoad | None:
+    """What an inference server on this GPU reports."""
+    if serving is None:
+        return None
+    kv_cache = 0.0 if serving.has_kv_cache else None
+    if now > serving.until:
+        return ServerLoad(0, 0, 0.0, 0.0, 0.0, kv_cache)
+    busy, rates = mean(gpu.busy, now, 5.0), mean(gpu.busy, now, 30.0)
+    tokens = serving.tokens * rates
+    return ServerLoad(
+        running=max(1, round(serving.at_once * busy)),
+        # Requests wait once the KV cache is nearly full.
+        waiting=max(0, round(serving.at_once * (busy - 0.35))),
+        requests=round(tokens / _TOKENS_OF_REQUEST, 2),
+        tokens=round(tokens, 1),
+        prompt_tokens=round(tokens * _PROMPT_SHARE, 1),
+        kv_cache=None if kv_cache is None else round(min(98.0, 20.0 + 170.0 * busy), 1),
+    )
 
 
 class _DemoMachine:

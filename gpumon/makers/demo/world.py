@@ -118,6 +118,11 @@ def _role(actor: Actor, parent: Role | None, node_rank: int) -> Role:
 def _placed(actor: Actor, session: int, parent: Role) -> Workload:
     """Its place: that of its parent with its own changes."""
     own = {field: value for field, value in structs.asdict(actor.where).items() if value}
+    server = actor.where.server
+    if server is not None:
+        # Its descendants have the same, as the engines of a server do.
+        start_time = _start_time(actor.runs.started)
+        own["server"] = structs.replace(server, pid=actor.pid, start_time=start_time)
     from_parent = ProcessId(parent.actor.pid, _start_time(parent.actor.runs.started))
     if parent.place.launcher is None and parent.name in _LAUNCHERS:
         own |= {"launcher": from_parent, "launcher_name": parent.name}

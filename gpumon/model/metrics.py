@@ -65,7 +65,6 @@ class Unit(Enum):
     RPM = ("revolutions per minute", "", "RPM", 1, (0, 50_000))
     PER_SECOND = ("per second", "per_second", "1/s", 1, (0, 2**48))
     BYTES_PER_SECOND = ("bytes per second", "bytes_per_second", "MiB/s", 2**20, (0, 2**50))
-    PER_SECOND = ("per second", "per_second", "1/s", 1, (0, 2**48))
     SECONDS = ("seconds", "seconds", "s", 1)
     TIME = ("time", "unix_seconds", "", 1, TIMES)
 

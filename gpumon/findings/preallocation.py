@@ -1,9 +1,9 @@
-"""Frameworks that reserve most of a GPU's memory when they start, needed or not.
+"""Inference servers and frameworks that reserve a GPU's memory when they start, needed or not.
 
-A hint needs both a word or variable that names the framework, and the share of the GPU's memory
-that the framework reserves. Sources: for JAX docs.jax.dev, "GPU memory allocation"; for TensorFlow
-"Limiting GPU memory growth" of tensorflow.org/guide/gpu, and ``MinSystemMemory`` in its
-``gpu_device.cc``.
+A hint needs both a command, word or variable that names the program, and the share of the GPU's
+memory that it reserves. Sources: for servers ``gpumon.serving.engines``; for JAX docs.jax.dev, "GPU
+memory allocation"; for TensorFlow "Limiting GPU memory growth" of tensorflow.org/guide/gpu, and
+``MinSystemMemory`` in its ``gpu_device.cc``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.findings.rule import Words
+from gpumon.serving import ENGINES
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gpumon.host.process_host import Details
-    from gpumon.model.processes import GpuProcess
+    from gpumon.model.processes import GpuProcess, Workload
+    from gpumon.model.serving import InferenceServer, ServerLoad
     from gpumon.model.snapshot import Gpu
 
 JAX_FRACTION = 0.75
@@ -34,6 +36,9 @@ _JAX_PREALLOCATE, _JAX_ALLOCATOR = "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_
 _JAX_SETTINGS = (*_JAX_FRACTIONS, _JAX_PREALLOCATE, _JAX_ALLOCATOR)
 _TENSORFLOW_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 _SHARE_SLACK = 0.05
+_SERVER_SLACK, _SERVER_LEAST = 0.1, 0.6
+"""A server leaves a part of its share to activations; and its share at least, if only the server
+knows it."""
 _CONTEXT_BYTES = 2**30
 """Memory in addition to the share: the CUDA context and the libraries' own memory."""
 
@@ -48,6 +53,9 @@ def preallocation(
     environment = dict(details.environment or ()) if details is not None else {}
     texts = _texts(process, details)
     shares = list(_shares(process, gpus))
+    place = _place(process, details)
+    if place is not None and place.server is not None:
+        return _of_server(place.server, process.load, shares)
     return _of_jax(texts, environment, shares) or _of_tensorflow(texts, environment, shares)
 
 
@@ -75,13 +83,57 @@ def _shares(process: GpuProcess, gpus: Sequence[Gpu]) -> Iterator[_Share]:
 def _texts(process: GpuProcess, details: Details | None) -> str:
     """Texts that may name a framework: command, program and the environment's name."""
     texts = list(process.command)
-    place = process.place
     if details is not None:
         texts += [*details.command, details.executable or ""]
-        place = details.place or place
+    place = _place(process, details)
     if place is not None:
         texts.append(place.environment or "")
     return " ".join(texts).lower()
+
+
+def _place(process: GpuProcess, details: Details | None) -> Workload | None:
+    return process.place if details is None or details.place is None else details.place
+
+
+def _of_server(
+    server: InferenceServer, load: ServerLoad | None, shares: Sequence[_Share]
+) -> Words | None:
+    engine = ENGINES.get(server.engine)
+    if engine is None or server.memory_setting is None:
+        return None
+    value = None if server.memory_value is None else printable(server.memory_value)
+    if value is not None:
+        setting, fraction = f"{server.memory_setting} is {value}", _fraction(value)
+    elif server.has_config_file:
+        return None
+    else:
+        setting = f"{server.memory_setting} is not set, its default is {engine.memory_default}"
+        fraction = engine.memory_share or _SERVER_LEAST
+    if fraction is None:
+        return None
+    for share in shares:
+        # Other settings are shares of what is free once the model was loaded.
+        most = fraction + _SHARE_SLACK + _CONTEXT_BYTES / share.total
+        if share.part < fraction - _SERVER_SLACK or (engine.memory_share and share.part > most):
+            continue
+        sentence = (
+            f"much of this memory may be unused: {engine.name} takes it at its start, however few "
+            f"requests come, and it has {share}; {setting}"
+        )
+        evidence = [f"holds {share}", f"its command is that of {engine.name}", setting]
+        if load is not None and load.kv_cache is not None:
+            evidence.append(f"KV cache {load.kv_cache:.0f} % used")
+        return Words(sentence, f"preallocated by {engine.name}", "prealloc.", tuple(evidence))
+    return None
+
+
+def _fraction(text: str) -> float | None:
+    """A share of a GPU as a setting has it; ``None`` if it is none."""
+    try:
+        fraction = float(text)
+    except ValueError:
+        return None
+    return fraction if 0 < fraction <= 1 else None
 
 
 def _of_jax(texts: str, environment: Mapping[str, str], shares: Sequence[_Share]) -> Words | None:

@@ -107,10 +107,10 @@ class Preallocated(ProcessRule):
     is_alert_state = False
     """It needs a look into the process."""
     explanation = ExplanationText(
-        "The framework takes most of the memory at its start, needed or not.",
-        ("a program that does need it",),
+        "The framework, or the inference server, takes its memory at its start, needed or not.",
+        ("a program that does need it", "a server that needs it when many requests come"),
         ("The finding names the setting that changes it.",),
-        "docs.jax.dev, GPU memory allocation; tensorflow.org/guide/gpu",
+        "docs.jax.dev, GPU memory allocation; tensorflow.org/guide/gpu; docs/serving.md of gpumon",
     )
 
     def answer(

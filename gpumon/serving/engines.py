@@ -131,7 +131,7 @@ _ENGINES = (
     # github.com/huggingface/text-generation-inference: router/src/server.rs, launcher/src/main.rs.
     Engine(
         key="tgi",
-        name="Text Generation Inference",
+        name="TGI",
         commands=Commands(
             programs=(
                 "text-generation-launcher",

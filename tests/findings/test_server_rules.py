@@ -12,6 +12,7 @@ from gpumon.findings.registry import PROCESS_RULES
 from gpumon.model.processes import Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.recording.history import History
+from gpumon.serving import ENGINES
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
 
@@ -189,3 +190,78 @@ def test_the_past_is_known_too() -> None:
     )
     assert found is not None
     assert found.since == NOON + 10
+
+
+def holding(
+    share: float, server: InferenceServer, load: ServerLoad | None = None
+) -> Finding | None:
+    """What is said of a server's memory that is this share of a GPU."""
+    history = History(conditions())
+    given = replace(
+        process(memory_used=int(share * 80 * GIB)), place=Workload(server=server), load=load
+    )
+    history.add(snapshot(NOON, gpu(memory_total=80 * GIB), processes=(given,)))
+    return of_kind(process_findings(history, given), FindingKind.PREALLOCATED)
+
+
+def vllm(value: str | None = None, **changes: object) -> InferenceServer:
+    setting = "--gpu-memory-utilization"
+    server = InferenceServer("vllm", "m", 100, 1, memory_setting=setting, memory_value=value)
+    return replace(server, **changes)
+
+
+def test_memory_that_a_server_takes_at_its_start_names_the_setting() -> None:
+    found = holding(0.31, vllm("0.30"), replace(IDLE, kv_cache=2.0))
+    assert found is not None
+    assert found.sentence == (
+        "much of this memory may be unused: vLLM takes it at its start, however few requests come, "
+        "and it has 31 % of GPU 0; --gpu-memory-utilization is 0.30"
+    )
+    assert found.short == "preallocated by vLLM"
+    assert found.evidence == (
+        "holds 31 % of GPU 0",
+        "its command is that of vLLM",
+        "--gpu-memory-utilization is 0.30",
+        "KV cache 2 % used",
+    )
+
+
+def test_a_setting_that_is_not_set_has_its_default() -> None:
+    found = holding(0.91, vllm())
+    assert found is not None
+    assert found.sentence.endswith(
+        "; --gpu-memory-utilization is not set, its default is 0.9, from version 0.21 on 0.92"
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "server"),
+    [
+        (0.5, vllm()),
+        (0.1, vllm("0.30")),
+        (0.9, vllm("0.30")),
+        (0.9, vllm("much")),
+        (0.9, vllm("nan")),
+        (0.9, vllm("-1")),
+        # It may be set there.
+        (0.9, vllm(has_config_file=True)),
+        (0.9, InferenceServer("llama.cpp", "m", 100, 1)),
+        (0.9, InferenceServer("an engine of tomorrow", "m", 100, 1, "--memory")),
+    ],
+)
+def test_nothing_is_reserved_that_does_not_fit_the_setting(
+    share: float, server: InferenceServer
+) -> None:
+    assert holding(share, server) is None
+
+
+@pytest.mark.parametrize("engine", [key for key, one in ENGINES.items() if one.memory_setting])
+def test_every_server_that_takes_its_memory_at_its_start_is_told(engine: str) -> None:
+    setting = ENGINES[engine].memory_setting
+    found = holding(0.93, InferenceServer(engine, "m", 100, 1, memory_setting=setting))
+    assert found is not None
+    assert f"{setting} is not set, its default is " in found.sentence
+    assert cell_width(found.short) <= SHORT_CELLS
+    found = holding(0.9, InferenceServer(engine, "m", 100, 1, setting, "0.85"))
+    assert found is not None
+    assert found.sentence.endswith(f"{setting} is 0.85")

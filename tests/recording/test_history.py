@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.serving import ServerLoad
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Unknown
 from gpumon.recording.history import (
     CHARTED,
@@ -321,6 +322,36 @@ def test_two_minutes_at_ten_a_second_keep_every_sample() -> None:
         history.add(snapshot(NOON + number / 10, gpu(utilization_gpu=number % 100)))
     window = history.gpu_series("GPU-0").window("utilization_gpu", 120)
     assert [value for _, value in window] == [number % 100 for number in range(1799, 3000)]
+
+
+def serving(tokens: float | None, waiting: int | None = 0) -> GpuProcess:
+    load = ServerLoad(running=1, waiting=waiting, tokens=tokens)
+    return msgspec.structs.replace(process(), load=load)
+
+
+def test_what_a_server_reported_has_a_past_and_silence_is_a_gap() -> None:
+    history = History({})
+    silent = msgspec.structs.replace(serving(None), load=None)
+    answers = (silent, serving(400.0), silent, serving(None, 3))
+    for second, answer in enumerate(answers):
+        history.add(snapshot(NOON + second, gpu(), processes=(answer,)))
+    series = history.server_series(silent.id)
+    assert series.buckets("tokens", 4, 4, NOON + 3) == [None, 400.0, None, None]
+    assert series.buckets("waiting", 4, 4, NOON + 3) == [None, 0, None, 3]
+    # The clock is set back by a minute.
+    history.add(snapshot(NOON - 57, gpu(), processes=(serving(100.0),)))
+    tokens = [value for _, value in history.server_series(silent.id).window("tokens", 300)]
+    assert tokens == [400.0, 100.0]
+
+
+def test_what_servers_reported_takes_no_memory_where_there_is_none() -> None:
+    sizes = []
+    for one in (process(), serving(400.0)):
+        history = History({})
+        for second in range(0, 13 * 3600, 10):
+            history.add(snapshot(NOON + second, gpu(), processes=(one,)))
+        sizes.append(size(history))
+    assert 20_000 < sizes[1] - sizes[0] < 66_000
 
 
 def test_the_machine_has_a_past_too_and_what_is_unknown_of_it_is_a_gap() -> None:

@@ -16,14 +16,15 @@ the resolution that is still kept, and durations from the past intervals, of whi
 ``PAST_KEPT`` processes that have exited.
 
 Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_GPU_DEPTH``), 6.3 MB a
-GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 900 kB, the machine to
-155 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB
-from half a day on. Eight GPUs and a hundred processes that run for days take 21 MB. Intervals add 3
-kB at most for each condition of a GPU and each process, 6 MB in all where everything comes and
-goes all the time. Where there are many processes only those with the most GPU memory have values
-over time: ``PROCESSES_CHARTED``, and never more than ``PROCESSES_KEPT``. Of processes that have
-ended, the values of ``GONE_KEPT`` at most are kept, for ``GONE_SECONDS`` at most; of GPUs
-``GPUS_KEPT``, or twice as many as there are. Holdings count every process.
+GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 900 kB, the machine to 155
+kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB from
+half a day on, with ``SERVER_CHARTED`` of an inference server 45 kB more. Eight GPUs and a hundred
+processes that run for days take 21 MB. Intervals add 3 kB at most for each condition of a GPU and
+each process, 6 MB in all where everything comes and goes all the time. Where there are many
+processes only those with the most GPU memory have values over time: ``PROCESSES_CHARTED``, and
+never more than ``PROCESSES_KEPT``. Of processes that have ended, the values of ``GONE_KEPT`` at
+most are kept, for ``GONE_SECONDS`` at most; of GPUs ``GPUS_KEPT``, or twice as many as there are.
+Holdings count every process.
 
 A user takes 80 kB after a day; ``USERS_CHARTED`` users are kept.
 
@@ -49,6 +50,7 @@ from gpumon.recording.history.observations import (
     PROCESS_DEPTH,
     PROCESSES_CHARTED,
     PROCESSES_KEPT,
+    SERVER_CHARTED,
     STATE_GPU_DEPTH,
     STEP,
     USERS_KEPT,
@@ -71,6 +73,7 @@ __all__ = [
     "PROCESSES_KEPT",
     "PROCESS_CHARTED",
     "PROCESS_DEPTH",
+    "SERVER_CHARTED",
     "STATE_GPU_DEPTH",
     "STEP",
     "USERS_CHARTED",

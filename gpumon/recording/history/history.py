@@ -15,6 +15,7 @@ from gpumon.recording.history.observations import (
     HOST_CHARTED,
     OLD_AFTER,
     PROCESS_CHARTED,
+    SERVER_CHARTED,
     Observations,
 )
 from gpumon.recording.history.records import PATIENCE, USER_CHARTED
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _GPU_FIELD = {field: place for place, field in enumerate(CHARTED)}
 _PROCESS_FIELD = {field: place for place, field in enumerate(PROCESS_CHARTED)}
+_SERVER_FIELD = {field: place for place, field in enumerate(SERVER_CHARTED)}
 _USER_FIELD = {field: place for place, field in enumerate(USER_CHARTED)}
 _HOST_FIELD = {field: place for place, field in enumerate(HOST_CHARTED)}
 _REACH = 3600.0
@@ -354,6 +356,12 @@ class History:
         """
         return self._series(lambda seen: _series_of(seen.processes.get(process)), _PROCESS_FIELD)
 
+    def server_series(self, process: ProcessId) -> ViewedSeries:
+        """What the inference server of a process reported: the fields of ``SERVER_CHARTED``."""
+        return self._series(
+            lambda seen: _server_series_of(seen.processes.get(process)), _SERVER_FIELD
+        )
+
     def host_series(self) -> ViewedSeries:
         """The values of the machine over time: the fields of ``HOST_CHARTED``, means of seconds."""
         return self._series(lambda seen: seen.host, _HOST_FIELD)
@@ -383,6 +391,10 @@ class History:
 
 def _series_of(record: GpuRecord | TrackedProcess | None) -> Series | None:
     return None if record is None else record.series
+
+
+def _server_series_of(record: TrackedProcess | None) -> Series | None:
+    return None if record is None else record.server_series
 
 
 class HistoryView(History):

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
+from gpumon.model.serving import ServerLoad
 from gpumon.model.snapshot import ANSWERING, GPU_METRICS, PASSING
 from gpumon.recording.history.holdings import Holding, holdings
 from gpumon.recording.history.intervals import (
@@ -48,6 +49,8 @@ HOST_CHARTED = ("cpu_percent", "memory_used", "load")
 """Likewise of the machine; the load is that of the last minute."""
 PROCESS_CHARTED = ("memory_used", "sm", "cpu_percent", "rss")
 """Likewise of a process, over all its GPUs."""
+SERVER_CHARTED = ("tokens", "waiting")
+"""Likewise of what an inference server reports, for each of its processes."""
 
 GPU_DEPTH = Depth(
     fields=len(CHARTED), peaks=len(_PEAKED), seconds=3601, tens=8641, samples=RECENT_SAMPLES
@@ -62,6 +65,8 @@ HOST_DEPTH = Depth(fields=len(HOST_CHARTED), peaks=0, seconds=901, tens=8641)
 PROCESS_DEPTH = Depth(fields=len(PROCESS_CHARTED), peaks=2, seconds=901, tens=4321)
 """Of a process, of which there may be hundreds: a quarter of an hour in seconds, as their lists are
 read no faster, and half a day in tens. Peaks of GPU memory and SM use alone."""
+SERVER_DEPTH = structs.replace(PROCESS_DEPTH, fields=len(SERVER_CHARTED), peaks=0)
+"""The same of what an inference server reports, which most processes have nothing of."""
 
 PROCESSES_CHARTED = 300
 """How many processes get values over time: those with the most GPU memory, where there are more."""
@@ -93,6 +98,8 @@ USERS_KEPT = 300
 _EMPTY = Holding()
 _gpu_values = attrgetter(*CHARTED)
 _process_values = attrgetter(*PROCESS_CHARTED)
+_server_values = attrgetter(*SERVER_CHARTED)
+_SILENT = ServerLoad()
 
 
 class Observations:
@@ -218,8 +225,9 @@ class Observations:
             known.last -= seconds
             for tracker in known.trackers:
                 tracker.shift(seconds)
-            if known.series is not None:
-                known.series.shift(whole)
+            for series in (known.series, known.server_series):
+                if series is not None:
+                    series.shift(whole)
         if self.host is not None:
             self.host.shift(whole)
         self.users.shift(whole)
@@ -360,6 +368,10 @@ class Observations:
             if known.series is None:
                 known.series = Series(PROCESS_DEPTH, time)
             known.series.add(time, _process_values(process))
+            if process.load is not None and known.server_series is None:
+                known.server_series = Series(SERVER_DEPTH, time)
+            if known.server_series is not None:
+                known.server_series.add(time, _server_values(process.load or _SILENT))
         self.users.add(snapshot.processes, time)
 
     def _see_process(self, process: GpuProcess, time: float, patience: float) -> TrackedProcess:
@@ -422,7 +434,7 @@ class Observations:
             return there
         ranked = sorted(there, key=lambda one: one[0].memory_used or 0, reverse=True)
         for _, known in ranked[PROCESSES_KEPT:]:
-            known.series = None
+            known.forget_values()
         staying = ranked[PROCESSES_CHARTED:PROCESSES_KEPT]
         return ranked[:PROCESSES_CHARTED] + [one for one in staying if one[1].series is not None]
 
@@ -433,7 +445,7 @@ class Observations:
         for number, process in enumerate(gone):
             if number >= GONE_KEPT or time - self.processes[process].last > GONE_SECONDS:
                 known = self.past[process] = self.processes.pop(process)
-                known.series = None
+                known.forget_values()
         while len(self.past) > (PAST_KEPT if self._charted else 0):
             del self.past[next(iter(self.past))]
 

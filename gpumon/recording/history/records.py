@@ -114,9 +114,10 @@ class TrackedProcess:
         rest: Tracks when it held memory without working.
         served: Tracks the conditions of its server, by name; empty if no server reports anything.
         series: Its values; ``None`` if too many others have more memory.
+        server_series: Those that its inference server reports, from the first answer on.
     """
 
-    __slots__ = ("first", "job", "last", "place", "rest", "series", "served")
+    __slots__ = ("first", "job", "last", "place", "rest", "series", "served", "server_series")
 
     def __init__(self, time: float) -> None:
         self.first = time
@@ -126,11 +127,16 @@ class TrackedProcess:
         self.rest = ConditionTracker()
         self.served: dict[str, ConditionTracker] = {}
         self.series: Series | None = None
+        self.server_series: Series | None = None
 
     @property
     def trackers(self) -> Iterable[ConditionTracker]:
         """All its trackers."""
         return (self.rest, *self.served.values())
+
+    def forget_values(self) -> None:
+        """Drop its values over time."""
+        self.series = self.server_series = None
 
 
 class UserSeries:

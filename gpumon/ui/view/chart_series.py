@@ -21,6 +21,7 @@ from gpumon.text.formatting import (
     duration,
     gib,
     gibibytes,
+    per_second,
     temperature,
 )
 from gpumon.text.units import degree, degrees, memory_units
@@ -183,6 +184,19 @@ def percent_trend(points: Points, peak: float | None, slope: float | None) -> st
     if trend not in ("grows", "falls") or not slope or (slope > 0) != (trend == "grows"):
         return text
     return f"{text}, {'+' if slope > 0 else '−'}{abs(slope) * 60:.0f} a minute"
+
+
+def rate_trend(points: Points, peak: float | None, _: float | None) -> str:
+    """``peak 840, mean 540``.
+
+    Args:
+        points: Time and value, oldest first.
+        peak: The maximum of all samples.
+    """
+    if not points or peak is None:
+        return NO_VALUES
+    mean = sum(value for _, value in points) / len(points)
+    return f"peak {per_second(peak)}, mean {per_second(mean)}"
 
 
 def _direction(points: Points, still: float) -> str:
@@ -565,6 +579,24 @@ PROCESS_SERIES = (
     _process_series("CPU", "cpu_percent", PERCENT, "graph.util", 100.0),
     _process_series("host memory", "rss", _SIZE, "graph.memory"),
 )
+
+
+def _of_server(history: History, process: GpuProcess) -> ViewedSeries:
+    return history.server_series(process.id)
+
+
+def _server_series(label: str, field: str, style: str) -> ChartSeries[GpuProcess]:
+    quantity = Quantity(text=per_second, trend=rate_trend)
+    return ChartSeries(
+        label, (field,), quantity, (style,), _of_server, lambda p, name: getattr(p.load, name, None)
+    )
+
+
+SERVER_SERIES = (
+    _server_series("tokens/s", "tokens", "graph.util"),
+    _server_series("waiting", "waiting", "graph.other"),
+)
+"""For a process of an inference server that reports something."""
 
 
 def _of_user(history: History, use: UserUse) -> ViewedSeries:

@@ -32,6 +32,7 @@ from gpumon.ui.view.allocated import job_facts
 from gpumon.ui.view.chart_plot import curve_cells, curve_fields, span_until, time_rows
 from gpumon.ui.view.chart_series import (
     PROCESS_SERIES,
+    SERVER_SERIES,
     end_of_chart,
     highest,
     window_seconds,
@@ -384,7 +385,8 @@ def _charts(
     before: Field = (" " * caption, "")
     end = end_of_chart(history.now, seconds, 2 * room)
     rows: list[Row] = []
-    for series in PROCESS_SERIES:
+    reports = process.load is not None and process.load.problem is None
+    for series in (*PROCESS_SERIES, *(SERVER_SERIES if reports else ())):
         if rows:
             rows.append(fill([before, ("─" * room, "rule")], width))
         rows += _chart(memo, series, process, history, seconds, end, width, caption)

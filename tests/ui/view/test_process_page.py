@@ -394,6 +394,20 @@ def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
     assert re.search(r"-5m .*-1m +now", text), "how long the charts are"
 
 
+def test_the_charts_of_a_server_are_there_once_it_reports_something() -> None:
+    rates = [0.0] * 60 + [600.0] * 60
+    history = seen(
+        *(at(second, served(replace(LOAD, tokens=rate))) for second, rate in enumerate(rates))
+    )
+    assert history.latest is not None
+    text = page(history.latest.processes[0], history=history)
+    assert line(text, "tokens/s").split()[1] == "600"
+    assert "peak 600, mean 300" in text
+    assert line(text, "waiting").split()[1] == "1"
+    for load in (None, ServerLoad(problem="needs a key")):
+        assert "tokens/s" not in page(served(load))
+
+
 def test_values_over_time_are_read_no_more_often_than_the_charts_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -30,6 +30,8 @@ headings of the table:
   HW-SLOW, CAPPED     by the hardware for other reasons; at the power limit
   EMPTY               how long busy, but most multiprocessors without work
   STARVED             how long perhaps waiting for data between kernels
+  TOKENS, REQUESTS    what inference servers generated and finished
+  SERVER-IDLE         how long they served nobody, times servers
   LEFT-OUT            how long a job worked on most of its other GPUs only
   GAPS                how often samples are missing, and for how long
 

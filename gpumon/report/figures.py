@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gpumon.report.chosen_job import CHOSEN, ChosenJob
 from gpumon.report.owners import ALLOCATION_GROUPINGS, BY_PROCESSES
-from gpumon.report.sums import Sums
+from gpumon.report.sums import Served, Sums
 from gpumon.text.csv_cells import iso_time as moment
 from gpumon.text.formatting import UNKNOWN, duration, printable
 
@@ -190,6 +190,15 @@ def _known(name: str) -> Callable[[ReportRow], float | None]:
     return lambda line: line.sums.known_share(name)
 
 
+def _amount(served: Served) -> int | None:
+    """What servers did; ``None`` if none of it is known."""
+    return round(served.total) if served.known else None
+
+
+def _server_idle(sums: Sums) -> float | None:
+    return round(sums.server_idle.total / 3600, 6) if sums.server_idle.known else None
+
+
 def _energy(sums: Sums) -> float | None:
     """The energy used in kilowatt hours; ``None`` if none of it is known."""
     return round(sums.energy.joules / KWH, 6) if sums.energy.known else None
@@ -303,6 +312,12 @@ FIGURES: tuple[Figure, ...] = (
     Figure("unused_allocated_hours", _ALLOCATED, _hours("unused"), "The part of `allocated_hours` in which no process computed on the GPU, whoever's.", "UNUSED", adds_up=_GPUS),
     Figure("unused_allocated_known", _ALLOCATED, _known("unused"), "Share of the same time for which that was known, 0 to 1.", adds_up=_GPUS),
     Figure("unused_allocated_kwh", _GPUS, _spent("unused"), "Energy used in the hours of `unused_allocated_hours`.", adds_up=_GPUS),
+    Figure("tokens", _OTHERS, lambda line: _amount(line.sums.tokens), "Tokens that its inference servers generated: their rate times the time for which it is known, each server once. A process has those of its server as a whole.", "TOKENS"),
+    Figure("tokens_known", _OTHERS, _known("tokens"), "Share of the servers' time for which that was known, 0 to 1."),
+    Figure("requests", _OTHERS, lambda line: _amount(line.sums.requests), "Requests that they finished, counted in the same way.", "REQUESTS"),
+    Figure("requests_known", _OTHERS, _known("requests"), "Share of the servers' time for which that was known, 0 to 1."),
+    Figure("server_idle_hours", _OTHERS, lambda line: _server_idle(line.sums), "Hours times servers in which an inference server served nobody.", "SERVER-IDLE"),
+    Figure("server_idle_known", _OTHERS, _known("server_idle"), "Share of the servers' time for which that was known, 0 to 1."),
 )
 # fmt: on
 

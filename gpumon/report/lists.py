@@ -13,6 +13,8 @@ from gpumon.model.process_states import UNINTERRUPTIBLE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gpumon.model.processes import ProcessId
+    from gpumon.model.serving import ServerLoad
     from gpumon.report.owners import Subject
     from gpumon.report.samples import ListedUse, SteadyUse
     from gpumon.report.sums import Sums
@@ -36,6 +38,7 @@ class SubjectOnGpu(Struct):
     processes: list[SteadyUse]  # the processes of these rows
     count: int  # number of these processes: each may use several parts of a GPU
     computing: bool  # whether any of them computes
+    serving: list[int]  # of the places those of processes of inference servers
     is_seen: bool = False  # whether the subject knows that they were there
 
 
@@ -46,6 +49,7 @@ class SubjectShare(Struct):
     memory: float | None  # bytes of its processes there; ``None`` if any is unknown
     sm: float | None  # percent of its processes there; ``None`` where that of any is unknown
     part: float  # its share of the GPU's energy, 0 to 1
+    loads: dict[ProcessId, ServerLoad]  # of its inference servers, each once
     # whether it does nothing there, but works on most of its other GPUs; ``None`` if that is
     # unknown, and for a subject on a single GPU
     left_out: bool | None = None
@@ -99,18 +103,22 @@ class SameProcesses(Struct):
 
     def shares(self, listed: Sequence[ListedUse], count: int) -> list[SubjectShare]:
         """The share of each subject in a GPU with so many processes, listed or not."""
-        loads = [use.sm for use in listed]
-        total = sum([load or 0 for load in loads])
-        is_known = self.count >= count and total > 0 and None not in loads
+        utilization = [use.sm for use in listed]
+        total = sum([load or 0 for load in utilization])
+        is_known = self.count >= count and total > 0 and None not in utilization
         most = max(count, self.count)
         shares = []
         for on_gpu in self.subjects:
-            sm = known_sum([loads[place] for place in on_gpu.places])
+            sm = known_sum([utilization[place] for place in on_gpu.places])
             memory = known_sum([listed[place].memory_used for place in on_gpu.places])
             part = (sm or 0.0) / total if is_known else on_gpu.count / most
-            shares.append(
-                SubjectShare(on_gpu, memory, None if sm is None else min(100.0, sm), part)
-            )
+            loads = {
+                server: listed[place].load
+                for place in on_gpu.serving
+                if (server := listed[place].process.server_id) is not None
+            }
+            most_sm = None if sm is None else min(100.0, sm)
+            shares.append(SubjectShare(on_gpu, memory, most_sm, part, loads))
         return shares
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gpumon.availability import normal_with_reserve
 from gpumon.model.processes import Container, ProcessId  # noqa: TC001 - msgspec resolves annotations
+from gpumon.model.serving import ServerLoad
 from gpumon.recording.csv.allocation_cells import AllocatedGpu, Jobs, Users
 
 PATIENCE = 2.5
@@ -120,6 +121,8 @@ class SteadyUse(Struct, gc=False):
     session: int | None = None
     launcher: ProcessId | None = None
     launcher_name: str | None = None
+    # The outermost process of its inference server, see ``GpuProcess.server_id``.
+    server_id: ProcessId | None = None
     # The key of its GPU, as in the GPU's sample.
     gpu: str = ""
     # Distinguishes the process from a later one with the same PID.
@@ -149,7 +152,20 @@ class ListedUse(Struct, frozen=True, gc=False):
     sm: float | None
     cpu_percent: float | None
     state: str | None
+    # Of its inference server as a whole.
+    running: int | None
+    waiting: int | None
+    requests: float | None
+    tokens: float | None
+    prompt_tokens: float | None
     process: SteadyUse
+
+    @property
+    def load(self) -> ServerLoad:
+        """What its inference server reported, as far as a report needs it."""
+        return ServerLoad(
+            self.running, self.waiting, self.requests, self.tokens, self.prompt_tokens
+        )
 
 
 class MergedSample(Struct):

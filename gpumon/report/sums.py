@@ -21,6 +21,8 @@ from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpumon.model.serving import ServerLoad
+
     _Rule = Callable[[Any, Any, float], Any]
     _Floats = array[float]
 else:
@@ -191,6 +193,19 @@ class AllocatedTime(TimeSum):
     whole: float = 0.0
 
 
+class Served(Mean):
+    """What inference servers reported over time; the total of a rate is the amount."""
+
+    whole: float = 0.0  # seconds with a server, times servers, that ``known`` is a part of
+
+    def add(self, value: float | None, seconds: float) -> None:
+        """Add the value of one server that held for that many seconds."""
+        self.whole += seconds
+        if value is not None:
+            self.known += seconds
+            self.total += value * seconds
+
+
 class Slowed(Sum):
     """Seconds during which a GPU was slowed down, by reason."""
 
@@ -286,6 +301,10 @@ class Sums(SharedSums):
     allocated: AllocatedTime = field(default_factory=AllocatedTime)
     # allocated, while no process computed on the GPU
     unused: AllocatedTime = field(default_factory=AllocatedTime)
+    # of the inference servers of a subject, each once: generated tokens and finished requests
+    tokens: Served = field(default_factory=Served)
+    requests: Served = field(default_factory=Served)
+    server_idle: Served = field(default_factory=Served)  # seconds in which they served nobody
     # whether the GPU was lost, or needed a reset, at its last sample, which counts for no time
     ended_lost: Whether = False
     gaps: int = 0  # number of gaps in the samples
@@ -322,6 +341,12 @@ class Sums(SharedSums):
             unused.seconds += seconds
             unused.joules += joules
 
+    def serve(self, load: ServerLoad, seconds: float) -> None:
+        """Count what one inference server did for that many seconds."""
+        self.tokens.add(load.tokens, seconds)
+        self.requests.add(load.requests, seconds)
+        self.server_idle.add(load.is_idle, seconds)
+
     def see(self, time: float) -> None:
         """Record that it was present at this time."""
         if self.first is None or time < self.first:
@@ -345,7 +370,7 @@ class Sums(SharedSums):
         """
         found = self.time(name) if name == "busy" or name in _KINDS else getattr(self, name)
         whole = self.present if name == "memory" else self.seconds
-        if isinstance(found, AllocatedTime):
+        if isinstance(found, (AllocatedTime, Served)):
             whole = found.whole
         known: float = found.known
         return round(min(1.0, known / whole), 4) if whole > 0 else None

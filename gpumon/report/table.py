@@ -39,7 +39,7 @@ from gpumon.text.formatting import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.report.sums import Distribution, Sums, WeightedMean
+    from gpumon.report.sums import Distribution, Served, Sums, WeightedMean
 
 _BETWEEN = "  "
 _MOST_TEXT = 60
@@ -103,6 +103,22 @@ def _energy(unit: EnergyUnit) -> Callable[[ReportRow], str]:
     return _marked(
         "energy", lambda sums: unit.format(sums.energy.joules) if sums.energy.known else UNKNOWN
     )
+
+
+def _amount(name: str) -> Callable[[ReportRow], str]:
+    """Shows what inference servers did."""
+
+    def text(sums: Sums) -> str:
+        served: Served = getattr(sums, name)
+        return f"{served.total:,.0f}" if served.known else UNKNOWN
+
+    return _marked(name, text)
+
+
+_server_idle = _marked(
+    "server_idle",
+    lambda sums: length(sums.server_idle.total) if sums.server_idle.known else UNKNOWN,
+)
 
 
 def _gaps(line: ReportRow) -> str:
@@ -202,6 +218,9 @@ _COLUMNS = (
     _Column("CAPPED", BY, time_of("capped"), drop=28, total=True, quiet=(UNKNOWN,)),
     _Column("EMPTY", BY, time_of("empty"), drop=9, total=True, quiet=("0s", UNKNOWN)),
     _Column("STARVED", BY, time_of("starved"), drop=11, total=True, quiet=("0s", UNKNOWN)),
+    _Column("TOKENS", BY_PROCESSES, _amount("tokens"), drop=13, quiet=(UNKNOWN,)),
+    _Column("REQUESTS", BY_PROCESSES, _amount("requests"), drop=14, quiet=(UNKNOWN,)),
+    _Column("SERVER-IDLE", BY_PROCESSES, _server_idle, drop=5, quiet=(UNKNOWN,)),
     _Column("ERRORS", BY, _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
     _Column("LEFT-OUT", _GROUPS, time_of("left_out"), drop=10, quiet=("0s", UNKNOWN)),
     _Column("GAPS", _GPUS, _gaps, drop=18, text=True, quiet=("none",)),

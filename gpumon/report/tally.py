@@ -28,6 +28,10 @@ from gpumon.report.pacing import seconds_between
 from gpumon.report.sums import Sums
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gpumon.model.processes import ProcessId
+    from gpumon.model.serving import ServerLoad
     from gpumon.report.chosen_job import ChosenJob
     from gpumon.report.samples import ListedUse, MergedSample, SteadyUse
     from gpumon.report.window import TimeWindow
@@ -38,12 +42,15 @@ _Held = list[tuple[GpuTotals, float | None]]
 
 
 class _Holder:
-    """What a subject holds now: ``memory`` on all ``gpus``, unknown if it is unknown on any."""
+    """What a subject holds now: ``memory`` on all ``gpus``, unknown if it is unknown on any.
 
-    __slots__ = ("gpus", "memory", "sums")
+    ``loads`` are those of its inference servers.
+    """
 
-    def __init__(self, sums: Sums, gpus: _Held) -> None:
-        self.sums, self.gpus = sums, gpus
+    __slots__ = ("gpus", "loads", "memory", "sums")
+
+    def __init__(self, sums: Sums, gpus: _Held, loads: Collection[ServerLoad] = ()) -> None:
+        self.sums, self.gpus, self.loads = sums, gpus, loads
         self.memory = known_sum([size for _, size in gpus])
 
 
@@ -281,7 +288,10 @@ class HostTotals:
         for key, places in by_subject.items():
             own = [processes[place] for place in places]
             sums = self.sums.setdefault(key, Sums())
-            found.append(SubjectOnGpu(subjects.known[key], sums, places, own, *counted(own)))
+            serving = [place for place in places if processes[place].server_id is not None]
+            found.append(
+                SubjectOnGpu(subjects.known[key], sums, places, own, *counted(own), serving)
+            )
         return found
 
     def _count_presence(self, passed: float) -> None:
@@ -318,6 +328,8 @@ class HostTotals:
                 sums.gaps += window.counts(gap)
             if memory is not None and (seen or seconds):
                 sums.memory.add(memory, seconds)
+            for load in holder.loads:
+                sums.serve(load, seconds)
 
     def _held_until(self, held: _Held) -> tuple[float, float | None]:
         """For how many seconds there are values of any of the GPUs, and the memory held on them.
@@ -343,13 +355,14 @@ class HostTotals:
         ]
 
     def _find_holders(self) -> list[_Holder]:
-        found: dict[int, tuple[Sums, _Held]] = {}
+        found: dict[int, tuple[Sums, _Held, dict[ProcessId, ServerLoad]]] = {}
         for gpu in self.gpus.values():
             for share in gpu.shares:
-                found.setdefault(id(share.on_gpu.sums), (share.on_gpu.sums, []))[1].append(
-                    (gpu, share.memory)
-                )
-        return [_Holder(sums, held) for sums, held in found.values()]
+                sums = share.on_gpu.sums
+                _, held, loads = found.setdefault(id(sums), (sums, [], {}))
+                held.append((gpu, share.memory))
+                loads |= share.loads
+        return [_Holder(sums, held, loads.values()) for sums, held, loads in found.values()]
 
 
 class UsageTotals:

@@ -421,7 +421,7 @@ PROCESS_COLUMNS: tuple[CsvColumn, ...] = (
     _column("gpumon_log", _N, "log.version", "Version of these columns.", value=lambda _: VERSION),
     _column("server", _T, "server.engine", "The inference server that it is part of: vllm, ollama.", value=_server("engine")),
     _column("server_model", _T, "server.model", "Its model, as its command line names it.", value=_server("model")),
-    _column("server_process", _T, "server.process", "PID:start of the server's outermost process, the same for all processes of a server: its identity.", value=_server_process, write=identity_cell, parse=identity),
+    _column("server_process", _T, "server.server_id", "PID:start of the server's outermost process, the same for all processes of a server: its identity.", value=_server_process, write=identity_cell, parse=identity),
     _column("server_memory_setting", _T, "server.memory_setting", "The setting that limits the GPU memory that it takes at its start.", value=_server("memory_setting")),
     _column("server_memory_value", _T, "server.memory_value", "What that was set to. Empty where its default applies.", value=_server("memory_value")),
     _column("server_has_config_file", Unit.YES_NO, "server.has_config_file", "Whether it also has a configuration file, which may set that.", value=_server("has_config_file")),

@@ -150,7 +150,7 @@ def _server(row: dict[str, Any]) -> InferenceServer | None:
     facts = _known(row, _SERVER)
     if "engine" not in facts:
         return None
-    outermost: ProcessId | None = facts.pop("process", None)
+    outermost: ProcessId | None = facts.pop("server_id", None)
     if outermost is not None:
         facts.update(pid=outermost.pid, start_time=outermost.start_time)
     return InferenceServer(**facts)

@@ -235,7 +235,8 @@ def _server_column(
     key: str, width: int, keep: int, letter: str = "", **other: Any
 ) -> Column[ProcessItem]:
     # There is none on most machines, and most processes are none.
-    return _column(key, width, keep, letter, text=_of_server(key), vacant=("", UNKNOWN), **other)
+    vacant = other.pop("vacant", ("", UNKNOWN))
+    return _column(key, width, keep, letter, text=_of_server(key), vacant=vacant, **other)
 
 
 PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
@@ -269,7 +270,8 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
         vacant=("",),
     ),
     _server_column("running", 4, 24, shown=False),
-    _server_column("waiting", 4, 37, least=1),
+    # Nothing waits most of the time.
+    _server_column("waiting", 4, 37, least=1, vacant=("", UNKNOWN, "0")),
     _server_column("requests", 5, 23, shown=False),
     _server_column("tokens", 5, 38, "Q", least=1),
     _server_column("kv_cache", 3, 22, shown=False),

@@ -1,6 +1,6 @@
 """The table of servers in ``docs/serving.md``, which follows from the engines.
 
-``python -m tests.serving.page`` writes it into the page; a test checks that it is what stands there.
+``python -m tests.serving.page`` writes it into the page; a test checks that it stands there.
 """
 
 from __future__ import annotations

@@ -83,12 +83,15 @@ def test_columns_of_servers_are_there_while_a_server_reports_something() -> None
     secret = served(2, ServerLoad(problem="needs a key"))
     assert not {"WAIT", "TOK/S"} & set(table(trains, secret)[0].split())
     serves = served(3, ServerLoad(running=4, waiting=0, tokens=1234.4), server=91)
-    heading, *rows = table(trains, secret, serves)
+    assert "WAIT" not in table(trains, secret, serves)[0].split(), "nothing waits"
+    waits = served(4, ServerLoad(running=4, waiting=7, tokens=0.0), server=92)
+    heading, *rows = table(trains, secret, serves, waits)
     wait, tokens = heading.index("WAIT") + 4, heading.index("TOK/S") + 5
-    cells = {row.split()[1]: (row[wait - 4 : wait], row[tokens - 5 : tokens]) for row in rows[:3]}
+    cells = {row.split()[1]: (row[wait - 4 : wait], row[tokens - 5 : tokens]) for row in rows[:4]}
     assert cells["1"] == ("    ", "     "), "it is no server"
     assert cells["2"] == ("   –", "    –"), "a server that reports nothing"
     assert cells["3"] == ("   0", " 1234")
+    assert cells["4"] == ("   7", "    0")
 
 
 def test_everything_that_a_server_reports_can_be_a_column() -> None:

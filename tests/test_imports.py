@@ -136,6 +136,20 @@ def test_what_a_package_was_imported_without_is_there_for_others(
     assert run(program) == "True False\nTrue\n"
 
 
+def test_another_thread_imports_what_the_screen_starts_without() -> None:
+    program = (
+        "from threading import Thread; from gpumon.system.startup_imports import hidden\n"
+        "def ask():\n"
+        "    import gpumon.serving.client\n"
+        "    print('asked')\n"
+        "thread = Thread(target=ask)\n"
+        "with hidden('ssl'):\n"
+        "    thread.start()\n"
+        "    thread.join()\n"
+    )
+    assert run(program) == "asked\n"
+
+
 def test_textual_is_imported_without_widgets_that_nobody_sees() -> None:
     program = (
         "import sys; from gpumon.ui.startup import import_textual; import_textual();"

@@ -170,10 +170,10 @@ def _open_standard_streams() -> None:
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     from gpumon.cli.parser import parse
-    from gpumon.system.startup_imports import replaced
+    from gpumon.system.startup_imports import hidden
 
     # Reading a size, and saying what is wrong, imports msgspec: see `import_msgspec`.
-    with replaced("typing_extensions", None):
+    with hidden("typing_extensions"):
         return parse(arguments)
 
 

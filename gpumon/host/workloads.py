@@ -188,7 +188,10 @@ class WorkloadReader:
         engine = itself.engine
         if engine is None:
             return None
-        outermost = next(each for each in reversed(line) if each.engine == engine)
+        if ENGINES[engine].has_independent_processes:
+            outermost = itself
+        else:
+            outermost = next(each for each in reversed(line) if each.engine == engine)
         found = self._around(outermost).server or Recognised(engine)
         return InferenceServer(
             engine=engine,

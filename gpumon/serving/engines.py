@@ -67,6 +67,8 @@ class Engine(Struct, frozen=True):
     # Whether it counts tokens while it generates them, and not when a request ends.
     tokens_while_generating: bool = False
     default_port: int | None = None  # Of its metrics.
+    # Whether each of its processes is a server of its own, with a model and metrics of its own.
+    has_independent_processes: bool = False
 
 
 _ENGINES = (
@@ -218,6 +220,8 @@ _ENGINES = (
         ),
         metrics_option="--metrics",
         default_port=8080,
+        # With --models-dir it starts itself again for each model, on another port.
+        has_independent_processes=True,
     ),
     # github.com/ollama/ollama: api/types.go, envconfig/config.go.
     Engine(

@@ -64,25 +64,6 @@ class RealServer:
             answer = json.load(connection.getresponse())
         return Completion(answer["tokens_evaluated"], answer["tokens_predicted"])
 
-    @contextmanager
-    def busy(self, requests: int) -> Iterator[None]:
-        """Have so many requests run, or wait, until the block ends; they are cancelled then.
-
-        They take a whole core of the machine.
-        """
-        with ExitStack() as stack:
-            for _ in range(requests):
-                connection = stack.enter_context(_connection(self.address))
-                # The server notices that a client has left only when it sends.
-                _send(connection, "Go on.", CONTEXT, stream=True)
-            until(lambda: self._unfinished() == requests, f"{requests} requests")
-            yield
-        until(lambda: self._unfinished() == 0, "the end of the requests")
-
-    def metrics(self) -> dict[str, float]:
-        """Name and value of each of its metrics."""
-        return read_metrics(self.address)
-
     def workers(self) -> dict[str, Worker]:
         """The processes that serve its models, if it has several, by the names of the models."""
         found = {}
@@ -94,32 +75,25 @@ class RealServer:
             found[options["--alias"]] = Worker(pid, address)
         return found
 
-    def _unfinished(self) -> float:
-        metrics = self.metrics()
-        return metrics["llamacpp:requests_processing"] + metrics["llamacpp:requests_deferred"]
 
+@contextmanager
+def busy(address: Workload, requests: int) -> Iterator[None]:
+    """Have requests that run, or wait, until the block ends; they are cancelled then.
 
-def read_metrics(address: Workload) -> dict[str, float]:
-    """Name and value of each metric of a server or a worker."""
-    status, text = get(address, "/metrics")
-    assert status == 200, text
-    families = text_string_to_metric_families(text)
-    return {sample.name: sample.value for family in families for sample in family.samples}
-
-
-def get(address: Workload, path: str, key: str | None = None) -> tuple[int, str]:
-    """The status and the text of a page.
+    They take a whole core of the machine.
 
     Args:
         address: Where the server or the worker listens.
-        path: The path of the page.
-        key: The key for a server that was started with ``--api-key``.
+        requests: Their number.
     """
-    with _connection(address) as connection:
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        connection.request("GET", path, headers=headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+    with ExitStack() as stack:
+        for _ in range(requests):
+            connection = stack.enter_context(_connection(address))
+            # The server notices that a client has left only when it sends.
+            _send(connection, "Go on.", CONTEXT, stream=True)
+        until(lambda: _unfinished(address) == requests, f"{requests} requests")
+        yield
+    until(lambda: _unfinished(address) == 0, "the end of the requests")
 
 
 @contextmanager
@@ -205,8 +179,24 @@ def _connection(address: Workload) -> Iterator[http.client.HTTPConnection]:
         connection.close()
 
 
+def _unfinished(address: Workload) -> float:
+    status, text = _get(address, "/metrics")
+    assert status == 200, text
+    families = text_string_to_metric_families(text)
+    metrics = {sample.name: sample.value for family in families for sample in family.samples}
+    return metrics["llamacpp:requests_processing"] + metrics["llamacpp:requests_deferred"]
+
+
+def _get(address: Workload, path: str) -> tuple[int, str]:
+    """The status and the text of a page."""
+    with _connection(address) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
 def _answers(address: Workload) -> bool:
     try:
-        return get(address, "/health")[0] == 200
+        return _get(address, "/health")[0] == 200
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""What a real ``llama-server`` reports, on which gpumon relies."""
+"""gpumon reads from a real server, llama.cpp's ``llama-server``, what clients sent to it."""
 
 from __future__ import annotations
 
@@ -7,82 +7,143 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
+from gpumon.serving import ENGINES, Recognised, recognise
+from gpumon.serving.client import ask
+from gpumon.serving.metrics_text import AnswerError, Readings
+from gpumon.serving.rates import Rates
+from tests.driver import GIB, Driver, Owner, h100
+from tests.lives import look
 from tests.screen import PATIENCE
 
-from .real_server import SLOTS, RealServer, get, read_metrics, real_server
+from .real_server import SLOTS, busy, real_server
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.driver import Driver
+    from tests.ports import Workload
 
-RUNNING = "llamacpp:requests_processing"
-WAITING = "llamacpp:requests_deferred"
-TOKENS = "llamacpp:tokens_predicted_total"
-PROMPT_TOKENS = "llamacpp:prompt_tokens_total"
+    from .real_server import RealServer
+
+LLAMA = ENGINES["llama.cpp"]
 
 
-def test_it_counts_what_was_sent(server: RealServer) -> None:
-    before = server.metrics()
-    assert {before[name] for name in (RUNNING, WAITING, TOKENS, PROMPT_TOKENS)} == {0}
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RealServer]:
+    with real_server(tmp_path) as started:
+        yield started
+
+
+def readings(address: Workload, key: str | None = None) -> Readings:
+    return ask(LLAMA, address.host, address.port, key)
+
+
+def test_its_command_line_names_its_model_and_its_port(server: RealServer) -> None:
+    process = look(server.process.pid)
+    assert process is not None
+    assert recognise(process.command, {}) == Recognised(
+        "llama.cpp", model=str(server.model), port=server.address.port
+    )
+
+
+def test_what_was_sent_is_counted(server: RealServer) -> None:
+    assert readings(server.address) == Readings(running=0, waiting=0, tokens=0, prompt_tokens=0)
     completions = [server.complete(37), server.complete(5, prompt="Hello")]
     assert [completion.tokens for completion in completions] == [37, 5]
-    after = server.metrics()
-    assert after[TOKENS] == 42
-    assert after[PROMPT_TOKENS] == sum(completion.prompt_tokens for completion in completions)
-    assert after[RUNNING] == after[WAITING] == 0
+    prompt_tokens = sum(completion.prompt_tokens for completion in completions)
+    assert readings(server.address) == Readings(
+        running=0, waiting=0, tokens=42, prompt_tokens=prompt_tokens
+    )
+
+
+def test_rates_are_those_of_what_was_sent(server: RealServer) -> None:
+    rates = Rates()
+    rates.load(readings(server.address), 0.0)
+    sent = server.complete(600)
+    load = rates.load(readings(server.address), 10.0)
+    assert (load.tokens, load.prompt_tokens) == (60, sent.prompt_tokens / 10)
 
 
 def test_requests_wait_when_its_slots_are_taken(server: RealServer) -> None:
-    with server.busy(SLOTS + 3):
-        busy = server.metrics()
-        assert (busy[RUNNING], busy[WAITING]) == (SLOTS, 3)
-    idle = server.metrics()
-    assert idle[RUNNING] == idle[WAITING] == 0
+    with busy(server.address, SLOTS + 3):
+        now = readings(server.address)
+        assert (now.running, now.waiting) == (SLOTS, 3)
+    now = readings(server.address)
+    assert (now.running, now.waiting) == (0, 0)
 
 
 def test_it_counts_the_tokens_of_a_request_only_when_that_has_finished(server: RealServer) -> None:
-    with server.busy(1):
+    with busy(server.address, 1):
         server.complete(3)
-        assert server.metrics()[TOKENS] == 3
-    assert server.metrics()[TOKENS] == 3, "cancelled requests count"
+        assert readings(server.address).tokens == 3
+    assert readings(server.address).tokens == 3, "cancelled requests count"
+    assert not LLAMA.tokens_while_generating
 
 
 def test_its_metrics_need_its_key(tmp_path: Path) -> None:
     with real_server(tmp_path, ["--metrics", "--api-key", "sesame"]) as server:
-        assert get(server.address, "/metrics")[0] == 401
-        status, text = get(server.address, "/metrics", key="sesame")
-        assert (status, RUNNING in text) == (200, True)
+        with pytest.raises(AnswerError, match=r"^it needs a key$"):
+            readings(server.address)
+        assert readings(server.address, "sesame").running == 0
 
 
-def test_it_has_no_metrics_unless_it_was_started_with_them(tmp_path: Path) -> None:
-    with real_server(tmp_path, []) as server:
-        assert get(server.address, "/metrics")[0] == 501
+def test_its_metrics_are_off_by_default(tmp_path: Path) -> None:
+    with (
+        real_server(tmp_path, []) as server,
+        pytest.raises(AnswerError, match=r"^its metrics are off: start it with --metrics$"),
+    ):
+        readings(server.address)
 
 
-def test_each_of_several_models_has_a_process_with_metrics_of_its_own(tmp_path: Path) -> None:
+def test_a_snapshot_has_its_requests(server: RealServer) -> None:
+    with busy(server.address, SLOTS + 1):
+        (found,) = snapshot(server.process.pid)
+    assert found == [server.process.pid, "llama.cpp tiny.gguf", SLOTS, 1]
+
+
+def test_each_of_several_models_is_a_server_of_its_own(tmp_path: Path) -> None:
     with real_server(tmp_path, models=("large", "small")) as server:
         server.complete(3, model="large")
         server.complete(5, model="small")
-        assert get(server.address, "/metrics")[0] == 400
-        counted = {
-            model: read_metrics(worker.address)[TOKENS]
-            for model, worker in server.workers().items()
-        }
-    assert counted == {"large": 3, "small": 5}
-
-
-def test_gpumon_sees_it_as_the_process_of_a_gpu(server: RealServer, driver: Driver) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "snapshot", "--format", "json"],
-        env=driver.env(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
+        large, small = (server.workers()[model] for model in ("large", "small"))
+        assert readings(large.address).tokens == 3
+        assert readings(small.address).tokens == 5
+        with busy(small.address, 1):
+            found = snapshot(large.pid, small.pid)
+    assert sorted(found) == sorted(
+        [[large.pid, "llama.cpp large.gguf", 0, 0], [small.pid, "llama.cpp small.gguf", 1, 0]]
     )
-    (process,) = json.loads(done.stdout)["processes"]
-    assert process["pid"] == server.process.pid
-    assert process["command"][0].endswith("/llama-server")
-    assert process["command"][1:3] == ["--model", str(server.model)]
+
+
+def snapshot(*pids: int) -> list[list[object]]:
+    """PID, server, and requests that run and that wait, of processes on a simulated GPU."""
+    with Driver([h100(memory_used=72 * GIB)]) as driver:
+        driver.cards[0].processes = [Owner(pid, memory=72 * GIB // len(pids)) for pid in pids]
+        done = subprocess.run(
+            [sys.executable, "-c", _SNAPSHOT],
+            env=driver.env(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    found: list[list[object]] = json.loads(done.stdout)
+    return found
+
+
+_SNAPSHOT = """
+import gpumon, json
+# On a busy machine a snapshot does not wait for all answers.
+for _ in range(20):
+    processes = gpumon.snapshot().processes
+    if all(each.load and not each.load.problem for each in processes):
+        break
+print(json.dumps([
+    [each.id.pid, each.place.server.label, each.load.running, each.load.waiting]
+    for each in processes
+]))
+"""

@@ -164,7 +164,11 @@ class _Server:
             raise AnswerError("it reports no metrics that gpumon reads")
         address, port = self._address(self._port(engine))
         token = _token(settings.token_files.get(str(port)))
-        return self._rates.load(ask(engine, address, port, token), now)
+        return self._rates.load(
+            ask(engine, address, port, token),
+            now,
+            tokens_while_generating=engine.tokens_while_generating,
+        )
 
     def _port(self, engine: Engine) -> int | None:
         """The port of its metrics, by its command line and environment."""

@@ -22,23 +22,30 @@ class Rates:
     def __init__(self) -> None:
         self._past: deque[tuple[float, Readings]] = deque()
 
-    def load(self, readings: Readings, now: float) -> ServerLoad:
+    def load(
+        self, readings: Readings, now: float, *, tokens_while_generating: bool = True
+    ) -> ServerLoad:
         """The load at the time of these readings.
 
         Args:
             readings: The newest.
             now: Seconds on the monotonic clock.
+            tokens_while_generating: See ``Engine``.
         """
         past = self._past
         past.append((now, readings))
         # One that is older than the window stays: rates are over the whole of it.
         while len(past) > 2 and past[1][0] <= now - WINDOW:
             past.popleft()
+        tokens = self._rate("tokens")
+        if tokens == 0 and readings.running and not tokens_while_generating:
+            # It generates, and will count that later.
+            tokens = None
         return ServerLoad(
             running=_count(readings.running),
             waiting=_count(readings.waiting),
             requests=self._rate("requests"),
-            tokens=self._rate("tokens"),
+            tokens=tokens,
             prompt_tokens=self._rate("prompt_tokens"),
             kv_cache=None if readings.kv_cache is None else round(readings.kv_cache, 1),
             models=readings.models,

@@ -19,6 +19,7 @@ from hypothesis import settings
 from gpumon.system.system import user_name
 from tests import lives
 from tests.absent import ABSENT
+from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,6 +129,14 @@ def fresh_user_names() -> Iterator[None]:
     user_name.cache_clear()
     yield
     user_name.cache_clear()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inference server that a busy machine keeps from answering for a second is no failure."""
+    from gpumon.serving import client
+
+    monkeypatch.setattr(client, "PATIENCE", PATIENCE)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.serving import ENGINES
-from gpumon.serving.client import PATIENCE, ask
+from gpumon.serving import ENGINES, client
+from gpumon.serving.client import MOST_BYTES, PATIENCE, ask
 from gpumon.serving.metrics_text import AnswerError, Readings, read_loaded_models, read_metrics
 from tests.serving.fake_server import (
     DRIPS,
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 VLLM = ENGINES["vllm"]
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +70,10 @@ def test_ollama_names_the_models_that_it_has_loaded(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("wanted", [HANGS, DRIPS], ids=["hangs", "drips"])
-def test_a_slow_server_is_not_waited_for(server: FakeServer, wanted: bytes) -> None:
+def test_a_slow_server_is_not_waited_for(
+    server: FakeServer, wanted: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "PATIENCE", PATIENCE)
     server.answer(wanted)
     began = time.monotonic()
     assert problem(server) == f"no answer within {PATIENCE:g}s"
@@ -77,10 +82,7 @@ def test_a_slow_server_is_not_waited_for(server: FakeServer, wanted: bytes) -> N
 
 def test_no_more_than_a_mebibyte_is_read(server: FakeServer) -> None:
     server.answer(FLOODS)
-    began = time.monotonic()
-    # On a busy machine, its time may be over before.
-    assert problem(server) in {"its answer is larger than 1 MiB", "no answer within 1s"}
-    assert time.monotonic() - began < 3 * PATIENCE
+    assert problem(server) == f"its answer is larger than {MOST_BYTES // 2**20} MiB"
 
 
 def test_a_redirection_is_not_followed(server: FakeServer) -> None:

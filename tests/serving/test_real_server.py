@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 LLAMA = ENGINES["llama.cpp"]
 
 
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that a busy machine keeps from answering for a second is no failure."""
-    monkeypatch.setattr(client, "PATIENCE", PATIENCE)
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.fixture

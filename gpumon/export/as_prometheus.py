@@ -17,6 +17,7 @@ from gpumon.model.allocations import allocations_of
 from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import maker_of
 from gpumon.model.metrics import Unit, gpu_value
+from gpumon.model.serving import combined_load
 from gpumon.model.snapshot import GPU_METRICS
 from gpumon.text.formatting import printable
 
@@ -63,19 +64,12 @@ _LONGEST_MODEL = 128
 
 
 def _load_sum(field: str) -> Callable[[Sequence[GpuProcess]], float | None]:
-    return lambda processes: known_sum(_reported(processes, field))
+    return lambda processes: getattr(combined_load(processes), field, None)
 
 
 def _fullest_cache(processes: Sequence[GpuProcess]) -> float | None:
-    shares = _reported(processes, "kv_cache")
-    known = [share for share in shares if share is not None]
-    return max(known) / 100 if len(known) == len(shares) else None
-
-
-def _reported(processes: Sequence[GpuProcess], field: str) -> list[float | None]:
-    """A value of the load of each server; its processes have the same load."""
-    loads = {process.server_id: process.load for process in processes}
-    return [None if load is None else getattr(load, field) for load in loads.values()]
+    load = combined_load(processes)
+    return None if load is None or load.kv_cache is None else load.kv_cache / 100
 
 
 SERVER_METRICS: dict[str, tuple[str, Callable[[Sequence[GpuProcess]], float | None]]] = {

@@ -308,8 +308,8 @@ def _launcher(kind: str, processes: Iterable[GpuProcess]) -> tuple[ProcessId | N
         place = process.place
         if place is None:
             continue
-        if kind == "server" and place.server is not None and place.server.pid is not None:
-            return ProcessId(place.server.pid, place.server.start_time), place.server.engine
+        if kind == "server" and place.server is not None:
+            return process.server_id, place.server.engine
         if kind == "launcher" and place.launcher is not None:
             is_daemon = place.launcher_name in _DAEMONS
             return (None, None) if is_daemon else (place.launcher, place.launcher_name)

@@ -44,9 +44,8 @@ def job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
         if container is not None and (container.id or container.name):
             return "container", f"container {container.runtime} {container.id or container.name}"
         # Ray and torchrun start several servers, and what has nothing to do with these.
-        if place.server is not None and place.server.identity is not None:
-            pid, start_time = place.server.identity
-            return "server", f"server {pid}/{start_time}"
+        if place.server is not None and place.server.pid is not None:
+            return "server", f"server {place.server.pid}/{place.server.start_time}"
         if place.launcher is not None:
             return "launcher", f"launcher {_identity(place.launcher)}"
     if process.id in launchers:

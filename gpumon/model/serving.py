@@ -15,7 +15,7 @@ from gpumon.model.number_types import Count, Real  # noqa: TC001 - msgspec resol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.model.processes import GpuProcess
+    from gpumon.model.processes import GpuProcess, ProcessId
 
 
 class InferenceServer(Struct, frozen=True, gc=False):
@@ -41,11 +41,6 @@ class InferenceServer(Struct, frozen=True, gc=False):
     memory_setting: str | None = None
     memory_value: str | None = None
     has_config_file: bool = False
-
-    @property
-    def identity(self) -> tuple[int, int | None] | None:
-        """PID and start time of its outermost process; ``None`` if unknown."""
-        return None if self.pid is None else (self.pid, self.start_time)
 
     @property
     def label(self) -> str:
@@ -105,13 +100,10 @@ def combined_load(processes: Iterable[GpuProcess]) -> ServerLoad | None:
         The sums, and the use of the fullest KV cache; what any of them does not report is unknown.
         ``None`` if there is no server.
     """
-    loads: dict[object, ServerLoad | None] = {}
+    loads: dict[ProcessId, ServerLoad | None] = {}
     for process in processes:
-        server = None if process.place is None else process.place.server
-        if server is None and process.load is None:
-            continue
-        key = (server and server.identity) or process.id
-        loads[key] = loads.get(key) or process.load
+        if (server := process.server_id) is not None:
+            loads[server] = loads.get(server) or process.load
     if not loads:
         return None
     reported = [load or ServerLoad() for load in loads.values()]

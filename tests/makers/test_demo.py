@@ -464,14 +464,9 @@ def test_the_engine_of_vllm_belongs_to_the_server_that_started_it(demo: Demo) ->
     engine = served(demo.at(0), "vllm")
     assert engine.command == ("VLLM::EngineCore",)
     assert engine.place is not None
-    assert engine.place.server is not None
-    assert engine.place.parent is not None
-    assert engine.place.server.identity == (
-        engine.place.parent.pid,
-        engine.place.parent.start_time,
-    )
+    assert engine.server_id == engine.place.parent
     above = demo.source.host().relatives([engine.id])
-    (server,) = [one for one in above if one.id == engine.place.parent]
+    (server,) = [one for one in above if one.id == engine.server_id]
     assert "--gpu-memory-utilization" in server.command
 
 

@@ -377,7 +377,7 @@ LEADS = (
         cpu=118.0,
         rss_gib=8.6,
         threads=143,
-        serving=Serving(at_once=26.0, tokens=3000.0),
+        serving=Serving(at_once=15.0, tokens=3000.0),
     ),
     Actor(
         pid=9377,

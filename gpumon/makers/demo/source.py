@@ -263,27 +263,26 @@ class DemoBackend(GpuBackend):
             rss=int(actor.rss_gib * GIB),
             started_at=self._start + instance.began,
             place=role.place,
-            load=_load(actor.serving, state.gpus[shares[0].gpu], now),
+            load=_load(actor.serving, state.gpus[shares[0].gpu], now, busy),
         )
 
 
-def _load(serving: Serving | None, gpu: DemoGpu, now: float) -> ServerLoad | None:
-    """What an inference server on this GPU reports."""
+def _load(serving: Serving | None, gpu: DemoGpu, now: float, busy: float) -> ServerLoad | None:
+    """What an inference server reports on this GPU, which is so busy just now, 0 to 1."""
     if serving is None:
         return None
     kv_cache = 0.0 if serving.has_kv_cache else None
     if now > serving.until:
         return ServerLoad(0, 0, 0.0, 0.0, 0.0, kv_cache)
-    busy, rates = mean(gpu.busy, now, 5.0), mean(gpu.busy, now, 30.0)
-    tokens = serving.tokens * rates
+    tokens = serving.tokens * mean(gpu.busy, now, 30.0)
     return ServerLoad(
         running=max(1, round(serving.at_once * busy)),
         # Requests wait once the KV cache is nearly full.
-        waiting=max(0, round(serving.at_once * (busy - 0.35))),
+        waiting=max(0, round(serving.at_once * (busy - 0.5))),
         requests=round(tokens / _TOKENS_OF_REQUEST, 2),
         tokens=round(tokens, 1),
         prompt_tokens=round(tokens * _PROMPT_SHARE, 1),
-        kv_cache=None if kv_cache is None else round(min(98.0, 20.0 + 170.0 * busy), 1),
+        kv_cache=None if kv_cache is None else round(min(98.0, 20.0 + 130.0 * busy), 1),
     )
 
 

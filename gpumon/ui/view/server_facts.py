@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gpumon.serving import ENGINES
 from gpumon.text.formatting import UNKNOWN, number, per_second
 from gpumon.ui.view.page_layout import Fact, Section, Side, fact_rows
 
@@ -20,32 +21,34 @@ _LINES = 2
 
 def server_sections(processes: Iterable[GpuProcess]) -> Iterator[Section]:
     """A section for each inference server that these processes belong to."""
-    servers: dict[object, tuple[InferenceServer, GpuProcess]] = {}
+    engines: dict[ProcessId | None, GpuProcess] = {}
     for process in processes:
-        server = None if process.place is None else process.place.server
-        if server is not None:
-            key = server.identity or process.id
-            # All its engines have the same load, as soon as it is known.
-            if key not in servers or servers[key][1].load is None:
-                servers[key] = server, process
-    for server, process in servers.values():
-        facts = (*_server_facts(server, process.id), *_load_facts(server, process.load))
-        yield Section("Server", partial(fact_rows, facts), Side.RIGHT)
+        # All have the same load, as soon as it is known.
+        before = engines.get(process.server_id)
+        if before is None or before.load is None:
+            engines[process.server_id] = process
+    for process in engines.values():
+        if process.place is not None and (server := process.place.server) is not None:
+            facts = (*_server_facts(server, process), *_load_facts(server, process.load))
+            yield Section("Server", partial(fact_rows, facts), Side.RIGHT)
 
 
-def _server_facts(server: InferenceServer, process: ProcessId) -> Iterator[Fact]:
-    is_other = server.identity not in (None, (process.pid, process.start_time))
-    yield Fact("server", server.engine, note=f"process {server.pid}" if is_other else "")
+def _server_facts(server: InferenceServer, process: GpuProcess) -> Iterator[Fact]:
+    engine = ENGINES.get(server.engine)
+    name = server.engine if engine is None else engine.name
+    is_other = process.server_id != process.id
+    yield Fact("server", name, note=f"process {server.pid}" if is_other else "")
     yield Fact("model", server.model or UNKNOWN, lines=_LINES)
     if server.memory_setting is None:
         return
     if server.memory_value is not None:
         yield Fact("memory", f"{server.memory_setting} {server.memory_value}", lines=_LINES)
         return
-    which = (
-        "unless in its configuration file" if server.has_config_file else "so its default applies"
-    )
-    yield Fact("memory", server.memory_setting, note=f"not set, {which}")
+    default = "" if engine is None else engine.memory_default
+    note = f"not set: {default or 'its default'}"
+    if server.has_config_file:
+        note = "not set, unless in its configuration file"
+    yield Fact("memory", server.memory_setting, note=note)
 
 
 def _load_facts(server: InferenceServer, load: ServerLoad | None) -> Iterator[Fact]:

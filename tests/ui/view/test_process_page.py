@@ -212,7 +212,7 @@ def served(load: ServerLoad | None, server: InferenceServer = VLLM) -> GpuProces
 def test_a_server_has_its_setting_and_what_it_reports(width: int) -> None:
     text = flat(page(served(LOAD), width=width))
     for told in (
-        *("server vllm process 41200", "model Qwen/Qwen2.5-14B"),
+        *("server vLLM process 41200", "model Qwen/Qwen2.5-14B"),
         "memory --gpu-memory-utilization 0.30",
         *("requests 3 running, 1 waiting", "2 finished a second", "tokens 459 a second"),
         *("prompts 1390 a second", "KV cache 98 % in use"),
@@ -236,7 +236,7 @@ def test_what_a_server_does_not_report_has_its_reason() -> None:
 @pytest.mark.parametrize(
     ("server", "told"),
     [
-        (replace(VLLM, memory_value=None), "not set, so its default applies"),
+        (replace(VLLM, memory_value=None), "not set: 0.9"),
         (
             replace(VLLM, memory_value=None, has_config_file=True),
             "not set, unless in its configuration file",
@@ -258,7 +258,7 @@ def test_the_page_of_a_job_has_its_server_once() -> None:
     engines = [replace(served(load), id=ProcessId(pid, 9)) for pid, load in ((1, None), (2, LOAD))]
     (job,) = jobs(engines)
     text = flat(" ".join(map(text_of, job_rows(job, "", gpus, RowContext(NOON), 100))))
-    assert text.count("server vllm process 41200") == 1
+    assert text.count("server vLLM process 41200") == 1
     assert text.count("KV cache 98 % in use") == 1
 
 

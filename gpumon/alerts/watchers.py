@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpumon.alerts.evaluation import EvaluationContext
     from gpumon.alerts.notice import Notice
     from gpumon.findings.finding import Answer, Finding
-    from gpumon.model.processes import GpuProcess
+    from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu
 
 MOST_SUBJECTS = 2000
@@ -185,6 +185,8 @@ class ProcessWatcher(Watcher[ProcessWhen]):
             return []
         found: list[Notice] = []
         listed = set()
+        fired: set[ProcessId] = set()
+        resolved: set[ProcessId] = set()
         known, processes = self.known, self.known.processes
         is_slow = self._when.state is not None and PROCESS_RULES[self._when.state].is_slow
         chosen = self._chosen(context) if is_slow else None
@@ -206,8 +208,11 @@ class ProcessWatcher(Watcher[ProcessWhen]):
                 processes[key] = _remembered(self.alert, process, context.now)
             if transition is Transition.FIRED:
                 processes[key] = kept = _remembered(self.alert, process, began)
-                found.append(notices.process_notice(self.alert, context, process, kept, finding))
-            elif transition is Transition.RESOLVED:
+                if _is_first_of_server(process, fired):
+                    found.append(
+                        notices.process_notice(self.alert, context, process, kept, finding)
+                    )
+            elif transition is Transition.RESOLVED and _is_first_of_server(process, resolved):
                 found += self._end(context, key)
         for key in [key for key in processes if key not in listed]:
             # A process that is not listed meets nothing, if it is known what is there.
@@ -277,6 +282,16 @@ class ProcessWatcher(Watcher[ProcessWhen]):
     def shift(self, seconds: float) -> None:
         super().shift(seconds)
         self._unknown_at_first = {key: at - seconds for key, at in self._unknown_at_first.items()}
+
+
+def _is_first_of_server(process: GpuProcess, servers: set[ProcessId]) -> bool:
+    """Whether no other process of its inference server, which has the same load, was seen yet."""
+    server = process.server_id
+    if server is None:
+        return True
+    is_first = server not in servers
+    servers.add(server)
+    return is_first
 
 
 class XidWatcher(Watcher[XidWhen]):

@@ -218,7 +218,7 @@ _COLUMNS = (
     _Column("CAPPED", BY, time_of("capped"), drop=28, total=True, quiet=(UNKNOWN,)),
     _Column("EMPTY", BY, time_of("empty"), drop=9, total=True, quiet=("0s", UNKNOWN)),
     _Column("STARVED", BY, time_of("starved"), drop=11, total=True, quiet=("0s", UNKNOWN)),
-    _Column("TOKENS", BY_PROCESSES, _amount("tokens"), drop=13, quiet=(UNKNOWN,)),
+    _Column("TOKENS", BY_PROCESSES, _amount("tokens"), drop=6, quiet=(UNKNOWN,)),
     _Column("REQUESTS", BY_PROCESSES, _amount("requests"), drop=14, quiet=(UNKNOWN,)),
     _Column("SERVER-IDLE", BY_PROCESSES, _server_idle, drop=5, quiet=(UNKNOWN,)),
     _Column("ERRORS", BY, _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),

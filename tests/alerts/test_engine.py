@@ -279,6 +279,20 @@ def test_a_server_is_reported_by_what_it_reports_and_not_while_that_is_unknown(
     assert over.ended
 
 
+def test_the_workers_of_a_server_are_one_notice_and_another_server_is_another() -> None:
+    def workers(load: ServerLoad) -> tuple[GpuProcess, ...]:
+        other = InferenceServer("vllm", "Qwen2.5-14B", pid=8, start_time=1)
+        beside = replace(serving(300, load), place=Workload(server=other))
+        return (*(serving(pid, load) for pid in range(100, 104)), beside)
+
+    machine = Machine(alert("waiting>10", ended=True, cooldown=0.0))
+    machine.see(30, gpu(), processes=workers(ServerLoad(waiting=0)))
+    begun = machine.see(60, gpu(), processes=workers(ServerLoad(waiting=11)))
+    assert [notice.pid for notice in begun] == [100, 300]
+    over = machine.see(300, gpu(), processes=workers(ServerLoad(waiting=0)))
+    assert [(notice.pid, notice.ended) for notice in over] == [(100, True), (300, True)]
+
+
 def test_a_server_whose_model_is_unknown_is_known_by_its_engine_alone() -> None:
     machine = Machine(alert("server:vllm"), alert("server:qwen"), alert("!server:qwen"))
     machine.see(30, gpu(), processes=(working(),))

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.host.process_tree import descendants
-from gpumon.model.processes import ProcessId
 from gpumon.model.serving import ServerLoad
 from gpumon.system.backoff import Backoff
 from gpumon.system.files import FileFault, read_secret_line
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpumon.config.settings import Serving
     from gpumon.host.listeners import Listener, Sockets
-    from gpumon.model.processes import GpuProcess
+    from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.serving import Engine
     from gpumon.system.system import System
 
@@ -88,11 +87,7 @@ def _members(processes: Iterable[GpuProcess]) -> dict[ProcessId, list[GpuProcess
     """The processes on GPUs of each server, by its outermost process."""
     members: dict[ProcessId, list[GpuProcess]] = {}
     for process in processes:
-        server = None if process.place is None else process.place.server
-        if server is not None and process.visible:
-            root = process.id
-            if server.pid is not None:
-                root = ProcessId(server.pid, server.start_time)
+        if process.visible and (root := process.server_id) is not None:
             members.setdefault(root, []).append(process)
     return members
 

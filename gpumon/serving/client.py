@@ -11,7 +11,7 @@ from gpumon.serving.metrics_text import AnswerError, read_loaded_models, read_me
 if TYPE_CHECKING:
     from gpumon.http.connection import HttpAnswer
     from gpumon.serving.engines import Engine
-    from gpumon.serving.metrics_text import Readings
+    from gpumon.serving.metrics_text import ServerReadings
 
 PATIENCE = 1.0
 """Seconds that an answer may take."""
@@ -21,7 +21,7 @@ _NOT_THERE = (404, 405, 501)
 """llama-server answers 501 without ``--metrics``."""
 
 
-def ask(engine: Engine, address: str, port: int, token: str | None = None) -> Readings:
+def ask(engine: Engine, address: str, port: int, token: str | None = None) -> ServerReadings:
     """What a server reports now. Redirections are not followed, and no proxy is used.
 
     Args:

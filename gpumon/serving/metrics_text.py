@@ -19,7 +19,7 @@ _RANKS = ("tp_rank", "pp_rank")
 """Labels of workers that all report the same of their server."""
 
 
-class Readings(Struct, frozen=True):
+class ServerReadings(Struct, frozen=True):
     """What one answer has; counters count since the server's start. ``None`` is not reported."""
 
     running: float | None = None
@@ -41,7 +41,7 @@ class _Sample(NamedTuple):
     value: float
 
 
-def read_metrics(text: str, engine: Engine) -> Readings:
+def read_metrics(text: str, engine: Engine) -> ServerReadings:
     """What a server reports.
 
     Of the names that a metric had in different versions the first one that occurs counts. A number
@@ -73,7 +73,7 @@ def read_metrics(text: str, engine: Engine) -> Readings:
 
     # The fullest cache is the one that makes requests wait.
     kv_cache = max(values(names.kv_cache), default=math.nan) * 100
-    return Readings(
+    return ServerReadings(
         running=_total(values(names.running)),
         waiting=_total(values(names.waiting)),
         requests=_total(values(names.requests)),
@@ -84,7 +84,7 @@ def read_metrics(text: str, engine: Engine) -> Readings:
     )
 
 
-def read_loaded_models(text: str) -> Readings:
+def read_loaded_models(text: str) -> ServerReadings:
     """The models that Ollama has loaded, from the answer of its ``/api/ps``.
 
     Raises:
@@ -94,7 +94,7 @@ def read_loaded_models(text: str) -> Readings:
 
     try:
         models = json.loads(text)["models"]
-        return Readings(models=_models(model["name"] for model in models))
+        return ServerReadings(models=_models(model["name"] for model in models))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise AnswerError("its answer is not a list of models") from None
 

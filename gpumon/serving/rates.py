@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.model.serving import ServerLoad
 
 if TYPE_CHECKING:
-    from gpumon.serving.metrics_text import Readings
+    from gpumon.serving.metrics_text import ServerReadings
 
 WINDOW = 30.0
 """Seconds over which rates are computed. Many servers count the tokens of a request at its end, so
@@ -20,10 +20,10 @@ class Rates:
     """Makes loads of the readings of one server."""
 
     def __init__(self) -> None:
-        self._past: deque[tuple[float, Readings]] = deque()
+        self._past: deque[tuple[float, ServerReadings]] = deque()
 
     def load(
-        self, readings: Readings, now: float, *, tokens_while_generating: bool = True
+        self, readings: ServerReadings, now: float, *, tokens_while_generating: bool = True
     ) -> ServerLoad:
         """The load at the time of these readings.
 

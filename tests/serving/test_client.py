@@ -10,7 +10,12 @@ import pytest
 
 from gpumon.serving import ENGINES, client
 from gpumon.serving.client import MOST_BYTES, PATIENCE, ask
-from gpumon.serving.metrics_text import AnswerError, Readings, read_loaded_models, read_metrics
+from gpumon.serving.metrics_text import (
+    AnswerError,
+    ServerReadings,
+    read_loaded_models,
+    read_metrics,
+)
 from tests.serving.fake_server import (
     DRIPS,
     FLOODS,
@@ -43,7 +48,9 @@ def problem(server: FakeServer, engine: str = "vllm", key: str | None = None) ->
 
 def test_an_answer_has_what_the_server_reports(server: FakeServer) -> None:
     server.answer(ok(vllm_text(3, 2, 0.985, 2000, 1000, 7)))
-    assert ask(VLLM, server.host, server.port) == Readings(3, 2, 7, 1000, 2000, 98.5, ("qwen",))
+    assert ask(VLLM, server.host, server.port) == ServerReadings(
+        3, 2, 7, 1000, 2000, 98.5, ("qwen",)
+    )
     request = server.requests[-1]
     assert request.startswith("GET /metrics HTTP/1.1\r\n")
     assert "authorization" not in request.lower()
@@ -65,7 +72,7 @@ def test_ollama_names_the_models_that_it_has_loaded(server: FakeServer) -> None:
     models = [{"name": "llama3.2:3b", "size_vram": 3}, {"name": "qwen3:8b"}]
     server.answer(ok(json.dumps({"models": models})))
     found = ask(ENGINES["ollama"], server.host, server.port)
-    assert found == Readings(models=("llama3.2:3b", "qwen3:8b"))
+    assert found == ServerReadings(models=("llama3.2:3b", "qwen3:8b"))
     assert server.requests[-1].startswith("GET /api/ps HTTP/1.1\r\n")
 
 
@@ -137,13 +144,13 @@ def test_a_closed_port_is_a_problem(server: FakeServer) -> None:
 @pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "1e300"])
 def test_a_number_that_no_count_can_be_is_unknown(value: str) -> None:
     text = f"vllm:num_requests_running {value}\nvllm:num_requests_waiting 2\n"
-    assert read_metrics(text, VLLM) == Readings(waiting=2)
+    assert read_metrics(text, VLLM) == ServerReadings(waiting=2)
 
 
 @pytest.mark.parametrize("value", ["NaN", "-0.1", "1.01", "+Inf"])
 def test_a_share_that_no_cache_can_have_is_unknown(value: str) -> None:
     text = f"vllm:kv_cache_usage_perc {value}\nvllm:num_requests_waiting 2\n"
-    assert read_metrics(text, VLLM) == Readings(waiting=2)
+    assert read_metrics(text, VLLM) == ServerReadings(waiting=2)
 
 
 def test_the_engines_of_a_server_are_added_up_and_its_fullest_cache_counts() -> None:
@@ -151,7 +158,7 @@ def test_the_engines_of_a_server_are_added_up_and_its_fullest_cache_counts() -> 
         'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_running{engine="1"} 4\n'
         'vllm:kv_cache_usage_perc{engine="0"} 0.2\nvllm:kv_cache_usage_perc{engine="1"} 0.9\n'
     )
-    assert read_metrics(text, VLLM) == Readings(running=7, kv_cache=90)
+    assert read_metrics(text, VLLM) == ServerReadings(running=7, kv_cache=90)
 
 
 def test_workers_that_report_the_same_count_once() -> None:
@@ -172,7 +179,7 @@ def test_of_a_renamed_metric_the_newest_name_counts() -> None:
 
 def test_only_whole_names_count() -> None:
     text = "vllm:num_requests_running_total 9\nvllm:num_requests_waiting 1\n"
-    assert read_metrics(text, VLLM) == Readings(waiting=1)
+    assert read_metrics(text, VLLM) == ServerReadings(waiting=1)
 
 
 def test_names_of_models_are_few_and_short() -> None:
@@ -190,4 +197,4 @@ def test_a_list_of_models_that_is_none_is_a_problem(text: str) -> None:
 
 
 def test_ollama_without_a_model_reports_none() -> None:
-    assert read_loaded_models('{"models": []}') == Readings()
+    assert read_loaded_models('{"models": []}') == ServerReadings()

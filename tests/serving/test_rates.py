@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from gpumon.model.serving import ServerLoad
-from gpumon.serving.metrics_text import Readings
+from gpumon.serving.metrics_text import ServerReadings
 from gpumon.serving.rates import Rates
 
 
 def test_a_rate_needs_two_answers() -> None:
     rates = Rates()
-    assert rates.load(Readings(2, 1, tokens=100), 10.0) == ServerLoad(2, 1)
-    assert rates.load(Readings(2, 1, tokens=600), 15.0) == ServerLoad(2, 1, tokens=100)
+    assert rates.load(ServerReadings(2, 1, tokens=100), 10.0) == ServerLoad(2, 1)
+    assert rates.load(ServerReadings(2, 1, tokens=600), 15.0) == ServerLoad(2, 1, tokens=100)
 
 
 def test_rates_are_over_half_a_minute() -> None:
     rates = Rates()
     for second in range(0, 100, 5):
         # Ten tokens per second in the first minute, then none.
-        load = rates.load(Readings(0, 0, tokens=10 * min(second, 60)), float(second))
+        load = rates.load(ServerReadings(0, 0, tokens=10 * min(second, 60)), float(second))
         if second == 60:
             assert load.tokens == 10
         if second == 75:
@@ -28,18 +28,18 @@ def test_rates_are_over_half_a_minute() -> None:
 
 def test_a_server_that_began_again_has_no_rate() -> None:
     rates = Rates()
-    rates.load(Readings(tokens=1000, requests=5), 0.0)
-    assert rates.load(Readings(tokens=10, requests=6), 5.0) == ServerLoad(requests=0.2)
+    rates.load(ServerReadings(tokens=1000, requests=5), 0.0)
+    assert rates.load(ServerReadings(tokens=10, requests=6), 5.0) == ServerLoad(requests=0.2)
 
 
 def test_a_counter_that_appears_has_no_rate() -> None:
     rates = Rates()
-    rates.load(Readings(), 0.0)
-    assert rates.load(Readings(tokens=10), 5.0) == ServerLoad()
+    rates.load(ServerReadings(), 0.0)
+    assert rates.load(ServerReadings(tokens=10), 5.0) == ServerLoad()
 
 
 def test_after_silence_rates_begin_anew() -> None:
     rates = Rates()
-    rates.load(Readings(tokens=0), 0.0)
+    rates.load(ServerReadings(tokens=0), 0.0)
     rates.forget()
-    assert rates.load(Readings(tokens=1000), 60.0).tokens is None
+    assert rates.load(ServerReadings(tokens=1000), 60.0).tokens is None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.serving import ENGINES, Recognised, client, recognise
-from gpumon.serving.metrics_text import AnswerError, Readings
+from gpumon.serving.metrics_text import AnswerError, ServerReadings
 from gpumon.serving.rates import Rates
 from tests.driver import GIB, Driver, Owner, h100
 from tests.lives import look
@@ -38,7 +38,7 @@ def server(tmp_path: Path) -> Iterator[RealServer]:
         yield started
 
 
-def readings(address: Workload, key: str | None = None) -> Readings:
+def readings(address: Workload, key: str | None = None) -> ServerReadings:
     return client.ask(LLAMA, address.host, address.port, key)
 
 
@@ -51,11 +51,13 @@ def test_its_command_line_names_its_model_and_its_port(server: RealServer) -> No
 
 
 def test_what_was_sent_is_counted(server: RealServer) -> None:
-    assert readings(server.address) == Readings(running=0, waiting=0, tokens=0, prompt_tokens=0)
+    assert readings(server.address) == ServerReadings(
+        running=0, waiting=0, tokens=0, prompt_tokens=0
+    )
     completions = [server.complete(37), server.complete(5, prompt="Hello")]
     assert [completion.tokens for completion in completions] == [37, 5]
     prompt_tokens = sum(completion.prompt_tokens for completion in completions)
-    assert readings(server.address) == Readings(
+    assert readings(server.address) == ServerReadings(
         running=0, waiting=0, tokens=42, prompt_tokens=prompt_tokens
     )
 

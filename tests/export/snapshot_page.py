@@ -32,7 +32,6 @@ _KINDS = {
     Unit.RPM: "RPM",
     Unit.PER_SECOND: "/s",
     Unit.BYTES_PER_SECOND: "B/s",
-    Unit.PER_SECOND: "per second",
     Unit.SECONDS: "s",
     Unit.TIME: "s since 1970",
 }

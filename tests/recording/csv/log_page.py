@@ -38,7 +38,7 @@ _CELLS = {
     Unit.MEGAHERTZ: "MHz",
     Unit.RPM: "RPM",
     Unit.BYTES_PER_SECOND: "MiB/s",
-    Unit.PER_SECOND: "per second",
+    Unit.PER_SECOND: "/s",
     Unit.SECONDS: "s",
     Unit.TIME: "time",
 }

@@ -259,7 +259,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("uuid", _GPU, _gpu(lambda gpu: gpu.uuid), "UUID of the GPU."),
     Figure("name", _GPU, _gpu(lambda gpu: gpu.name), "The product's name.", "NAME"),
     Figure("memory_total_bytes", _GPU, _gpu(lambda gpu: _rounded(gpu.memory_total)), "Total memory of the GPU."),
-    Figure("job", ("job",), _subject(lambda one: one.label), "The Slurm job, container or pod, launcher or session of its processes, else the process itself.", "JOB"),
+    Figure("job", ("job",), _subject(lambda one: one.label), "The Slurm job, container or pod, inference server, launcher or session of its processes, else the process itself.", "JOB"),
     Figure("pid", ("process",), _subject(lambda one: one.pid), "The PID.", "PID"),
     Figure("start_time", ("process",), _subject(lambda one: moment(one.started_at) or None), "When it started."),
     Figure("user", _OTHERS, _subject(user_names), "The owner.", "USER"),

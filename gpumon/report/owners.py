@@ -104,7 +104,14 @@ def _process(one: SteadyUse) -> GpuProcess:
         uses=(GpuUse(one.gpu_uuid or "", one.gpu_index or 0),),
         user=one.user,
         name=one.name,
-        place=Workload(**dict(zip(_PLACE, _PLACE_OF(one), strict=True))),
+        place=Workload(
+            container=one.container,
+            slurm_job=one.slurm_job,
+            session=one.session,
+            launcher=one.launcher,
+            launcher_name=one.launcher_name,
+            server=one.server,
+        ),
     )
 
 
@@ -281,5 +288,8 @@ class Lookups:
         return replace(row, **place)
 
 
-_PLACE = ("container", "slurm_job", "session", "launcher", "launcher_name")
+_PLACE = (
+    *("container", "slurm_job", "session", "launcher", "launcher_name"),
+    *("server_id", "engine", "model"),
+)
 _PLACE_OF = attrgetter(*_PLACE)

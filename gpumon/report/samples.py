@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpumon.availability import normal_with_reserve
 from gpumon.model.processes import Container, ProcessId  # noqa: TC001 - msgspec resolves annotations
-from gpumon.model.serving import ServerLoad
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.recording.csv.allocation_cells import AllocatedGpu, Jobs, Users
 
 PATIENCE = 2.5
@@ -121,8 +121,10 @@ class SteadyUse(Struct, gc=False):
     session: int | None = None
     launcher: ProcessId | None = None
     launcher_name: str | None = None
-    # The outermost process of its inference server, see ``GpuProcess.server_id``.
+    # Of its inference server, see ``GpuProcess.server_id``.
     server_id: ProcessId | None = None
+    engine: str | None = None
+    model: str | None = None
     # The key of its GPU, as in the GPU's sample.
     gpu: str = ""
     # Distinguishes the process from a later one with the same PID.
@@ -137,6 +139,14 @@ class SteadyUse(Struct, gc=False):
         self.identity = self.pid, self.started_at if ticks is None else ticks
         process = self.pid, self.started_at, ticks
         self.use = *process, self.gpu, self.gpu_instance, self.compute_instance
+
+    @property
+    def server(self) -> InferenceServer | None:
+        """Its inference server."""
+        if self.engine is None or self.server_id is None:
+            return None
+        server = self.server_id
+        return InferenceServer(self.engine, self.model, server.pid, server.start_time)
 
 
 PROCESS_COLUMNS = SteadyUse.__struct_fields__[:-3]

@@ -60,6 +60,19 @@ def served(line: dict[str, Any]) -> tuple[object, ...]:
     return line["tokens"], line["requests"], None if idle is None else round(3600 * idle)
 
 
+def test_the_workers_of_a_server_without_a_job_are_one_job(tmp_path: Path) -> None:
+    def unplaced(one: GpuProcess) -> GpuProcess:
+        assert one.place is not None
+        return replace(one, place=replace(one.place, slurm_job=None))
+
+    some = worker(100, BUSY), worker(101, BUSY, gpus=(1,)), worker(200, IDLE, server=8)
+    path = log(tmp_path / "run.csv", 100, lambda _: tuple(map(unplaced, some)))
+    first, second = lines(path, by="job")
+    assert first["job"] == second["job"] == "vllm Qwen2.5-14B"
+    assert (first["processes"], served(first)) == (2, (4000, 50, 0))
+    assert (second["processes"], served(second)) == (1, (0, 0, 100))
+
+
 @pytest.mark.parametrize("by", ["user", "job"])
 def test_a_server_counts_once_however_many_workers_it_has(tmp_path: Path, by: str) -> None:
     def processes(second: int) -> tuple[GpuProcess, ...]:

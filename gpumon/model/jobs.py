@@ -23,9 +23,9 @@ def job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
     """The kind and key of a process's job.
 
     A process belongs to its Slurm job; without one to its Kubernetes pod or container; without one
-    to its inference server, of which it may be one of several engines; without one to its outermost
-    launcher, which may be the process itself; otherwise to its session, together
-    with the other processes of the same user there; otherwise to itself.
+    to its inference server, which may have several engines; without one to its outermost launcher,
+    which may be the process itself; otherwise to its session, together with the other processes of
+    the same user there; otherwise to itself.
 
     Args:
         process: The process.
@@ -43,7 +43,7 @@ def job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
             return "container", f"pod {container.full_pod}"
         if container is not None and (container.id or container.name):
             return "container", f"container {container.runtime} {container.id or container.name}"
-        # Ray and torchrun start several servers, and what has nothing to do with these.
+        # Before the launcher: Ray starts several servers, and other work besides.
         if place.server is not None and place.server.pid is not None:
             return "server", f"server {place.server.pid}/{place.server.start_time}"
         if place.launcher is not None:

@@ -186,6 +186,10 @@ def _job(process: GpuProcess) -> str | None:
     return place.slurm_job
 
 
+def _of_load(field: str) -> Callable[[GpuProcess, float], object]:
+    return lambda process, _: getattr(process.load, field, None)
+
+
 # The order is that of the CSV columns, which scripts count: add new lines at the end.
 # One line per metric is easier to read here than short lines.
 # ruff: noqa: E501
@@ -206,11 +210,11 @@ PROCESS_METRICS: tuple[ProcessMetric, ...] = (
     ProcessMetric("job", "JOB", _T, lambda p, _: _job(p), None, "Its Slurm job, else its launcher (torchrun, mpirun and others) with PID."),
     ProcessMetric("state", "S", _T, lambda p, _: p.state, None, "One letter, as in ps: R runs, S sleeps, D waits in the kernel and receives no signals, T is stopped, Z is a zombie, X has ended and the driver still lists it."),
     ProcessMetric("memory_activity", "MBW%", _PCT, lambda p, _: p.memory_activity, None, "Share of time in which its kernels read or wrote GPU memory (memory bandwidth utilization), mean of its GPUs."),
-    ProcessMetric("running", "RUN", _N, lambda p, _: getattr(p.load, "running", None), None, "Requests that its inference server works on.", in_load=True),
-    ProcessMetric("waiting", "WAIT", _N, lambda p, _: getattr(p.load, "waiting", None), None, "Requests that wait for its inference server.", in_load=True),
-    ProcessMetric("requests", "REQ/S", Unit.PER_SECOND, lambda p, _: getattr(p.load, "requests", None), None, "Requests a second that its inference server finished, over about the last half minute.", in_load=True),
-    ProcessMetric("tokens", "TOK/S", Unit.PER_SECOND, lambda p, _: getattr(p.load, "tokens", None), None, "Tokens a second that its inference server generated, over about the last half minute.", in_load=True),
-    ProcessMetric("kv_cache", "KV%", _PCT, lambda p, _: getattr(p.load, "kv_cache", None), None, "Use of the KV cache of its inference server; of several, that of the fullest.", in_load=True),
+    ProcessMetric("running", "RUN", _N, _of_load("running"), None, "Requests that its inference server works on.", in_load=True),
+    ProcessMetric("waiting", "WAIT", _N, _of_load("waiting"), None, "Requests that wait for its inference server.", in_load=True),
+    ProcessMetric("requests", "REQ/S", Unit.PER_SECOND, _of_load("requests"), None, "Requests a second that its inference server finished, over about the last half minute.", in_load=True),
+    ProcessMetric("tokens", "TOK/S", Unit.PER_SECOND, _of_load("tokens"), None, "Tokens a second that its inference server generated, over about the last half minute.", in_load=True),
+    ProcessMetric("kv_cache", "KV%", _PCT, _of_load("kv_cache"), None, "Use of the KV cache of its inference server; of several, that of the fullest.", in_load=True),
 )
 # fmt: on
 

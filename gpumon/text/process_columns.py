@@ -146,9 +146,8 @@ def _of_server(key: str) -> _Text:
     text = _on_gpu(_text(key))
 
     def text_of(item: ProcessItem) -> str:
-        place, load = item.process.place, item.process.load
-        has_none = place is not None and place.server is None and load is None
-        return "" if has_none else text(item)
+        place = item.process.place
+        return "" if place is not None and place.server is None else text(item)
 
     return text_of
 
@@ -234,7 +233,7 @@ def _of_place(key: str, width: int, keep: int, letter: str, **other: Any) -> Col
 def _server_column(
     key: str, width: int, keep: int, letter: str = "", **other: Any
 ) -> Column[ProcessItem]:
-    # There is none on most machines, and most processes are none.
+    # Most machines have no server: blank and unknown texts do not show the column.
     vacant = other.pop("vacant", ("", UNKNOWN))
     return _column(key, width, keep, letter, text=_of_server(key), vacant=vacant, **other)
 
@@ -259,7 +258,7 @@ PROCESS_COLUMNS: tuple[Column[ProcessItem], ...] = (
     _column("memory_activity", 5, 33, "B", text=_on_gpu(_text("memory_activity")), shown=False),
     Column(
         *("idle", "IDLE", 7),
-        "How long it has held memory and run nothing, as a server by its requests; ≥ is at least.",
+        "How long it has held memory and run nothing, or served nobody; ≥ is at least.",
         lambda item: item.context.idle_seconds(item.process.id),
         _on_gpu(_idle),
         style="state.note",

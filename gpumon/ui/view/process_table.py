@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gpumon.config.columns import COLUMN, PROCESS_DEFAULTS
 from gpumon.findings.groups import jobs
 from gpumon.findings.phrases import count_processes
+from gpumon.model.metrics import PROCESS_METRICS
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -413,16 +414,16 @@ def job_entries(
     return entries
 
 
+def _of_load(key: str) -> Callable[[JobGroup], object]:
+    return lambda job: getattr(job.load, key, None)
+
+
 _JOB_VALUES: dict[str, Callable[[JobGroup], object]] = {
     "gpu": lambda job: job.gpus,
     "memory_used": lambda job: job.memory,
     "sm": lambda job: job.sm,
     "age": lambda job: None if job.started_at is None else -job.started_at,
-    "running": lambda job: getattr(job.load, "running", None),
-    "waiting": lambda job: getattr(job.load, "waiting", None),
-    "requests": lambda job: getattr(job.load, "requests", None),
-    "tokens": lambda job: getattr(job.load, "tokens", None),
-    "kv_cache": lambda job: getattr(job.load, "kv_cache", None),
+    **{metric.key: _of_load(metric.key) for metric in PROCESS_METRICS if metric.in_load},
 }
 """The values of a job as a whole, by column."""
 

@@ -8,7 +8,8 @@ from gpumon.filters.terms import FilterContext, parse_filter
 from gpumon.findings.groups import AllocatedJob
 from gpumon.host.process_host import RelatedProcess
 from gpumon.model.allocations import Allocation
-from gpumon.model.processes import ProcessId, Workload
+from gpumon.model.processes import GpuProcess, ProcessId, Workload
+from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.text.process_columns import RowContext
 from gpumon.text.table import Sort
 from gpumon.ui.view.process_filter import ProcessFilter
@@ -111,6 +112,17 @@ def test_jobs_are_sorted_by_the_sum_that_they_show() -> None:
     for descending, order in ((True, [100, 101, 102]), (False, [102, 100, 101])):
         entries = job_entries(processes, Sort("memory_used", descending), SIGHT, ())  # type: ignore[arg-type]  # keywords pass through
         assert [pid for _, pid in drawn(entries)] == order
+
+
+def test_jobs_are_sorted_by_what_their_servers_report_together() -> None:
+    def served(job: str, pid: int, tokens: float) -> GpuProcess:
+        place = Workload(slurm_job=job, server=InferenceServer("vllm", pid=pid, start_time=1))
+        return msgspec.structs.replace(process(pid), place=place, load=ServerLoad(tokens=tokens))
+
+    pair = [served("88", 100, 300.0), served("88", 101, 300.0)]
+    processes = [served("99", 102, 400.0), *pair]
+    entries = job_entries(processes, Sort("tokens", descending=True), SIGHT, ())
+    assert [pid for _, pid in drawn(entries)] == [100, 101, 102]
 
 
 def test_all_narrowings_hold_together() -> None:

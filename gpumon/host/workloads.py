@@ -185,20 +185,17 @@ class WorkloadReader:
         Its workers have titles that say nothing of the model: its outermost process does.
         """
         itself = next((each for each in line if not each.is_helper), line[0])
-        engine = itself.engine
-        if engine is None:
+        if itself.engine is None:
             return None
-        if ENGINES[engine].has_independent_processes:
-            outermost = itself
-        else:
-            outermost = next(each for each in reversed(line) if each.engine == engine)
+        outermost = _outermost(itself.engine, itself, line)
+        engine = outermost.engine or itself.engine
         found = self._around(outermost).server or Recognised(engine)
         return InferenceServer(
             engine=engine,
             model=found.model,
             pid=outermost.stat.id.pid,
             start_time=outermost.stat.id.start_time,
-            memory_setting=ENGINES[engine].memory_setting,
+            memory_setting=ENGINES[engine].memory_setting if found.knows_memory else None,
             memory_value=found.memory_value,
             has_config_file=found.has_config_file,
         )
@@ -299,8 +296,8 @@ class WorkloadReader:
     def _read_surroundings(self, known: _Known, files: ProcessFiles) -> None:
         cgroup = cgroup_info(files.text(f"{files.thread}cgroup"))
         known.settled = known.stat.state != "D" and not files.hangs()
+        environ = b""
         if known.settled:
-            environ = b""
             with suppress(OSError):
                 environ = files.read("environ", _ENVIRON_BYTES)
             # A program may overwrite its environment with its title.
@@ -322,7 +319,7 @@ class WorkloadReader:
             environment=environment_name(known.command, clues),
             notebook=clues.get("JPY_SESSION_NAME"),
             host_name=clues.get("HOSTNAME"),
-            server=recognise(known.command, clues) if known.engine else None,
+            server=recognise(known.command, clues if environ or clues else None),
             tmux=tmux_session(clues.get("TMUX", "")),
         )
 
@@ -349,6 +346,22 @@ class WorkloadReader:
             if files.stat().id != known.stat.id:
                 raise ProcessLookupError
             yield files
+
+
+def _outermost(engine: str, process: _Known, line: Sequence[_Known]) -> _Known:
+    """The outermost process of the server that a process is part of.
+
+    Args:
+        engine: The process' own engine.
+        process: A process of a server.
+        line: It and its ancestors.
+    """
+    for each in reversed(line):
+        if each.engine is not None and engine in ENGINES[each.engine].workers:
+            return each
+    if ENGINES[engine].has_independent_processes:
+        return process
+    return next(each for each in reversed(line) if each.engine == engine)
 
 
 class TmuxSession(Struct, frozen=True):

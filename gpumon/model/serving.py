@@ -27,7 +27,8 @@ class InferenceServer(Struct, frozen=True, gc=False):
         pid: The outermost process of the server. All processes of one server have the same.
         start_time: That process' start time, see ``ProcessId``.
         memory_setting: The setting that limits the GPU memory it takes at its start, as its users
-            write it: ``--gpu-memory-utilization``. ``None`` if it has none.
+            write it: ``--gpu-memory-utilization``. ``None`` if it has none, or if it is not known
+            whether it was set.
         memory_value: What this was set to, as written, not safe to print; ``None`` if its command
             line and its environment do not set it: then its default applies, unless a
             configuration file sets it.

@@ -40,9 +40,7 @@ class Commands(Struct, frozen=True):
     # Environment variables that set what no option sets.
     model_variables: tuple[str, ...] = ()
     memory_variables: tuple[str, ...] = ()
-    port_variables: tuple[
-        str, ...
-    ] = ()  # The port is what follows the last colon, if there is one.
+    port_variables: tuple[str, ...] = ()  # A port, or an address or URL that has one.
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -69,16 +67,20 @@ class Engine(Struct, frozen=True):
     default_port: int | None = None  # Of its metrics.
     # Whether each of its processes is a server of its own, with a model and metrics of its own.
     has_independent_processes: bool = False
+    workers: tuple[str, ...] = ()  # Keys of other engines whose servers it starts as its workers.
 
 
 _ENGINES = (
-    # github.com/vllm-project/vllm: vllm/v1/metrics/loggers.py, vllm/config/cache.py.
+    # github.com/vllm-project/vllm, 0.9 to 0.11 and later: vllm/v1/metrics/loggers.py (metrics; the
+    # counter of tokens follows each step), vllm/config/cache.py (the default),
+    # vllm/entrypoints/cli/serve.py, vllm/utils/system_utils.py (titles).
     Engine(
         key="vllm",
         name="vLLM",
         commands=Commands(
             programs=(
                 "vllm serve",
+                "vllm.entrypoints.cli.main serve",
                 "vllm.entrypoints.openai.api_server",
                 "vllm.entrypoints.api_server",
             ),
@@ -104,7 +106,9 @@ _ENGINES = (
         tokens_while_generating=True,
         default_port=8000,
     ),
-    # github.com/sgl-project/sglang: python/sglang/srt/metrics/collector.py, server_args.py.
+    # github.com/sgl-project/sglang, up to 0.5.23, in python/sglang: srt/metrics/collector.py, now
+    # srt/observability/metrics_collector.py (metrics; tokens count at the end of their request),
+    # srt/server_args.py, cli/serve.py, srt/managers/scheduler.py (titles).
     Engine(
         key="sglang",
         name="SGLang",
@@ -112,6 +116,7 @@ _ENGINES = (
             programs=("sglang.launch_server", "sglang serve"),
             titles=("sglang::",),
             model=("--model-path", "--model"),
+            model_follows=True,
             memory=("--mem-fraction-static",),
             port=("--port",),
             config_file=("--config",),
@@ -130,7 +135,9 @@ _ENGINES = (
         metrics_option="--enable-metrics",
         default_port=30000,
     ),
-    # github.com/huggingface/text-generation-inference: router/src/server.rs, launcher/src/main.rs.
+    # github.com/huggingface/text-generation-inference, 3.3.6: router/src/server.rs,
+    # router/src/validation.rs, backends/v3/src/backend.rs and queue.rs (metrics; tokens count at
+    # the end of their request), launcher/src/main.rs, server/text_generation_server/cli.py.
     Engine(
         key="tgi",
         name="TGI",
@@ -141,6 +148,7 @@ _ENGINES = (
                 "text-generation-server serve",
             ),
             model=("--model-id",),
+            model_follows=True,
             memory=("--cuda-memory-fraction",),
             port=("--port", "-p"),
             model_variables=("MODEL_ID",),
@@ -159,15 +167,24 @@ _ENGINES = (
         ),
         default_port=3000,
     ),
-    # github.com/NVIDIA/TensorRT-LLM: tensorrt_llm/metrics, tensorrt_llm/commands/serve.py. Each GET
-    # of its /metrics empties the queue of statistics that its own users read.
+    # github.com/NVIDIA/TensorRT-LLM, 2025 and 2026: tensorrt_llm/metrics/collector.py (tokens count
+    # at the end of their request), tensorrt_llm/commands/serve.py,
+    # tensorrt_llm/serve/openai_server.py. Each GET of its /metrics empties the queue of statistics
+    # that its own users read. Its label model_name is always "undefined".
     Engine(
         key="tensorrt-llm",
         name="TensorRT-LLM",
         commands=Commands(
-            programs=("trtllm-serve", "trtllm-serve serve"),
+            programs=(
+                "trtllm-serve",
+                "trtllm-serve serve",
+                "trtllm-serve grpc",
+                "trtllm-serve mm_embedding_serve",
+                "trtllm-serve disaggregated",
+                "trtllm-serve disaggregated_mpi_worker",
+            ),
             model_follows=True,
-            memory=("--kv_cache_free_gpu_memory_fraction",),
+            memory=("--kv_cache_free_gpu_memory_fraction", "--free_gpu_memory_fraction"),
             port=("--port",),
             config_file=("--extra_llm_api_options", "--config"),
         ),
@@ -177,13 +194,15 @@ _ENGINES = (
         metrics=MetricNames(
             running=("trtllm_num_requests_running",),
             waiting=("trtllm_num_requests_waiting",),
+            requests=("trtllm_request_success_total",),
             tokens=("trtllm_generation_tokens_total",),
+            prompt_tokens=("trtllm_prompt_tokens_total",),
             kv_cache=("trtllm_kv_cache_utilization",),
-            model_label="model_name",
         ),
         default_port=8000,
     ),
-    # github.com/triton-inference-server/server: docs/user_guide/metrics.md.
+    # github.com/triton-inference-server/server, 2.73: docs/user_guide/metrics.md,
+    # src/command_line_parser.cc and .h.
     Engine(
         key="triton",
         name="Triton",
@@ -199,15 +218,17 @@ _ENGINES = (
         ),
         default_port=8002,
     ),
-    # github.com/ggml-org/llama.cpp: tools/server/server.cpp, common/arg.cpp.
+    # github.com/ggml-org/llama.cpp, 2024 to 2026: tools/server/server-context.cpp, before
+    # tools/server/server.cpp (metrics; tokens count at the end of their request),
+    # tools/server/README.md (options and variables).
     Engine(
         key="llama.cpp",
         name="llama.cpp",
         commands=Commands(
-            programs=("llama-server", "llama_cpp.server"),
-            model=("--model", "-m", "-hf", "-hfr", "--hf-repo"),
+            programs=("llama-server",),
+            model=("--model", "-m", "-hf", "-hfr", "--hf-repo", "-dr", "--docker-repo"),
             port=("--port",),
-            model_variables=("LLAMA_ARG_MODEL", "LLAMA_ARG_HF_REPO"),
+            model_variables=("LLAMA_ARG_MODEL", "LLAMA_ARG_HF_REPO", "LLAMA_ARG_DOCKER_REPO"),
             port_variables=("LLAMA_ARG_PORT",),
         ),
         metrics=MetricNames(
@@ -215,7 +236,7 @@ _ENGINES = (
             waiting=("llamacpp:requests_deferred",),
             tokens=("llamacpp:tokens_predicted_total",),
             prompt_tokens=("llamacpp:prompt_tokens_total",),
-            # Until April 2025.
+            # Until May 2025 (pull request 13660).
             kv_cache=("llamacpp:kv_cache_usage_ratio",),
         ),
         metrics_option="--metrics",
@@ -223,18 +244,38 @@ _ENGINES = (
         # With --models-dir it starts itself again for each model, on another port.
         has_independent_processes=True,
     ),
-    # github.com/ollama/ollama: api/types.go, envconfig/config.go.
+    # github.com/abetlen/llama-cpp-python, 0.2 and 0.3: llama_cpp/server/settings.py and
+    # __main__.py. It reports no metrics.
+    Engine(
+        key="llama-cpp-python",
+        name="llama-cpp-python",
+        commands=Commands(
+            programs=("llama_cpp.server",),
+            model=("--model",),
+            port=("--port",),
+            config_file=("--config_file",),
+            model_variables=("MODEL",),
+            port_variables=("PORT",),
+        ),
+        metrics_path=None,
+    ),
+    # github.com/ollama/ollama, 0.1 to 0.33: cmd/cmd.go, api/types.go, envconfig/config.go,
+    # llm/llama_server.go. Its workers were ollama_llama_server, then ollama runner, and
+    # are now also llama-server with a model that is named by its digest.
     Engine(
         key="ollama",
         name="Ollama",
         commands=Commands(
-            programs=("ollama serve", "ollama runner"),
+            programs=("ollama serve", "ollama start", "ollama runner", "ollama_llama_server"),
             port_variables=("OLLAMA_HOST",),
         ),
         metrics_path="/api/ps",
         default_port=11434,
+        workers=("llama.cpp",),
     ),
-    # github.com/InternLM/lmdeploy: lmdeploy/metrics/loggers.py, lmdeploy/messages.py.
+    # github.com/InternLM/lmdeploy, 0.9 to 0.16: lmdeploy/metrics/loggers.py and
+    # metrics_processor.py (the counter of tokens follows each step), lmdeploy/cli/serve.py and
+    # utils.py. From 0.11 on its metrics are on, and the option that turned them on is refused.
     Engine(
         key="lmdeploy",
         name="LMDeploy",
@@ -255,12 +296,11 @@ _ENGINES = (
             kv_cache=("lmdeploy:gpu_cache_usage_perc",),
             model_label="model_name",
         ),
-        metrics_option="--enable-metrics",
         tokens_while_generating=True,
         default_port=23333,
     ),
-    # github.com/ray-project/ray: the metrics of all replicas are at the port of Ray's agent, which
-    # is not theirs.
+    # github.com/ray-project/ray, 2: python/ray/serve/_private/common.py (titles). The metrics of
+    # all replicas are at the port of Ray's agent, which is not theirs.
     Engine(
         key="ray",
         name="Ray Serve",

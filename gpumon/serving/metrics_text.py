@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MOST_SERIES = 2000
 """Series that are read: beyond these no server is described, and reading takes too long."""
 _MOST_MODELS, _MODEL_CHARACTERS = 8, 200
-_RANKS = ("tp_rank", "pp_rank")
+_RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
 """Labels of workers that all report the same of their server."""
 
 

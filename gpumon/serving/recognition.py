@@ -19,41 +19,51 @@ _HELPERS = (
     "from multiprocessing.spawn import spawn_main",
     "from multiprocessing.forkserver import",
 )
-_HELPER_MODULES = ("mpi4py.futures.server",)
+# The second is Open MPI's daemon, between a program and the processes that MPI starts for it.
+_HELPER_PROGRAMS = ("mpi4py.futures.server", "orted")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_LEAST_ABBREVIATION = 4
 
 
 class Recognised(Struct, frozen=True):
     """What a command line and an environment say of a server; ``None`` is not said there."""
 
     engine: str  # Its key in ``ENGINES``.
-    is_title: bool = False  # Whether it is a title, which says nothing else.
     model: str | None = None
     memory_value: str | None = None  # What its memory setting was set to, as written.
+    # Whether it is known if that was set, apart from a configuration file. A title does not say it,
+    # nor does a command alone if an environment variable may set it.
+    knows_memory: bool = True
     port: int | None = None  # Of its metrics.
     has_config_file: bool = False
 
 
-def recognise(command: Sequence[str], environment: Mapping[str, str]) -> Recognised | None:
+def recognise(command: Sequence[str], environment: Mapping[str, str] | None) -> Recognised | None:
     """The server that a command starts; ``None`` if it starts none.
 
     Args:
         command: The argument vector.
-        environment: The variables that are known of it.
+        environment: Its variables, at least those in ``Commands.variables``; ``None`` if it cannot
+            be read.
     """
     found = _start(command)
     if found is None:
         return None
     engine, arguments = found
     if arguments is None:
-        return Recognised(engine, is_title=True)
+        return Recognised(engine, knows_memory=False)
     commands = ENGINES[engine].commands
+    variables = environment or {}
+    memory = _set(
+        commands.memory, commands.memory_variables, arguments, variables, _VALUE_CHARACTERS
+    )
+    may_be_set = environment is None and bool(commands.memory_variables)
     return Recognised(
         engine,
-        model=_model(commands, arguments, environment),
-        memory_value=_set(
-            commands.memory, commands.memory_variables, arguments, environment, _VALUE_CHARACTERS
-        ),
-        port=_port(commands, arguments, environment),
+        model=_model(commands, arguments, variables),
+        memory_value=memory,
+        knows_memory=memory is not None or not may_be_set,
+        port=_port(commands, arguments, variables),
         has_config_file=_option(commands.config_file, arguments) is not None,
     )
 
@@ -67,7 +77,7 @@ def engine_of(command: Sequence[str]) -> str | None:
 def is_helper(command: Sequence[str]) -> bool:
     """Whether a command runs whatever its parent wants it to, as Python's worker processes do."""
     return any(word.startswith(_HELPERS) for word in command[1:8]) or (
-        started_program(command)[0] in _HELPER_MODULES
+        started_program(command)[0] in _HELPER_PROGRAMS
     )
 
 
@@ -112,7 +122,7 @@ def _model(
     commands: Commands, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> str | None:
     if commands.model_follows and arguments and not arguments[0].startswith("-"):
-        return arguments[0][:_MODEL_CHARACTERS] or None
+        return _kept(arguments[0], _MODEL_CHARACTERS)
     return _set(commands.model, commands.model_variables, arguments, environment, _MODEL_CHARACTERS)
 
 
@@ -120,9 +130,14 @@ def _port(
     commands: Commands, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> int | None:
     value = _set(commands.port, commands.port_variables, arguments, environment, _VALUE_CHARACTERS)
-    number = "" if value is None else value.rstrip("/").rpartition(":")[2]
-    if not (number.isascii() and number.isdecimal()) or len(number) > 5:
+    if value is None:
         return None
+    scheme, _, address = value.strip("\"' ").rpartition("://")
+    host, _, number = address.partition("/")[0].rpartition(":")
+    # The colons of an IPv6 address without brackets are its own.
+    is_number = number.isascii() and number.isdecimal() and len(number) <= 5
+    if not is_number or (":" in host and not host.endswith("]")):
+        return _DEFAULT_PORTS.get(scheme)
     return int(number) if 0 < int(number) < 2**16 else None
 
 
@@ -137,15 +152,24 @@ def _set(
     value = _option(options, arguments)
     if value is None:
         value = next((environment[name] for name in variables if name in environment), None)
+    return _kept(value, most)
+
+
+def _kept(value: str | None, most: int) -> str | None:
     return value if value and len(value) <= most else None
 
 
 def _option(options: Sequence[str], arguments: Sequence[str]) -> str | None:
-    """The value of the last of these options."""
-    wanted = frozenset(map(_plain, options))
+    """The value of the last of these options, which may be abbreviated.
+
+    Python's and the C library's parsers take the beginning of a long option for it. A server whose
+    parser does not, or that has several such options, does not start.
+    """
+    wanted = tuple(map(_plain, options))
     value = None
     for name, found in _pairs(arguments):
-        if name in wanted:
+        is_beginning = len(name) >= _LEAST_ABBREVIATION and name.startswith("--")
+        if name in wanted or (is_beginning and any(each.startswith(name) for each in wanted)):
             value = found
     return value
 

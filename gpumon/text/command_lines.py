@@ -93,16 +93,15 @@ def started_program(command: Sequence[str]) -> tuple[str, int]:
     Without its folder. Empty without one, as of code that is an argument.
     """
     at = 0
-    if command and _RUNS_PROGRAMS.fullmatch(_name(command[0])):
-        at = 1
-        while at < len(command) and command[at].startswith("-"):
-            option = command[at]
-            if option == "-c":
-                return "", at
-            at += 2 if option in _VALUED_OPTIONS else 1
-            if option == "-m":
-                break
-    program = command[at] if at < len(command) else ""
+    program = command[0] if command else ""
+    if _RUNS_PROGRAMS.fullmatch(_name(program)):
+        span = _interpreted(command, 0)
+        if span is None:
+            return "", 0
+        at = span[1] - 1
+        # The module may follow without a space: ``-mvllm.entrypoints.api_server``.
+        attached = _PYTHON_OPTION.fullmatch(command[at])
+        program = command[at] if attached is None else attached[2]
     # slurmstepd and others replace their arguments with a title: "slurmstepd: [3385.0]".
     return _name(program).partition(":")[0], at
 
@@ -287,7 +286,6 @@ _INTERPRETERS: dict[str, _Interpreter] = {
     "ruby": _Interpreter("-[a-z]*e", frozenset({"-I", "-r", "-C"})),
 }
 _RUNS_PROGRAMS = re.compile(r"(?:python|pypy)[\d.]*|sh|bash|dash")
-_VALUED_OPTIONS = ("-X", "-W", "--check-hash-based-pycs")
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
 _PYTHON_OPTION = re.compile(r"-[bBdEhiIOPqRsSuvVx]*([cmWX])(.*)", re.DOTALL)
 _LAUNCHER = re.compile(

@@ -303,6 +303,7 @@ class WorkloadReader:
             # A program may overwrite its environment with its title.
             known.clues = environment_clues(environ) or known.clues
         clues = known.clues
+        readable = clues if environ or clues else None
         container = cgroup.container
         declared = apptainer(clues) or container or declared_container(clues)
         if declared != container and self._is_elsewhere(files):
@@ -319,7 +320,7 @@ class WorkloadReader:
             environment=environment_name(known.command, clues),
             notebook=clues.get("JPY_SESSION_NAME"),
             host_name=clues.get("HOSTNAME"),
-            server=recognise(known.command, clues if environ or clues else None),
+            server=recognise(known.command, readable) if known.engine else None,
             tmux=tmux_session(clues.get("TMUX", "")),
         )
 

@@ -220,12 +220,12 @@ _ENGINES = (
     ),
     # github.com/ggml-org/llama.cpp, 2024 to 2026: tools/server/server-context.cpp, before
     # tools/server/server.cpp (metrics; tokens count at the end of their request),
-    # tools/server/README.md (options and variables).
+    # tools/server/README.md (options and variables), app/llama.cpp (the command with subcommands).
     Engine(
         key="llama.cpp",
         name="llama.cpp",
         commands=Commands(
-            programs=("llama-server",),
+            programs=("llama-server", "llama serve", "llama server"),
             model=("--model", "-m", "-hf", "-hfr", "--hf-repo", "-dr", "--docker-repo"),
             port=("--port",),
             model_variables=("LLAMA_ARG_MODEL", "LLAMA_ARG_HF_REPO", "LLAMA_ARG_DOCKER_REPO"),

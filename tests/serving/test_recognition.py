@@ -78,6 +78,10 @@ SERVERS = {
     "llama-server -hf ggml-org/gemma-3-1b-it-GGUF:Q4_K_M": Recognised(
         "llama.cpp", "ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"
     ),
+    # meta-models/meta-oss-cookbook, pull request 25.
+    "llama serve -hf meta-models/Muse-Glimmer-30B-GGUF -np 1 -a muse-glimmer": Recognised(
+        "llama.cpp", "meta-models/Muse-Glimmer-30B-GGUF"
+    ),
     # abetlen/llama-cpp-python: README.md.
     "python3 -m llama_cpp.server --model models/7B/llama-model.gguf --n_gpu_layers 35": Recognised(
         "llama-cpp-python", "models/7B/llama-model.gguf"
@@ -144,6 +148,7 @@ def test_a_server_is_recognised_by_its_command(command: str) -> None:
         "lmdeploy chat m",
         "server -m model.gguf",
         "llama-cli -m model.gguf",
+        "llama cli -m model.gguf",
         "ray::IDLE",
         "ray::train",
         "raylet",

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.findings.rule import Words
-from gpumon.serving import ENGINES
+from gpumon.serving import ENGINES, Engine
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ _JAX_PREALLOCATE, _JAX_ALLOCATOR = "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_
 _JAX_SETTINGS = (*_JAX_FRACTIONS, _JAX_PREALLOCATE, _JAX_ALLOCATOR)
 _TENSORFLOW_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 _SHARE_SLACK = 0.05
-_SERVER_SLACK, _SERVER_LEAST = 0.1, 0.6
-"""A server leaves a part of its share to activations; and its share at least, if only the server
-knows it."""
+_SERVER_SLACK, _SERVER_LEAST, _CACHE_LEAST = 0.1, 0.6, 0.1
+"""Shares of a GPU: what activations take of a server's share or beside it; what a server has at
+least whose share only itself knows; and a cache that is worth a hint."""
 _CONTEXT_BYTES = 2**30
 """Memory in addition to the share: the CUDA context and the libraries' own memory."""
 
@@ -101,20 +101,18 @@ def _of_server(
     engine = ENGINES.get(server.engine)
     if engine is None or server.memory_setting is None:
         return None
-    value = None if server.memory_value is None else printable(server.memory_value)
-    if value is not None:
+    fraction = engine.memory_share
+    if server.memory_value is not None:
+        value = printable(server.memory_value)
         setting, fraction = f"{server.memory_setting} is {value}", _fraction(value)
+        if fraction is None:
+            return None
     elif server.has_config_file:
         return None
     else:
         setting = f"{server.memory_setting} is not set, its default is {engine.memory_default}"
-        fraction = engine.memory_share or _SERVER_LEAST
-    if fraction is None:
-        return None
     for share in shares:
-        # Other settings are shares of what is free once the model was loaded.
-        most = fraction + _SHARE_SLACK + _CONTEXT_BYTES / share.total
-        if share.part < fraction - _SERVER_SLACK or (engine.memory_share and share.part > most):
+        if not _fits(engine, fraction, share):
             continue
         sentence = (
             f"much of this memory may be unused: {engine.name} takes it at its start, however few "
@@ -125,6 +123,20 @@ def _of_server(
             evidence.append(f"KV cache {load.kv_cache:.0f} % used")
         return Words(sentence, f"preallocated by {engine.name}", "prealloc.", tuple(evidence))
     return None
+
+
+def _fits(engine: Engine, fraction: float | None, share: _Share) -> bool:
+    """Whether a share of a GPU looks like memory that this setting reserved."""
+    if fraction is None:
+        return share.part >= _SERVER_LEAST
+    if share.part < fraction - _SERVER_SLACK:
+        return False
+    if engine.memory_is_of_free:
+        # Without the model, which is there in any case: p = m + f (1 - m).
+        rest = 1 - fraction
+        cache = fraction * (1 - share.part) / rest if rest else share.part
+        return cache >= _CACHE_LEAST
+    return share.part <= fraction + _SERVER_SLACK + _CONTEXT_BYTES / share.total
 
 
 def _fraction(text: str) -> float | None:

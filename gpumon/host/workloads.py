@@ -27,7 +27,8 @@ from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import ProcessFiles, Stat, opened, stat_of
 from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.model.serving import InferenceServer
-from gpumon.serving import ENGINES, Recognised, engine_of, is_helper, recognise
+from gpumon.serving import ENGINES
+from gpumon.serving.recognition import Recognised, engine_of, is_helper, recognise
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:

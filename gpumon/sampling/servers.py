@@ -168,7 +168,7 @@ class _Server:
     def _port(self, engine: Engine) -> int | None:
         """The port of its metrics, by its command line and environment."""
         from gpumon.host.details import program_of
-        from gpumon.serving import recognise
+        from gpumon.serving.recognition import recognise
 
         program = program_of(self._root, self._system)
         found = None if program is None else recognise(*program)

@@ -1,10 +1,10 @@
 """Inference servers: which are known, how to recognise them, and what they report.
 
 Their processes and sockets are found elsewhere: ``gpumon.host`` and ``gpumon.sampling.servers``.
-What asks a server is in ``gpumon.serving.client``, which is imported when there is one.
+``gpumon.serving.recognition`` is imported where processes are looked up, and
+``gpumon.serving.client``, which asks a server, when there is one: findings need the table alone.
 """
 
 from gpumon.serving.engines import ENGINES, Engine
-from gpumon.serving.recognition import Recognised, engine_of, is_helper, recognise
 
-__all__ = ["ENGINES", "Engine", "Recognised", "engine_of", "is_helper", "recognise"]
+__all__ = ["ENGINES", "Engine"]

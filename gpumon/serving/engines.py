@@ -55,9 +55,11 @@ class Engine(Struct, frozen=True):
     name: str  # As its makers write it.
     commands: Commands = Commands()
     # The setting that limits the GPU memory that it takes at its start, as its users write it;
-    # ``None`` if it takes what the model needs.
+    # ``None`` if it has none.
     memory_setting: str | None = None
-    memory_share: float | None = None  # That setting's default as a share of a GPU, if it is one.
+    memory_share: float | None = None  # That setting's default, if it is always the same.
+    # Whether it is a share of the memory that is free once the model was loaded, not of the GPU.
+    memory_is_of_free: bool = False
     memory_default: str = ""  # The default in words.
     metrics_path: str | None = "/metrics"  # ``None`` if it is not asked.
     metrics: MetricNames | None = None
@@ -189,6 +191,8 @@ _ENGINES = (
             config_file=("--extra_llm_api_options", "--config"),
         ),
         memory_setting="--kv_cache_free_gpu_memory_fraction",
+        memory_share=0.9,
+        memory_is_of_free=True,
         memory_default="0.9 of the memory that is free after the model was loaded",
         metrics_path="/prometheus/metrics",
         metrics=MetricNames(
@@ -286,6 +290,8 @@ _ENGINES = (
             port=("--server-port",),
         ),
         memory_setting="--cache-max-entry-count",
+        memory_share=0.8,
+        memory_is_of_free=True,
         memory_default="0.8 of the memory that is free after the model was loaded",
         metrics=MetricNames(
             running=("lmdeploy:num_requests_running",),

@@ -246,6 +246,8 @@ def test_a_setting_that_is_not_set_has_its_default() -> None:
         # It may be set there.
         (0.9, vllm(has_config_file=True)),
         (0.9, InferenceServer("llama.cpp", "m", 100, 1)),
+        # Nearly all of it is the model: the cache has 8 % of the GPU.
+        (0.3, InferenceServer("lmdeploy", "m", 100, 1, "--cache-max-entry-count", "0.1")),
         (0.9, InferenceServer("an engine of tomorrow", "m", 100, 1, "--memory")),
     ],
 )

@@ -15,7 +15,7 @@ from gpumon.findings import conditions, gpu_state, heat
 from gpumon.findings.groups import users
 from gpumon.findings.rule import LastingRule
 from gpumon.model.snapshot import GpuStatus
-from gpumon.recording.history import History, HistoryView
+from gpumon.recording.history import Condition, History, HistoryView
 from gpumon.recording.memory.recording import MemoryRecording
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, wait_until, write_log
@@ -91,7 +91,8 @@ def ask(history: History, shown: Snapshot) -> Answers:
         {
             (card.uuid, name): span(history.interval(card.uuid, name))
             for card in shown.gpus
-            for name in CONDITIONS
+            for name, condition in CONDITIONS.items()
+            if isinstance(condition, Condition)
         },
         {one.id: span(history.process_idle(one.id)) for one in shown.processes},
         [owner(history.holding(card)) for card in shown.gpus],

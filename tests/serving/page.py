@@ -17,7 +17,7 @@ def with_servers(page: str) -> str:
     """The page with the table of servers made anew."""
     lines = ["| Server | Memory setting, default | Metrics |", "|---|---|---|"]
     for engine in sorted(ENGINES.values(), key=lambda engine: engine.name.casefold()):
-        memory = "takes what the model needs"
+        memory = "no setting"
         if engine.memory_setting is not None:
             memory = f"`{engine.memory_setting}`, {engine.memory_default}"
         metrics = "not asked"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpumon.serving import ENGINES, engine_of
+from gpumon.serving import ENGINES
 from gpumon.serving.engines import Engine, MetricNames
+from gpumon.serving.recognition import engine_of
 
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 

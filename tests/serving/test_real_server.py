@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.serving import ENGINES, Recognised, client, recognise
+from gpumon.serving import ENGINES, client
 from gpumon.serving.metrics_text import AnswerError, ServerReadings
 from gpumon.serving.rates import Rates
+from gpumon.serving.recognition import Recognised, recognise
 from tests.driver import GIB, Driver, Owner, h100
 from tests.lives import look
 from tests.screen import PATIENCE

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from gpumon.serving import Recognised, engine_of, is_helper, recognise
+from gpumon.serving.recognition import Recognised, engine_of, is_helper, recognise
 
 NO_VARIABLES: dict[str, str] = {}
 

@@ -36,7 +36,7 @@ _JAX_PREALLOCATE, _JAX_ALLOCATOR = "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_
 _JAX_SETTINGS = (*_JAX_FRACTIONS, _JAX_PREALLOCATE, _JAX_ALLOCATOR)
 _TENSORFLOW_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 _SHARE_SLACK = 0.05
-_SERVER_SLACK, _SERVER_LEAST, _CACHE_LEAST = 0.1, 0.6, 0.1
+_SERVER_SLACK, _SERVER_LEAST, _CACHE_LEAST = 0.15, 0.6, 0.1
 """Shares of a GPU: what activations take of a server's share or beside it; what a server has at
 least whose share only itself knows; and a cache that is worth a hint."""
 _CONTEXT_BYTES = 2**30

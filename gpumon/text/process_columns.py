@@ -40,6 +40,8 @@ MigIndices: TypeAlias = "Mapping[DeviceKey, int]"
 
 LEAST_COMMAND, AMPLE_COMMAND = 18, 50
 """Cells of the command at least, and those from which other columns may be wider."""
+_LEAST_MODEL = 8
+"""Cells of a server's model at least, after the title of a worker of it."""
 _LEAST_AFTER_STATE = 7
 """Cells of the command at least after an unusual process state."""
 
@@ -179,7 +181,7 @@ def _host_share(item: ProcessItem) -> str:
 
 
 def _command(item: ProcessItem, width: int) -> Sequence[Field]:
-    """The tree glyphs, an unusual process state, and the command."""
+    """The tree glyphs, an unusual process state, the command, and what it serves."""
     process, marks, room = item.process, item.marks, width
     fields: list[Field] = []
     if marks.branch:
@@ -192,7 +194,22 @@ def _command(item: ProcessItem, width: int) -> Sequence[Field]:
     if state is not None and room > cell_width(state.word) + _LEAST_AFTER_STATE:
         fields.append((f"{state.word} ", "state.warning"))
         room -= cell_width(state.word) + 1
-    return [*fields, (fit_command(process, max(0, room), marks.shift), "")]
+    room = max(0, room)
+    model = "" if marks.shift else _served_model(process)
+    taken = cell_width(command_line(process)) + 1 if model else 0
+    if not model or room - taken < _LEAST_MODEL:
+        return [*fields, (fit_command(process, room, marks.shift), "")]
+    command, rest = fit_command(process, taken), room - taken
+    return [*fields, (command, ""), (fit(model, rest), "dim")]
+
+
+def _served_model(process: GpuProcess) -> str:
+    """The model of a worker of an inference server, whose title says nothing of it."""
+    server = None if process.place is None else process.place.server
+    if server is None or process.server_id == process.id or server.short_model is None:
+        return ""
+    model = printable(server.short_model)
+    return "" if model in command_line(process) else model
 
 
 def _where(item: ProcessItem, width: int) -> Sequence[Field]:

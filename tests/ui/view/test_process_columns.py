@@ -11,7 +11,7 @@ import pytest
 from gpumon.config.columns import COLUMN_SETS
 from gpumon.config.table import InvalidValue, read_columns
 from gpumon.findings import conditions
-from gpumon.model.processes import Workload
+from gpumon.model.processes import ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import Host
 from gpumon.recording.history import History
@@ -179,3 +179,17 @@ def test_a_set_of_columns_stands_beside_single_columns() -> None:
     assert read_columns("default") == COLUMN_SETS["default"]
     with pytest.raises(InvalidValue, match="did you mean nvitop"):
         read_columns("nvtop")
+
+
+def test_a_worker_of_a_server_names_the_model_where_there_is_room() -> None:
+    load = ServerLoad(running=1)
+    worker = msgspec.structs.replace(served(1, load), command=("VLLM::EngineCore",))
+    assert table(worker)[1].rstrip().endswith(" VLLM::EngineCore Qwen2.5-14B")
+    place = Workload(server=InferenceServer("vllm", "org/\x1b[31m" + "m" * 500, pid=90))
+    long = msgspec.structs.replace(worker, place=place)
+    assert re.search(r" VLLM::EngineCore [^\x1b]+m+… *$", table(long)[1])
+    copy = msgspec.structs.replace(worker, command=("vllm", "serve", "org/Qwen2.5-14B"))
+    assert table(copy)[1].rstrip().endswith(" vllm serve org/Qwen2.5-14B"), "it stands there"
+    whole = msgspec.structs.replace(worker, place=served(1, load, server=1).place)
+    itself = msgspec.structs.replace(whole, id=ProcessId(1, 5))
+    assert table(itself)[1].rstrip().endswith(" VLLM::EngineCore"), "its command says it"

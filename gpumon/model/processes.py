@@ -214,9 +214,9 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
         """Whether it holds GPU memory and does nothing; ``None`` if that is unknown.
 
         A server does nothing while it has no requests, if it reports them; any other process
-        while none of its kernels runs. Kernels of a server that should report its requests and
-        does not may be nobody's. Never true of a process that only draws: a display server is idle
-        most of the time.
+        while none of its kernels runs. Kernels of a server that reports its requests may be
+        nobody's while these are not known. Never true of a process that only draws: a display
+        server is idle most of the time.
         """
         if self.type == "G":
             return False
@@ -227,7 +227,7 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
         # A loop: called for each process of each list, where generators take three times as long.
         for use in self.uses:
             if use.sm:
-                return None if load is not None and load.problem is not None else False
+                return None if load is not None and load.is_pending else False
             unknown |= use.sm is None
         return None if unknown else memory != 0
 

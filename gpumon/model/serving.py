@@ -93,6 +93,14 @@ class ServerLoad(Struct, frozen=True, gc=False, array_like=True):
             return None
         return True
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether it does not yet say, or for a while, whether it serves anybody.
+
+        Of a server that reports its requests: there is no answer, or only one, without rates.
+        """
+        return self.problem is not None or (self.running is not None and self.is_idle is None)
+
 
 def combined_load(processes: Iterable[GpuProcess]) -> ServerLoad | None:
     """What the inference servers of these processes report together, each counted once.

@@ -55,6 +55,18 @@ def test_a_server_without_requests_serves_nobody_however_busy_its_gpu_is() -> No
     assert found.since == NOON + 1
 
 
+def test_an_answer_that_fails_does_not_end_the_idle_time_of_a_server() -> None:
+    """The next answer has no rates: these need two."""
+    history = History(conditions())
+    served = replace(process(memory_used=72 * GIB, sm=50), place=VLLM)
+    loads = (FULL, *[IDLE] * 100, ServerLoad(problem="no answer within 1s"), ServerLoad(0, 0), IDLE)
+    for second, load in enumerate(loads):
+        history.add(snapshot(NOON + second, gpu(), processes=(replace(served, load=load),)))
+    found = of_kind(process_findings(history, replace(served, load=IDLE)), FindingKind.IDLE_PROCESS)
+    assert found is not None
+    assert found.since == NOON + 1
+
+
 def test_a_server_with_requests_is_not_idle_however_quiet_its_gpu_is() -> None:
     """A GPU that waits for another machine, or for the next step, reads 0."""
     for load in (ServerLoad(1, 0), ServerLoad(0, 1), replace(IDLE, tokens=0.1)):

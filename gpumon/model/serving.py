@@ -69,7 +69,7 @@ class ServerLoad(Struct, frozen=True, gc=False, array_like=True):
         prompt_tokens: Tokens of prompts that it read, per second.
         kv_cache: Use of its KV cache in percent; that of the engine with the fullest one.
         models: The models that it names, not safe to print.
-        problem: Why it reports nothing, without a full stop: ``needs a key``. Everything else is
+        problem: Why it reports nothing, without a full stop: ``it needs a key``. Everything else is
             unknown then.
     """
 

@@ -268,7 +268,7 @@ def test_a_server_is_reported_by_what_it_reports_and_not_while_that_is_unknown(
     when: str, meets: ServerLoad, misses: ServerLoad
 ) -> None:
     machine = Machine(alert(when, ended=True, cooldown=0.0))
-    unknown = ServerLoad(problem="needs a key")
+    unknown = ServerLoad(problem="it needs a key")
     assert machine.see(60, gpu(), processes=(serving(100, misses),)) == []
     for blank in (None, unknown):
         assert machine.see(300, gpu(), processes=(serving(100, blank),)) == []

@@ -145,9 +145,11 @@ def test_a_server_and_its_load_are_there_with_units_and_only_once_known() -> Non
         "models": ["a", "b"],
         "problem": None,
     }
-    silent = replace(process, place=Workload(server=server), load=ServerLoad(problem="needs a key"))
+    silent = replace(
+        process, place=Workload(server=server), load=ServerLoad(problem="it needs a key")
+    )
     (row,) = told(replace(BARE, processes=(silent,)))["processes"]
-    assert row["load"].pop("problem") == "needs a key"
+    assert row["load"].pop("problem") == "it needs a key"
     assert set(row["load"].values()) == {None}
 
 

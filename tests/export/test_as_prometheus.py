@@ -293,7 +293,7 @@ def test_a_server_counts_once_and_servers_of_one_model_are_summed() -> None:
 
 
 def test_what_a_server_does_not_report_is_no_sample_and_zero_is_one() -> None:
-    silent = of_server(1, 1, ServerLoad(problem="needs a key"))
+    silent = of_server(1, 1, ServerLoad(problem="it needs a key"))
     assert of_models("requests_running", silent) == {}
     assert of_models("gpu_memory_bytes", silent) == {"Qwen2.5-14B": 100 * 2**20}
     idle = of_server(2, 2, ServerLoad(0, 0, 0.0, 0.0))

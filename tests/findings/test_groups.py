@@ -278,7 +278,7 @@ def test_the_sums_of_a_job_count_a_server_once_and_unknown_is_not_0() -> None:
     ]
     (job,) = jobs([*in_slurm, placed(process(4), slurm_job="8")])
     assert job.load == ServerLoad(4, None, 1.0, 500.0, None, 80.0)
-    silent = msgspec.structs.replace(in_slurm[2], load=ServerLoad(problem="needs a key"))
+    silent = msgspec.structs.replace(in_slurm[2], load=ServerLoad(problem="it needs a key"))
     (job,) = jobs([*in_slurm[:2], silent])
     assert job.load == ServerLoad()
     (job,) = jobs([placed(process(4), slurm_job="8")])

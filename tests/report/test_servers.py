@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BUSY = ServerLoad(2, 1, 0.5, 40.0, 100.0, 60.0)
 IDLE = ServerLoad(0, 0, 0.0, 0.0, 0.0, 0.0)
-NOT_TOLD = ServerLoad(problem="needs a key")
+NOT_TOLD = ServerLoad(problem="it needs a key")
 
 
 def worker(

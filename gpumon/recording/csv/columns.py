@@ -432,7 +432,7 @@ PROCESS_COLUMNS: tuple[CsvColumn, ...] = (
     _column("server_prompt_tokens", _RATE, "load.prompt_tokens", "Tokens of prompts that it read, over about half a minute."),
     _column("server_kv_cache", _PCT, "load.kv_cache", "Use of its KV cache, that of the fullest engine."),
     _column("server_models", _T, "load.models", "The models that it names, quoted for a shell.", write=quoted_cell, parse=parse_quoted),
-    _column("server_problem", _T, "load.problem", "Why it reports nothing, such as needs a key."),
+    _column("server_problem", _T, "load.problem", "Why it reports nothing, such as: it needs a key."),
 )
 HOSTNAME = _column("hostname", _T, "hostname", "The machine, as `--hosts` names it. Only logs of several machines have this column; it is always the last one.")
 CLOCK_EVENTS_KNOWN = _column("clocks_event_reasons.known", Unit.BITS, "gpu.clock_events_known", "The bits of the reasons that are known, where they are not all.")

@@ -90,7 +90,7 @@ def rewrite(path: Path, change: Callable[[list[list[str]]], list[list[str]]]) ->
 
 def test_a_replay_shows_the_server_of_each_process_and_what_it_reported(tmp_path: Path) -> None:
     workers = [serving(pid, load=BUSY) for pid in (41240, 41241)]
-    silent = serving(7, InferenceServer("tgi", pid=7), ServerLoad(problem="needs a key"))
+    silent = serving(7, InferenceServer("tgi", pid=7), ServerLoad(problem="it needs a key"))
     plain = serving(8, None, None)
     path = write_log(
         tmp_path / "run.csv", [snapshot(NOON, gpu(), processes=(*workers, silent, plain))]

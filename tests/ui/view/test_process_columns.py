@@ -80,7 +80,7 @@ def served(pid: int, load: ServerLoad | None, server: int = 90) -> GpuProcess:
 
 def test_columns_of_servers_are_there_while_a_server_reports_something() -> None:
     trains = msgspec.structs.replace(process(1), place=Workload())
-    secret = served(2, ServerLoad(problem="needs a key"))
+    secret = served(2, ServerLoad(problem="it needs a key"))
     assert not {"WAIT", "TOK/S"} & set(table(trains, secret)[0].split())
     serves = served(3, ServerLoad(running=4, waiting=0, tokens=1234.4), server=91)
     assert "WAIT" not in table(trains, secret, serves)[0].split(), "nothing waits"

@@ -222,8 +222,8 @@ def test_a_server_has_its_setting_and_what_it_reports(width: int) -> None:
 
 
 def test_what_a_server_does_not_report_has_its_reason() -> None:
-    shown = page(served(ServerLoad(problem="needs a key")))
-    assert "not known: needs a key" in line(shown, "requests")
+    shown = page(served(ServerLoad(problem="it needs a key")))
+    assert "not known: it needs a key" in line(shown, "requests")
     assert "KV cache" not in shown
     assert line(page(served(None)), "requests").split() == ["requests", "not", "known"]
     partly = page(served(ServerLoad(running=2, models=("lora-a", "lora-b"))))
@@ -404,7 +404,7 @@ def test_the_charts_of_a_server_are_there_once_it_reports_something() -> None:
     assert line(text, "tokens/s").split()[1] == "600"
     assert "peak 600, mean 300" in text
     assert line(text, "waiting").split()[1] == "1"
-    for load in (None, ServerLoad(problem="needs a key")):
+    for load in (None, ServerLoad(problem="it needs a key")):
         assert "tokens/s" not in page(served(load))
 
 

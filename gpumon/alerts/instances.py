@@ -10,6 +10,8 @@ from enum import Enum
 
 from msgspec import Struct
 
+from gpumon.model.processes import ProcessId  # noqa: TC001 - msgspec resolves annotations
+
 GONE_FOR = 60.0
 """Seconds for which a condition must be seen absent until it is resolved; one that comes and goes
 faster is reported once."""
@@ -144,6 +146,8 @@ class RememberedProcess(Struct):
     """Its command line, safe to print, only with ``commands = true``."""
     missing: int = 0
     """In how many lists in a row it has been absent."""
+    server: ProcessId | None = None
+    """See ``GpuProcess.server_id``."""
 
 
 class RememberedAlert(Struct, rename={"first_seen": "looked", "instances": "episodes"}):

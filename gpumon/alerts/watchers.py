@@ -208,18 +208,18 @@ class ProcessWatcher(Watcher[ProcessWhen]):
                 processes[key] = _remembered(self.alert, process, context.now)
             if transition is Transition.FIRED:
                 processes[key] = kept = _remembered(self.alert, process, began)
-                if _is_first_of_server(process, fired):
+                if _is_first_of_server(kept.server, fired):
                     found.append(
                         notices.process_notice(self.alert, context, process, kept, finding)
                     )
-            elif transition is Transition.RESOLVED and _is_first_of_server(process, resolved):
-                found += self._end(context, key)
+            elif transition is Transition.RESOLVED:
+                found += self._end(context, key, resolved)
         for key in [key for key in processes if key not in listed]:
             # A process that is not listed meets nothing, if it is known what is there.
             is_known = all(map(context.is_listed, processes[key].gpu_uuids))
             transition, _ = self._update(key, False if is_known else None, context)
             if transition is Transition.RESOLVED:
-                found += self._end(context, key)
+                found += self._end(context, key, resolved)
             instance = known.instances.get(key)
             if instance is not None and instance.state is AlertState.RESOLVED:
                 # It cannot come again, so no cooldown is needed.
@@ -252,9 +252,11 @@ class ProcessWatcher(Watcher[ProcessWhen]):
             return True
         return _held_at(min(times), finding)
 
-    def _end(self, context: EvaluationContext, key: str) -> list[Notice]:
+    def _end(self, context: EvaluationContext, key: str, resolved: set[ProcessId]) -> list[Notice]:
         process = self.known.processes.get(key)
         if process is None or not self.alert.ended:
+            return []
+        if not _is_first_of_server(process.server, resolved):
             return []
         state = self._when.state
         named = self.alert.when if state is None else state.value
@@ -284,13 +286,12 @@ class ProcessWatcher(Watcher[ProcessWhen]):
         self._unknown_at_first = {key: at - seconds for key, at in self._unknown_at_first.items()}
 
 
-def _is_first_of_server(process: GpuProcess, servers: set[ProcessId]) -> bool:
-    """Whether no other process of its inference server, which has the same load, was seen yet."""
-    server = process.server_id
+def _is_first_of_server(server: ProcessId | None, seen: set[ProcessId]) -> bool:
+    """Whether no other process of this inference server, which has the same load, was seen yet."""
     if server is None:
         return True
-    is_first = server not in servers
-    servers.add(server)
+    is_first = server not in seen
+    seen.add(server)
     return is_first
 
 
@@ -427,4 +428,5 @@ def _remembered(alert: Alert, process: GpuProcess, since: float) -> RememberedPr
         tuple(uses),
         since,
         notices.command_line(alert, process),
+        server=process.server_id,
     )

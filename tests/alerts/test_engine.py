@@ -293,6 +293,15 @@ def test_the_workers_of_a_server_are_one_notice_and_another_server_is_another() 
     assert [(notice.pid, notice.ended) for notice in over] == [(100, True), (300, True)]
 
 
+def test_the_end_of_a_server_is_one_notice() -> None:
+    machine = Machine(alert("waiting>10", ended=True))
+    machine.see(30, gpu(), processes=(serving(100, ServerLoad(waiting=0)),))
+    workers = tuple(serving(pid, ServerLoad(waiting=11)) for pid in range(100, 104))
+    machine.see(60, gpu(), processes=workers)
+    over = machine.see(300, gpu(), processes=())
+    assert [(notice.pid, notice.ended) for notice in over] == [(100, True)]
+
+
 def test_a_server_whose_model_is_unknown_is_known_by_its_engine_alone() -> None:
     machine = Machine(alert("server:vllm"), alert("server:qwen"), alert("!server:qwen"))
     machine.see(30, gpu(), processes=(working(),))
@@ -528,8 +537,12 @@ def test_a_state_file_of_an_earlier_version_is_continued(tmp_path: Path) -> None
     seen = {"xid": 79, "xid_at": at}
     assert machine.see(5, hot(**seen), processes=(working(),)) == []
     machine.restart()
-    # An earlier version can read this file, too.
-    assert shape(json.loads(state.read_bytes())) == shape(before)
+    # An earlier version can read this file, too: it skips the server.
+    after = json.loads(state.read_bytes())
+    for of_alert in after["alerts"].values():
+        for remembered in of_alert["processes"].values():
+            assert remembered.pop("server") is None
+    assert shape(after) == shape(before)
     assert titles(machine.see(120, gpu(**seen))) == [
         "ada-07 process 100 of ann: ended",
         "ada-07 GPU 0: temp>85 ended",

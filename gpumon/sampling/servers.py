@@ -72,12 +72,13 @@ class Servers:
         found: dict[ProcessId, ServerLoad] = {}
         pause = math.inf
         for root, of_server in list(members.items())[:_MOST_SERVERS]:
-            if not _may_ask(of_server, self._settings):
+            engine = _reporting_engine(of_server[0])
+            if engine is None or not _may_ask(of_server, self._settings):
                 continue
             server = self._asked.get(root)
             if server is None:
                 server = self._asked[root] = _Server(root, of_server[0], self._system)
-            pause = min(pause, server.ask(self._settings))
+            pause = min(pause, server.ask(engine, self._settings))
             if server.load is not None:
                 found.update((process.id, server.load) for process in of_server)
         return found, pause
@@ -90,6 +91,15 @@ def _members(processes: Iterable[GpuProcess]) -> dict[ProcessId, list[GpuProcess
         if process.visible and (root := process.server_id) is not None:
             members.setdefault(root, []).append(process)
     return members
+
+
+def _reporting_engine(process: GpuProcess) -> Engine | None:
+    """The kind of its server; ``None`` if that reports no metrics."""
+    from gpumon.serving import ENGINES
+
+    server = None if process.place is None else process.place.server
+    engine = None if server is None else ENGINES.get(server.engine)
+    return None if engine is None or engine.metrics_path is None else engine
 
 
 def _may_ask(processes: Sequence[GpuProcess], settings: Serving) -> bool:
@@ -121,7 +131,7 @@ class _Server:
         self._listening = root
         self.load: ServerLoad | None = None  # ``None`` before it was asked.
 
-    def ask(self, settings: Serving) -> float:
+    def ask(self, engine: Engine, settings: Serving) -> float:
         """Ask if it is time. Returns seconds until the next question."""
         clock = self._system.clock
         if clock.monotonic() >= self._due:
@@ -129,7 +139,7 @@ class _Server:
 
             began = clock.monotonic()
             try:
-                load = self._answer(settings, began)
+                load = self._answer(engine, settings, began)
             except AnswerError as error:
                 self._rates.forget()
                 load = ServerLoad(problem=str(error))
@@ -143,20 +153,14 @@ class _Server:
                 self.load = load
         return max(0.0, self._due - clock.monotonic())
 
-    def _answer(self, settings: Serving, now: float) -> ServerLoad:
+    def _answer(self, engine: Engine, settings: Serving, now: float) -> ServerLoad:
         """What it reports now.
 
         Raises:
             AnswerError: It reports nothing; the message says why.
         """
-        from gpumon.serving import ENGINES
         from gpumon.serving.client import ask
-        from gpumon.serving.metrics_text import AnswerError
 
-        place = self._member.place
-        engine = None if place is None or place.server is None else ENGINES.get(place.server.engine)
-        if engine is None or engine.metrics_path is None:
-            raise AnswerError("it reports no metrics that gpumon reads")
         address, port = self._address(self._port(engine))
         token = _token(settings.token_files.get(str(port)))
         return self._rates.load(

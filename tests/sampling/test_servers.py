@@ -109,6 +109,17 @@ def test_a_server_of_another_user_is_not_asked(server: FakeServer) -> None:
     assert server.requests == []
 
 
+def test_a_server_that_reports_no_metrics_is_not_asked(tmp_path: Path) -> None:
+    """It is like any other process: its kernels say whether it is idle."""
+    with FakeServer(tmp_path, "llama_cpp.server", ("--port", "{port}")) as server:
+        process = on_gpu(server)
+        assert process.place is not None
+        assert process.place.server is not None
+        assert process.place.server.engine == "llama-cpp-python"
+        assert Asking().servers.find([process]) == ({}, inf)
+        assert server.requests == []
+
+
 def test_a_server_whose_user_is_unknown_is_not_asked(server: FakeServer) -> None:
     assert Asking().load(replace(on_gpu(server), uid=None)) is None
     assert server.requests == []

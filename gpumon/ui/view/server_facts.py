@@ -53,7 +53,8 @@ def _server_facts(server: InferenceServer, process: GpuProcess) -> Iterator[Fact
 
 def _load_facts(server: InferenceServer, load: ServerLoad | None) -> Iterator[Fact]:
     if load is None or load.problem is not None:
-        why = "" if load is None or load.problem is None else f": {load.problem}"
+        problem = _problem(server, load)
+        why = "" if problem is None else f": {problem}"
         yield Fact("requests", f"not known{why}", "state.note" if why else "dim", lines=_LINES)
         return
     yield Fact(
@@ -69,3 +70,11 @@ def _load_facts(server: InferenceServer, load: ServerLoad | None) -> Iterator[Fa
     yield Fact("KV cache", number(load.kv_cache, " % in use"))
     if load.models and load.models != (server.model,):
         yield Fact("serves", ", ".join(load.models), lines=_LINES)
+
+
+def _problem(server: InferenceServer, load: ServerLoad | None) -> str | None:
+    """Why it is not known what a server does."""
+    engine = ENGINES.get(server.engine)
+    if engine is not None and engine.metrics_path is None:
+        return "it reports no metrics that gpumon reads"
+    return None if load is None else load.problem

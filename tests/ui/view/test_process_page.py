@@ -226,6 +226,8 @@ def test_what_a_server_does_not_report_has_its_reason() -> None:
     assert "not known: it needs a key" in line(shown, "requests")
     assert "KV cache" not in shown
     assert line(page(served(None)), "requests").split() == ["requests", "not", "known"]
+    silent = served(None, replace(VLLM, engine="ray"))
+    assert "not known: it reports no metrics that gpumon reads" in flat(page(silent))
     partly = page(served(ServerLoad(running=2, models=("lora-a", "lora-b"))))
     assert "2 running, – waiting  – finished a second" in line(partly, "requests")
     assert "–" in line(partly, "KV cache")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _MOST_SERIES = 2000
 """Series that are read: beyond these no server is described, and reading takes too long."""
+_SERIES_CHARACTERS = 4096
+"""Characters of a series that is read: the parser takes time by the square of its labels."""
 _MOST_MODELS, _MODEL_CHARACTERS = 8, 200
 _RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
 """Labels of workers that all report the same of their server."""
@@ -112,6 +114,8 @@ def _samples(text: str, wanted: Iterable[str]) -> list[_Sample]:
         return []
     if len(lines) > _MOST_SERIES:
         raise AnswerError(f"its answer has more than {_MOST_SERIES} series")
+    if any(len(line) > _SERIES_CHARACTERS for line in lines):
+        raise AnswerError(f"its answer has a line of more than {_SERIES_CHARACTERS} characters")
     from prometheus_client.parser import text_string_to_metric_families
 
     try:
@@ -142,5 +146,7 @@ def _models(names: Iterable[object]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in names:
         if isinstance(name, str) and name and len(found) < _MOST_MODELS:
-            found[name[:_MODEL_CHARACTERS]] = None
+            # JSON may have halves of characters, which no file and no terminal takes.
+            text = name[:_MODEL_CHARACTERS].encode("utf-8", "replace").decode()
+            found[text] = None
     return tuple(found)

@@ -177,6 +177,16 @@ def test_of_a_renamed_metric_the_newest_name_counts() -> None:
     assert read_metrics("vllm:gpu_cache_usage_perc 0.5\n", VLLM).kv_cache == 50
 
 
+@pytest.mark.parametrize(
+    "labels", ['a="' + r"\"" * 50_000 + '"', ",".join(f'a{i}="1"' for i in range(20_000))]
+)
+def test_a_line_that_takes_the_parser_long_is_not_read(labels: str) -> None:
+    began = time.process_time()
+    with pytest.raises(AnswerError, match="a line of more than 4096 characters"):
+        read_metrics(f"vllm:num_requests_running{{{labels}}} 1\n", VLLM)
+    assert time.process_time() - began < 0.1
+
+
 def test_only_whole_names_count() -> None:
     text = "vllm:num_requests_running_total 9\nvllm:num_requests_waiting 1\n"
     assert read_metrics(text, VLLM) == ServerReadings(waiting=1)
@@ -194,6 +204,11 @@ def test_names_of_models_are_few_and_short() -> None:
 def test_a_list_of_models_that_is_none_is_a_problem(text: str) -> None:
     with pytest.raises(AnswerError, match="not a list of models"):
         read_loaded_models(text)
+
+
+def test_the_name_of_a_model_is_a_text_that_can_be_written() -> None:
+    (model,) = read_loaded_models(r'{"models": [{"name": "qwen\ud800"}]}').models
+    assert model == "qwen?"
 
 
 def test_ollama_without_a_model_reports_none() -> None:

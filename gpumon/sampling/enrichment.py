@@ -251,6 +251,7 @@ class Lookup:
             BaseException: A bug in a lookup.
         """
         self._note(snapshot)
+        deadline = self._clock.monotonic() + patience
 
         def find() -> None:
             self._find_reservations()
@@ -259,7 +260,8 @@ class Lookup:
                 pass
             self._find_holders()
             # They may have to wait for each of several servers.
-            self._find_servers()
+            while not self._find_servers() and self._clock.monotonic() < deadline:
+                pass
 
         finding = threading.Thread(
             target=self._guarded, args=(find,), name="gpumon-lookup", daemon=True
@@ -413,7 +415,7 @@ class Lookup:
         return pause
 
     def _find_servers(self) -> float:
-        """Ask the servers for which it is time. Returns seconds until the next question."""
+        """Ask servers for which it is time. Returns seconds until the next question."""
         if self._ask_servers is None:
             return _UNTIL_WOKEN
         workloads = self._workloads

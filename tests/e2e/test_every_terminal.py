@@ -106,7 +106,7 @@ def test_in_ascii_signs_among_words_are_spelled_out_and_columns_stay_in_line() -
         ).stdout.decode()
         for locale in ("C", "C.UTF-8")
     )
-    assert ">= 386.0 of >= 557.5G used" in plain
+    assert ">= 394.2 of >= 557.5G used" in plain
     assert "≥ 386.0 of ≥ 557.5G used" in fancy
     assert "~" not in plain
     # The commands begin in the same column.

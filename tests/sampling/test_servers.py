@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import ExitStack
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,10 @@ from gpumon.config.settings import Serving
 from gpumon.host.workloads import WorkloadReader
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
+from gpumon.sampling import servers
+from gpumon.sampling.asked_server import EVERY
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sampling.servers import EVERY, Servers
+from gpumon.sampling.servers import Servers
 from gpumon.serving import client
 from gpumon.system.system import System
 from tests.build import gpu, snapshot
@@ -257,19 +260,38 @@ def test_a_child_may_listen_in_place_of_the_outermost_process(
         assert Asking().load(process) == ServerLoad(3, 1)
 
 
-def test_a_hung_server_delays_the_others_by_a_second_only(
+def test_what_others_report_is_known_before_all_hung_servers_were_waited_for(
     server: FakeServer,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client, "PATIENCE", 1.0)
-    with FakeServer(tmp_path_factory.mktemp("hung")) as hung:
-        hung.answer(HANGS)
-        asking = Asking()
-        loads, _ = asking.servers.find([on_gpu(hung), on_gpu(server)])
-        assert loads[hung.id] == ServerLoad(problem="no answer within 1s")
-        # On a busy machine the other one may be as late.
+    with ExitStack() as stack:
+        hung = [stack.enter_context(FakeServer(tmp_path_factory.mktemp("hung"))) for _ in range(3)]
+        for each in hung:
+            each.answer(HANGS)
+        processes = [on_gpu(hung[0]), on_gpu(server), on_gpu(hung[1]), on_gpu(hung[2])]
+        asking = Servers(Serving)
+        loads, pause = asking.find(processes)
+        assert loads == {hung[0].id: ServerLoad(problem="no answer within 1s")}
+        assert pause == 0
+        loads, pause = asking.find(processes)
+        assert hung[2].id not in loads
+        # On a busy machine it may be late.
         assert loads[server.id].problem in {None, "no answer within 1s"}
+        assert pause == 0
+
+
+def test_the_servers_of_others_leave_room_for_ones_own(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "_MOST_SERVERS", 1)
+    own = on_gpu(server)
+    assert own.place is not None
+    of_other = InferenceServer("vllm", "m", own.id.pid + 1_000_000, own.id.start_time)
+    other = replace(own, uid=OTHER, user="svc-llm", place=replace(own.place, server=of_other))
+    loads, _ = Asking().servers.find([other, own])
+    assert set(loads) == {own.id}
 
 
 def test_the_lookup_adds_what_servers_report(server: FakeServer) -> None:

@@ -107,7 +107,7 @@ def test_in_ascii_signs_among_words_are_spelled_out_and_columns_stay_in_line() -
         for locale in ("C", "C.UTF-8")
     )
     assert ">= 394.2 of >= 557.5G used" in plain
-    assert "≥ 386.0 of ≥ 557.5G used" in fancy
+    assert "≥ 394.2 of ≥ 557.5G used" in fancy
     assert "~" not in plain
     # The commands begin in the same column.
     starts = {line.index("COMMAND") for text in (plain, fancy) for line in heads(text)}

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.findings.rule import Words
+from gpumon.findings.servers import RequestsWait
 from gpumon.serving import ENGINES, Engine
 from gpumon.text.formatting import printable
 
@@ -101,6 +102,10 @@ def _of_server(
     engine = ENGINES.get(server.engine)
     if engine is None or server.memory_setting is None:
         return None
+    kv_cache = None if load is None else load.kv_cache
+    if kv_cache is not None and kv_cache >= RequestsWait.full_percent:
+        # It needs this memory.
+        return None
     fraction = engine.memory_share
     if server.memory_value is not None:
         value = printable(server.memory_value)
@@ -119,8 +124,8 @@ def _of_server(
             f"requests come, and it has {share}; {setting}"
         )
         evidence = [f"holds {share}", f"its command is that of {engine.name}", setting]
-        if load is not None and load.kv_cache is not None:
-            evidence.append(f"KV cache {load.kv_cache:.0f} % used")
+        if kv_cache is not None:
+            evidence.append(f"KV cache {kv_cache:.0f} % used")
         return Words(sentence, f"preallocated by {engine.name}", "prealloc.", tuple(evidence))
     return None
 

@@ -238,6 +238,11 @@ def test_memory_that_a_server_takes_at_its_start_names_the_setting() -> None:
     )
 
 
+def test_memory_that_requests_need_is_not_unused() -> None:
+    assert holding(0.31, vllm("0.30"), FULL) is None
+    assert holding(0.31, vllm("0.30"), ServerLoad(problem="it needs a key")) is not None
+
+
 def test_a_setting_that_is_not_set_has_its_default() -> None:
     found = holding(0.91, vllm())
     assert found is not None

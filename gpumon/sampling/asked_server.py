@@ -1,4 +1,7 @@
-"""An inference server that is asked, at a socket on which one of its own processes listens."""
+"""An inference server that is asked, at a socket on which one of its own processes listens.
+
+Whose socket it is cannot be read of another user's process: then the user and the port decide.
+"""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ _LISTENING_BYTES, _TABLE_BYTES = 2**17, 2**20
 """Bytes of a table that are read: some 800 sockets, and 7000. Those that listen come first."""
 _ROUTES_BYTES = 2**18
 _SOCKET = "socket:["
+_IPV6_LOOPBACK = "00000000000000000000000000000001"
 _MOST_FILES = 2**16
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, and never bound
 
@@ -58,6 +59,7 @@ class Sockets(Struct, frozen=True):
         own: Those that it has open; ``None`` if its open files may not be read.
         around: All those of its network namespace.
         is_local: Whether that namespace is this program's.
+        has_ipv6: Whether it has the loopback address of IPv6.
         container_address: An address of that namespace if it is another one and has one.
     """
 
@@ -65,6 +67,7 @@ class Sockets(Struct, frozen=True):
     own: tuple[Listener, ...] | None
     around: tuple[Listener, ...]
     is_local: bool
+    has_ipv6: bool = True
     container_address: str | None = None
 
 
@@ -86,6 +89,7 @@ def sockets_of(process: ProcessId, system: System = THIS_SYSTEM) -> Sockets:
             own=own,
             around=around,
             is_local=is_local,
+            has_ipv6=_IPV6_LOOPBACK in files.text("net/if_inet6"),
             container_address=None if is_local else _address_inside(files),
         )
 
@@ -95,7 +99,11 @@ def reachable_address(listener: Listener, sockets: Sockets) -> str | None:
     if sockets.is_local:
         if listener.address not in _ANY:
             return listener.address
-        return "::1" if listener.address == "::" else "127.0.0.1"
+        if listener.address == "::" and sockets.has_ipv6:
+            return "::1"
+        # Of two listeners at this port, the other one may be meant.
+        is_alone = sum(each.port == listener.port for each in sockets.around) <= 1
+        return "127.0.0.1" if listener.address != "::" or is_alone else None
     address = sockets.container_address
     return address if listener.address in (*_ANY, address) else None
 

@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 EVERY = 5.0
 """Seconds between two questions to a server at least."""
 _LONGEST_PAUSE = 60.0
+_UNTIL_IT_LISTENS = 10.0
+"""Seconds between two looks for the socket of a server: some load their model for minutes."""
 _CONNECT_SECONDS = 0.5
+
+
+class _NotListeningError(AnswerError):
+    """The server does not listen yet: it was not asked."""
 
 
 class AskedServer:
@@ -74,8 +80,11 @@ class AskedServer:
         except AnswerError as error:
             self._rates.forget()
             load = ServerLoad(problem=str(error))
-            self._backoff.failed(began)
-            self.due = self._backoff.until
+            if isinstance(error, _NotListeningError):
+                self.due = began + _UNTIL_IT_LISTENS
+            else:
+                self._backoff.failed(began)
+                self.due = self._backoff.until
         else:
             self._backoff.answered()
             self.due = began + EVERY
@@ -145,7 +154,7 @@ class AskedServer:
             if found:
                 self._listening = process
                 return found, sockets
-        raise AnswerError(f"none of its processes listens on port {port}")
+        raise _NotListeningError(f"none of its processes listens on port {port}")
 
     def _processes(self) -> Iterator[ProcessId]:
         """The processes that may listen, the likeliest first."""

@@ -152,7 +152,8 @@ class _Compressor:
 
 
 def _without_commands(processes: Processes) -> Processes:
-    return tuple([replace(process, command=(), place=None) for process in processes])
+    # Without its place, nobody knows which processes have one server.
+    return tuple([replace(process, command=(), place=None, load=None) for process in processes])
 
 
 def _without_their_commands(holders: Holders) -> Holders:

@@ -83,6 +83,7 @@ def test_a_process_that_has_ended_has_none() -> None:
 
 
 LOCAL = Sockets(1000, (), (), is_local=True)
+TWO = (Listener("::", 8000, 1000, 1), Listener("127.0.0.1", 8000, 1001, 2))
 INSIDE = Sockets(1000, (), (), is_local=False, container_address="172.17.0.2")
 
 
@@ -91,6 +92,9 @@ INSIDE = Sockets(1000, (), (), is_local=False, container_address="172.17.0.2")
     [
         (ALL, LOCAL, "127.0.0.1"),
         ("::", LOCAL, "::1"),
+        ("::", replace(LOCAL, has_ipv6=False), "127.0.0.1"),
+        # Somebody else's listener at 127.0.0.1 would get the question.
+        ("::", replace(LOCAL, has_ipv6=False, around=TWO), None),
         ("127.0.0.1", LOCAL, "127.0.0.1"),
         ("10.1.2.3", LOCAL, "10.1.2.3"),
         (ALL, INSIDE, "172.17.0.2"),

@@ -326,3 +326,18 @@ def test_the_lookup_adds_what_servers_report(server: FakeServer) -> None:
             time.sleep(0.02)
     finally:
         lookup.stop()
+
+
+def test_a_server_that_still_loads_is_found_soon_after_it_listens(
+    server: FakeServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However long it took: nobody was asked meanwhile."""
+    arguments = ("serve", "m", "--port", str(server.port))
+    with FakeServer(tmp_path_factory.mktemp("loads"), arguments=arguments) as loads:
+        asking = Asking()
+        process = on_gpu(loads)
+        for _ in range(20):
+            _, pause = asking.servers.find([process])
+            assert 0 < pause <= 10
+            asking.clock.now += pause
+    assert server.requests == []

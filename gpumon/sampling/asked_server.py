@@ -38,6 +38,8 @@ _LONGEST_PAUSE = 60.0
 _UNTIL_IT_LISTENS = 10.0
 """Seconds between two looks for the socket of a server: some load their model for minutes."""
 _CONNECT_SECONDS = 0.5
+_MOST_DESCENDANTS = 64
+"""Processes of a server whose sockets are read: each takes some milliseconds."""
 
 
 class _NotListeningError(AnswerError):
@@ -144,6 +146,9 @@ class AskedServer:
                 sockets = sockets_of(process, self._system)
             except OSError:
                 continue
+            if all(each.port != port for each in sockets.around):
+                # Nor does another of its processes: they are in the same network namespace.
+                break
             if sockets.owner != self._uid:
                 continue
             own = sockets.own
@@ -159,9 +164,10 @@ class AskedServer:
     def _processes(self) -> Iterator[ProcessId]:
         """The processes that may listen, the likeliest first."""
         yield self._listening
-        yield self._root
+        if self._listening != self._root:
+            yield self._root
         # Of TGI, the router does, which is neither above nor below the process on the GPU.
-        yield from descendants(self._root, self._system)
+        yield from descendants(self._root, self._system)[:_MOST_DESCENDANTS]
 
 
 def _leads_into(address: tuple[str, int], is_connected: Callable[[tuple[str, int]], bool]) -> bool:

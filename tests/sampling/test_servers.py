@@ -13,10 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.config.settings import Serving
+from gpumon.host.listeners import Sockets, sockets_of
 from gpumon.host.workloads import WorkloadReader
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
-from gpumon.sampling import servers
+from gpumon.sampling import asked_server, servers
 from gpumon.sampling.asked_server import EVERY
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sampling.servers import Servers
@@ -258,6 +259,26 @@ def test_a_child_may_listen_in_place_of_the_outermost_process(
             "tgi", "m", server.id.pid, server.id.start_time, "--cuda-memory-fraction"
         )
         assert Asking().load(process) == ServerLoad(3, 1)
+
+
+def test_a_server_that_does_not_listen_yet_is_looked_into_once(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have hundreds of children that compile its model."""
+    launcher = tmp_path_factory.mktemp("launcher") / "vllm"
+    launcher.write_text(_LAUNCHER)
+    looks: list[ProcessId] = []
+
+    def looked_into(process: ProcessId, system: System) -> Sockets:
+        looks.append(process)
+        return sockets_of(process, system)
+
+    monkeypatch.setattr(asked_server, "sockets_of", looked_into)
+    prefix = (sys.executable, str(launcher), "serve", "m", "--port", "1", "--")
+    with FakeServer(tmp_path, arguments=("serve", "m"), prefix=prefix) as server:
+        load = Asking().load(on_gpu(server))
+        assert load == ServerLoad(problem="none of its processes listens on port 1")
+        assert looks == [server.id]
 
 
 def test_what_others_report_is_known_before_all_hung_servers_were_waited_for(

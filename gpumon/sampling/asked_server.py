@@ -110,9 +110,15 @@ class AskedServer:
         )
 
     def _port(self) -> int | None:
-        """The port of its metrics, by its command line and environment."""
+        """The port of its metrics, by its command line and environment.
+
+        Raises:
+            AnswerError: It has neither any more.
+        """
         program = program_of(self._root, self._system)
-        found = None if program is None else recognise(*program)
+        if program is None or not program[0]:
+            raise AnswerError("it has ended")
+        found = recognise(*program)
         if found is None or found.port is None:
             return self._engine.default_port
         return found.port

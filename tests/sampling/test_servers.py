@@ -261,6 +261,12 @@ def test_a_child_may_listen_in_place_of_the_outermost_process(
         assert Asking().load(process) == ServerLoad(3, 1)
 
 
+def test_a_server_that_has_ended_is_not_looked_for_at_another_port(tmp_path: Path) -> None:
+    with FakeServer(tmp_path) as server:
+        process = on_gpu(server)
+    assert Asking().load(process) == ServerLoad(problem="it has ended")
+
+
 def test_a_server_that_does_not_listen_yet_is_looked_into_once(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -66,4 +67,5 @@ class Rates:
 
 
 def _count(value: float | None) -> int | None:
-    return None if value is None else round(value)
+    # Something that is not 0 must not become 0.
+    return None if value is None else math.ceil(value)

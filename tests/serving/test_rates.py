@@ -43,3 +43,9 @@ def test_after_silence_rates_begin_anew() -> None:
     rates.load(ServerReadings(tokens=0), 0.0)
     rates.forget()
     assert rates.load(ServerReadings(tokens=1000), 60.0).tokens is None
+
+
+def test_half_a_request_is_not_none() -> None:
+    """No server should report one, but it is not 0."""
+    load = Rates().load(ServerReadings(running=0.5, waiting=0), 0.0)
+    assert (load.running, load.waiting, load.is_idle) == (1, 0, False)

@@ -34,6 +34,7 @@ class Marker(Enum):
 
     COLUMN = auto()  # The key of a column.
     COLUMNS = auto()
+    PORTS = auto()  # Texts by the port of a server.
     APART = auto()  # Not a setting: ``gpumon.config.reading`` reads it.
 
 
@@ -109,6 +110,7 @@ class Serving(Struct, frozen=True):
     ] = ""
     token_files: Annotated[
         Mapping[str, str],
+        Marker.PORTS,
         Meta(
             description="the files with the API keys of servers, by port",
             examples=['{ "8000" = "~/.config/gpumon/vllm.key" }'],

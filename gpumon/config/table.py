@@ -124,6 +124,15 @@ def _are_texts(value: object) -> bool:
     )
 
 
+def _are_texts_by_port(value: object) -> bool:
+    return isinstance(value, dict) and _are_texts(value) and all(map(_is_port, value))
+
+
+def _is_port(text: str) -> bool:
+    is_number = text.isascii() and text.isdecimal() and not text.startswith("0")
+    return is_number and len(text) <= 5 and int(text) < 2**16
+
+
 _COLUMN_NAMES = (
     f"{', '.join(COLUMN)}, for the GPUs {', '.join(GPU_COLUMN)}, and the sets "
     f"{' and '.join(COLUMN_SETS)}"
@@ -159,6 +168,9 @@ def _reader(kind: Any, note: object, meta: Meta, default: object) -> tuple[str, 
     if get_origin(kind) is Literal:
         names = get_args(kind)
         return _choice(f"{', '.join(names[:-1])} or {names[-1]}", names)
+    if note is Marker.PORTS and meta.examples:
+        valid = f"a table of texts by port, such as {meta.examples[0]}"
+        return _valid_if(valid, _are_texts_by_port)
     if get_origin(kind) is Mapping and meta.examples:
         return _valid_if(f"a table of texts, such as {meta.examples[0]}", _are_texts)
     return None

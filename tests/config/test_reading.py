@@ -177,6 +177,18 @@ log = "f99"
     assert loaded.brief.startswith("15 mistakes (gpumon config check): config.toml, line 1: ")
 
 
+@pytest.mark.parametrize("port", ["0", "08000", "65536", "99999", "-1", "vllm", "٣", ""])
+def test_a_key_for_what_is_no_port_is_refused(written: Callable[..., Loaded], port: str) -> None:
+    loaded = written(f'[serving]\ntoken_files = {{"8000" = "~/a", "{port}" = "~/b"}}\n')
+    [told] = said(loaded)
+    assert "line 2: serving.token_files cannot be" in told
+    assert "give a table of texts by port, such as" in told
+    assert loaded.settings == Settings()
+    loaded = written('[serving]\ntoken_files = {8000 = "~/a"}\n')
+    assert said(loaded) == []
+    assert loaded.settings.serving.token_files == {"8000": "~/a"}
+
+
 @pytest.mark.parametrize(
     ("name", "nearest"), [("toggle_log", "tag_all"), ("kill", "kind"), ('"§"', "")]
 )

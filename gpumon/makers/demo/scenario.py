@@ -56,7 +56,7 @@ class Share(Struct, frozen=True):
     decodes: bool = False  # Whether it uses the video decoder.
 
 
-class Serving(Struct, frozen=True):
+class RequestLoad(Struct, frozen=True):
     """The requests of an inference server, which follow the utilization of its first GPU."""
 
     at_once: float  # Number of requests that it works on at full utilization.
@@ -107,7 +107,7 @@ class Actor(Struct, frozen=True):
     inherited: tuple[int, ...] = ()
     # Memory of the first of those GPUs that it holds after its parent ended.
     keeps_gib: float = 0.0
-    serving: Serving | None = None  # What it does as an inference server, or as an engine of it.
+    requests: RequestLoad | None = None  # As an inference server, or as an engine of it.
     stubborn: bool = False  # Whether only SIGKILL ends it, and not the end of its parent.
 
 
@@ -316,7 +316,7 @@ LEADS = (
         where=Workload(
             server=InferenceServer("llama.cpp", "/home/bo/models/qwen2.5-7b-instruct-q8_0.gguf")
         ),
-        serving=Serving(
+        requests=RequestLoad(
             at_once=1.0, tokens=70.0, has_kv_cache=False, until=-(3 * HOUR + 8 * MINUTE)
         ),
     ),
@@ -377,7 +377,7 @@ LEADS = (
         cpu=118.0,
         rss_gib=8.6,
         threads=143,
-        serving=Serving(at_once=15.0, tokens=3000.0),
+        requests=RequestLoad(at_once=15.0, tokens=3000.0),
     ),
     Actor(
         pid=9377,

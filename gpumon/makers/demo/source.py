@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from gpumon.makers.demo.gpus import DemoGpu
     from gpumon.makers.demo.host import DemoHost
-    from gpumon.makers.demo.scenario import Serving, Share
+    from gpumon.makers.demo.scenario import RequestLoad, Share
     from gpumon.makers.demo.world import ProcessInstance, Role
     from gpumon.model.allocations import Allocation
     from gpumon.model.snapshot import Snapshot
@@ -263,22 +263,22 @@ class DemoBackend(GpuBackend):
             rss=int(actor.rss_gib * GIB),
             started_at=self._start + instance.began,
             place=role.place,
-            load=_load(actor.serving, state.gpus[shares[0].gpu], now, busy),
+            load=_load(actor.requests, state.gpus[shares[0].gpu], now, busy),
         )
 
 
-def _load(serving: Serving | None, gpu: DemoGpu, now: float, busy: float) -> ServerLoad | None:
+def _load(requests: RequestLoad | None, gpu: DemoGpu, now: float, busy: float) -> ServerLoad | None:
     """What an inference server reports on this GPU, which is so busy just now, 0 to 1."""
-    if serving is None:
+    if requests is None:
         return None
-    kv_cache = 0.0 if serving.has_kv_cache else None
-    if now > serving.until:
+    kv_cache = 0.0 if requests.has_kv_cache else None
+    if now > requests.until:
         return ServerLoad(0, 0, 0.0, 0.0, 0.0, kv_cache)
-    tokens = serving.tokens * mean(gpu.busy, now, 30.0)
+    tokens = requests.tokens * mean(gpu.busy, now, 30.0)
     return ServerLoad(
-        running=max(1, round(serving.at_once * busy)),
+        running=max(1, round(requests.at_once * busy)),
         # Requests wait once the KV cache is nearly full.
-        waiting=max(0, round(serving.at_once * (busy - 0.5))),
+        waiting=max(0, round(requests.at_once * (busy - 0.5))),
         requests=round(tokens / _TOKENS_OF_REQUEST, 2),
         tokens=round(tokens, 1),
         prompt_tokens=round(tokens * _PROMPT_SHARE, 1),

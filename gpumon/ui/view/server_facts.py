@@ -52,11 +52,20 @@ def _server_facts(server: InferenceServer, process: GpuProcess) -> Iterator[Fact
 
 
 def _load_facts(server: InferenceServer, load: ServerLoad | None) -> Iterator[Fact]:
-    if load is None or load.problem is not None:
-        problem = _problem(server, load)
-        why = "" if problem is None else f": {problem}"
-        yield Fact("requests", f"not known{why}", "state.note" if why else "dim", lines=_LINES)
-        return
+    engine = ENGINES.get(server.engine)
+    if load is not None and load.problem is not None:
+        yield Fact("requests", f"not known: {load.problem}", "state.note", lines=_LINES)
+    elif engine is not None and engine.metrics is None:
+        yield Fact("requests", f"{engine.name} does not report them", "dim")
+    elif load is None:
+        yield Fact("requests", "not known", "dim", "only your own servers are asked")
+    else:
+        yield from _request_facts(load)
+    if load is not None and load.models and load.models != (server.model,):
+        yield Fact("serves", ", ".join(load.models), lines=_LINES)
+
+
+def _request_facts(load: ServerLoad) -> Iterator[Fact]:
     yield Fact(
         "requests",
         f"{number(load.running)} running, {number(load.waiting)} waiting",
@@ -68,13 +77,3 @@ def _load_facts(server: InferenceServer, load: ServerLoad | None) -> Iterator[Fa
         note=f"prompts {per_second(load.prompt_tokens)} a second",
     )
     yield Fact("KV cache", number(load.kv_cache, " % in use"))
-    if load.models and load.models != (server.model,):
-        yield Fact("serves", ", ".join(load.models), lines=_LINES)
-
-
-def _problem(server: InferenceServer, load: ServerLoad | None) -> str | None:
-    """Why it is not known what a server does."""
-    engine = ENGINES.get(server.engine)
-    if engine is not None and engine.metrics_path is None:
-        return "it reports no metrics that gpumon reads"
-    return None if load is None else load.problem

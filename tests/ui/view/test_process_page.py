@@ -225,9 +225,12 @@ def test_what_a_server_does_not_report_has_its_reason() -> None:
     shown = page(served(ServerLoad(problem="it needs a key")))
     assert "not known: it needs a key" in line(shown, "requests")
     assert "KV cache" not in shown
-    assert line(page(served(None)), "requests").split() == ["requests", "not", "known"]
+    assert "requests not known only your own servers are asked" in flat(page(served(None)))
     silent = served(None, replace(VLLM, engine="ray"))
-    assert "not known: it reports no metrics that gpumon reads" in flat(page(silent))
+    assert "requests Ray Serve does not report them" in flat(page(silent))
+    ollama = served(ServerLoad(models=("qwen3:8b",)), InferenceServer("ollama", None, 41200, 5))
+    assert "requests Ollama does not report them" in flat(page(ollama))
+    assert "serves qwen3:8b" in flat(page(ollama))
     partly = page(served(ServerLoad(running=2, models=("lora-a", "lora-b"))))
     assert "2 running, – waiting  – finished a second" in line(partly, "requests")
     assert "–" in line(partly, "KV cache")

@@ -129,7 +129,7 @@ def test_in_ascii_signs_among_words_are_spelled_out_and_columns_stay_in_line() -
         screen.type("\x1b")
         screen.wait_gone("amber")
         screen.type("e")
-        text = screen.wait_for(r"gpumon saw; >= [^\n]*\.\.\. *\|[\s\S]*Space show or hide")
+        text = screen.wait_for(r"served nobody; >= [^\n]*\.\.\. *\|[\s\S]*Space show or hide")
         assert "~" not in text
         screen.type("\x1b")
         screen.wait_gone("Space show or hide")

@@ -26,7 +26,8 @@ from gpumon.system.system import System
 from tests.build import gpu, snapshot
 from tests.clock import HandClock
 from tests.screen import PATIENCE
-from tests.serving.fake_server import HANGS, FakeServer, answer, ok, vllm_text
+from tests.serving.answers import HANGS
+from tests.serving.fake_server import FakeServer, answer, ok, vllm_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.host.procfs import stat_of
 from tests.ports import free_place
 from tests.screen import PATIENCE
+from tests.serving import answers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,52 +69,6 @@ def answer(status: str, body: bytes = b"", *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-HANGS, DRIPS, FLOODS = b"hangs", b"drips", b"floods"
-"""Answers that do not end: nothing, a byte every tenth of a second, and gigabytes."""
-
-
-def reply(connection: socket.socket, wanted: bytes) -> None:
-    """Send an answer, until the other end has had enough."""
-    with connection, suppress(OSError):
-        if wanted == HANGS:
-            connection.recv(2**16)
-            time.sleep(60)
-        elif wanted == DRIPS:
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-            while True:
-                connection.sendall(b"x")
-                time.sleep(0.1)
-        elif wanted == FLOODS:
-            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-            while True:
-                connection.sendall(b"vllm:num_requests_running 1\n" * 4096)
-        else:
-            connection.sendall(wanted)
-
-
-def serve(folder: Path) -> None:
-    """Listen at the place in a file of this folder, and answer with what another file has."""
-    host, _, port = folder.joinpath("place").read_text().rpartition(":")
-    listener = socket.create_server((host, int(port)))
-    folder.joinpath("listens").touch()
-    while True:
-        connection, _ = listener.accept()
-        request = connection.recv(2**16)
-        with folder.joinpath("requests").open("ab") as requests:
-            requests.write(request + b"\0")
-        wanted = folder.joinpath("answer").read_bytes()
-        threading.Thread(target=reply, args=(connection, wanted), daemon=True).start()
-
-
-_PROGRAM = """\
-import sys
-from pathlib import Path
-sys.path.insert(0, {root!r})
-from tests.serving.fake_server import serve
-serve(Path(__file__).parent)
-"""
-
-
 class FakeServer:
     """A running server.
 
@@ -142,7 +94,7 @@ class FakeServer:
         folder.joinpath("place").write_text(f"{self.host}:{self.port}")
         self.answer(ok(vllm_text()))
         program = folder / name
-        program.write_text(_PROGRAM.format(root=str(Path(__file__).parents[2])))
+        program.write_text(Path(answers.__file__).read_text())
         words = [word.format(port=self.port) for word in arguments]
         before = [word.format(port=self.port) for word in prefix]
         self.process = subprocess.Popen(

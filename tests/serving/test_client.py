@@ -16,15 +16,8 @@ from gpumon.serving.metrics_text import (
     read_loaded_models,
     read_metrics,
 )
-from tests.serving.fake_server import (
-    DRIPS,
-    FLOODS,
-    HANGS,
-    FakeServer,
-    answer,
-    ok,
-    vllm_text,
-)
+from tests.serving.answers import DRIPS, FLOODS, HANGS
+from tests.serving.fake_server import FakeServer, answer, ok, vllm_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

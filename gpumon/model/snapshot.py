@@ -21,6 +21,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from gpumon.model.accidents import Accident
 from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import NVIDIA, Annotated, Metric, Tier, Unit
 from gpumon.model.number_types import Count, Few, Integer, Real, Time
@@ -347,6 +348,7 @@ class Snapshot(Struct, frozen=True, gc=False, array_like=True):
     reserved: tuple[Reserved, ...] = ()  # The known reservations.
     # What schedulers have given to jobs, in no particular order; ``None`` where none was asked.
     allocations: tuple[Allocation, ...] | None = None
+    accidents: Few[Accident] = ()  # Those of the last ``ACCIDENT_SECONDS``, oldest first.
 
     @property
     def is_live(self) -> bool:

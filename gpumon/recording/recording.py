@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from gpumon.model.number_types import Time  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.accidents import Accident  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.number_types import Time  # noqa: TC001 - as above
 from gpumon.model.processes import ProcessId  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class EventKind(str, Enum):
     """A GPU began to slow itself down for heat or power brake."""
     FULL = "full"
     """A GPU's memory became full."""
+    ACCIDENT = "accident"
+    """The kernel reported an accident, see ``Accident``."""
 
 
 class Event(Struct, frozen=True):
@@ -63,6 +66,7 @@ class Event(Struct, frozen=True):
         sentence: A sentence for the user, such as ``41233 python of chen came to GPU 5``; not safe
             to print, see ``gpumon.text.formatting``.
         gpus: UUIDs of the GPUs concerned.
+        accident: What the kernel reported, of ``EventKind.ACCIDENT``.
     """
 
     time: Time
@@ -70,6 +74,7 @@ class Event(Struct, frozen=True):
     subject: ProcessId | str
     sentence: str
     gpus: tuple[str, ...] = ()
+    accident: Accident | None = None
 
 
 class Recording(Protocol):

@@ -80,7 +80,7 @@ class LogCommand(Command):
     def run(self, options: argparse.Namespace) -> int:
         from gpumon.recording.csv.files import log_path
         from gpumon.recording.csv.log_session import log
-        from gpumon.recording.csv.recorder import Recorder
+        from gpumon.recording.recorder import Recorder
 
         interval = self.interval.seconds(options)
         feed = self._feed(options, interval)

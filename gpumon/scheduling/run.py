@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from gpumon.makers.source import Source
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.csv.recorder import Recorder
+    from gpumon.recording.recorder import Recorder
     from gpumon.scheduling.child import CommandExit
     from gpumon.scheduling.eligibility import Candidate, Ineligibility
     from gpumon.scheduling.ranking import GpuChoice
@@ -306,9 +306,10 @@ class JobRunner:
             CommandError: The command cannot be started.
         """
         if log is not None:
-            from gpumon.recording.csv.recorder import Recorder
+            from gpumon.recording.csv.csv_log import CsvLog
+            from gpumon.recording.recorder import Recorder
 
-            self._recorder = Recorder(log)
+            self._recorder = Recorder(CsvLog(log))
             self._recorder.start()
         began = time.monotonic()
         try:

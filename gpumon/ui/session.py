@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from gpumon.kill.audit_log import AuditLog
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
-    from gpumon.recording.csv.recorder import LogStatus, Recorder
     from gpumon.recording.csv.recording import CsvRecording
     from gpumon.recording.history import History
     from gpumon.recording.playback import Player
+    from gpumon.recording.recorder import LogStatus, Recorder
     from gpumon.recording.recording import Recording
     from gpumon.sampling.machine import Machine
     from gpumon.ui.view.header_footer import LogNote
@@ -281,11 +281,12 @@ class Logbook:
         """
         if self._collector is None:
             return "this is a log already: nothing to log"
+        from gpumon.recording.csv.csv_log import CsvLog
         from gpumon.recording.csv.files import log_path
-        from gpumon.recording.csv.recorder import Recorder
+        from gpumon.recording.recorder import Recorder
 
         name = log_path(self._path, self._collector.hostname, time.time())
-        recorder = Recorder(name, user=self._user, commands=self._commands)
+        recorder = Recorder(CsvLog(name, user=self._user, commands=self._commands))
         recorder.start()
         self._recorder = recorder
         self._unsubscribe = self._collector.subscribe(recorder.take)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gpumon.model.snapshot import GpuStatus, Trouble
 from gpumon.recording.csv import log_messages as words
-from gpumon.recording.csv.recorder import LogStatus
+from gpumon.recording.recorder import LogStatus
 from gpumon.text.formatting import cell_width
 from gpumon.text.status_line import StatusLine
 from tests.build import NOON, gpu, process, snapshot

@@ -12,7 +12,7 @@ from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.csv.recorder import LogStatus
+    from gpumon.recording.recorder import LogStatus
 
 _BAR_CELLS = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.log_feed import LogFeed
-    from gpumon.recording.csv.recorder import LogStatus, Recorder
+    from gpumon.recording.recorder import LogStatus, Recorder
 
 _PACE = 0.5
 """Seconds between two looks at how it goes, and between two status lines."""

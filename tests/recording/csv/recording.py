@@ -18,7 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from gpumon.recording.csv.recorder import Recorder
+from gpumon.recording.csv.csv_log import CsvLog
+from gpumon.recording.recorder import Recorder
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _end(child: int) -> None:
 def _record_on(path: str, first: int, known: mmap.mmap) -> NoReturn:
     """Record until killed; all that is known to be written stands in the shared memory."""
     try:
-        recorder = Recorder(path)
+        recorder = Recorder(CsvLog(path))
         recorder.start()
         number = first
         nursed_by = os.getppid()

@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.recording.csv import log_reader
+from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.csv.files import log_files
-from gpumon.recording.csv.recorder import Recorder
 from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.csv.rows import ONE_MACHINE, SEVERAL_MACHINES
+from gpumon.recording.recorder import Recorder
 from gpumon.recording.recording import RecordingError
 from tests.build import NOON
 from tests.clock import HandClock
@@ -210,7 +211,7 @@ def lines_by_host(path: Path) -> dict[str, int]:
 def record(path: Path, seconds: range, *, several: bool = True, rotate: int | None = None) -> None:
     """Log three hosts, or one machine, and end."""
     clock = HandClock(float(seconds[0]), epoch=NOON)
-    recorder = Recorder(path, several=several, rotate=rotate, clock=clock)
+    recorder = Recorder(CsvLog(path, several=several, rotate=rotate), clock=clock)
     recorder.start()
     for number, second in enumerate(seconds, 1):
         clock.now = float(second)

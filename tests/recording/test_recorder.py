@@ -22,10 +22,11 @@ from msgspec.structs import replace
 
 from gpumon.model.processes import Workload
 from gpumon.model.snapshot import Host, Snapshot, Trouble
-from gpumon.recording.csv import recorder as recorder_module
+from gpumon.recording import recorder as recorder_module
+from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.csv.opening import LogError
-from gpumon.recording.csv.recorder import QUEUED, Recorder
 from gpumon.recording.csv.rows import GpuRows
+from gpumon.recording.recorder import QUEUED, Recorder
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.recording.csv.recording import CARDS, numbers, nursery, record, rows, sample, wait_until
@@ -33,7 +34,7 @@ from tests.recording.csv.recording import CARDS, numbers, nursery, record, rows,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.recording.csv.recorder import LogStatus
+    from gpumon.recording.recorder import LogStatus
 
 MIB = 2**20
 LIVES = 60
@@ -46,7 +47,7 @@ class Bench:
         self.clock = HandClock(0.0, NOON)
         self.path = folder / "run.csv"
         self.processes_path = folder / "run.processes.csv"
-        self.recorder = Recorder(self.path, clock=self.clock, **settings)  # type: ignore[arg-type]  # keywords pass through
+        self.recorder = Recorder(CsvLog(self.path, **settings), clock=self.clock)  # type: ignore[arg-type]  # keywords pass through
 
     def at(self, seconds: float, one: Snapshot) -> LogStatus:
         """Record a snapshot so many seconds after the start."""
@@ -229,7 +230,7 @@ def test_a_log_that_cannot_be_is_refused_in_a_sentence(
     tmp_path: Path, name: str, sentence: str
 ) -> None:
     (tmp_path / "file").touch()
-    recorder = Recorder(tmp_path / name)
+    recorder = Recorder(CsvLog(tmp_path / name))
 
     with pytest.raises(LogError) as refused:
         recorder.start()
@@ -243,14 +244,14 @@ def test_what_is_no_file_is_refused_under_the_very_name_that_was_given(tmp_path:
     os.mkfifo(tmp_path / "pipe")
     for path, kind in ((Path("/dev/full"), "a device"), (tmp_path / "pipe", "a pipe")):
         with pytest.raises(LogError) as caught:
-            Recorder(path).start()
+            Recorder(CsvLog(path)).start()
         assert str(caught.value) == f"{path} is {kind} and no file to log to; choose another name."
     assert [made.name for made in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_a_directory_that_takes_no_files_is_not_said_to_be_missing() -> None:
     with pytest.raises(LogError) as caught:
-        Recorder("/proc/run.csv").start()
+        Recorder(CsvLog("/proc/run.csv")).start()
     assert str(caught.value) == (
         "/proc/run.csv cannot be written: you may not write there; choose another place."
     )
@@ -263,7 +264,7 @@ def test_a_second_gpumon_is_refused_by_name_until_the_first_has_ended(tmp_path: 
         wait_until(lambda: nursed.written, "the first to write")
 
         with pytest.raises(LogError) as refused:
-            Recorder(path).start()
+            Recorder(CsvLog(path)).start()
         locks = Path("/proc/locks").read_text()
         nursed.kill()
 
@@ -272,7 +273,7 @@ def test_a_second_gpumon_is_refused_by_name_until_the_first_has_ended(tmp_path: 
     # Some sandboxes show no locks.
     if f":{path.stat().st_ino} " in locks:
         assert f"(PID {pid})" in sentence
-    after = Recorder(path)
+    after = Recorder(CsvLog(path))
     after.start()
     after.stop()
 
@@ -292,7 +293,7 @@ def test_kill_at_any_moment_loses_at_most_the_sample_being_written(tmp_path: Pat
             nursed.kill()
             known = following + nursed.written
 
-            after = Recorder(path)
+            after = Recorder(CsvLog(path))
             after.start()
             fresh = {file: rows(file, begin) for file, begin in seen.items()}
             found = numbers(fresh[path])
@@ -423,7 +424,7 @@ def test_a_full_disk_at_the_start_is_refused_and_nothing_stays(tiny_disk: Path) 
     (tiny_disk / "ballast").write_bytes(bytes(64 * 1024))
 
     with pytest.raises(LogError) as refused:
-        Recorder(tiny_disk / "run").start()
+        Recorder(CsvLog(tiny_disk / "run")).start()
 
     assert "the disk is full" in str(refused.value)
     assert [path.name for path in tiny_disk.iterdir()] == ["ballast"]

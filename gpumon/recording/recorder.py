@@ -1,4 +1,4 @@
-"""Writes snapshots to a log on its own thread.
+"""Writes snapshots to a log on its own thread, of whatever form the log is.
 
 A disk can be full, or hang for minutes. So the sampling thread only hands a snapshot over and
 continues at once; lost samples are counted, and the status has a message while writing fails.
@@ -10,21 +10,17 @@ import errno
 import threading
 import time
 from collections import deque
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path  # noqa: TC003 - msgspec resolves annotations at run time
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from gpumon.recording.csv.files import PACKED, log_files
-from gpumon.recording.csv.opening import LogError, refuse_no_file, shown
-from gpumon.recording.csv.rows import ONE_MACHINE, SEVERAL_MACHINES, GpuRows, ProcessRows
-from gpumon.recording.csv.writer import LogWriter
+from gpumon.recording.csv.opening import LogError, shown
 from gpumon.system.resource_errors import lack_behind
 from gpumon.system.system import Clock, SystemClock
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
     from gpumon.model.snapshot import Snapshot
@@ -70,10 +66,10 @@ class LogStatus(Struct, frozen=True):
     """The status of a log.
 
     Attributes:
-        path: The GPUs' file.
+        path: The log; of CSV files that of the GPUs.
         seconds: Duration of this run, including suspends.
         samples: Written in this run.
-        bytes: Bytes written in this run, to both files of all parts.
+        bytes: Bytes written in this run, to all files.
         lost: Number of samples that could not be written.
         trouble: The current problem, in a sentence.
     """
@@ -86,43 +82,70 @@ class LogStatus(Struct, frozen=True):
     trouble: str | None = None
 
 
-class _Rows(NamedTuple):
-    """What turns the snapshots of one machine into rows."""
+class RecordedLog(Protocol):
+    """A log of any form. For use by one thread, but for its attributes.
 
-    gpus: GpuRows
-    processes: ProcessRows
+    Attributes:
+        path: Its name in messages.
+    """
+
+    path: Path
+
+    def begin(self) -> None:
+        """Open or continue it, and lock it.
+
+        Raises:
+            LogError: There can be no log there; nothing has changed then.
+            OSError: It cannot be written.
+        """
+        ...
+
+    def write(self, snapshots: Mapping[str | None, Snapshot], elapsed: float) -> None:
+        """Write one sample; if this raises, none of it is written.
+
+        Args:
+            snapshots: The snapshots by the names of their machines; ``None`` is the only one.
+            elapsed: Seconds since the log began in this run, by a clock that never runs back.
+
+        Raises:
+            LogError: It cannot be continued at this place.
+            OSError: It cannot be written.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Wait until everything written is on the disk.
+
+        Raises:
+            OSError: The data cannot be synced.
+        """
+        ...
+
+    def close(self) -> None:
+        """Unlock it."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Written so far."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """What goes wrong though samples are written: a sentence for a person."""
+        ...
 
 
 class Recorder:
     """Writes the snapshots it receives to a log, on its own thread.
 
     Args:
-        path: The log, with ``.csv`` or without.
-        rotate: Start new files once one of the two is longer than this many bytes.
-        keep: Number of rotated parts to keep; ``None`` keeps all.
-        commands: Whether to write command lines, which can contain secrets.
-        user: Write the processes of this user only; the GPUs are written in any case.
-        several: Whether it is a log of several machines, for ``take_all``.
+        log: The log.
         clock: Clock, for tests. The default also counts while the machine is suspended.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        rotate: int | None = None,
-        keep: int | None = None,
-        commands: bool = True,
-        user: str | None = None,
-        several: bool = False,
-        clock: Clock | None = None,
-    ) -> None:
-        self._asked = Path(path)
-        self._files = log_files(path)
-        columns = SEVERAL_MACHINES if several else ONE_MACHINE
-        self._writer = LogWriter(self._files, rotate, keep, columns)
-        self._commands, self._user = commands, user
-        self._rows: dict[str | None, _Rows] = {}
+    def __init__(self, log: RecordedLog, *, clock: Clock | None = None) -> None:
+        self._log = log
         self._clock = clock or _WakefulClock()
         self._thread = threading.Thread(target=self._run, name="gpumon-log", daemon=True)
 
@@ -149,17 +172,14 @@ class Recorder:
         Raises:
             LogError: There can be no log under that name; nothing has changed then.
         """
-        path = self._files.gpus
-        if path.suffix in PACKED:
-            raise LogError(f"{shown(path)} is compressed; name a log that ends in .csv.")
-        refuse_no_file(self._asked)
+        path = self._log.path
         try:
-            self._writer.ready()
+            self._log.begin()
         except LogError:
-            self._writer.close()
+            self._log.close()
             raise
         except OSError as error:
-            self._writer.close()
+            self._log.close()
             code = error.errno or 0
             if code == errno.ENOENT and path.parent.is_dir():
                 # As in /proc, where the directory exists but accepts no files.
@@ -229,12 +249,12 @@ class Recorder:
         """The current status. Thread-safe."""
         now = self._clock.monotonic() if self._ended is None else self._ended
         return LogStatus(
-            path=self._files.gpus,
+            path=self._log.path,
             seconds=now - self._began,
             samples=self._samples,
-            bytes=self._writer.bytes,
+            bytes=self._log.bytes,
             lost=self._dropped + self._failed,
-            trouble=self._silence() or self._trouble or self._writer.trouble,
+            trouble=self._silence() or self._trouble or self._log.trouble,
         )
 
     def _silence(self) -> str | None:
@@ -243,7 +263,7 @@ class Recorder:
         if waited < _HANGING:
             return None
         return (
-            f"{shown(self._files.gpus)} is not written: the disk has not answered for"
+            f"{shown(self._log.path)} is not written: the disk has not answered for"
             f" {duration(waited)}."
         )
 
@@ -257,7 +277,7 @@ class Recorder:
         finally:
             self._at_disk_since = self._clock.monotonic()
             self._sync()
-            self._writer.close()
+            self._log.close()
             self._at_disk_since = None
 
     def _turn(self) -> bool:
@@ -283,16 +303,8 @@ class Recorder:
             self._failed += 1
             return
         try:
-            if self._writer.ready():
-                self._forget_lists()
-            gpus, lists = [], []
-            for name, snapshot in snapshots.items():
-                rows = self._rows_of(name)
-                gpus.append(rows.gpus.of(snapshot, elapsed))
-                lists.append(rows.processes.of(snapshot, elapsed))
-            self._writer.write(b"".join(gpus), b"".join(lists))
+            self._log.write(snapshots, elapsed)
         except (OSError, LogError) as error:
-            self._forget_lists()
             self._failed += 1
             self._retry_at = now + _RETRY_SECONDS
             self._trouble = self._sentence(error)
@@ -301,24 +313,13 @@ class Recorder:
             self._retry_at = self._trouble = None
             self._unsynced = True
 
-    def _rows_of(self, name: str | None) -> _Rows:
-        rows = self._rows.get(name)
-        if rows is None:
-            lists = ProcessRows(commands=self._commands, user=self._user, hostname=name)
-            rows = self._rows[name] = _Rows(GpuRows(name), lists)
-        return rows
-
-    def _forget_lists(self) -> None:
-        for rows in self._rows.values():
-            rows.processes.forget()
-
     def _sync(self) -> None:
         if not self._unsynced:
             return
         self._unsynced = False
         self._synced_at = self._clock.monotonic()
         try:
-            self._writer.sync()
+            self._log.sync()
         except OSError as error:
             self._trouble = self._sentence(error)
 
@@ -326,7 +327,7 @@ class Recorder:
         if isinstance(error, LogError):
             return str(error)
         reason = _REASONS.get(error.errno or 0, error.strerror or repr(error))
-        return f"{shown(self._files.gpus)} is not written: {reason}."
+        return f"{shown(self._log.path)} is not written: {reason}."
 
 
 class _WakefulClock(SystemClock):

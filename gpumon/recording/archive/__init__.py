@@ -1,0 +1,28 @@
+"""The archive of a machine: its snapshots of the last days, in bounded space on disk.
+
+Users know it as the history of the machine: ``gpumon log --local`` keeps it, and the dashboard,
+``report`` and programs find it by themselves. ``docs/history.md`` describes it.
+
+A folder has a file for each hour, a ``Segment``. It holds every field of every snapshot, in the
+form that a stream to another machine has (``model.codec``), compressed over a minute at a time.
+A snapshot is whole or absent: a program that is killed leaves all that it wrote.
+
+Measured on 8 GPUs with 19 processes whose values all change: 354 bytes a sample, 214 MB for a week
+of a sample a second, and 0.1 ms to write one.
+"""
+
+from gpumon.recording.archive.archive import Archive
+from gpumon.recording.archive.joined import JoinedRecording
+from gpumon.recording.archive.places import ArchivePlace, FoundArchive, find_archive, own_place
+from gpumon.recording.archive.writer import ArchiveLog, Bounds
+
+__all__ = [
+    "Archive",
+    "ArchiveLog",
+    "ArchivePlace",
+    "Bounds",
+    "FoundArchive",
+    "JoinedRecording",
+    "find_archive",
+    "own_place",
+]

@@ -1,0 +1,372 @@
+"""An archive as a recording: any moment of the last days, read from a few kilobytes of its files.
+
+It may be written by another program meanwhile: it grows at its end and loses its oldest files.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time as clock
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from gpumon.model.time_shift import TimeShift
+from gpumon.recording.archive.folder import segments_in
+from gpumon.recording.archive.segment import Segment, read_header
+from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to
+from gpumon.recording.recording import Event, RecordingError
+from gpumon.system.files import beginning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.archive.folder import SegmentFile
+    from gpumon.recording.archive.segment_format import SegmentHeader
+
+_LOOK_SECONDS = 1.0
+"""Between two looks into the folder, at least."""
+_SEGMENTS_OPEN = 4
+_MOST_EVENTS = 5000
+"""The newest ones are known."""
+_MOST_EVENT_BYTES = 2**20
+"""Bytes of the events of one segment that are read, at most."""
+_FEW_FRAMES = 8
+"""So many frames are read for a range of time; of a longer one single samples are."""
+_event = msgspec.json.Decoder(Event)
+
+
+class _Known(NamedTuple):
+    """A segment whose header was read."""
+
+    file: SegmentFile
+    header: SegmentHeader
+
+
+class _Place(NamedTuple):
+    """Where a sample is: the positions of its segment, of its frame, and in that."""
+
+    segment: int
+    frame: int
+    number: int
+
+
+class Archive:
+    """An archive as ``Recording``. Thread-safe.
+
+    Args:
+        folder: Its folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = threading.RLock()
+        self._headers: dict[Path, SegmentHeader | None] = {}
+        self._known: list[_Known] = []
+        self._begins: list[float] = []
+        self._shifts: list[float] = []
+        self._open: OrderedDict[Path, Segment] = OrderedDict()
+        self._looked_at = -math.inf
+        self._events: list[Event] = []
+        self._searching: threading.Thread | None = None
+        self._is_searched = False
+        self._is_closed = False
+        self._shift: tuple[float, TimeShift] = (0.0, TimeShift(0.0))
+
+    def close(self) -> None:
+        """Forget everything that was read."""
+        self._is_closed = True
+        with self._lock:
+            self._open.clear()
+
+    @property
+    def first(self) -> float | None:
+        """See ``Recording.first``."""
+        with self._lock:
+            self._look()
+            place = self._edge(0, 0)
+            return None if place is None else self._time(place)
+
+    @property
+    def last(self) -> float | None:
+        """See ``Recording.last``."""
+        with self._lock:
+            self._look()
+            place = self._edge(len(self._known) - 1, -1)
+            return None if place is None else self._time(place)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a part of it, as far as it was read, cannot be used."""
+        with self._lock:
+            return None in self._headers.values() or any(
+                segment.is_damaged for segment in self._open.values()
+            )
+
+    def at(self, time: float) -> Snapshot | None:
+        """See ``Recording.at``."""
+        with self._lock:
+            self._look()
+            place = self._find(time)
+            return None if place is None else self._snapshot(place)
+
+    def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
+        """See ``Recording.between``. Of many frames only single samples are read."""
+        with self._lock:
+            self._look()
+            times = self._times_between(first, last, most)
+        before = -math.inf
+        for time in times:
+            snapshot = self.at(time)
+            if snapshot is not None and before < snapshot.time and first <= snapshot.time <= last:
+                before = snapshot.time
+                yield snapshot
+
+    def step(self, time: float, samples: int) -> float:
+        """See ``Recording.step``."""
+        with self._lock:
+            self._look()
+            place = self._find(time)
+            return time if place is None else self._time(self._moved(place, samples))
+
+    def events(self, first: float, last: float) -> Sequence[Event]:
+        """See ``Recording.events``."""
+        self._search()
+        return events_from_to(self._events, first, last)
+
+    @property
+    def events_complete(self) -> bool:
+        """See ``Recording.events_complete``."""
+        self._search()
+        return self._is_searched
+
+    def next_event(self, time: float, *, forward: bool) -> Event | None:
+        """See ``Recording.next_event``."""
+        self._search()
+        return event_beside(self._events, time, forward=forward)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Find new segments, and forget those that are gone.
+
+        Raises:
+            RecordingError: The folder cannot be read.
+        """
+        now = clock.monotonic()
+        if now - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at = now
+        try:
+            files = segments_in(self.folder)
+        except OSError as error:
+            raise RecordingError(f"{self.folder} cannot be read: {error.strerror}.") from error
+        if self._known and self._known[-1].file.path in self._open:
+            self._open[self._known[-1].file.path].grow()
+        if [file for file in files if file.path not in self._headers] or len(files) < len(
+            self._headers
+        ):
+            self._arrange(files)
+
+    def _arrange(self, files: Sequence[SegmentFile]) -> None:
+        """Put the segments on one timeline, which never runs backwards."""
+        self._headers = {file.path: self._header_of(file.path) for file in files}
+        self._known = [
+            _Known(file, header) for file in files if (header := self._headers[file.path])
+        ]
+        shift, shifts = 0.0, []
+        for known in reversed(self._known):
+            shifts.append(shift)
+            shift += known.header.set_back
+        self._shifts = shifts[::-1]
+        self._begins = [
+            known.header.begins - shift
+            for known, shift in zip(self._known, self._shifts, strict=True)
+        ]
+
+    def _header_of(self, path: Path) -> SegmentHeader | None:
+        """The header of a segment; ``None`` if it cannot be used."""
+        known = self._headers.get(path)
+        if known is not None:
+            return known
+        try:
+            return read_header(path)
+        except RecordingError:
+            return None
+
+    def _segment(self, position: int) -> Segment | None:
+        """A segment, opened; ``None`` if it cannot be read any more."""
+        file, header = self._known[position]
+        if file.path in self._open:
+            self._open.move_to_end(file.path)
+            return self._open[file.path]
+        try:
+            segment = Segment(file.path, header)
+        except RecordingError:
+            return None
+        self._open[file.path] = segment
+        if len(self._open) > _SEGMENTS_OPEN:
+            self._open.popitem(last=False)
+        return segment
+
+    # -- places -----------------------------------------------------------------------------------
+
+    def _find(self, time: float) -> _Place | None:
+        """The newest sample that is not newer than a time, or the oldest sample."""
+        position = max(0, bisect_right(self._begins, time) - 1)
+        if position >= len(self._known):
+            return None
+        segment = self._segment(position)
+        if segment is None or not segment.frames:
+            return self._beside(position, -1) or self._beside(position, 1)
+        there = time + self._shifts[position]
+        frame = segment.frame_at(there)
+        times = segment.frame(frame).times
+        return _Place(position, frame, max(0, bisect_right(times, there) - 1))
+
+    def _edge(self, position: int, frame: int) -> _Place | None:
+        """The first (frame 0) or last (frame -1) sample of a segment, or of those beyond it."""
+        if not 0 <= position < len(self._known):
+            return None
+        segment = self._segment(position)
+        if segment is None or not segment.frames:
+            return self._edge(position + (1 if frame == 0 else -1), frame)
+        number = frame % segment.frames
+        return _Place(position, number, frame % len(segment.frame(number).times))
+
+    def _beside(self, position: int, step: int) -> _Place | None:
+        """The nearest sample of the segments before (step -1) or after one."""
+        return self._edge(position + step, 0 if step > 0 else -1)
+
+    def _moved(self, place: _Place, samples: int) -> _Place:
+        """The place that many samples further, within the ends."""
+        while True:
+            segment = self._segment(place.segment)
+            if segment is None:
+                return place
+            count = len(segment.frame(place.frame).times)
+            wanted = place.number + samples
+            if 0 <= wanted < count:
+                return place._replace(number=wanted)
+            forward = wanted >= count
+            samples = wanted - count if forward else wanted + 1
+            frame = place.frame + (1 if forward else -1)
+            following: _Place | None
+            if 0 <= frame < segment.frames:
+                last = len(segment.frame(frame).times) - 1
+                following = place._replace(frame=frame, number=0 if forward else last)
+            else:
+                following = self._beside(place.segment, 1 if forward else -1)
+            if following is None:
+                return place._replace(number=count - 1 if forward else 0)
+            place = following
+
+    def _time(self, place: _Place) -> float:
+        """The time of a sample."""
+        segment = self._segment(place.segment)
+        if segment is None:
+            return self._begins[place.segment]
+        return segment.frame(place.frame).times[place.number] - self._shifts[place.segment]
+
+    def _snapshot(self, place: _Place) -> Snapshot | None:
+        """A sample; if it is damaged, the newest one before it that is not, or one after it."""
+        for step in (-1, 1):
+            at: _Place | None = place
+            while at is not None:
+                segment = self._segment(at.segment)
+                found = None if segment is None else segment.snapshot(at.frame, at.number)
+                if found is not None:
+                    return self._in_order(found, self._time(at), self._shifts[at.segment])
+                beside = self._moved(at, step)
+                at = None if beside == at else beside
+        return None
+
+    def _in_order(self, snapshot: Snapshot, time: float, shift: float) -> Snapshot:
+        """The snapshot with its times on the timeline of the archive."""
+        if self._shift[0] != shift:
+            self._shift = shift, TimeShift(-shift)
+        moved = self._shift[1].snapshot(snapshot)
+        return moved if moved.time == time else replace(moved, time=time)
+
+    def _times_between(self, first: float, last: float, most: int) -> Sequence[float]:
+        """About ``most`` times, at or shortly after which there are samples."""
+        place = self._find(first)
+        if place is None:
+            return ()
+        times: list[float] = []
+        for _ in range(_FEW_FRAMES):
+            segment = self._segment(place.segment)
+            if segment is None:
+                break
+            shift = self._shifts[place.segment]
+            found = segment.frame(place.frame).times
+            times += [time - shift for time in found]
+            following = self._moved(place._replace(number=len(found) - 1), 1)
+            if times[-1] > last or (following.segment, following.frame) == place[:2]:
+                return [times[at] for at in evenly(times, first, last, most)]
+            place = following
+        begin = max(first, self._begins[0])
+        wanted = [
+            begin + (last - begin) * number / max(1, most - 1) for number in range(max(2, most))
+        ]
+        # The first sample of a frame is read without any other.
+        return sorted({max(first, self._frame_begin(time)) for time in wanted})
+
+    def _frame_begin(self, time: float) -> float:
+        """The time of the first sample of the frame with a time."""
+        place = self._find(time)
+        return time if place is None else self._time(place._replace(number=0))
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        """Begin to read the events, unless that has begun."""
+        if self._searching is None:
+            self._searching = threading.Thread(
+                target=self._read_events, name="gpumon-history", daemon=True
+            )
+            self._searching.start()
+
+    def _read_events(self) -> None:
+        """Read the events once, newest segment first."""
+        try:
+            with self._lock:
+                self._look()
+                known = list(zip(self._known, self._shifts, strict=True))
+        except RecordingError:
+            known = []
+        events: list[Event] = []
+        for (file, _), shift in reversed(known):
+            if len(events) >= _MOST_EVENTS or self._is_closed:
+                break
+            events = _events_of(file.events, shift) + events
+            self._events = events[-_MOST_EVENTS:]
+        self._is_searched = True
+
+
+def _events_of(path: Path, shift: float) -> list[Event]:
+    """The events of a segment, oldest first; those that are damaged are left out.
+
+    Args:
+        path: Their file.
+        shift: By how many seconds the clock was set back since.
+    """
+    try:
+        lines = beginning(path, _MOST_EVENT_BYTES).split(b"\n")
+    except OSError:
+        return []
+    events: list[Event] = []
+    for line in lines:
+        try:
+            event = _event.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            continue
+        if not events or event.time >= events[-1].time:
+            events.append(event)
+    return [replace(event, time=event.time - shift) for event in events] if shift else events

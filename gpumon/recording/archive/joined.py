@@ -1,0 +1,176 @@
+"""The recording of a running gpumon with the archive of the machine before it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING
+
+from gpumon.recording.recording import RecordingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.archive.archive import Archive
+    from gpumon.recording.archive.places import FoundArchive
+    from gpumon.recording.recording import Event, Recording
+
+_OPENING_SECONDS = 0.3
+"""So long a caller waits for the archive at most: it may be on a disk that hangs."""
+
+
+class JoinedRecording:
+    """A ``Recording`` whose beginning is in an archive, and its end in memory.
+
+    Nothing is read before somebody asks for the past. If the archive cannot be read then, or any
+    more, the recording begins where memory does.
+
+    Args:
+        recent: The recording in memory.
+        find: Finds the archive; called once, on a thread of its own.
+    """
+
+    def __init__(self, recent: Recording, find: Callable[[], FoundArchive]) -> None:
+        self._recent = recent
+        self._find = find
+        self._found: FoundArchive | None = None
+        self._opening: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    @property
+    def archive(self) -> Archive | None:
+        """The archive, once it has been opened; ``None`` if there is none."""
+        self._open()
+        return None if self._found is None else self._found.archive
+
+    @property
+    def note(self) -> str:
+        """Why there is no archive, or why another one is not used; empty if that is not known."""
+        return "" if self._found is None else self._found.note
+
+    def _open(self) -> None:
+        """Open the archive, or begin to."""
+        if self._found is not None:
+            return
+        with self._starting:
+            if self._opening is None:
+                self._opening = threading.Thread(
+                    target=self._open_now, name="gpumon-history", daemon=True
+                )
+                self._opening.start()
+                self._opening.join(_OPENING_SECONDS)
+
+    def _open_now(self) -> None:
+        self._found = self._find()
+
+    def _older(self) -> Archive | None:
+        """The archive, if it goes back further than memory does."""
+        archive = self.archive
+        if archive is None:
+            return None
+        begin = self._recent.first
+        try:
+            first = archive.first
+        except RecordingError:
+            return None
+        return archive if first is not None and (begin is None or first < begin) else None
+
+    def _border(self) -> float:
+        """The time of the first sample in memory."""
+        first = self._recent.first
+        return math.inf if first is None else first
+
+    def is_archived(self, time: float) -> bool:
+        """Whether the snapshot at a time comes from the archive."""
+        return time < self._border() and self._older() is not None
+
+    @property
+    def first(self) -> float | None:
+        """See ``Recording.first``."""
+        archive = self._older()
+        return self._recent.first if archive is None else archive.first
+
+    @property
+    def last(self) -> float | None:
+        """See ``Recording.last``."""
+        return self._recent.last
+
+    def at(self, time: float) -> Snapshot | None:
+        """See ``Recording.at``."""
+        border = self._border()
+        archive = self._older() if time < border else None
+        if archive is None:
+            return self._recent.at(time)
+        return archive.at(min(time, _before(border)))
+
+    def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
+        """See ``Recording.between``."""
+        border = self._border()
+        archive = self._older() if first < border else None
+        if archive is None:
+            yield from self._recent.between(first, last, most)
+            return
+        end = min(last, _before(border))
+        older = round(most * (end - first) / (last - first)) if last > border else most
+        yield from archive.between(first, end, max(1, older))
+        if last >= border:
+            yield from self._recent.between(border, last, max(1, most - older))
+
+    def step(self, time: float, samples: int) -> float:
+        """See ``Recording.step``."""
+        border = self._border()
+        archive = self._older()
+        if archive is None:
+            return self._recent.step(time, samples)
+        if time < border:
+            return self._step_on(archive, time, samples, border)
+        reached = self._recent.step(time, samples)
+        if samples >= 0 or reached > border:
+            return reached
+        # It may lead beyond the first sample in memory.
+        own = 0
+        while own < -samples and self._recent.step(time, -own) > border:
+            own += 1
+        return archive.step(_before(border), samples + own + 1) if -samples > own else border
+
+    def _step_on(self, archive: Archive, time: float, samples: int, border: float) -> float:
+        """A step from a time in the archive, which may lead into memory."""
+        reached = archive.step(time, samples)
+        here = archive.step(time, 0)
+        return border if samples > 0 and (reached >= border or reached == here) else reached
+
+    def events(self, first: float, last: float) -> Sequence[Event]:
+        """See ``Recording.events``."""
+        border = self._border()
+        archive = self._older() if first < border else None
+        older = () if archive is None else archive.events(first, min(last, _before(border)))
+        return [*older, *self._recent.events(first, last)]
+
+    @property
+    def events_complete(self) -> bool:
+        """See ``Recording.events_complete``."""
+        archive = self._older()
+        return archive is None or archive.events_complete
+
+    def next_event(self, time: float, *, forward: bool) -> Event | None:
+        """See ``Recording.next_event``."""
+        border, archive = self._border(), self._older()
+        if forward:
+            older = None if archive is None else archive.next_event(time, forward=True)
+            if older is not None and older.time < border:
+                return older
+            return self._recent.next_event(time, forward=True)
+        found = self._recent.next_event(time, forward=False)
+        if found is not None or archive is None:
+            return found
+        return archive.next_event(min(time, border), forward=False)
+
+    def close(self) -> None:
+        """Close the archive, if it was opened."""
+        if self._found is not None and self._found.archive is not None:
+            self._found.archive.close()
+
+
+def _before(time: float) -> float:
+    return math.nextafter(time, -math.inf)

@@ -1,0 +1,213 @@
+"""Reads a segment: any sample of it, without reading those before its minute."""
+
+from __future__ import annotations
+
+import math
+import os
+import zlib
+from bisect import bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from gpumon.model.codec import Codec
+from gpumon.recording.archive.segment_format import (
+    FRAME,
+    HEAD_BYTES,
+    MOST_CONTENT,
+    MOST_HEADER,
+    MOST_WINDOW_LOG,
+    VERSION,
+    RecordHead,
+    SampleContent,
+    SegmentHeader,
+    read_head,
+    zstd,
+)
+from gpumon.recording.encoded import SnapshotDecoder, restored
+from gpumon.recording.recording import RecordingError
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.encoded import EncodedSnapshot
+
+MOST_SEGMENT = 2**26
+"""Bytes of a segment that are read at most."""
+_DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError, EOFError, zstd.ZstdError)
+
+
+def read_header(path: Path) -> SegmentHeader:
+    """The header of a segment.
+
+    Raises:
+        RecordingError: It cannot be read, or is not of this version.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.readline(MOST_HEADER)
+    except OSError as error:
+        raise RecordingError(f"{_shown(path)} cannot be read: {error.strerror}.") from error
+    return _header(line, path)
+
+
+def _header(line: bytes, path: Path) -> SegmentHeader:
+    try:
+        header = msgspec.json.decode(line, type=SegmentHeader)
+    except _DAMAGED as error:
+        raise RecordingError(f"{_shown(path)} is no part of a history of gpumon.") from error
+    name, _, version = header.schema.rpartition("/")
+    if name != "gpumon.history" or version != str(VERSION):
+        raise RecordingError(
+            f"{_shown(path)} is of another version of gpumon ({printable(header.gpumon)})."
+        )
+    return header
+
+
+def _shown(path: Path) -> str:
+    return printable(str(path))
+
+
+class _Record(NamedTuple):
+    """A sample in a segment: where its compressed bytes begin, and what its head says."""
+
+    place: int
+    head: RecordHead
+
+
+class Frame:
+    """The samples of a frame, of which those up to the last that was asked for are unpacked."""
+
+    def __init__(self, data: bytes, begin: int, end: int) -> None:
+        self._data = data
+        self._records: list[_Record] = []
+        place = begin
+        while place < end and (head := read_head(data, place)) is not None:
+            stop = place + HEAD_BYTES + head.size
+            before = self._records[-1].head.time if self._records else -math.inf
+            if head.is_first is bool(self._records) or stop > end or head.time <= before:
+                break
+            self._records.append(_Record(place + HEAD_BYTES, head))
+            place = stop
+        self.times = [record.head.time for record in self._records]
+        """The times of its samples."""
+        self.is_whole = place == end
+        """Whether all bytes up to the next frame are samples."""
+        options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW_LOG}
+        self._zstd = zstd.ZstdDecompressor(options=options)
+        self._unpacked: list[EncodedSnapshot] = []
+
+    def encoded(self, number: int, content: Codec[SampleContent]) -> EncodedSnapshot:
+        """A sample as bytes.
+
+        Raises:
+            ValueError, EOFError, ZstdError, MsgspecError: It is damaged, or one before it is.
+        """
+        unpacked = self._unpacked
+        while len(unpacked) <= number:
+            record = self._records[len(unpacked)]
+            packed = self._data[record.place : record.place + record.head.size]
+            if zlib.crc32(packed) != record.head.checksum:
+                raise ValueError("its checksum is wrong")
+            found = content.decode(self._unpack(packed))
+            before = unpacked[-1] if unpacked else None
+            parts = found.head, found.processes, found.holders
+            unpacked.append(restored(record.head.time, parts, before))
+        return unpacked[number]
+
+    def _unpack(self, packed: bytes) -> bytes:
+        data: bytes = self._zstd.decompress(packed, MOST_CONTENT + 1)
+        if len(data) > MOST_CONTENT:
+            raise ValueError("it is too long")
+        return data
+
+
+class Segment:
+    """One file of an archive, as far as it was read. Not thread-safe.
+
+    Args:
+        path: The file.
+        header: Its header, see ``read_header``.
+
+    Raises:
+        RecordingError: It cannot be read.
+    """
+
+    def __init__(self, path: Path, header: SegmentHeader) -> None:
+        self.path, self.header = path, header
+        self._data = b""
+        self._places: list[int] = []
+        self._times: list[float] = []
+        self._frame: tuple[int, Frame] | None = None
+        try:
+            self._content: Codec[SampleContent] = Codec(SampleContent, header.fields)
+            self._decoder = SnapshotDecoder(header.fields)
+        except (ValueError, TypeError) as error:
+            raise RecordingError(f"{_shown(path)} names impossible fields.") from error
+        self.is_damaged = False
+        """Whether samples in it, as far as it was read, cannot be used."""
+        self.grow()
+
+    def grow(self) -> None:
+        """Read what was added since.
+
+        Raises:
+            RecordingError: It cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < len(self._data):
+                    # What could not be written whole was cut off again.
+                    self._data, self._places, self._times = b"", [], []
+                if size == len(self._data):
+                    return
+                file.seek(len(self._data))
+                self._data += file.read(max(0, MOST_SEGMENT - len(self._data)))
+        except OSError as error:
+            raise RecordingError(
+                f"{_shown(self.path)} cannot be read: {error.strerror}."
+            ) from error
+        self._frame = None
+        place = self._places[-1] + 1 if self._places else 0
+        while (place := self._data.find(FRAME, place)) >= 0:
+            head = read_head(self._data, place)
+            # The newest sample may just be written.
+            is_whole = head is not None and place + HEAD_BYTES + head.size <= len(self._data)
+            if head is not None and is_whole and head.time > (self._times or [-math.inf])[-1]:
+                self._places.append(place)
+                self._times.append(head.time)
+            place += 1
+
+    @property
+    def frames(self) -> int:
+        """The number of its frames."""
+        return len(self._places)
+
+    def frame_at(self, time: float) -> int:
+        """The number of the last frame that begins by a time; 0 if none does."""
+        return max(0, bisect_right(self._times, time) - 1)
+
+    def frame(self, number: int) -> Frame:
+        """One of its frames; the last one that was asked for is kept."""
+        if self._frame is None or self._frame[0] != number:
+            ends = [*self._places[number : number + 2], len(self._data)]
+            begin, end = next(pairwise(ends))
+            frame = Frame(self._data, begin, end)
+            # The last sample may just be written.
+            if not frame.is_whole and number + 1 < len(self._places):
+                self.is_damaged = True
+            self._frame = number, frame
+        return self._frame[1]
+
+    def snapshot(self, frame: int, number: int) -> Snapshot | None:
+        """A sample of a frame; ``None`` if it is damaged."""
+        try:
+            encoded = self.frame(frame).encoded(number, self._content)
+            return self._decoder.decode(encoded)
+        except _DAMAGED:
+            self.is_damaged = True
+            return None

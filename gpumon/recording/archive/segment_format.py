@@ -1,0 +1,114 @@
+"""The bytes of a segment: a header, then frames of records.
+
+The header is a line of JSON, ``SegmentHeader``. A record is one sample: a ``RecordHead``, then
+bytes of one stream of zstd that begins anew with each frame, flushed after the sample. The first
+record of a frame has a head with ``FRAME``, so that a reader finds a frame from any place. What the
+stream holds is the MessagePack of a ``SampleContent``.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
+
+from gpumon.model.codec import Layout, layout_of
+from gpumon.model.number_types import Time  # noqa: TC001 - msgspec resolves annotations
+from gpumon.model.snapshot import Snapshot
+from gpumon.recording.encoded import Holders, Processes
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+VERSION = 1
+"""The version of the format. It rises when a field changes its type, unit or meaning."""
+SCHEMA = f"gpumon.history/{VERSION}"
+SUFFIX = ".gpumon"
+"""What the name of a segment ends in."""
+EVENTS_SUFFIX = ".events"
+"""What the name of the file of its events ends in."""
+MOST_HEADER = 2**18
+"""Bytes of a header at most."""
+MOST_CONTENT = 2**23
+"""Bytes of a sample before compression, at most."""
+MOST_WINDOW_LOG = 23
+"""Two to this power are the most bytes that samples are compressed over."""
+
+FRAME, RECORD = b"\xa7gpumonF", b"\xa7gpumonR"
+_HEAD = struct.Struct("<8sdII")
+HEAD_BYTES = _HEAD.size + 4
+
+
+class SegmentHeader(Struct):
+    """The first line of a segment, as JSON."""
+
+    schema: str
+    gpumon: str  # The version that wrote it.
+    host: str  # The name of the machine.
+    begins: Time  # The time of its first sample.
+    # By how many seconds the clock was set back since the last sample of the segment before.
+    set_back: Annotated[float, Meta(ge=0, le=1e11)]
+    interval: Annotated[float, Meta(gt=0, le=1e9)]  # Seconds between samples, as asked for.
+    fields: Layout
+
+
+class SampleContent(Struct, array_like=True):
+    """A sample as bytes: ``EncodedSnapshot.after``; ``None`` is as in the record before."""
+
+    head: bytes
+    processes: bytes | None = None
+    holders: bytes | None = None
+
+
+class RecordHead(NamedTuple):
+    """What stands before the bytes of a sample."""
+
+    is_first: bool  # of a frame
+    time: float  # of the sample, seconds since the epoch
+    size: int  # of its compressed bytes
+    checksum: int  # CRC-32 of these
+
+    def packed(self) -> bytes:
+        """The bytes of the head, with a checksum of its own."""
+        head = _HEAD.pack(FRAME if self.is_first else RECORD, self.time, self.size, self.checksum)
+        return head + zlib.crc32(head).to_bytes(4, "little")
+
+
+def read_head(data: bytes, place: int) -> RecordHead | None:
+    """The head at a place; ``None`` if there is none."""
+    head = data[place : place + HEAD_BYTES]
+    if len(head) < HEAD_BYTES or head[:8] not in (FRAME, RECORD):
+        return None
+    if zlib.crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
+        return None
+    magic, time, size, checksum = _HEAD.unpack(head[:-4])
+    return RecordHead(magic == FRAME, time, size, checksum)
+
+
+def own_layout() -> Layout:
+    """The layout of all that this program writes into a segment."""
+    return layout_of(tuple[SampleContent, Snapshot, Processes, Holders])
+
+
+__all__ = [
+    "EVENTS_SUFFIX",
+    "FRAME",
+    "HEAD_BYTES",
+    "MOST_CONTENT",
+    "MOST_HEADER",
+    "MOST_WINDOW_LOG",
+    "SCHEMA",
+    "SUFFIX",
+    "VERSION",
+    "RecordHead",
+    "SampleContent",
+    "SegmentHeader",
+    "own_layout",
+    "read_head",
+    "zstd",
+]

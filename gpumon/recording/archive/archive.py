@@ -18,17 +18,19 @@ from msgspec.structs import replace
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive.folder import segments_in
 from gpumon.recording.archive.segment import Segment, read_header
+from gpumon.recording.archive.segment_format import encode_thresholds
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to
 from gpumon.recording.recording import Event, RecordingError
 from gpumon.system.files import beginning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.archive.folder import SegmentFile
     from gpumon.recording.archive.segment_format import SegmentHeader
+    from gpumon.recording.history import History
 
 _LOOK_SECONDS = 1.0
 """Between two looks into the folder, at least."""
@@ -39,6 +41,8 @@ _MOST_EVENT_BYTES = 2**20
 """Bytes of the events of one segment that are read, at most."""
 _FEW_FRAMES = 8
 """So many frames are read for a range of time; of a longer one single samples are."""
+_FOLLOWED_SECONDS, _MOST_FOLLOWED = 60.0, 200
+"""A history goes on with samples up to here, instead of beginning anew."""
 _event = msgspec.json.Decoder(Event)
 
 
@@ -134,6 +138,36 @@ class Archive:
             self._look()
             place = self._find(time)
             return time if place is None else self._time(self._moved(place, samples))
+
+    def resume(self, history: History, time: float) -> bool:
+        """Bring an empty history to a time: with the intervals that had not ended, and its sample.
+
+        Args:
+            history: The history.
+            time: The time; of the newest sample that is not newer.
+
+        Returns:
+            Whether the intervals are known. They are not if other thresholds were used then.
+        """
+        with self._lock:
+            self._look()
+            place = self._find(time)
+            segment = None if place is None else self._segment(place.segment)
+            if place is None or segment is None:
+                return False
+            standing = None
+            if bytes(segment.header.thresholds) == bytes(encode_thresholds(history.thresholds)):
+                standing = segment.standing(place.frame)
+            if standing is not None:
+                history.resume(standing)
+            for number in range(place.number + 1):
+                snapshot = segment.snapshot(place.frame, number)
+                if snapshot is not None:
+                    history.add(snapshot)
+            shift = self._shifts[place.segment]
+            if shift:
+                history.shift(shift)
+            return standing is not None
 
     def events(self, first: float, last: float) -> Sequence[Event]:
         """See ``Recording.events``."""
@@ -370,3 +404,30 @@ def _events_of(path: Path, shift: float) -> list[Event]:
         if not events or event.time >= events[-1].time:
             events.append(event)
     return [replace(event, time=event.time - shift) for event in events] if shift else events
+
+
+class ArchiveHistory:
+    """The history at moments of an archive, made again for each moment that does not follow.
+
+    Args:
+        archive: The archive.
+        make: Makes an empty history.
+    """
+
+    def __init__(self, archive: Archive, make: Callable[[], History]) -> None:
+        self._archive, self._make = archive, make
+        self._history: History | None = None
+
+    def of(self, snapshot: Snapshot) -> History:
+        """The history up to a snapshot of the archive."""
+        history, time = self._history, snapshot.time
+        if history is None or not 0 <= time - history.now <= _FOLLOWED_SECONDS:
+            self._history = history = self._make()
+            self._archive.resume(history, time)
+        else:
+            for one in self._archive.between(history.now, time, _MOST_FOLLOWED):
+                if one.time > history.now:
+                    history.add(one)
+        if history.now < time:
+            history.add(snapshot)
+        return history

@@ -6,6 +6,7 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
+from gpumon.recording.archive.archive import ArchiveHistory
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.archive.archive import Archive
     from gpumon.recording.archive.places import FoundArchive
+    from gpumon.recording.history import History
     from gpumon.recording.recording import Event, Recording
 
 _OPENING_SECONDS = 0.3
@@ -29,11 +31,18 @@ class JoinedRecording:
     Args:
         recent: The recording in memory.
         find: Finds the archive; called once, on a thread of its own.
+        make: Makes an empty history, for the states at moments of the archive.
     """
 
-    def __init__(self, recent: Recording, find: Callable[[], FoundArchive]) -> None:
+    def __init__(
+        self,
+        recent: Recording,
+        find: Callable[[], FoundArchive],
+        make: Callable[[], History],
+    ) -> None:
         self._recent = recent
-        self._find = find
+        self._find, self._make = find, make
+        self._states: ArchiveHistory | None = None
         self._found: FoundArchive | None = None
         self._opening: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -84,6 +93,15 @@ class JoinedRecording:
     def is_archived(self, time: float) -> bool:
         """Whether the snapshot at a time comes from the archive."""
         return time < self._border() and self._older() is not None
+
+    def history_of(self, snapshot: Snapshot) -> History | None:
+        """The history up to a snapshot of the archive; ``None`` for one of memory."""
+        archive = self._older() if snapshot.time < self._border() else None
+        if archive is None:
+            return None
+        if self._states is None:
+            self._states = ArchiveHistory(archive, self._make)
+        return self._states.of(snapshot)
 
     @property
     def first(self) -> float | None:

@@ -26,6 +26,7 @@ from gpumon.recording.archive.segment_format import (
     zstd,
 )
 from gpumon.recording.encoded import SnapshotDecoder, restored
+from gpumon.recording.history import Standing
 from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 
@@ -99,6 +100,8 @@ class Frame:
         options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW_LOG}
         self._zstd = zstd.ZstdDecompressor(options=options)
         self._unpacked: list[EncodedSnapshot] = []
+        self.standing: bytes | None = None
+        """The ``Standing`` after its first sample, once that was unpacked."""
 
     def encoded(self, number: int, content: Codec[SampleContent]) -> EncodedSnapshot:
         """A sample as bytes.
@@ -114,6 +117,7 @@ class Frame:
                 raise ValueError("its checksum is wrong")
             found = content.decode(self._unpack(packed))
             before = unpacked[-1] if unpacked else None
+            self.standing = self.standing if unpacked else found.standing
             parts = found.head, found.processes, found.holders
             unpacked.append(restored(record.head.time, parts, before))
         return unpacked[number]
@@ -144,6 +148,7 @@ class Segment:
         self._frame: tuple[int, Frame] | None = None
         try:
             self._content: Codec[SampleContent] = Codec(SampleContent, header.fields)
+            self._standing: Codec[Standing] = Codec(Standing, header.fields)
             self._decoder = SnapshotDecoder(header.fields)
         except (ValueError, TypeError) as error:
             raise RecordingError(f"{_shown(path)} names impossible fields.") from error
@@ -210,4 +215,14 @@ class Segment:
             return self._decoder.decode(encoded)
         except _DAMAGED:
             self.is_damaged = True
+            return None
+
+    def standing(self, frame: int) -> Standing | None:
+        """The intervals that had not ended at the first sample of a frame, if that is known."""
+        if self.snapshot(frame, 0) is None:
+            return None
+        data = self.frame(frame).standing
+        try:
+            return None if data is None else self._standing.decode(data)
+        except _DAMAGED:
             return None

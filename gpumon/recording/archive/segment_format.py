@@ -11,19 +11,24 @@ from __future__ import annotations
 import struct
 import sys
 import zlib
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import Meta, Raw, Struct
 
 from gpumon.model.codec import Layout, layout_of
 from gpumon.model.number_types import Time  # noqa: TC001 - msgspec resolves annotations
 from gpumon.model.snapshot import Snapshot
 from gpumon.recording.encoded import Holders, Processes
+from gpumon.recording.history import Standing
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
+
+if TYPE_CHECKING:
+    from gpumon.model.thresholds import Thresholds
 
 VERSION = 1
 """The version of the format. It rises when a field changes its type, unit or meaning."""
@@ -55,6 +60,7 @@ class SegmentHeader(Struct):
     set_back: Annotated[float, Meta(ge=0, le=1e11)]
     interval: Annotated[float, Meta(gt=0, le=1e9)]  # Seconds between samples, as asked for.
     fields: Layout
+    thresholds: Raw = Raw(b"null")  # Those by which the conditions of ``Standing`` were judged.
 
 
 class SampleContent(Struct, array_like=True):
@@ -63,6 +69,7 @@ class SampleContent(Struct, array_like=True):
     head: bytes
     processes: bytes | None = None
     holders: bytes | None = None
+    standing: bytes | None = None  # ``Standing`` after this sample, of the first one of a frame.
 
 
 class RecordHead(NamedTuple):
@@ -90,9 +97,14 @@ def read_head(data: bytes, place: int) -> RecordHead | None:
     return RecordHead(magic == FRAME, time, size, checksum)
 
 
+def encode_thresholds(thresholds: Thresholds) -> Raw:
+    """Thresholds, to be compared."""
+    return Raw(msgspec.json.encode(thresholds))
+
+
 def own_layout() -> Layout:
     """The layout of all that this program writes into a segment."""
-    return layout_of(tuple[SampleContent, Snapshot, Processes, Holders])
+    return layout_of(tuple[SampleContent, Snapshot, Processes, Holders, Standing])
 
 
 __all__ = [
@@ -108,6 +120,7 @@ __all__ = [
     "RecordHead",
     "SampleContent",
     "SegmentHeader",
+    "encode_thresholds",
     "own_layout",
     "read_head",
     "zstd",

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +24,7 @@ from gpumon.recording.archive.segment_format import (
     RecordHead,
     SampleContent,
     SegmentHeader,
+    encode_thresholds,
     own_layout,
     zstd,
 )
@@ -32,11 +34,12 @@ from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.encoded import EncodedSnapshot, Holders, Processes
+    from gpumon.recording.history import History, Standing
     from gpumon.recording.recording import Event
 
 DAYS = 7.0
@@ -79,27 +82,34 @@ class _Frame:
         """Whether the next sample begins another one."""
         return self.samples >= _FRAME_SAMPLES or self.bytes >= _FRAME_BYTES
 
-    def record(self, encoded: EncodedSnapshot) -> bytes:
+    def record(self, encoded: EncodedSnapshot, standing: Callable[[], Standing]) -> bytes:
         """The bytes of the next sample.
+
+        Args:
+            encoded: The sample.
+            standing: The intervals that have not ended.
 
         Raises:
             ValueError: The sample is too large.
         """
-        content = encode_for_others(SampleContent(*encoded.after(self.before)))
-        if len(content) > MOST_CONTENT:
+        content = SampleContent(*encoded.after(self.before))
+        if not self.samples:
+            content.standing = encode_for_others(standing())
+        data = encode_for_others(content)
+        if len(data) > MOST_CONTENT:
             raise ValueError("the sample is too large")
         if self._zstd is None:
             # Two samples, so that what did not change costs next to nothing.
-            window = min(max((2 * len(content)).bit_length(), _LEAST_WINDOW_LOG), MOST_WINDOW_LOG)
+            window = min(max((2 * len(data)).bit_length(), _LEAST_WINDOW_LOG), MOST_WINDOW_LOG)
             options: dict[int, int] = {
                 zstd.CompressionParameter.compression_level: _LEVEL,
                 zstd.CompressionParameter.window_log: window,
             }
             self._zstd = zstd.ZstdCompressor(options=options)
-        packed: bytes = self._zstd.compress(content, zstd.ZstdCompressor.FLUSH_BLOCK)
+        packed: bytes = self._zstd.compress(data, zstd.ZstdCompressor.FLUSH_BLOCK)
         head = RecordHead(not self.samples, encoded.time, len(packed), zlib.crc32(packed))
         self.samples += 1
-        self.bytes += len(content)
+        self.bytes += len(data)
         self.before = encoded
         return head.packed() + packed
 
@@ -192,7 +202,7 @@ class ArchiveLog:
         folder: Its folder, made if it is missing.
         interval: Seconds between samples.
         bounds: How much is kept.
-        full_share: A GPU is full below this share of free memory; ``Thresholds.full_share``.
+        history: An empty one, that judges the states of the samples.
         commands: Whether to write command lines, which can contain secrets.
         is_shared: Whether the group of the folder may read it.
     """
@@ -202,7 +212,7 @@ class ArchiveLog:
         folder: Path,
         interval: float,
         bounds: Bounds,
-        full_share: float,
+        history: History,
         *,
         commands: bool = True,
         is_shared: bool = False,
@@ -212,7 +222,8 @@ class ArchiveLog:
         self._commands = commands
         self._processes, self._holders = Once(_without_commands), Once(_without_their_commands)
         self._folder_mode, self._file_mode = (0o750, 0o640) if is_shared else (0o700, 0o600)
-        self._finder = EventFinder(full_share)
+        self._history = history
+        self._finder = EventFinder(history.thresholds.full_share)
         self._encoder = SnapshotEncoder(encode_for_others)
         self._lock: int | None = None
         self._segment: _OpenSegment | None = None
@@ -270,7 +281,9 @@ class ArchiveLog:
             segment = self._segment_for(snapshot, set_back)
             if self._frame.is_full:
                 self._frame = _Frame()
-            record = self._frame.record(self._encoder.encode(snapshot))
+            self._history.add(snapshot)
+            encoded = self._encoder.encode(snapshot)
+            record = self._frame.record(encoded, partial(self._history.standing, self._interval))
             segment.append(record)
         except (OSError, ValueError) as error:
             # What was compressed after a record that is missing could not be read.
@@ -313,7 +326,7 @@ class ArchiveLog:
         number = max(numbers, default=0) + 1
         header = SegmentHeader(
             *(SCHEMA, gpumon.__version__, snapshot.host.name, snapshot.time),
-            *(set_back, self._interval, own_layout()),
+            *(set_back, self._interval, own_layout(), encode_thresholds(self._history.thresholds)),
         )
         file = SegmentFile(number, segment_path(self.path, number, snapshot.time))
         self._frame = _Frame()

@@ -57,6 +57,7 @@ from gpumon.recording.history.observations import (
     XIDS_KEPT,
 )
 from gpumon.recording.history.records import PATIENCE, USER_CHARTED, USERS_CHARTED
+from gpumon.recording.history.standing import Standing
 
 __all__ = [
     "CHARTED",
@@ -86,5 +87,6 @@ __all__ = [
     "Holding",
     "Interval",
     "ServerCondition",
+    "Standing",
     "ViewedSeries",
 ]

@@ -19,6 +19,7 @@ from gpumon.recording.history.observations import (
     Observations,
 )
 from gpumon.recording.history.records import PATIENCE, USER_CHARTED
+from gpumon.recording.history.standing import resume, standing_of
 from gpumon.recording.history.viewed import ViewedSnapshot
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         ServerCondition,
     )
     from gpumon.recording.history.records import GpuRecord, TrackedProcess
+    from gpumon.recording.history.standing import Standing
     from gpumon.recording.series import Depth, Series
 
 _GPU_FIELD = {field: place for place, field in enumerate(CHARTED)}
@@ -95,6 +97,16 @@ class History:
     def shift(self, seconds: float) -> None:
         """Move all times into the past: the clock of the recording has been set back since."""
         self.observed.shift(seconds)
+
+    def standing(self, pace: float) -> Standing:
+        """The intervals that have not ended; ``pace`` is the time between samples in seconds."""
+        with self.lock:
+            return standing_of(self.observed, pace)
+
+    def resume(self, standing: Standing) -> None:
+        """Go on with the intervals of another history; call it before the first snapshot."""
+        with self.lock:
+            resume(self.observed, standing)
 
     def as_of(self, snapshot: Snapshot) -> History:
         """What this history answered when one of its snapshots was the newest."""

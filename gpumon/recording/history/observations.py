@@ -112,6 +112,7 @@ class Observations:
         thresholds: The thresholds that the rules use.
         lock: Held during updates and queries.
         place: The place of each condition in ``conditions``, by name.
+        gpu_depth: How far back the values of a GPU go.
         past: Processes that exited longer ago, in the order in which they were dropped.
         of_servers: The conditions of processes of servers, by name.
         lists_seen: When process lists came.
@@ -127,7 +128,7 @@ class Observations:
     ) -> None:
         """See ``History``."""
         self.thresholds = thresholds
-        self._gpu_depth = gpu_depth
+        self.gpu_depth = gpu_depth
         self._charted = charted
         self.started: float | None = None
         # Reasons come last: the same reasons give the same conditions, and they rarely change.
@@ -243,7 +244,7 @@ class Observations:
     def _see_gpu(self, gpu: Gpu, time: float) -> None:
         record = self.gpus.get(gpu.uuid)
         if record is None:
-            record = self.gpus[gpu.uuid] = GpuRecord(len(self.conditions), self._gpu_depth, time)
+            record = self.gpus[gpu.uuid] = GpuRecord(len(self.conditions), self.gpu_depth, time)
         if gpu.xid is not None and record.xids.get(gpu.xid, math.nan) != gpu.xid_at:
             record.xids[gpu.xid] = gpu.xid_at
             record.xids_seen.append((time, gpu.xid, gpu.xid_at))

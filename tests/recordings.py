@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to, place_at
+from gpumon.recording.recording import WholeRecording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from gpumon.recording.recording import Event
 
 
-class ListTape:
+class ListTape(WholeRecording):
     """A ``Recording`` that keeps every snapshot, the same object it was given.
 
     Args:

@@ -17,6 +17,7 @@ from gpumon.cli.machine_options import FleetOptions, SampleOptions
 from gpumon.cli.option_groups import (
     ASCII,
     NO_COMMANDS,
+    HistoryOption,
     OptionGroup,
     ReadonlyOption,
     ScreenOptions,
@@ -99,8 +100,9 @@ class DashboardCommand(Command):
         NO_COMMANDS,
         title=ScreenOptions.TITLE,
     )
+    history = HistoryOption(title=ScreenOptions.TITLE)
     fleet = _ShownFleet()
-    groups = (machine, ASCII, interval, readonly, log, screen, fleet)
+    groups = (machine, ASCII, interval, readonly, log, history, screen, fleet)
 
     def defaults(self) -> dict[str, object]:
         """The options that may stand before a command: ``None``, until they are given."""
@@ -175,6 +177,9 @@ class DashboardCommand(Command):
             log=options.log,
             user=options.user,
             commands=not options.no_commands,
+            history=None
+            if options.demo
+            else self.history.finder(options, settings, machine.source.hostname),
         )
         fault = builder.logbook.begin()
         if fault is not None:

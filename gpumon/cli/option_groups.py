@@ -14,12 +14,13 @@ from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.alerts.alert import Alert
     from gpumon.cli.parser import Parser
     from gpumon.config import ConfigError, Loaded, Settings
     from gpumon.config.themes import ThemeChoice
+    from gpumon.recording.archive import FoundArchive
     from gpumon.ui.view.dashboard_view import StartupOptions
 
 
@@ -148,6 +149,35 @@ class ReadonlyOption(OptionGroup):
     def holds(options: argparse.Namespace, settings: Settings) -> bool:
         """Whether every signal is refused."""
         return bool(options.readonly or settings.readonly)
+
+
+class HistoryOption(OptionGroup):
+    """Whether the history of this machine is used."""
+
+    def __init__(self, title: str = "") -> None:
+        super().__init__(
+            SharedOption(
+                "--no-history",
+                action="store_true",
+                help="do not use the history that gpumon log --local keeps of this machine",
+            ),
+            title=title,
+        )
+
+    @staticmethod
+    def finder(
+        options: argparse.Namespace, settings: Settings, host: str
+    ) -> Callable[[], FoundArchive] | None:
+        """What finds the history of this machine; ``None`` if it is not to be used."""
+        if options.no_history or not settings.history.use:
+            return None
+
+        def find() -> FoundArchive:
+            from gpumon.recording.archive import find_archive
+
+            return find_archive(host, settings.history.folder or None)
+
+        return find
 
 
 _COLUMNS = SharedOption(

@@ -118,6 +118,25 @@ class Serving(Struct, frozen=True):
     ] = {}
 
 
+class LocalHistory(Struct, frozen=True):
+    """The history of this machine that ``gpumon log --local`` keeps; see ``docs/history.md``."""
+
+    use: Annotated[
+        bool,
+        Meta(
+            description="whether a history that is kept of this machine is used: by the dashboard "
+            "for the past before its start, by report and by watch"
+        ),
+    ] = True
+    folder: Annotated[
+        Line,
+        Meta(
+            description="the folder of the history, instead of /var/log/gpumon/history or "
+            "~/.local/state/gpumon/history"
+        ),
+    ] = ""
+
+
 class Keys(Struct, frozen=True):
     """The keys of the screens."""
 
@@ -172,6 +191,7 @@ class Settings(Struct, frozen=True):
     hosts: Hosts = Hosts()
     prometheus: Prometheus = Prometheus()
     serving: Serving = Serving()
+    history: LocalHistory = LocalHistory()
     keys: Keys = Keys()
     alerts: Annotated[tuple[AlertTable, ...], Marker.APART] = ()
 

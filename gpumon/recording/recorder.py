@@ -91,6 +91,16 @@ class RecordedLog(Protocol):
 
     path: Path
 
+    @property
+    def files(self) -> str:
+        """Its files, for a sentence; not safe to print."""
+        ...
+
+    @property
+    def advice(self) -> str:
+        """What the user can do with it: a sentence without a full stop; not safe to print."""
+        ...
+
     def begin(self) -> None:
         """Open or continue it, and lock it.
 
@@ -139,13 +149,16 @@ class RecordedLog(Protocol):
 class Recorder:
     """Writes the snapshots it receives to a log, on its own thread.
 
+    Attributes:
+        log: The log.
+
     Args:
         log: The log.
         clock: Clock, for tests. The default also counts while the machine is suspended.
     """
 
     def __init__(self, log: RecordedLog, *, clock: Clock | None = None) -> None:
-        self._log = log
+        self.log = log
         self._clock = clock or _WakefulClock()
         self._thread = threading.Thread(target=self._run, name="gpumon-log", daemon=True)
 
@@ -172,14 +185,14 @@ class Recorder:
         Raises:
             LogError: There can be no log under that name; nothing has changed then.
         """
-        path = self._log.path
+        path = self.log.path
         try:
-            self._log.begin()
+            self.log.begin()
         except LogError:
-            self._log.close()
+            self.log.close()
             raise
         except OSError as error:
-            self._log.close()
+            self.log.close()
             code = error.errno or 0
             if code == errno.ENOENT and path.parent.is_dir():
                 # As in /proc, where the directory exists but accepts no files.
@@ -249,12 +262,12 @@ class Recorder:
         """The current status. Thread-safe."""
         now = self._clock.monotonic() if self._ended is None else self._ended
         return LogStatus(
-            path=self._log.path,
+            path=self.log.path,
             seconds=now - self._began,
             samples=self._samples,
-            bytes=self._log.bytes,
+            bytes=self.log.bytes,
             lost=self._dropped + self._failed,
-            trouble=self._silence() or self._trouble or self._log.trouble,
+            trouble=self._silence() or self._trouble or self.log.trouble,
         )
 
     def _silence(self) -> str | None:
@@ -263,7 +276,7 @@ class Recorder:
         if waited < _HANGING:
             return None
         return (
-            f"{shown(self._log.path)} is not written: the disk has not answered for"
+            f"{shown(self.log.path)} is not written: the disk has not answered for"
             f" {duration(waited)}."
         )
 
@@ -277,7 +290,7 @@ class Recorder:
         finally:
             self._at_disk_since = self._clock.monotonic()
             self._sync()
-            self._log.close()
+            self.log.close()
             self._at_disk_since = None
 
     def _turn(self) -> bool:
@@ -303,7 +316,7 @@ class Recorder:
             self._failed += 1
             return
         try:
-            self._log.write(snapshots, elapsed)
+            self.log.write(snapshots, elapsed)
         except (OSError, LogError) as error:
             self._failed += 1
             self._retry_at = now + _RETRY_SECONDS
@@ -319,7 +332,7 @@ class Recorder:
         self._unsynced = False
         self._synced_at = self._clock.monotonic()
         try:
-            self._log.sync()
+            self.log.sync()
         except OSError as error:
             self._trouble = self._sentence(error)
 
@@ -327,7 +340,7 @@ class Recorder:
         if isinstance(error, LogError):
             return str(error)
         reason = _REASONS.get(error.errno or 0, error.strerror or repr(error))
-        return f"{shown(self._log.path)} is not written: {reason}."
+        return f"{shown(self.log.path)} is not written: {reason}."
 
 
 class _WakefulClock(SystemClock):

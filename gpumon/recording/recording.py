@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.history import History
 
 NO_SAMPLES = "The log has no samples yet."
 """The message for a log that contains at most a header."""
@@ -77,6 +78,28 @@ class Event(Struct, frozen=True):
     accident: Accident | None = None
 
 
+class WholeRecording:
+    """What a recording has whose snapshots all have one origin and one history."""
+
+    @property
+    def gaps(self) -> Sequence[tuple[float, float]]:
+        """See ``Recording.gaps``."""
+        return ()
+
+    @property
+    def beginning(self) -> str:
+        """See ``Recording.beginning``."""
+        return ""
+
+    def origin(self, time: float) -> str:  # noqa: ARG002 - the protocol's signature
+        """See ``Recording.origin``."""
+        return ""
+
+    def history_of(self, snapshot: Snapshot) -> History | None:  # noqa: ARG002 - as above
+        """See ``Recording.history_of``."""
+        return None
+
+
 class Recording(Protocol):
     """Past states of the machine. One thread may query it while another adds to it.
 
@@ -129,4 +152,22 @@ class Recording(Protocol):
 
     def next_event(self, time: float, *, forward: bool) -> Event | None:
         """The nearest event after, or before, a time; ``None`` if no more is known."""
+        ...
+
+    @property
+    def gaps(self) -> Sequence[tuple[float, float]]:
+        """The times in which nothing was recorded, as far as they are known, oldest first. Fast."""
+        ...
+
+    @property
+    def beginning(self) -> str:
+        """Why nothing older is known: a sentence, safe to print; empty if there is no more to say."""
+        ...
+
+    def origin(self, time: float) -> str:
+        """Where the snapshot at a time is from, if not from where the newest is. Fast."""
+        ...
+
+    def history_of(self, snapshot: Snapshot) -> History | None:
+        """The history up to a snapshot; ``None`` if that of the newest one reaches back to it."""
         ...

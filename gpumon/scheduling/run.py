@@ -326,10 +326,10 @@ class JobRunner:
                 tell(full_sentence(gpu) or "")
         tell(unused_warning(usage.gpus))
         tell(back)
-        if status is not None:
+        if status is not None and self._recorder is not None:
             from gpumon.recording.csv.log_messages import summary
 
-            for sentence in summary(status):
+            for sentence in summary(status, self._recorder.log.advice):
                 tell(sentence)
         return command_exit
 

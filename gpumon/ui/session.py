@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpumon.kill.audit_log import AuditLog
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.archive import FoundArchive
     from gpumon.recording.csv.recording import CsvRecording
     from gpumon.recording.history import History
     from gpumon.recording.playback import Player
@@ -83,7 +84,8 @@ class SnapshotBuffer:
 class SessionBuilder:
     """Opens the session of a machine. Sampling may start long before the session is built.
 
-    ``log``, ``user`` and ``commands`` are for ``Logbook``.
+    ``log``, ``user`` and ``commands`` are for ``Logbook``; ``history`` finds the archive of the
+    machine, if one is to be used.
     """
 
     def __init__(
@@ -95,12 +97,14 @@ class SessionBuilder:
         log: str | None = None,
         user: str | None = None,
         commands: bool = True,
+        history: Callable[[], FoundArchive] | None = None,
     ) -> None:
         self.lookup = Lookup.of(machine)
         self.collector = Collector(machine.source, interval, annotate=self.lookup.annotate)
         self.logbook = Logbook(self.collector, log, user, commands=commands)
         self._machine = machine
         self._thresholds = thresholds
+        self._find_archive = history
         self._first: History | None = None
         self._stop_first: Callable[[], None] = lambda: None
         self._early = SnapshotBuffer()
@@ -119,6 +123,14 @@ class SessionBuilder:
         from gpumon.recording.history import History
 
         return History(conditions(self._thresholds), self._thresholds)
+
+    def _empty_states(self) -> History:
+        from gpumon.findings import conditions
+        from gpumon.recording.history import STATE_GPU_DEPTH, History
+
+        return History(
+            conditions(self._thresholds), self._thresholds, STATE_GPU_DEPTH, charted=False
+        )
 
     def build(self, alerts: SessionAlerts, *, demo: bool = False) -> Session:
         """Import and start everything else. It takes seconds where the past is read over a network.
@@ -157,13 +169,18 @@ class SessionBuilder:
             self._early.hand_to(add)
         else:
             self._early.hand_to(recording.add)
+        whole: Recording = recording
+        if self._find_archive is not None:
+            from gpumon.recording.archive.joined import JoinedRecording
+
+            whole = JoinedRecording(recording, self._find_archive, self._empty_states)
         return Session(
             self._machine,
             self.collector,
             history,
             self.lookup,
             NoAuditLog() if demo else AuditLog(machine=self._machine.name),
-            recording,
+            whole,
             self.logbook,
             alerts=alerts,
         )

@@ -47,6 +47,7 @@ class ViewedTime:
         self.player: Player | None = session.player
         """The player in the past; ``None`` in the present."""
         self._marks: Sequence[Event] = ()
+        self._gaps: Sequence[tuple[float, float]] = ()
         self._marked_at = -_MARKS_SECONDS
 
     @property
@@ -86,8 +87,13 @@ class ViewedTime:
         now = time.monotonic()
         if now - self._marked_at >= _MARKS_SECONDS:
             self._marked_at = now
-            self._marks = self.session.recording.events(playing.first, playing.last)
-        return Timeline(playing, self._marks, self.is_live, player.settled)
+            recording = self.session.recording
+            self._marks = recording.events(playing.first, playing.last)
+            self._gaps = recording.gaps
+        return Timeline(
+            *(playing, self._marks, self.is_live, player.settled, self._gaps),
+            origin=self.session.recording.origin(playing.position),
+        )
 
     def follow(self) -> None:
         """Return to the present once playback has caught up with it."""
@@ -133,7 +139,10 @@ class ViewedTime:
         player = self.rewind()
         if player is None:
             return NOTHING_RECORDED
+        playing = player.playing
         move(player)
+        if seconds < 0 and playing.position <= playing.first:
+            return f"nothing older is known. {self.session.recording.beginning}".rstrip()
         return ""
 
     def go_to_event(self, direction: int) -> str:

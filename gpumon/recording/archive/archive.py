@@ -41,6 +41,8 @@ _MOST_EVENT_BYTES = 2**20
 """Bytes of the events of one segment that are read, at most."""
 _FEW_FRAMES = 8
 """So many frames are read for a range of time; of a longer one single samples are."""
+GAP_SECONDS, _GAP_INTERVALS = 60.0, 3
+"""A gap between two segments is longer than this."""
 _FOLLOWED_SECONDS, _MOST_FOLLOWED = 60.0, 200
 """A history goes on with samples up to here, instead of beginning anew."""
 _event = msgspec.json.Decoder(Event)
@@ -76,6 +78,7 @@ class Archive:
         self._begins: list[float] = []
         self._shifts: list[float] = []
         self._open: OrderedDict[Path, Segment] = OrderedDict()
+        self._gaps: list[tuple[float, float]] = []
         self._looked_at = -math.inf
         self._events: list[Event] = []
         self._searching: threading.Thread | None = None
@@ -185,6 +188,11 @@ class Archive:
         self._search()
         return event_beside(self._events, time, forward=forward)
 
+    @property
+    def gaps(self) -> Sequence[tuple[float, float]]:
+        """See ``Recording.gaps``."""
+        return self._gaps
+
     # -- files ------------------------------------------------------------------------------------
 
     def _look(self) -> None:
@@ -222,6 +230,14 @@ class Archive:
         self._begins = [
             known.header.begins - shift
             for known, shift in zip(self._known, self._shifts, strict=True)
+        ]
+        self._gaps = [
+            (end, begin)
+            for known, shift, begin in zip(
+                self._known, self._shifts, self._begins[1:], strict=False
+            )
+            if begin - (end := _written_at(known.file.path) - shift)
+            > max(GAP_SECONDS, _GAP_INTERVALS * known.header.interval)
         ]
 
     def _header_of(self, path: Path) -> SegmentHeader | None:
@@ -382,6 +398,14 @@ class Archive:
             events = _events_of(file.events, shift) + events
             self._events = events[-_MOST_EVENTS:]
         self._is_searched = True
+
+
+def _written_at(path: Path) -> float:
+    """When a file was last written: with its newest sample, if nobody has copied it."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return math.inf
 
 
 def _events_of(path: Path, shift: float) -> list[Event]:

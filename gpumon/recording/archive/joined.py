@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpumon.recording.archive.archive import ArchiveHistory
+from gpumon.recording.archive.archive import GAP_SECONDS, ArchiveHistory
 from gpumon.recording.recording import RecordingError
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +46,8 @@ class JoinedRecording:
         self._find, self._make = find, make
         self._states: ArchiveHistory | None = None
         self._found: FoundArchive | None = None
+        self._oldest: float | None = None
+        self._newest: float | None = None
         self._opening: threading.Thread | None = None
         self._starting = threading.Lock()
 
@@ -54,8 +58,8 @@ class JoinedRecording:
         return None if self._found is None else self._found.archive
 
     @property
-    def note(self) -> str:
-        """Why there is no archive, or why another one is not used; empty if that is not known."""
+    def beginning(self) -> str:
+        """See ``Recording.beginning``."""
         return "" if self._found is None else self._found.note
 
     def _open(self) -> None:
@@ -71,28 +75,27 @@ class JoinedRecording:
                 self._opening.join(_OPENING_SECONDS)
 
     def _open_now(self) -> None:
-        self._found = self._find()
+        found = self._find()
+        if found.archive is not None:
+            self._look_at_ends(found.archive)
+        self._found = found
+
+    def _look_at_ends(self, archive: Archive) -> None:
+        """Follow an archive that grows and loses its oldest hours; it may be on a slow disk."""
+        with suppress(RecordingError):
+            self._oldest, self._newest = archive.first, archive.last
 
     def _older(self) -> Archive | None:
-        """The archive, if it goes back further than memory does."""
+        """The archive, if it goes back further than memory does. Reads nothing."""
         archive = self.archive
-        if archive is None:
+        if archive is None or self._oldest is None:
             return None
-        begin = self._recent.first
-        try:
-            first = archive.first
-        except RecordingError:
-            return None
-        return archive if first is not None and (begin is None or first < begin) else None
+        return archive if self._oldest < self._border() else None
 
     def _border(self) -> float:
         """The time of the first sample in memory."""
         first = self._recent.first
         return math.inf if first is None else first
-
-    def is_archived(self, time: float) -> bool:
-        """Whether the snapshot at a time comes from the archive."""
-        return time < self._border() and self._older() is not None
 
     def history_of(self, snapshot: Snapshot) -> History | None:
         """The history up to a snapshot of the archive; ``None`` for one of memory."""
@@ -106,8 +109,7 @@ class JoinedRecording:
     @property
     def first(self) -> float | None:
         """See ``Recording.first``."""
-        archive = self._older()
-        return self._recent.first if archive is None else archive.first
+        return self._recent.first if self._older() is None else self._oldest
 
     @property
     def last(self) -> float | None:
@@ -120,6 +122,7 @@ class JoinedRecording:
         archive = self._older() if time < border else None
         if archive is None:
             return self._recent.at(time)
+        self._look_at_ends(archive)
         return archive.at(min(time, _before(border)))
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
@@ -183,6 +186,23 @@ class JoinedRecording:
         if found is not None or archive is None:
             return found
         return archive.next_event(min(time, border), forward=False)
+
+    @property
+    def gaps(self) -> Sequence[tuple[float, float]]:
+        """See ``Recording.gaps``."""
+        archive = self._older()
+        if archive is None:
+            return ()
+        border = self._border()
+        gaps = [gap for gap in archive.gaps if gap[1] < border]
+        if self._newest is not None and self._newest < border - GAP_SECONDS:
+            gaps.append((self._newest, border))
+        return gaps
+
+    def origin(self, time: float) -> str:
+        """See ``Recording.origin``."""
+        archive = self._older() if time < self._border() else None
+        return "" if archive is None else f"history in {printable(str(archive.folder))}"
 
     def close(self) -> None:
         """Close the archive, if it was opened."""

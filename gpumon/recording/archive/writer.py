@@ -38,15 +38,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.archive.places import ArchivePlace
     from gpumon.recording.encoded import EncodedSnapshot, Holders, Processes
     from gpumon.recording.history import History, Standing
     from gpumon.recording.recording import Event
 
-DAYS = 7.0
-"""For so long an archive keeps samples, unless the user says otherwise."""
-BYTES = 500 * 10**6
-"""So much it takes on disk at most, unless the user says otherwise."""
-LEAST_BYTES = 2**20
 
 STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back, see ``History``."""
@@ -65,8 +61,8 @@ _MOST_EVENTS = 2000
 class Bounds(Struct, frozen=True):
     """How much an archive keeps; the oldest hours go first."""
 
-    days: float = DAYS
-    bytes: int = BYTES
+    days: float = 7
+    bytes: int = 500 * 2**20
 
 
 class _Frame:
@@ -199,29 +195,27 @@ class ArchiveLog:
     """A ``RecordedLog`` that is an archive.
 
     Args:
-        folder: Its folder, made if it is missing.
+        place: Its folder, made if it is missing.
         interval: Seconds between samples.
         bounds: How much is kept.
         history: An empty one, that judges the states of the samples.
         commands: Whether to write command lines, which can contain secrets.
-        is_shared: Whether the group of the folder may read it.
     """
 
     def __init__(
         self,
-        folder: Path,
+        place: ArchivePlace,
         interval: float,
         bounds: Bounds,
         history: History,
         *,
         commands: bool = True,
-        is_shared: bool = False,
     ) -> None:
-        self.path = folder
+        self.path = place.folder
         self._interval, self._bounds = interval, bounds
         self._commands = commands
         self._processes, self._holders = Once(_without_commands), Once(_without_their_commands)
-        self._folder_mode, self._file_mode = (0o750, 0o640) if is_shared else (0o700, 0o600)
+        self._folder_mode, self._file_mode = (0o750, 0o640) if place.is_shared else (0o700, 0o600)
         self._history = history
         self._finder = EventFinder(history.thresholds.full_share)
         self._encoder = SnapshotEncoder(encode_for_others)
@@ -234,6 +228,16 @@ class ArchiveLog:
         self._older = 0
         self._written = 0
         self._trouble: str | None = None
+
+    @property
+    def files(self) -> str:
+        """See ``RecordedLog.files``."""
+        return f"the history in {self.path}"
+
+    @property
+    def advice(self) -> str:
+        """See ``RecordedLog.advice``."""
+        return "the dashboard shows it: [ goes back, and @ goes to a time; gpumon report sums it up"
 
     def begin(self) -> None:
         """See ``RecordedLog.begin``."""
@@ -316,7 +320,7 @@ class ArchiveLog:
             segment is not None
             and not set_back
             and snapshot.time < segment.begins + SEGMENT_SECONDS
-            and segment.size < SEGMENT_BYTES
+            and segment.size < min(SEGMENT_BYTES, self._bounds.bytes // 8)
             and segment.is_there()
         ):
             return segment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,11 +49,28 @@ class CsvLog:
     ) -> None:
         self._asked = Path(path)
         files = log_files(path)
+        self._files = files
+        self._several = several
         self.path = files.gpus
         """The GPUs' file."""
         self._writer = LogWriter(files, rotate, keep, SEVERAL_MACHINES if several else ONE_MACHINE)
         self._commands, self._user = commands, user
         self._rows: dict[str | None, _Rows] = {}
+
+    @property
+    def files(self) -> str:
+        """See ``RecordedLog.files``."""
+        return f"{self._files.gpus} and {self._files.processes.name}"
+
+    @property
+    def advice(self) -> str:
+        """See ``RecordedLog.advice``."""
+        path = str(self.path)
+        # A name that begins with a dash would be read as an option.
+        file = shlex.quote(f"./{path}" if path.startswith("-") else path)
+        which, by = (" --host NAME", " --by host") if self._several else ("", "")
+        replay, report = f"gpumon replay {file}{which}", f"gpumon report {file}{by}"
+        return f"see it again with: {replay}; sum it up with: {report}"
 
     def begin(self) -> None:
         """See ``RecordedLog.begin``."""

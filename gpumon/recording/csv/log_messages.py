@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING
 
 from gpumon.model.snapshot import GpuStatus
-from gpumon.recording.csv.files import log_files
 from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:
@@ -112,31 +110,25 @@ def machine(snapshot: Snapshot, user: str | None) -> list[str]:
     return [*told, f"busiest: GPU {index} {most} %"]
 
 
-def beginning(path: str, interval: float, seconds: float | None) -> str:
-    """The first message: the file, the interval and the end time."""
-    files = log_files(path)
+def beginning(files: str, interval: float, seconds: float | None) -> str:
+    """The first message: the files, the interval and the end time."""
     pace = "every second" if interval == 1 else f"every {interval:g} s"
     until = "until Ctrl+C or SIGTERM" if seconds is None else f"for {length(seconds)}"
-    named = printable(f"{files.gpus} and {files.processes.name}")
-    return f"logging to {named}, a sample {pace}, {until}"
+    return f"logging to {printable(files)}, a sample {pace}, {until}"
 
 
-def summary(status: LogStatus, *, several: bool = False) -> list[str]:
+def summary(status: LogStatus, advice: str) -> list[str]:
     """The result, and what the user can do with the log.
 
     Args:
         status: The final status.
-        several: Whether it is a log of several machines.
+        advice: What can be done: ``RecordedLog.advice``.
     """
-    path = str(status.path)
-    told = f"logged {length(status.seconds)} to {printable(path)}: {', '.join(amounts(status))}"
+    path = printable(str(status.path))
+    told = f"logged {length(status.seconds)} to {path}: {', '.join(amounts(status))}"
     if status.trouble is not None:
         told += f". {printable(status.trouble)}"
-    # A name that begins with a dash would be read as an option.
-    file = printable(shlex.quote(f"./{path}" if path.startswith("-") else path))
-    which, by = (" --host NAME", " --by host") if several else ("", "")
-    replay, report = f"gpumon replay {file}{which}", f"gpumon report {file}{by}"
-    return [told, f"see it again with: {replay}; sum it up with: {report}"]
+    return [told, printable(advice)]
 
 
 def length(seconds: float) -> str:

@@ -54,9 +54,7 @@ def log(
     """
     stop_queue: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(stop_queue), StatusLine(sys.stderr) as status_line:
-        reporter = _LogReporter(
-            status_line, words.beginning(str(recorder.status.path), interval, seconds)
-        )
+        reporter = _LogReporter(status_line, words.beginning(recorder.log.files, interval, seconds))
         run = _Run(feed, recorder, reporter, seconds, user, stop_queue, status_line)
         try:
             with run.going():
@@ -210,7 +208,7 @@ class _Run:
         if not self._begun:
             return
         status = self._recorder.status
-        for sentence in words.summary(status, several=self._feed.several):
+        for sentence in words.summary(status, self._recorder.log.advice):
             self._status_line.say(sentence)
         if status.trouble is not None and status.lost:
             self.exit_status = 1

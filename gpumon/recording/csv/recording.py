@@ -13,7 +13,7 @@ from gpumon.recording.csv.hosts import HostFilter, has_several, hosts_in, in_wor
 from gpumon.recording.csv.log_reader import LogReader
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.memory.ordering import event_beside, events_from_to
-from gpumon.recording.recording import RecordingError
+from gpumon.recording.recording import RecordingError, WholeRecording
 
 if TYPE_CHECKING:
     import os
@@ -62,7 +62,7 @@ def open_log(path: str | os.PathLike[str], host: str | None = None) -> CsvRecord
     return recording
 
 
-class CsvRecording:
+class CsvRecording(WholeRecording):
     """A log as ``Recording``. Thread-safe.
 
     A log that is still being written grows, also into its next part.

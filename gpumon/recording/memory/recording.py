@@ -29,6 +29,7 @@ from gpumon.recording.encoded import SnapshotDecoder, SnapshotEncoder
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to, place_at
 from gpumon.recording.memory.retention import BLOCK_BYTES, RetentionTier
+from gpumon.recording.recording import WholeRecording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +56,7 @@ _BLOCKS_OPEN = 2
 _LEAST_SPACING = 0.001
 
 
-class MemoryRecording:
+class MemoryRecording(WholeRecording):
     """A ``Recording``, filled by one thread at a time and read by others.
 
     Args:

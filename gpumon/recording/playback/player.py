@@ -75,6 +75,8 @@ class Player:
         self.moment: tuple[Snapshot, History] | None = None
         self._draft = Draft(recording)
         self._as_of: HistoryView | None = None
+        # The history that the view above answers from.
+        self._viewed: History | None = None
         self._is_complete = False
         self.collector.subscribe(self._show)
 
@@ -98,16 +100,18 @@ class Player:
 
     def _keep_up(self, snapshot: Snapshot) -> Snapshot:
         """Bring the history up to a snapshot, also to the same again, before a listener gets it."""
-        shown, is_complete = self._as_of, self._whole.now >= snapshot.time
+        whole = self._recording.history_of(snapshot) or self._whole
+        shown, is_complete = self._as_of, whole.now >= snapshot.time
         is_new = is_complete and not self._is_complete
         if shown is not None and shown.latest is snapshot and not is_new:
             return snapshot
         follows = shown is not None and 0 <= snapshot.time - shown.now <= RECENT_SPAN
         # At the end of a log that grows, the history is a moment behind.
-        is_near = self._recording.events_complete and self._whole.reaches(snapshot.time)
+        is_near = self._recording.events_complete and whole.reaches(snapshot.time)
         self._is_complete, self.settled = is_complete, is_complete or is_near
-        if shown is None or is_new or not follows:
-            shown = self._as_of = HistoryView(self._whole, snapshot)
+        if shown is None or is_new or not follows or whole is not self._viewed:
+            shown, self._viewed = HistoryView(whole, snapshot), whole
+            self._as_of = shown
         else:
             shown.show(snapshot)
         if shown.lacks_values():

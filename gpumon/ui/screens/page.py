@@ -165,7 +165,8 @@ class PageScreen(PaintedScreen):
         shown = self._rows[self._top : self._top + height]
         blank = fill((), width)
         body = [*shown, *([blank] * (height - len(shown)))]
-        source = "REWIND" if self._viewed_time.is_past and self._viewed_time.is_live else ""
+        timeline = self._viewed_time.timeline
+        source = "" if timeline is None else timeline.tag
         latest = self._history.latest
         header = page_header(self.heading, self._visible_range(height), latest, width, source)
         self._views["header"].show([header], width)

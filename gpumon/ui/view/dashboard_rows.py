@@ -402,12 +402,11 @@ def _timeline_rows(snapshot: Snapshot, view: View, width: int, height: int) -> l
 def _status(snapshot: Snapshot, view: View, counts: GpuCounts = NO_COUNTS) -> HeaderStatus:
     timeline = view.timeline
     if timeline is not None:
-        source = "REWIND" if timeline.live else ""
         return HeaderStatus(
             log=view.log,
             unread=view.unread,
             counts=counts,
-            source=source,
+            source=timeline.tag,
             in_gap=timeline.playing.in_gap,
         )
     return HeaderStatus(

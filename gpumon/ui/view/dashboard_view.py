@@ -51,6 +51,15 @@ class Timeline(Struct, frozen=True):
     events: Sequence[Event]  # Those of the whole recording.
     live: bool  # Whether the recording goes on, so that one can return to the present.
     complete: bool = True  # Whether the history before the moment has been read.
+    gaps: Sequence[tuple[float, float]] = ()  # Known times in which nothing was recorded.
+    origin: str = ""  # Where the moment is from, if not from this run.
+
+    @property
+    def tag(self) -> str:
+        """The word in the header; empty for a replay, whose source has one."""
+        if not self.live:
+            return ""
+        return "HISTORY" if self.origin else "REWIND"
 
 
 class Watched(Struct, frozen=True):

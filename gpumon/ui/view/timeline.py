@@ -45,6 +45,8 @@ _CELL_SECONDS = tuple(round(10 ** (step / 48), 3) for step in range(-48, 236))
 day: at most so much of the bar stays blank. Longer cells are whole days."""
 _DAY = 86400
 
+_LEAST_NAMED = 70
+"""Cells that the last event and the signs need beside the origin of the moment."""
 _GAP = "  "
 
 _CROWDED = 3
@@ -55,7 +57,7 @@ _CURSOR = "┃"
 SIGNS = (
     *((sign.glyph, sign.about) for sign in EVENT_SIGNS.values()),
     (CAME_AND_WENT, "processes started and others ended"),
-    (_LINE, "the log, as far as it has been read"),
+    (_LINE, "recorded, as far as it has been read; a blank is a gap"),
     (_CURSOR, "the moment that is shown; a click or a drag moves it"),
 )
 """The glyphs of the bar with their meaning."""
@@ -106,7 +108,10 @@ def _timeline_row(timeline: Timeline, shown: float, width: int, bits: Sequence[i
 
 def _event_row(timeline: Timeline, shown: float, width: int, bits: Sequence[int]) -> Row:
     """The second row: the last event, and the signs that are on the bar as far as they fit."""
-    fields = [("  ", "header"), *_last_event(timeline, shown, width - 2)]
+    fields: list[Field] = [("  ", "header")]
+    if timeline.origin and width >= _LEAST_NAMED + cell_width(timeline.origin):
+        fields.append((f"{timeline.origin}{_GAP}", "header.dim"))
+    fields += _last_event(timeline, shown, width - row_width(fields))
     room = width - row_width(fields)
     words: list[Field] = []
     for glyph, style, word in _signs_shown(bits):
@@ -272,10 +277,15 @@ def _bar(timeline: Timeline, width: int, events: Sequence[int]) -> list[Field]:
     playing = timeline.playing
     cells = _Cells(playing, _inside(width))
     read = cells.place(min(max(playing.first, playing.read_until), playing.last))
+    blank = {
+        place
+        for begin, end in timeline.gaps
+        for place in range(cells.place(begin) + 1, cells.place(end))
+    }
     fields: list[Field] = [
         event_field(bits, "header.dim", "panel.")
         if bits
-        else (_LINE if place <= read else " ", "header.dim")
+        else (_LINE if place <= read and place not in blank else " ", "header.dim")
         for place, bits in enumerate(events)
     ]
     cursor = cells.place(playing.position)

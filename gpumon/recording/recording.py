@@ -161,7 +161,7 @@ class Recording(Protocol):
 
     @property
     def beginning(self) -> str:
-        """Why nothing older is known: a sentence, safe to print; empty if there is no more to say."""
+        """Why nothing older is known: a sentence, safe to print; empty if it is not known."""
         ...
 
     def origin(self, time: float) -> str:

@@ -18,7 +18,8 @@ from gpumon.recording.recording import RecordingError
 from gpumon.system.folders import state_folder
 from gpumon.text.formatting import printable
 
-SERVICE_FOLDER = Path("/var/log/gpumon/history")
+NAME = "history"
+SERVICE_FOLDER = Path("/var/log/gpumon") / NAME
 _UNFIT = re.compile(r"[^\w.-]", re.ASCII)
 _NAME_CHARACTERS = 64
 _ALIKE_SECONDS = 600.0
@@ -53,7 +54,7 @@ def own_place(host: str, folder: str | None = None) -> ArchivePlace:
         return ArchivePlace(Path(folder), is_shared=False)
     given = os.environ.get("LOGS_DIRECTORY", "").partition(":")[0]
     if os.path.isabs(given):  # noqa: PTH117 - a text from the environment
-        return ArchivePlace(Path(given) / SERVICE_FOLDER.name, is_shared=True)
+        return ArchivePlace(Path(given) / NAME, is_shared=True)
     if os.geteuid() == 0:
         return ArchivePlace(SERVICE_FOLDER, is_shared=True)
     return ArchivePlace(_user_folder(host), is_shared=False)
@@ -62,7 +63,7 @@ def own_place(host: str, folder: str | None = None) -> ArchivePlace:
 def _user_folder(host: str) -> Path:
     name = _UNFIT.sub("_", host)[:_NAME_CHARACTERS]
     # A name of dots would lead out of the folder.
-    return Path(state_folder()) / SERVICE_FOLDER.name / (name.strip(".") or "_")
+    return Path(state_folder()) / NAME / (name.strip(".") or "_")
 
 
 def find_archive(host: str, folder: str | None = None) -> FoundArchive:

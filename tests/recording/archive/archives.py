@@ -1,0 +1,59 @@
+"""Archives for tests: of the demo, whose values all change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.findings import conditions
+from gpumon.makers.demo import DemoSource
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording.archive import ArchiveLog, ArchivePlace, Bounds
+from gpumon.recording.history import STATE_GPU_DEPTH, History
+from tests.clock import HandClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+
+
+def states() -> History:
+    """An empty history that judges states."""
+    return History(conditions(DEFAULTS), DEFAULTS, STATE_GPU_DEPTH, charted=False)
+
+
+def demo_samples(count: int, *, step: float = 1.0) -> Sequence[Snapshot]:
+    """Samples of the demo, one a second."""
+    clock = HandClock()
+    source = DemoSource(1, clock)
+    source.open()
+    samples = []
+    for _ in range(count):
+        samples.append(source.sample())
+        clock.now += step
+    return samples
+
+
+def writer(folder: Path, bounds: Bounds | None = None, *, commands: bool = True) -> ArchiveLog:
+    """A writer that has begun."""
+    place = ArchivePlace(folder, is_shared=False)
+    log = ArchiveLog(place, 1.0, bounds or Bounds(), states(), commands=commands)
+    log.begin()
+    return log
+
+
+def archived(folder: Path, samples: Iterable[Snapshot], bounds: Bounds | None = None) -> Path:
+    """A folder with these samples, which come when their times say."""
+    log = writer(folder, bounds)
+    first: float | None = None
+    for sample in samples:
+        first = sample.time if first is None else first
+        log.write({None: sample}, sample.time - first)
+    log.close()
+    return folder
+
+
+def segments(folder: Path) -> list[Path]:
+    """The files of samples, oldest first."""
+    return sorted(folder.glob("*.gpumon"))

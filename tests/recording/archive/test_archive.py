@@ -1,0 +1,329 @@
+"""The archive keeps every field of every sample, whatever happens to its writer and its files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import subprocess
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.findings import conditions
+from gpumon.model.thresholds import DEFAULTS, Thresholds
+from gpumon.recording.archive import Archive, Bounds
+from gpumon.recording.csv.opening import LogError
+from gpumon.recording.history import STATE_GPU_DEPTH, History
+from gpumon.recording.memory.recording import MemoryRecording
+from gpumon.recording.recording import RecordingError
+from tests.build import NOON, gpu, process, snapshot
+from tests.recording.archive.archives import archived, demo_samples, segments, states, writer
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+
+DEMO = demo_samples(200)
+HOUR = 3600
+
+
+def every(archive: Archive) -> list[float]:
+    """The times of all samples, by steps."""
+    times = [archive.first or 0.0]
+    while (following := archive.step(times[-1], 1)) > times[-1]:
+        times.append(following)
+    return times
+
+
+def plain(second: float, used: int = 0) -> Snapshot:
+    return replace(snapshot(0, gpu(memory_used=used)), time=NOON + second)
+
+
+def test_every_field_of_every_sample_comes_back(tmp_path: Path) -> None:
+    archive = Archive(archived(tmp_path, DEMO))
+    places = list(range(len(DEMO)))
+    random.Random(1).shuffle(places)
+    for place in places:
+        assert archive.at(DEMO[place].time + 0.5) == DEMO[place]
+    assert archive.first == DEMO[0].time
+    assert archive.last == DEMO[-1].time
+    assert list(archive.between(DEMO[50].time, DEMO[130].time, 1000)) == list(DEMO[50:131])
+
+
+def test_a_time_before_all_is_the_first_sample(tmp_path: Path) -> None:
+    archive = Archive(archived(tmp_path, DEMO[:3]))
+    assert archive.at(0.0) == DEMO[0]
+    assert archive.step(0.0, -5) == DEMO[0].time
+
+
+def test_steps_lead_through_frames_and_files(tmp_path: Path) -> None:
+    samples = [plain(20 * number) for number in range(400)]  # two hours and more
+    archive = Archive(archived(tmp_path, samples))
+    assert len(segments(tmp_path)) == 3
+    assert every(archive) == [sample.time for sample in samples]
+    assert archive.step(samples[399].time, -399) == samples[0].time
+    assert archive.step(samples[10].time, 200) == samples[210].time
+    few = list(archive.between(NOON, NOON + 8000, 20))
+    assert 10 <= len(few) <= 21
+    assert all(one.time < other.time for one, other in pairwise(few))
+
+
+def test_a_week_of_eight_gpus_fits_into_its_bound(tmp_path: Path) -> None:
+    archived(tmp_path, DEMO)
+    size = sum(path.stat().st_size for path in tmp_path.iterdir()) / len(DEMO)
+    assert size * 7 * 86400 < 500e6
+
+
+@given(st.data())
+def test_a_file_that_is_cut_anywhere_keeps_what_is_before(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = archived(tmp_path_factory.mktemp("cut"), DEMO[:70])
+    (path,) = segments(folder)
+    whole = path.read_bytes()
+    header = whole.index(b"\n") + 1
+    cut = data.draw(st.integers(header, len(whole)))
+    path.write_bytes(whole[:cut])
+    archive = Archive(folder)
+    left = [] if archive.first is None else every(archive)
+    assert left == [sample.time for sample in DEMO[: len(left)]]
+    assert [archive.at(time) for time in left] == list(DEMO[: len(left)])
+    # Not more is lost than what is behind the cut.
+    assert len(left) >= int(70 * (cut - header) / (len(whole) - header)) - 25
+
+
+@given(st.data())
+def test_a_damaged_byte_costs_a_frame_at_most(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = archived(tmp_path_factory.mktemp("damage"), DEMO[:130])
+    (path,) = segments(folder)
+    whole = bytearray(path.read_bytes())
+    header = whole.index(b"\n") + 1
+    place = data.draw(st.integers(header, len(whole) - 1))
+    whole[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(whole)
+    archive = Archive(folder)
+    shown = [archive.at(sample.time) for sample in DEMO[:130]]
+    same = sum(one == sample for one, sample in zip(shown, DEMO, strict=False))
+    assert same >= 130 - 60
+    assert all(one is None or one in DEMO for one in shown)
+
+
+def test_what_is_no_part_of_it_is_left_out(tmp_path: Path) -> None:
+    archived(tmp_path, DEMO[:5])
+    (tmp_path / "000002-20260101-000000.gpumon").write_bytes(b"\x00" * 5000)
+    (tmp_path / "000003-20260101-000000.gpumon").write_text('{"schema":"gpumon.history/99"}\n')
+    (tmp_path / "000004-20260101-000000.gpumon").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    archive = Archive(tmp_path)
+    assert archive.last == DEMO[4].time
+    assert archive.is_damaged
+
+
+def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "none")
+    with pytest.raises(RecordingError, match="cannot be read"):
+        _ = archive.first
+
+
+def test_it_follows_its_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0.0)
+    log = writer(tmp_path)
+    archive = Archive(tmp_path)
+    assert archive.first is None
+    for number in (0, 1, 2, HOUR + 5):
+        log.write({None: plain(number)}, number)
+        assert archive.last == NOON + number
+    log.close()
+
+
+def test_a_killed_writer_leaves_all_it_wrote(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from tests.recording.archive.archives import writer, demo_samples\n"
+        "log = writer(Path(sys.argv[1]))\n"
+        "for number, sample in enumerate(demo_samples(30)): log.write({None: sample}, number)\n"
+        "print('written', flush=True)\ntime.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"written\n"
+        with pytest.raises(LogError, match=r"is kept by .* already"):
+            writer(tmp_path)
+        running.kill()
+    assert running.wait(PATIENCE) == -9
+    archived(tmp_path, DEMO[30:40])
+    archive = Archive(tmp_path)
+    assert [archive.at(time) for time in every(archive)] == list(DEMO[:40])
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_is_set_back_moves_what_was_before(tmp_path: Path, restarted: bool) -> None:
+    log = writer(tmp_path)
+    for number in range(10):
+        log.write({None: plain(number, number)}, number)
+    if restarted:
+        log.close()
+        log = writer(tmp_path)
+    for number in range(10, 20):
+        log.write({None: plain(number - 7200, number)}, number)
+    log.close()
+    archive = Archive(tmp_path)
+    times = every(archive)
+    found = [archive.at(time) for time in times]
+    assert [one.gpus[0].memory_used for one in found if one] == list(range(20))
+    assert times[-1] == NOON + 19 - 7200
+    assert times == pytest.approx([NOON + number - 7200 for number in range(20)])
+
+
+def test_the_oldest_hours_go_first(tmp_path: Path) -> None:
+    samples = [replace(DEMO[place % 200], time=NOON + 30 * place) for place in range(1200)]
+    bound = Bounds(bytes=200_000)
+    folder = archived(tmp_path, samples, bound)
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= bound.bytes
+    archive = Archive(folder)
+    assert archive.last == samples[-1].time
+    assert NOON < (archive.first or 0) < samples[-1].time - HOUR
+
+
+def test_days_that_are_over_go(tmp_path: Path) -> None:
+    archived(tmp_path, [plain(0)])
+    (old,) = segments(tmp_path)
+    os.utime(old, (NOON, NOON))
+    archived(tmp_path, [plain(86400 * 2.5)], Bounds(days=2))
+    archived(tmp_path, [plain(86400 * 2.6)], Bounds(days=2))
+    assert old not in segments(tmp_path)
+    assert Archive(tmp_path).first == NOON + 86400 * 2.5
+
+
+def test_a_full_disk_loses_whole_samples_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = writer(tmp_path)
+    real, full = os.write, False
+
+    def write(descriptor: int, data: bytes) -> int:
+        if full and len(data) > 40:
+            return real(descriptor, data[:40])
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data)
+
+    monkeypatch.setattr("gpumon.recording.archive.writer.os.write", write)
+    kept = []
+    for number, sample in enumerate(DEMO[:40]):
+        full = 10 <= number < 20
+        try:
+            log.write({None: sample}, number)
+        except OSError:
+            assert full
+        else:
+            kept.append(sample)
+    log.close()
+    archive = Archive(tmp_path)
+    assert kept == [*DEMO[:10], *DEMO[20:40]]
+    assert [archive.at(time) for time in every(archive)] == kept
+
+
+def test_a_removed_file_is_followed_by_a_new_one(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    log.write({None: DEMO[0]}, 0)
+    segments(tmp_path)[0].unlink()
+    log.write({None: DEMO[1]}, 1)
+    log.close()
+    assert Archive(tmp_path).first == DEMO[1].time
+
+
+def test_command_lines_can_be_left_out(tmp_path: Path) -> None:
+    log = writer(tmp_path, commands=False)
+    log.write({None: DEMO[0]}, 0)
+    log.close()
+    found = Archive(tmp_path).at(DEMO[0].time)
+    assert found is not None
+    assert found.processes
+    assert not any(process.command for process in found.processes)
+    assert all(not suspect.command for suspect in (found.holders and found.holders.suspects) or ())
+
+
+def test_names_that_are_not_utf_8_do_no_harm(tmp_path: Path) -> None:
+    hostile = snapshot(0, gpu(), processes=(replace(process(1), command=("\udce4", "\x1b[2J")),))
+    found = Archive(archived(tmp_path, [hostile])).at(hostile.time)
+    assert found is not None
+    assert found.processes[0].command == ("\ufffd", "\x1b[2J")
+
+
+def test_only_its_user_may_read_it(tmp_path: Path) -> None:
+    folder = archived(tmp_path / "history", DEMO[:2])
+    modes = {path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert (folder.stat().st_mode & 0o777, modes) == (0o700, {0o600})
+
+
+# States
+
+
+def test_states_go_on_as_if_there_had_been_no_restart(tmp_path: Path) -> None:
+    archive = Archive(archived(tmp_path, DEMO))
+    for place in (0, 61, 119, 199):
+        known, resumed = states(), states()
+        for sample in DEMO[: place + 1]:
+            known.add(sample)
+        assert archive.resume(resumed, DEMO[place].time)
+        for one in DEMO[place].gpus:
+            for name in known.observed.place:
+                expected, found = (it.interval(one.uuid, name) for it in (known, resumed))
+                assert (found and found.since, found and found.last) == (
+                    expected and expected.since,
+                    expected and expected.last,
+                ), name
+        for listed in DEMO[place].processes:
+            assert resumed.process_idle(listed.id) == known.process_idle(listed.id)
+
+
+def test_states_by_other_thresholds_are_not_used(tmp_path: Path) -> None:
+    archive = Archive(archived(tmp_path, DEMO))
+    other = Thresholds(idle_after=5.0)
+    history = History(conditions(other), other, STATE_GPU_DEPTH, charted=False)
+    assert not archive.resume(history, DEMO[100].time)
+    assert history.latest == DEMO[100]
+    assert other != DEFAULTS
+
+
+# Events
+
+
+def test_its_events_are_those_that_were_seen(tmp_path: Path) -> None:
+    memory = MemoryRecording(DEFAULTS.full_share)
+    for sample in DEMO:
+        memory.add(sample)
+    archive = Archive(archived(tmp_path, DEMO))
+    archive.events(0, 1e12)
+    assert archive._searching is not None
+    archive._searching.join(PATIENCE)
+    assert archive.events_complete
+    expected = memory.events(0, 1e12)
+    assert expected
+    assert list(archive.events(0, 1e12)) == list(expected)
+    assert archive.next_event(0.0, forward=True) == expected[0]
+
+
+def test_damaged_events_are_left_out(tmp_path: Path) -> None:
+    archived(tmp_path, DEMO)
+    (path,) = tmp_path.glob("*.events")
+    whole = path.read_bytes()
+    path.write_bytes(b"\x00\n{}\n[" + b"[" * 5000 + b"\n" + whole[:-3])
+    archive = Archive(tmp_path)
+    archive.events(0, 1e12)
+    assert archive._searching is not None
+    archive._searching.join(PATIENCE)
+    assert len(archive.events(0, 1e12)) == whole.count(b"\n") - 1

@@ -1,0 +1,191 @@
+"""A running gpumon shows the archive as its own past."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording.archive import (
+    Archive,
+    FoundArchive,
+    JoinedRecording,
+    find_archive,
+    own_place,
+)
+from gpumon.recording.memory.recording import MemoryRecording
+from gpumon.recording.playback import Player
+from tests.build import NOON
+from tests.recording.archive.archives import archived, demo_samples, segments, states
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+
+DEMO = demo_samples(150)
+BORDER = 100
+"""Up to here samples are in the archive only."""
+
+
+def memory(samples: Sequence[Snapshot]) -> MemoryRecording:
+    recording = MemoryRecording(DEFAULTS.full_share)
+    for sample in samples:
+        recording.add(sample)
+    return recording
+
+
+def joined(recent: MemoryRecording, find: Callable[[], FoundArchive]) -> JoinedRecording:
+    return JoinedRecording(recent, find, states)
+
+
+@pytest.fixture(params=[BORDER, 130])
+def recording(tmp_path: Path, request: pytest.FixtureRequest) -> JoinedRecording:
+    """The archive ends where memory begins, or goes on to be written."""
+    folder = archived(tmp_path, DEMO[: request.param])
+    return joined(memory(DEMO[BORDER:]), lambda: FoundArchive(Archive(folder)))
+
+
+def test_each_moment_is_there_once(recording: JoinedRecording) -> None:
+    assert (recording.first, recording.last) == (DEMO[0].time, DEMO[-1].time)
+    assert [recording.at(sample.time + 0.5) for sample in DEMO] == list(DEMO)
+    assert list(recording.between(0, NOON * 2, 10_000)) == list(DEMO)
+    assert [sample.time for sample in recording.between(DEMO[90].time, DEMO[110].time, 1000)] == [
+        sample.time for sample in DEMO[90:111]
+    ]
+
+
+def test_steps_lead_across_the_border(recording: JoinedRecording) -> None:
+    times = [sample.time for sample in DEMO]
+    for here in (0, 50, BORDER - 1, BORDER, BORDER + 1, 149):
+        for step in (-60, -3, -2, -1, 0, 1):
+            there = min(max(0, here + step), 149)
+            assert recording.step(times[here], step) == times[there], (here, step)
+
+
+def test_its_origin_is_said(recording: JoinedRecording, tmp_path: Path) -> None:
+    _ = recording.first
+    assert recording.origin(DEMO[BORDER].time) == ""
+    assert recording.origin(DEMO[BORDER - 1].time) == f"history in {tmp_path}"
+    assert not recording.gaps
+
+
+def test_a_gap_before_the_start_is_known(tmp_path: Path) -> None:
+    folder = archived(tmp_path, DEMO[:30])
+    later = [replace(sample, time=sample.time + 3600) for sample in DEMO[100:]]
+    recording = joined(memory(later), lambda: FoundArchive(Archive(folder)))
+    _ = recording.first
+    assert recording.gaps == [(DEMO[29].time, later[0].time)]
+    assert recording.step(DEMO[29].time, 1) == later[0].time
+
+
+def test_without_an_archive_it_is_the_recording_of_this_run() -> None:
+    recent = memory(DEMO[:10])
+    recording = joined(recent, lambda: FoundArchive(note="No history is kept."))
+    assert (recording.first, recording.last) == (recent.first, recent.last)
+    assert recording.step(DEMO[5].time, -20) == DEMO[0].time
+    assert recording.at(0.0) == DEMO[0]
+    assert recording.beginning == "No history is kept."
+    assert recording.history_of(DEMO[0]) is None
+
+
+def test_an_archive_on_a_disk_that_hangs_holds_nobody_up() -> None:
+    hanging = threading.Event()
+
+    def find() -> FoundArchive:
+        hanging.wait()
+        return FoundArchive()
+
+    recording = joined(memory(DEMO[:10]), find)
+    try:
+        assert recording.first == DEMO[0].time
+        assert recording.at(0.0) == DEMO[0]
+        assert recording.beginning == ""
+    finally:
+        hanging.set()
+
+
+def test_nothing_is_read_before_somebody_goes_back() -> None:
+    recent = memory(DEMO[:10])
+    asked: list[int] = []
+
+    def find() -> FoundArchive:
+        asked.append(1)
+        return FoundArchive()
+
+    recording = joined(recent, find)
+    assert recording.last == DEMO[9].time
+    assert not asked
+
+
+def test_the_past_has_the_states_of_that_time(tmp_path: Path) -> None:
+    folder = archived(tmp_path, DEMO[:BORDER])
+    recording = joined(memory(DEMO[BORDER:]), lambda: FoundArchive(Archive(folder)))
+    live = states()
+    for sample in DEMO[BORDER:]:
+        live.add(sample)
+    player = Player(recording, live, position=DEMO[80].time)
+    known = states()
+    for sample in DEMO[:81]:
+        known.add(sample)
+    player.source.open()
+    shown = player._keep_up(player.source.sample())
+    player._show(shown)
+    for one in shown.gpus:
+        for name in known.observed.place:
+            expected, found = (it.interval(one.uuid, name) for it in (known, player.history))
+            assert (found and found.since) == (expected and expected.since), name
+
+
+# Where it is
+
+
+def test_of_two_the_one_that_is_kept_now_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("gpumon.recording.archive.places.SERVICE_FOLDER", tmp_path / "service")
+    (own := tmp_path / "state/gpumon/history/ada").mkdir(parents=True)
+    archived(own, DEMO[:50])
+    (tmp_path / "service").mkdir()
+    assert found_in("ada") == own
+    old = [replace(sample, time=sample.time - 86400) for sample in DEMO[:50]]
+    archived(tmp_path / "service", old)
+    assert found_in("ada") == own
+    archived(tmp_path / "service", [replace(DEMO[0], time=DEMO[60].time)])
+    assert found_in("ada") == tmp_path / "service"
+    assert find_archive("ada", str(tmp_path / "none")).archive is None
+    assert found_in("ada", str(own)) == own
+
+
+def found_in(host: str, folder: str | None = None) -> Path | None:
+    archive = find_archive(host, folder).archive
+    return None if archive is None else archive.folder
+
+
+@pytest.mark.parametrize("host", ["..", "a/../../b", "", "\x1b[2J", "x" * 300])
+def test_the_name_of_a_machine_never_leads_out(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("gpumon.recording.archive.places.os.geteuid", lambda: 1000)
+    folder = own_place(host).folder
+    assert folder.resolve().parent == (tmp_path / "gpumon/history").resolve()
+
+
+def test_a_service_keeps_it_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGS_DIRECTORY", "/var/log/gpumon")
+    assert own_place("ada").folder.as_posix() == "/var/log/gpumon/history"
+    assert own_place("ada").is_shared
+    assert not own_place("ada", "/data/history").is_shared
+
+
+def test_a_history_without_samples_is_said(tmp_path: Path) -> None:
+    archived(tmp_path, DEMO[:1])
+    (path,) = segments(tmp_path)
+    path.write_bytes(b"\x00" * 100)
+    assert "No sample" in find_archive("ada", str(tmp_path)).note

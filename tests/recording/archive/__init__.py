@@ -1,0 +1,1 @@
+"""Tests of the archive: the history of a machine on disk."""

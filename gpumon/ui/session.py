@@ -171,7 +171,7 @@ class SessionBuilder:
             self._early.hand_to(recording.add)
         whole: Recording = recording
         if self._find_archive is not None:
-            from gpumon.recording.archive.joined import JoinedRecording
+            from gpumon.recording.joined import JoinedRecording
 
             whole = JoinedRecording(recording, self._find_archive, self._empty_states)
         return Session(

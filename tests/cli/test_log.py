@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from gpumon.model.snapshot import GpuStatus, Trouble
 from gpumon.recording.csv import log_messages as words
+from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.recorder import LogStatus
 from gpumon.text.formatting import cell_width
 from gpumon.text.status_line import StatusLine
@@ -230,7 +231,7 @@ def test_a_trouble_that_lasts_is_one_trouble() -> None:
 def test_what_others_chose_is_safe_to_print() -> None:
     hostile = "\x1b[2J\r\n"
     said = [
-        *words.summary(replace(FULL, trouble=hostile, path=Path(f"run{hostile}.csv"))),
+        *words.summary(replace(FULL, trouble=hostile, path=Path(f"run{hostile}.csv")), hostile),
         words.beginning(f"run{hostile}.csv", 1.0, None),
         words.trouble_of(replace(snapshot(), trouble=Trouble(hostile, "")), 1.0) or "",
     ]
@@ -238,10 +239,11 @@ def test_what_others_chose_is_safe_to_print() -> None:
 
 
 def test_the_next_steps_can_be_typed() -> None:
-    told, next_steps = words.summary(replace(FULL, path=Path("my run.csv")))
+    advice = CsvLog("my run.csv").advice
+    told, next_steps = words.summary(replace(FULL, path=Path("my run.csv")), advice)
     assert told.endswith("724 samples, 12 lost, 3.2 MiB. run.csv is not written: the disk is full.")
     assert "gpumon replay 'my run.csv'; sum it up with: gpumon report 'my run.csv'" in next_steps
-    assert "gpumon replay ./-x.csv;" in words.summary(replace(GOES, path=Path("-x.csv")))[1]
+    assert "gpumon replay ./-x.csv;" in CsvLog("-x.csv").advice
 
 
 # Who tells

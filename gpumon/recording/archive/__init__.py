@@ -11,18 +11,18 @@ Measured on 8 GPUs with 19 processes whose values all change: 354 bytes a sample
 of a sample a second, and 0.1 ms to write one.
 """
 
-from gpumon.recording.archive.archive import Archive
-from gpumon.recording.archive.joined import JoinedRecording
+from gpumon.recording.archive.archive import GAP_SECONDS, Archive, ArchiveHistory
 from gpumon.recording.archive.places import ArchivePlace, FoundArchive, find_archive, own_place
 from gpumon.recording.archive.writer import ArchiveLog, Bounds
 
 __all__ = [
+    "GAP_SECONDS",
     "Archive",
+    "ArchiveHistory",
     "ArchiveLog",
     "ArchivePlace",
     "Bounds",
     "FoundArchive",
-    "JoinedRecording",
     "find_archive",
     "own_place",
 ]

@@ -7,7 +7,6 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpumon.recording.archive.archive import GAP_SECONDS, ArchiveHistory
 from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.archive.archive import Archive
-    from gpumon.recording.archive.places import FoundArchive
+    from gpumon.recording.archive import Archive, ArchiveHistory, FoundArchive
     from gpumon.recording.history import History
     from gpumon.recording.recording import Event, Recording
 
@@ -103,6 +101,8 @@ class JoinedRecording:
         if archive is None:
             return None
         if self._states is None:
+            from gpumon.recording.archive import ArchiveHistory
+
             self._states = ArchiveHistory(archive, self._make)
         return self._states.of(snapshot)
 
@@ -193,6 +193,8 @@ class JoinedRecording:
         archive = self._older()
         if archive is None:
             return ()
+        from gpumon.recording.archive import GAP_SECONDS
+
         border = self._border()
         gaps = [gap for gap in archive.gaps if gap[1] < border]
         if self._newest is not None and self._newest < border - GAP_SECONDS:

@@ -12,10 +12,10 @@ from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.archive import (
     Archive,
     FoundArchive,
-    JoinedRecording,
     find_archive,
     own_place,
 )
+from gpumon.recording.joined import JoinedRecording
 from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from tests.build import NOON

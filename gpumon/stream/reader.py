@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -25,12 +24,8 @@ from gpumon.stream.sample import (
     StreamFrame,
     StreamHeader,
 )
+from gpumon.system.zstandard import zstd
 from gpumon.text.formatting import printable
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

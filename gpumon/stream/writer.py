@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,11 +21,7 @@ from gpumon.stream.sample import (
     StreamHeader,
     own_layout,
 )
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from gpumon.system.zstandard import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

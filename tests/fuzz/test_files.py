@@ -11,7 +11,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import sys
 import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
@@ -40,17 +39,13 @@ from gpumon.scheduling.lock_folder import shared_folder
 from gpumon.scheduling.locks import Locks, holder_sentence, lock
 from gpumon.scheduling.queue import WaitQueue
 from gpumon.scheduling.requirements import Requirements
+from gpumon.system.zstandard import zstd
 from gpumon.text.formatting import cell_width
 from gpumon.text.time_parsing import MomentError, parse_moment
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from tests.build import NOON, gpu, snapshot
 from tests.recording.csv.test_recording import GOOD, LISTS
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -22,6 +22,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpumon.system.zstandard import zstd
 from tests.driver import GIB, MIB
 from tests.gpu.anonymous import anonymous
 from tests.gpu.work import ROOT, Kind, NoWorkError, first_gpu
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tests.gpu.work import Gpu
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 SECONDS = 300.0
 INTERVAL = 0.1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from gpumon.system.zstandard import zstd
 from tests.driver import Driver, h100
 from tests.driver.cuda import serving
 from tests.driver.owners import lives
@@ -24,11 +25,6 @@ from tests.gpu.ending import Endings
 from tests.gpu.record import HOST, Names, rows_without_names
 from tests.gpu.visit import PLAN, SECONDS, Outcome, Stage, Step, Visit
 from tests.gpu.work import ROOT
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Callable

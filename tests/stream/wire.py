@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from msgspec import msgpack
 
 from gpumon.makers.demo import DemoSource
 from gpumon.stream import StreamedSample, StreamReader, StreamWriter
+from gpumon.system.zstandard import zstd
 from tests.build import NOON
 from tests.clock import HandClock
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -23,11 +23,11 @@ from gpumon.recording.archive.segment_format import (
     SampleContent,
     SegmentHeader,
     read_head,
-    zstd,
 )
 from gpumon.recording.encoded import SnapshotDecoder, restored
 from gpumon.recording.history import Standing
 from gpumon.recording.recording import RecordingError
+from gpumon.system.zstandard import zstd
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ stream holds is the MessagePack of a ``SampleContent``.
 from __future__ import annotations
 
 import struct
-import sys
 import zlib
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -21,11 +20,6 @@ from gpumon.model.number_types import Time  # noqa: TC001 - msgspec resolves ann
 from gpumon.model.snapshot import Snapshot
 from gpumon.recording.encoded import Holders, Processes
 from gpumon.recording.history import Standing
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 if TYPE_CHECKING:
     from gpumon.model.thresholds import Thresholds
@@ -105,23 +99,3 @@ def encode_thresholds(thresholds: Thresholds) -> Raw:
 def own_layout() -> Layout:
     """The layout of all that this program writes into a segment."""
     return layout_of(tuple[SampleContent, Snapshot, Processes, Holders, Standing])
-
-
-__all__ = [
-    "EVENTS_SUFFIX",
-    "FRAME",
-    "HEAD_BYTES",
-    "MOST_CONTENT",
-    "MOST_HEADER",
-    "MOST_WINDOW_LOG",
-    "SCHEMA",
-    "SUFFIX",
-    "VERSION",
-    "RecordHead",
-    "SampleContent",
-    "SegmentHeader",
-    "encode_thresholds",
-    "own_layout",
-    "read_head",
-    "zstd",
-]

@@ -26,12 +26,12 @@ from gpumon.recording.archive.segment_format import (
     SegmentHeader,
     encode_thresholds,
     own_layout,
-    zstd,
 )
 from gpumon.recording.csv.opening import LogError, holder, lock, open_file, shown
 from gpumon.recording.encoded import Once, SnapshotEncoder
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import RecordingError
+from gpumon.system.zstandard import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -171,18 +171,16 @@ def _readable(path: Path) -> Iterator[None]:
 def _unpacking(file: BinaryIO, path: Path) -> BufferedIOBase:
     if path.suffix == ".gz":
         return cast("BufferedIOBase", gzip.GzipFile(fileobj=file))
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
+    from gpumon.system.zstandard import zstd
+
     return cast("BufferedIOBase", zstd.ZstdFile(file))
 
 
 def _broken() -> tuple[type[Exception], ...]:
     """The exceptions for a corrupt compressed file; zstd's only if it was imported."""
-    zstd = sys.modules.get("compression.zstd") or sys.modules.get("backports.zstd")
+    module = sys.modules.get("gpumon.system.zstandard")
     broken = (EOFError, zlib.error, gzip.BadGzipFile)
-    return broken if zstd is None else (*broken, zstd.ZstdError)
+    return broken if module is None else (*broken, module.zstd.ZstdError)
 
 
 def _nameless() -> BinaryIO:

@@ -6,7 +6,6 @@ Measured on 90 samples of 8 GPUs and 18 processes whose values all change: 2 ms 
 
 from __future__ import annotations
 
-import sys
 from array import array
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -17,11 +16,7 @@ from msgspec.structs import replace
 from gpumon.model.codec import encode
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.encoded import SnapshotDecoder, restored
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from gpumon.system.zstandard import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gpumon.findings import conditions
 from gpumon.model.thresholds import DEFAULTS, Thresholds
-from gpumon.recording.archive import Archive, Bounds
+from gpumon.recording.archive import Archive, Bounds, find_archive
 from gpumon.recording.csv.opening import LogError
 from gpumon.recording.history import STATE_GPU_DEPTH, History
 from gpumon.recording.memory.recording import MemoryRecording
@@ -327,3 +327,25 @@ def test_damaged_events_are_left_out(tmp_path: Path) -> None:
     assert archive._searching is not None
     archive._searching.join(PATIENCE)
     assert len(archive.events(0, 1e12)) == whole.count(b"\n") - 1
+
+
+@pytest.mark.root
+def test_who_may_not_read_it_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = archived(tmp_path / "history", DEMO[:2])
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.is_relative_to(tmp_path.parents[1]):
+            parent.chmod(0o755)
+    monkeypatch.setattr("gpumon.recording.archive.places.SERVICE_FOLDER", folder)
+    monkeypatch.setenv("XDG_STATE_HOME", "/nonexistent")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        os.write(write, find_archive("ada").note.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        assert said.read() == (
+            f"You may not read the history in {folder}: only members of its group may."
+        )
+    os.waitpid(child, 0)

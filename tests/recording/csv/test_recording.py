@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import sys
 import threading
 import tracemalloc
 from collections import Counter
@@ -340,10 +339,8 @@ def packed(path: Path, ending: str) -> None:
     if ending == ".gz":
         made = gzip.compress(data)
     else:
-        if sys.version_info >= (3, 14):
-            from compression import zstd
-        else:
-            from backports import zstd
+        from gpumon.system.zstandard import zstd
+
         made = zstd.compress(data)
     path.with_name(path.name + ending).write_bytes(made)
     path.unlink()

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive.folder import segments_in
 from gpumon.recording.archive.segment import Segment, read_header
-from gpumon.recording.archive.segment_format import encode_thresholds
+from gpumon.recording.archive.segment_format import FRAME_SAMPLES, encode_thresholds
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to
 from gpumon.recording.recording import Event, RecordingError
 from gpumon.system.files import beginning
@@ -39,7 +39,7 @@ _MOST_EVENTS = 5000
 """The newest ones are known."""
 _MOST_EVENT_BYTES = 2**20
 """Bytes of the events of one segment that are read, at most."""
-_FEW_FRAMES = 8
+_MOST_FRAMES = 8
 """So many frames are read for a range of time; of a longer one single samples are."""
 GAP_SECONDS, _GAP_INTERVALS = 60.0, 3
 """A gap between two segments is longer than this."""
@@ -349,29 +349,47 @@ class Archive:
         place = self._find(first)
         if place is None:
             return ()
+        end = self._edge(len(self._known) - 1, -1)
+        last = last if end is None else min(last, self._time(end))
+        interval = self._known[place.segment].header.interval
+        if (last - first) / interval <= FRAME_SAMPLES * min(most, _MOST_FRAMES):
+            times = self._times_from(place, last)
+            return [times[at] for at in evenly(times, first, last, most)]
+        begin, count = max(first, self._begins[0]), max(1, most - 1)
+        apart = (last - begin) / count
+        wanted = [begin + apart * number for number in range(count + 1)]
+        return sorted({max(first, self._frame_begin(time, apart)) for time in wanted})
+
+    def _times_from(self, place: _Place, last: float) -> list[float]:
+        """The times of all samples of the frames from that of a place to that of a time."""
         times: list[float] = []
-        for _ in range(_FEW_FRAMES):
-            segment = self._segment(place.segment)
+        following: _Place | None = place
+        while following is not None and (not times or times[-1] <= last):
+            segment = self._segment(following.segment)
             if segment is None:
                 break
-            shift = self._shifts[place.segment]
-            found = segment.frame(place.frame).times
+            shift = self._shifts[following.segment]
+            found = segment.frame(following.frame).times
             times += [time - shift for time in found]
-            following = self._moved(place._replace(number=len(found) - 1), 1)
-            if times[-1] > last or (following.segment, following.frame) == place[:2]:
-                return [times[at] for at in evenly(times, first, last, most)]
-            place = following
-        begin = max(first, self._begins[0])
-        wanted = [
-            begin + (last - begin) * number / max(1, most - 1) for number in range(max(2, most))
-        ]
-        # The first sample of a frame is read without any other.
-        return sorted({max(first, self._frame_begin(time)) for time in wanted})
+            end = following._replace(number=len(found) - 1)
+            following = self._moved(end, 1)
+            following = None if following == end else following
+        return times
 
-    def _frame_begin(self, time: float) -> float:
-        """The time of the first sample of the frame with a time."""
-        place = self._find(time)
-        return time if place is None else self._time(place._replace(number=0))
+    def _frame_begin(self, time: float, apart: float) -> float:
+        """The time of the first sample of a frame, which is read without any other.
+
+        Args:
+            time: A time in the frame.
+            apart: The seconds between such times; if a frame is longer the time itself is returned.
+        """
+        position = max(0, bisect_right(self._begins, time) - 1)
+        segment = self._segment(position)
+        if segment is None or not segment.frames:
+            return time
+        shift = self._shifts[position]
+        begin, end = segment.span_of(segment.frame_at(time + shift))
+        return time if end - begin > apart else begin - shift
 
     # -- events -----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import math
 import os
 import zlib
 from bisect import bisect_right
+from collections import OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 MOST_SEGMENT = 2**26
 """Bytes of a segment that are read at most."""
+_FRAMES_KEPT = 3
+"""The two minutes before a moment that is shown are in so many frames."""
 _DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError, EOFError, zstd.ZstdError)
 
 
@@ -145,7 +148,7 @@ class Segment:
         self._data = b""
         self._places: list[int] = []
         self._times: list[float] = []
-        self._frame: tuple[int, Frame] | None = None
+        self._frames: OrderedDict[int, Frame] = OrderedDict()
         try:
             self._content: Codec[SampleContent] = Codec(SampleContent, header.fields)
             self._standing: Codec[Standing] = Codec(Standing, header.fields)
@@ -176,7 +179,7 @@ class Segment:
             raise RecordingError(
                 f"{_shown(self.path)} cannot be read: {error.strerror}."
             ) from error
-        self._frame = None
+        self._frames.clear()
         place = self._places[-1] + 1 if self._places else 0
         while (place := self._data.find(FRAME, place)) >= 0:
             head = read_head(self._data, place)
@@ -192,21 +195,30 @@ class Segment:
         """The number of its frames."""
         return len(self._places)
 
+    def span_of(self, frame: int) -> tuple[float, float]:
+        """The times of the first samples of a frame and of the one after it, or of the last two."""
+        begins = self._times[frame : frame + 2] if frame + 1 < self.frames else self._times[-2:]
+        return self._times[frame], self._times[frame] + begins[-1] - begins[0]
+
     def frame_at(self, time: float) -> int:
         """The number of the last frame that begins by a time; 0 if none does."""
         return max(0, bisect_right(self._times, time) - 1)
 
     def frame(self, number: int) -> Frame:
-        """One of its frames; the last one that was asked for is kept."""
-        if self._frame is None or self._frame[0] != number:
+        """One of its frames; the last ones that were asked for are kept."""
+        frame = self._frames.get(number)
+        if frame is None:
             ends = [*self._places[number : number + 2], len(self._data)]
             begin, end = next(pairwise(ends))
-            frame = Frame(self._data, begin, end)
+            frame = self._frames[number] = Frame(self._data, begin, end)
             # The last sample may just be written.
             if not frame.is_whole and number + 1 < len(self._places):
                 self.is_damaged = True
-            self._frame = number, frame
-        return self._frame[1]
+            if len(self._frames) > _FRAMES_KEPT:
+                self._frames.popitem(last=False)
+        else:
+            self._frames.move_to_end(number)
+        return frame
 
     def snapshot(self, frame: int, number: int) -> Snapshot | None:
         """A sample of a frame; ``None`` if it is damaged."""

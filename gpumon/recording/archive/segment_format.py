@@ -33,6 +33,8 @@ EVENTS_SUFFIX = ".events"
 """What the name of the file of its events ends in."""
 MOST_HEADER = 2**18
 """Bytes of a header at most."""
+FRAME_SAMPLES = 60
+"""Samples of a frame, at most."""
 MOST_CONTENT = 2**23
 """Bytes of a sample before compression, at most."""
 MOST_WINDOW_LOG = 23

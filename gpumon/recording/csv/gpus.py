@@ -155,7 +155,8 @@ class GpuReader:
         return Gpu(**parsed.values, unknown=unknown)
 
     def _gpu(self, cells: list[str], number: int, time: float, wall: float) -> ParsedGpu:
-        read, flaw = self._read(self._columns, cells)
+        impossible = None if self._is_ours else Unknown.IMPOSSIBLE
+        read, flaw = self._read(self._columns, cells, impossible)
         values: dict[str, Any] = dict(zip(self._fields, read, strict=True))
         read, other_flaw = self._read(self._others, cells)
         others: dict[str, Any] = {
@@ -204,8 +205,16 @@ class GpuReader:
         allocated = AllocatedGpu(*map(others.get, _ALLOCATED))
         return ParsedGpu(values, (missing, told), others.get("processes"), allocated, flaw)
 
-    def _read(self, columns: Sequence[_FieldCells], cells: list[str]) -> tuple[list[Any], object]:
-        """The values of some columns in a row, and see ``damage.flaw_in``."""
+    def _read(
+        self,
+        columns: Sequence[_FieldCells],
+        cells: list[str],
+        impossible: Unknown | None = None,
+    ) -> tuple[list[Any], object]:
+        """The values of some columns in a row, and see ``damage.flaw_in``.
+
+        ``impossible`` stands for a value that no hardware has.
+        """
         width = len(cells)
         values = [
             column.cells[cells[column.place]] if column.place < width else None
@@ -213,7 +222,6 @@ class GpuReader:
         ]
         flaw = flaw_in(values)
         if flaw is not None:
-            impossible = None if self._is_ours else Unknown.IMPOSSIBLE
             values = [
                 None if value is DAMAGED else impossible if value is IMPOSSIBLE else value
                 for value in values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
 import re
@@ -887,3 +888,17 @@ def test_it_is_known_whether_all_of_a_log_was_looked_through(
     with opened(path) as tape:
         tape.read_into(History({}))
         assert not tape.events_complete
+
+
+@pytest.mark.parametrize("name", ["host.cpu [%]", "host.memory.used [MiB]", "host.load.1"])
+def test_a_machine_with_an_impossible_value_is_read_on(tmp_path: Path, name: str) -> None:
+    header, *lines = list(csv.reader(GOOD.decode().splitlines()))
+    assert name in header, header
+    header[header.index("gpumon_log")] = "version"  # So it is a log of another program.
+    place = header.index(name)
+    for cells in lines[:3]:
+        cells[place] = "9" * 400
+    path = tmp_path / "run.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *lines])
+    look_through(path)

@@ -17,9 +17,11 @@ from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from gpumon.host.kernel_watcher import Heard
     from gpumon.makers.source import Call, CallWatch
+    from gpumon.model.accidents import Accident
     from gpumon.model.allocations import Allocation
     from gpumon.model.makers import DeviceFiles, Maker
     from gpumon.model.processes import GpuUse, HolderScan
@@ -68,6 +70,8 @@ class Reading(NamedTuple):
     holders: HolderScan | None = None
     # What schedulers have given to jobs, if the backend knows it by itself.
     allocations: tuple[Allocation, ...] | None = None
+    # The accidents of the last minutes, if the backend knows them by itself.
+    accidents: tuple[Accident, ...] | None = None
 
 
 class GpuBackend(ABC):
@@ -114,6 +118,12 @@ class GpuBackend(ABC):
     def only_integrated(self) -> bool:
         """Whether all of its GPUs are parts of a processor; known once it is open."""
         return False
+
+    def hear(self, heard: Sequence[Heard] | None) -> None:  # noqa: B027 - as above
+        """Take what the kernel log reported since the last call, before ``read``.
+
+        ``None`` while its lines from before are being read: what is newer must wait for them.
+        """
 
     def past(self) -> Iterable[Reading]:
         """See ``Source.past``."""

@@ -25,6 +25,7 @@ from gpumon.system.system import THIS_SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from gpumon.host.kernel_watcher import Heard
     from gpumon.makers.source import Call
     from gpumon.model.processes import GpuUse
     from gpumon.system.system import System
@@ -146,6 +147,11 @@ class CombinedBackend(GpuBackend):
         for member in sorted(self._members, key=lambda member: not member.expected):
             if member.trouble is not None:
                 raise SourceError(member.trouble.sentence, member.trouble.advice)
+
+    def hear(self, heard: Sequence[Heard] | None) -> None:
+        """See ``GpuBackend.hear``."""
+        for member in self._members:
+            member.backend.hear(heard)
 
     def read(self, *, full: bool = True) -> Reading:
         """See ``GpuBackend.read``."""

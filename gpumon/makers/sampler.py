@@ -15,10 +15,13 @@ from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from gpumon.host.kernel_watcher import Heard, KernelWatcher
+    from gpumon.makers.accidents import RecentAccidents
     from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
     from gpumon.makers.source import Call
+    from gpumon.model.accidents import Accident
     from gpumon.system.system import System
 
 _MEMORY = ("memory_total", "memory_free", "memory_used")
@@ -68,7 +71,10 @@ class Sampler:
         processes: ReadsProcesses | None = None,
     ) -> None:
         self.backend = backend
+        self._system = system
         self._clock = system.clock
+        self._kernel: KernelWatcher | None = None
+        self._accidents: RecentAccidents | None = None
         self._machine: ReadsMachine = machine or MachineReader(system)
         self._reader: ReadsProcesses = processes or ProcessReader(system)
         self._driver: DriverInfo | None = None
@@ -77,6 +83,7 @@ class Sampler:
         self._listed: Mapping[int, ListedProcess] | None = None
         self._processes: tuple[GpuProcess, ...] = ()
         self._made: dict[int, tuple[GpuProcess | None, GpuProcess]] = {}
+        self._has_sampled = False
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -85,7 +92,16 @@ class Sampler:
     def sample(self, *, full: bool = True) -> Snapshot:
         """See ``Source.sample``."""
         now = self._clock.monotonic()
-        return self._snapshot(self.backend.read(full=full), now)
+        if self._kernel is not None:
+            heard = self._kernel.take()
+            self.backend.hear(heard)
+            reading = self.backend.read(full=full)
+            reading = reading._replace(accidents=self._add_accidents(heard, reading))
+        else:
+            reading = self.backend.read(full=full)
+            if reading.accidents is None:
+                self._watch_kernel()
+        return self._snapshot(reading, now)
 
     def past(self) -> Iterator[Snapshot]:
         """See ``Source.past``."""
@@ -99,6 +115,10 @@ class Sampler:
     def close(self) -> None:
         """See ``Source.close``."""
         self.backend.close()
+        if self._kernel is not None:
+            self._kernel.stop()
+            self._kernel = None
+        self._has_sampled = False
         self._forget()
 
     @property
@@ -148,7 +168,32 @@ class Sampler:
             trouble=reading.trouble,
             holders=reading.holders,
             allocations=reading.allocations,
+            accidents=reading.accidents or (),
         )
+
+    # Accidents
+
+    def _watch_kernel(self) -> None:
+        """Follow the kernel log from the second sample on; many commands wait for the first."""
+        if not self._has_sampled:
+            self._has_sampled = True
+            return
+        from gpumon.makers.accidents import RecentAccidents, watcher_of
+
+        self._accidents = self._accidents or RecentAccidents()
+        self._kernel = watcher_of(self._system)
+        self._kernel.start()
+
+    def _add_accidents(
+        self, heard: Sequence[Heard] | None, reading: Reading
+    ) -> tuple[Accident, ...]:
+        kernel, accidents = self._kernel, self._accidents
+        if kernel is None or accidents is None:
+            return ()
+        if heard is not None:
+            accidents.add(heard, reading.gpus, reading.time)
+            accidents.add_error_codes(reading.gpus, is_known=kernel.is_readable)
+        return accidents.at(reading.time)
 
     # Host
 

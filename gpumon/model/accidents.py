@@ -50,7 +50,8 @@ class Accident(Struct, frozen=True, gc=False, array_like=True):
         process_name: Its name, not safe to print.
         channel: The channel of the GPU that it names, as written: ``00000008``, ``gfx_0.0.0``.
         text: The rest of the line, at most ``TEXT_BYTES`` long, not safe to print.
-        cgroup: Path of the memory cgroup whose limit was met; ``None`` for the machine's memory.
+        cgroup: Path of the memory cgroup whose limit was met; ``None`` for the machine's memory, or
+            if the kernel did not say which: ``text`` then begins with ``Memory cgroup``.
         memory: Bytes of host memory that a killed process had.
     """
 

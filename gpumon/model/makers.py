@@ -63,6 +63,8 @@ class Maker:
     kernel_log: str = "the driver"  # What to look for in the kernel log.
     # What ``grep`` finds the driver's lines by; ``None`` for the names of all DRM drivers.
     log_pattern: str | None = None
+    # Refers to a ``LineParser``: finds what the driver reports in the kernel log.
+    log_parser: str | None = None
     reset: str | None = None  # A command that resets a GPU; ``None`` if only a reboot is sure.
 
     # The error codes of the driver, which are in ``Gpu.xid``: the word in front of a number, where

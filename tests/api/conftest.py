@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.makers.nvidia import xids
+from gpumon.host import kernel_watcher
 from tests.driver import GIB, Driver, Owner, h100
 from tests.screen import PATIENCE
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     """Three cards: this process and another on the first, nobody on the second and the third."""
     # The thread that reads the kernel's log, for which each test waits, ends that soon.
-    monkeypatch.setattr(xids, "_KERNEL_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(kernel_watcher, "_WAIT_SECONDS", 0.05)
     before = set(threading.enumerate())
     with Driver([h100(), h100(), h100()]) as made:
         card = made.cards[0]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
+from gpumon.host import kernel_watcher
 from gpumon.makers.nvidia.library import c_function
-from gpumon.makers.nvidia.xids import KERNEL_THREAD, THREAD
+from gpumon.makers.nvidia.xids import THREAD
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.system.system import System
 from tests.clock import HandClock
@@ -110,7 +111,7 @@ def replace_function(room: Room, name: str, function: Function) -> Function:
 def join_watchers() -> None:
     """Wait for the threads that wait for XIDs."""
     for thread in threading.enumerate():
-        if thread.name in {THREAD, KERNEL_THREAD}:
+        if thread.name in {THREAD, kernel_watcher.THREAD}:
             thread.join(60)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
+from gpumon.host import kernel_watcher
 from gpumon.makers import amd as amd_maker
 from gpumon.makers import nvidia as nvidia_maker
 from gpumon.makers.backend import DriverInfo, GpuBackend, Joint, Link, Links, ListedProcess, Reading
 from gpumon.makers.combined import CombinedBackend, Member
+from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import Call, NoSuchGpuError, SourceError
 from gpumon.model.makers import DeviceFiles
 from gpumon.model.processes import GpuUse
@@ -21,7 +24,12 @@ from tests.build import gpu
 from tests.clock import HandClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gpumon.host.kernel_watcher import Heard
     from gpumon.model.makers import Maker
+    from gpumon.model.snapshot import Snapshot
 
 
 class Driver(GpuBackend):
@@ -36,7 +44,9 @@ class Driver(GpuBackend):
         self.answers = DriverInfo(version=version)
         self.trouble: Trouble | None = None
         self.opens = self.reads = 0
+        self.time = 1.0
         self.call: Call | None = None
+        self.heard: list[Sequence[Heard] | None] = []
 
     def open(self) -> None:
         self.opens += 1
@@ -47,7 +57,10 @@ class Driver(GpuBackend):
         self.reads += 1
         if self.trouble is not None:
             return Reading(1.0, (), self.answers, trouble=self.trouble)
-        return Reading(1.0, self.gpus, self.answers, self.listed, 1.0)
+        return Reading(self.time, self.gpus, self.answers, self.listed, 1.0)
+
+    def hear(self, heard: Sequence[Heard] | None) -> None:
+        self.heard.append(heard)
 
     @property
     def only_integrated(self) -> bool:
@@ -254,3 +267,32 @@ def test_each_gpu_has_the_device_file_of_its_driver_and_links_within_its_maker()
     assert links.of("GPU-0", "GPU-1").bus is Link.SWITCH
     assert links.of("GPU-a0", "GPU-a1").bus is Link.SWITCH
     assert links.of("GPU-0", "GPU-a0").bus is Link.UNKNOWN
+
+
+def test_all_makers_hear_of_the_kernel_log_and_each_accident_is_of_its_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_watcher, "_slept", lambda: 0.0)
+    written = round(time.monotonic() * 1e6)
+    lines = (
+        "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.",
+        "amdgpu 0000:28:00.0: amdgpu: GPU reset begin!",
+    )
+    (tmp_path / "kmsg").write_text("".join(f"3,1,{written},-;{line}\n" for line in lines))
+    green = Driver("nvml", nvidia_maker.MAKER, gpu(uuid="GPU-0", pci_bus_id="00000000:41:00.0"))
+    red = Driver("amdgpu", amd_maker.MAKER, gpu(uuid="PCI-0", pci_bus_id="0000:28:00.0"))
+    for driver in (green, red):
+        driver.time = time.time()
+    source = Sampler(combined(green, red), System(dev=str(tmp_path)))
+    source.open()
+    deadline = time.monotonic() + 60
+    snapshot: Snapshot = source.sample()
+    while not snapshot.accidents:
+        assert time.monotonic() < deadline
+        snapshot = source.sample()
+        time.sleep(0.001)
+    source.close()
+    found = [(one.kind.value, one.gpu_uuid) for one in snapshot.accidents]
+    assert sorted(found) == [("error code", "GPU-0"), ("reset", "PCI-0")]
+    assert green.heard == red.heard
+    assert [len(heard) for heard in green.heard if heard] == [2]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_past
-from gpumon.makers.nvidia import xids
+from gpumon.host import kernel_watcher
 from gpumon.makers.nvidia.xid_table import XIDS
-from gpumon.makers.nvidia.xids import KERNEL_THREAD, XidOrigin, XidReports
+from gpumon.makers.nvidia.xids import XidOrigin, XidReports
 from gpumon.model.error_codes import ErrorSeverity, error_code
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
@@ -92,14 +92,14 @@ def arrived(watched: Watched) -> Sized:
 
 
 def kernel_thread() -> threading.Thread | None:
-    threads = (one for one in threading.enumerate() if one.name == KERNEL_THREAD)
+    threads = (one for one in threading.enumerate() if one.name == kernel_watcher.THREAD)
     return next(threads, None)
 
 
 @pytest.fixture
 def awake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the machine of the tests did, this one has not slept."""
-    monkeypatch.setattr(xids, "_slept", lambda: 0.0)
+    monkeypatch.setattr(kernel_watcher, "_slept", lambda: 0.0)
 
 
 @pytest.mark.usefixtures("awake")
@@ -145,7 +145,7 @@ def test_a_hardware_error_of_days_ago_is_no_finding_any_more(furnish: Furnish) -
 def test_a_machine_that_slept_has_no_times_for_old_lines(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(xids, "_slept", lambda: 3600.0)
+    monkeypatch.setattr(kernel_watcher, "_slept", lambda: 3600.0)
     room = furnish(h100())
     bus = room.driver.cards[0].pci_bus
     room.kernel_log.write_text(line(bus, 48, 400))

@@ -20,6 +20,7 @@ class Amd(Maker):
     device = "amdgpu"
     cores = "shader"
     kernel_log = "amdgpu"
+    log_parser = "gpumon.makers.amd.kernel_lines:AmdgpuLines"
     reset = "amd-smi reset --gpureset"
     variables = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
     visible_devices = "gpumon.makers.amd.visible_devices:RocmDevices"

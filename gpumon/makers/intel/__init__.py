@@ -17,6 +17,7 @@ class Intel(Maker):
     device = "intel"
     cores = "GT"
     kernel_log = "i915 or xe"
+    log_parser = "gpumon.makers.intel.kernel_lines:IntelLines"
     variables = ("ZE_AFFINITY_MASK", "ZE_ENABLE_PCI_ID_DEVICE_ORDER", "ZE_FLAT_DEVICE_HIERARCHY")
     visible_devices = "gpumon.makers.intel.visible_devices:LevelZeroDevices"
     certain_selection = "Set ZE_ENABLE_PCI_ID_DEVICE_ORDER=1 too."

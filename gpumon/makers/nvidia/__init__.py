@@ -22,6 +22,7 @@ class Nvidia(Maker):
     has_cuda = True
     kernel_log = "the XID"
     log_pattern = "NVRM"
+    log_parser = "gpumon.makers.nvidia.kernel_lines:XidLines"
     reset = "nvidia-smi --gpu-reset"
     error_label = "XID"
     error_catalogue = "NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors)"

@@ -6,13 +6,14 @@ import errno
 import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.doctor import MakerChecks, check, failed, passed, unknown, warned
 from gpumon.doctor.access import in_container, no_permission
 from gpumon.doctor.context import exists, resolved, unreadable
 from gpumon.doctor.gpus import gpu_names
 from gpumon.findings.faults import advice_on
+from gpumon.host.kernel_log import KMSG, KernelLog, journal_lines
 from gpumon.host.pci import may_sleep, slot_of
 from gpumon.makers.nvidia import MAKER
 from gpumon.makers.nvidia.cuda_checks import (
@@ -23,7 +24,7 @@ from gpumon.makers.nvidia.cuda_checks import (
     toolkits,
     visible,
 )
-from gpumon.makers.nvidia.kernel_log import KMSG, KernelLog, journal_xids
+from gpumon.makers.nvidia.kernel_lines import XidLines
 from gpumon.makers.nvidia.library import find_library, loaded_version
 from gpumon.makers.nvidia.processes import pid_trust
 from gpumon.model.error_codes import error_code
@@ -31,11 +32,11 @@ from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.text.formatting import counted, duration, index_list
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gpumon.doctor import Result
     from gpumon.doctor.context import DiagnosticContext
-    from gpumon.makers.nvidia.kernel_log import Xid
+    from gpumon.host.kernel_log import KernelLine
     from gpumon.model.snapshot import Gpu
 
 _CONTROL = "/dev/nvidiactl"
@@ -414,15 +415,23 @@ def reported_errors(context: DiagnosticContext) -> Result | None:
     )
 
 
-def _kernel_xids(context: DiagnosticContext) -> list[Xid] | str:
+class _Xid(NamedTuple):
+    """An XID of the kernel log."""
+
+    number: int
+    slot: str
+    at: float  # See ``KernelLine``.
+
+
+def _kernel_xids(context: DiagnosticContext) -> list[_Xid] | str:
     """The XIDs since the machine started, oldest first, or why they are not known."""
     log = KernelLog(str(context.machine.path(KMSG)))
     try:
-        return log.read(_LOG_LINES, _LOG_SECONDS)
+        return _xids(log.read(_LOG_LINES, _LOG_SECONDS))
     except OSError as error:
-        in_journal = journal_xids() if context.machine.path("/") == Path("/") else None
+        in_journal = journal_lines() if context.machine.path("/") == Path("/") else None
         if in_journal is not None:
-            return in_journal
+            return _xids(in_journal)
         if isinstance(error, PermissionError):
             return (
                 "You may not read the kernel log, which contains them: only root may "
@@ -435,7 +444,17 @@ def _kernel_xids(context: DiagnosticContext) -> list[Xid] | str:
         log.close()
 
 
-def _listed(xids: Sequence[Xid], context: DiagnosticContext) -> tuple[str, ...]:
+def _xids(lines: Iterable[KernelLine]) -> list[_Xid]:
+    parser = XidLines()
+    reports = [report for line in lines if (report := parser.feed(line)) is not None]
+    return [
+        _Xid(report.number, report.slot, report.at)
+        for report in reports
+        if report.number is not None and report.slot is not None
+    ]
+
+
+def _listed(xids: Sequence[_Xid], context: DiagnosticContext) -> tuple[str, ...]:
     """The newest XID of each number and GPU, one line each, hardware errors first."""
     newest = {(xid.slot, xid.number): xid for xid in xids}
     counts = Counter((xid.slot, xid.number) for xid in xids)

@@ -57,7 +57,7 @@ from gpumon.makers.nvidia.device_registry import DeviceRegistry
 from gpumon.makers.nvidia.gpu import DriverGoneError, NvmlGpu
 from gpumon.makers.nvidia.processes import PidTrust, list_processes, pid_trust
 from gpumon.makers.nvidia.queries import SlowCallBudget, pause_after
-from gpumon.makers.nvidia.xids import EventXidWatcher, KernelXidWatcher, XidReports
+from gpumon.makers.nvidia.xids import EventXidWatcher, XidReports
 from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
@@ -65,6 +65,9 @@ from gpumon.system.resource_errors import lack_behind
 from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.host.kernel_watcher import Heard
     from gpumon.makers.backend import ListedProcess
 
 INTEGRATED = frozenset(("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"))
@@ -117,9 +120,7 @@ class NvmlBackend(GpuBackend):
         )
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: EventXidWatcher | None = None
-        self._kernel_watcher: KernelXidWatcher | None = None
         self._xids = XidReports()
-        self._has_read = False
         self._slots: list[str] = []
         self._initialised = False
         self._running = False
@@ -163,6 +164,14 @@ class NvmlBackend(GpuBackend):
             trouble=self._trouble if not self._running else self._why_empty(),
         )
 
+    def hear(self, heard: Sequence[Heard] | None) -> None:
+        """See ``GpuBackend.hear``."""
+        if heard is None:
+            self._xids.hold()
+        else:
+            self._xids.add_heard(heard)
+            self._xids.release()
+
     def links(self) -> Links:
         """See ``GpuBackend.links``."""
         return _read_links()
@@ -170,10 +179,6 @@ class NvmlBackend(GpuBackend):
     def close(self) -> None:
         """See ``Source.close``."""
         self._stop()
-        if self._kernel_watcher is not None:
-            self._kernel_watcher.stop()
-            self._kernel_watcher = None
-            self._has_read = False
 
     # Connection
 
@@ -317,11 +322,6 @@ class NvmlBackend(GpuBackend):
         if self._watcher is not None:
             self._watcher.watch(self._registry.handles())
         self._take_xids()
-        if self._kernel_watcher is None and self._has_read:
-            # Not for the first sample, which the first picture and many commands wait for.
-            self._kernel_watcher = KernelXidWatcher(self._xids, self._system)
-            self._kernel_watcher.start()
-        self._has_read = True
 
     def _check_devices(self, now: float) -> None:
         self._check_devices_at = now + PERIOD

@@ -1,7 +1,7 @@
 """XIDs, the driver's reports of GPU errors: from its events and from the kernel log, each once.
 
 NVML's events come only while gpumon runs, only for GPUs that can be registered, and not for every
-XID. The kernel log also has those since the machine started. Each is read on a thread of its own.
+XID. The kernel log also has those since the machine started; ``Sampler`` reads it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
-import time
 from collections import deque
 from contextlib import suppress
 from enum import Enum
@@ -19,30 +18,21 @@ import pynvml
 
 from gpumon.makers.nvidia.library import c_function
 from gpumon.makers.nvidia.queries import pause_after
+from gpumon.model.accidents import AccidentKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from gpumon.makers.nvidia.kernel_log import Xid
-    from gpumon.system.system import Clock, System
+    from gpumon.host.kernel_watcher import Heard
+    from gpumon.system.system import Clock
 
 THREAD = "gpumon-xid"
 
 _WAIT_MILLISECONDS = 500
 _PAUSE_SECONDS = 5.0
 
-KERNEL_THREAD = "gpumon-kernel-log"
-
-_PAST_LINES, _PAST_SECONDS = 10_000, 0.2
 _PAST_KEPT = 8
 """How many numbers of a GPU are reported of the time before."""
-_TURN_LINES, _TURN_SECONDS = 1000, 0.02
-_KERNEL_PAUSE_SECONDS = 0.5
-"""With these lines and seconds, a kernel that writes without end takes 4 % of a core at most."""
-_KERNEL_WAIT_SECONDS = 2.0
-_SLEPT_SECONDS = 60.0
-"""The kernel's clock stands still while the machine sleeps: a machine that slept longer than this
-has no known times for older lines."""
 
 SAME_SECONDS = 2.0
 """Within so many seconds the same XID in an event and in the kernel log is the same error."""
@@ -98,6 +88,15 @@ class XidReports:
             origin: Where it comes from.
         """
         self._arrived.append(_Report(gpu, number, at, origin))
+
+    def add_heard(self, heard: Sequence[Heard]) -> None:
+        """Add the XIDs among what the kernel log reported."""
+        xids = [each for each in heard if each.report.kind is AccidentKind.ERROR_CODE]
+        past = _worth_reporting([each for each in xids if each.is_past])
+        for each in (*past, *(each for each in xids if not each.is_past)):
+            slot, number = each.report.slot, each.report.number
+            if slot is not None and number is not None:
+                self.add(slot, number, each.time, XidOrigin.KERNEL_LOG)
 
     def hold(self) -> None:
         """Report nothing until ``release``: older XIDs are still to come."""
@@ -276,93 +275,18 @@ class EventXidWatcher:
             self._reports.add(uuid, data.eventData, self._clock.time(), XidOrigin.EVENT)
 
 
-class KernelXidWatcher:
-    """Reports the XIDs of the kernel log, first those since the machine started.
-
-    Where the log may not be read the thread ends. The reports are held while it reads what there
-    is, 0.2 s at most, so that they come in order.
-
-    Args:
-        reports: Where it reports.
-        system: The operating system, whose log it reads.
-    """
-
-    def __init__(self, reports: XidReports, system: System) -> None:
-        # Not needed for the first sample, which the first picture and many commands wait for.
-        from gpumon.makers.nvidia.kernel_log import KernelLog
-
-        self._reports = reports
-        self._clock = system.clock
-        self._log = KernelLog(f"{system.dev}/kmsg")
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=KERNEL_THREAD, daemon=True)
-
-    def start(self) -> None:
-        """Start to read."""
-        self._reports.hold()
-        try:
-            self._thread.start()
-        except RuntimeError:
-            # No more threads: it must not end what samples.
-            self._reports.release()
-
-    def stop(self) -> None:
-        """End the thread, which takes up to ``_KERNEL_WAIT_SECONDS``; does not wait for it."""
-        self._stopped.set()
-
-    def _run(self) -> None:
-        try:
-            self._read_past()
-            self._reports.release()
-            self._follow()
-        except OSError:
-            pass  # It may not be read here, or is gone; `gpumon doctor` says why.
-        finally:
-            self._reports.release()
-            self._log.close()
-
-    def _read_past(self) -> None:
-        found = self._log.read(_PAST_LINES, _PAST_SECONDS)
-        if self._log.behind:
-            self._log.skip()
-        if _slept() > _SLEPT_SECONDS:
-            return
-        for xid in _worth_reporting(found):
-            self._report(xid, self._wall_time(xid))
-
-    def _follow(self) -> None:
-        behind = False
-        while not self._stopped.is_set():
-            xids = self._log.read(_TURN_LINES, _TURN_SECONDS)
-            for xid in xids:
-                self._report(xid, self._wall_time(xid) if behind else self._clock.time())
-            behind = self._log.behind
-            if not behind:
-                self._log.wait(_KERNEL_WAIT_SECONDS)
-            self._stopped.wait(_KERNEL_PAUSE_SECONDS)
-
-    def _report(self, xid: Xid, at: float) -> None:
-        self._reports.add(xid.slot, xid.number, at, XidOrigin.KERNEL_LOG)
-
-    def _wall_time(self, xid: Xid) -> float:
-        """When it was, in seconds since the epoch."""
-        return self._clock.time() - max(0.0, self._clock.monotonic() - xid.at)
-
-
-def _worth_reporting(xids: Iterable[Xid]) -> list[Xid]:
+def _worth_reporting(heard: Iterable[Heard]) -> list[Heard]:
     """The newest of each number and GPU, in order; of too many, errors of programs are left out."""
-    newest: dict[str, dict[int, Xid]] = {}
-    for xid in xids:
-        newest.setdefault(xid.slot, {})[xid.number] = xid
+    newest: dict[str | None, dict[int | None, Heard]] = {}
+    for each in heard:
+        newest.setdefault(each.report.slot, {})[each.report.number] = each
     from gpumon.model.error_codes import error_code
 
-    kept: list[Xid] = []
+    kept: list[Heard] = []
     for of_gpu in newest.values():
-        ranked = sorted(of_gpu.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
+        ranked = sorted(
+            of_gpu.values(),
+            key=lambda each: (error_code(each.report.number or 0).passing, -each.time),
+        )
         kept += ranked[:_PAST_KEPT]
-    return sorted(kept, key=lambda xid: xid.at)
-
-
-def _slept() -> float:
-    """Seconds for which the machine slept since it was started."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    return sorted(kept, key=lambda each: each.time)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.host.kernel_log import KernelLine, KernelLog, journal_lines
 from gpumon.host.pci import slot_of
-from gpumon.makers.nvidia.kernel_log import KernelLog, Xid, journal_xids
+from gpumon.makers.nvidia.kernel_lines import XidLines
 from tests.absent import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 MANY, LONG = 1_000_000, 60.0
@@ -33,18 +35,26 @@ remapping, reset gpu to activate.
 leptonai/gpud; 63: stas00/ml-engineering, compute/accelerator/nvidia/debug.md. The parts before the
 semicolon are the kernel's: Documentation/ABI/testing/dev-kmsg."""
 
-XIDS = [
-    Xid(79, "0000:c6:00", 3600.0),
-    Xid(31, "0000:01:00", 5400.0),
-    Xid(149, "0018:01:00", 5400.000001),
-    Xid(63, "0000:10:1c", 6600.0),
+Xid = tuple[int | None, str | None, float]
+
+XIDS: list[Xid] = [
+    (79, "0000:c6:00", 3600.0),
+    (31, "0000:01:00", 5400.0),
+    (149, "0018:01:00", 5400.000001),
+    (63, "0000:10:1c", 6600.0),
 ]
+
+
+def xids(lines: Iterable[KernelLine]) -> list[Xid]:
+    parser = XidLines()
+    reports = [report for line in lines if (report := parser.feed(line)) is not None]
+    return [(report.number, report.slot, report.at) for report in reports]
 
 
 def read(path: Path) -> list[Xid]:
     log = KernelLog(str(path))
     try:
-        return log.read(MANY, LONG)
+        return xids(log.read(MANY, LONG))
     finally:
         log.close()
 
@@ -78,25 +88,25 @@ def test_what_the_driver_did_not_write_is_no_xid(tmp_path: Path, line: str) -> N
     assert read(log) == XIDS
 
 
-def test_nothing_of_a_line_but_its_numbers_is_kept(tmp_path: Path) -> None:
+def test_bytes_that_act_on_a_terminal_do_not_hide_an_xid(tmp_path: Path) -> None:
     log = tmp_path / "kmsg"
     evil = b"3,9,7000000000,-;NVRM: Xid (PCI:0000:C6:00\x1b]0;evil\x07): 43, name=\x1b[2J\xff\xfe\n"
     log.write_bytes(evil)
-    assert read(log) == [Xid(43, "0000:c6:00", 7000.0)]
+    assert read(log) == [(43, "0000:c6:00", 7000.0)]
 
 
 def test_later_reads_begin_where_the_last_one_ended(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     path.write_text(LINES)
     log = KernelLog(str(path))
-    assert log.read(MANY, LONG) == XIDS
-    assert log.read(MANY, LONG) == []
+    assert xids(log.read(MANY, LONG)) == XIDS
+    assert xids(log.read(MANY, LONG)) == []
     with path.open("a") as file:
         file.write("3,904,6700000000,-;NVRM: Xid (PCI:0000:c6:00): 4")
         file.flush()
-        assert log.read(MANY, LONG) == []
+        assert xids(log.read(MANY, LONG)) == []
         file.write("8, pid=1, name=x\n")
-    assert log.read(MANY, LONG) == [Xid(48, "0000:c6:00", 6700.0)]
+    assert xids(log.read(MANY, LONG)) == [(48, "0000:c6:00", 6700.0)]
     log.close()
 
 
@@ -114,9 +124,9 @@ def test_a_gigabyte_costs_bounded_lines_and_memory_and_what_comes_is_read(tmp_pa
     log = KernelLog(str(path))
     tracemalloc.start()
     before = time.thread_time()
-    assert len(log.read(1000, LONG)) < 1000
+    assert len(xids(log.read(1000, LONG))) < 1000
     assert log.behind
-    log.read(MANY, 0.2)
+    xids(log.read(MANY, 0.2))
     assert log.behind
     assert time.thread_time() - before < 5
     _, most = tracemalloc.get_traced_memory()
@@ -125,7 +135,7 @@ def test_a_gigabyte_costs_bounded_lines_and_memory_and_what_comes_is_read(tmp_pa
     log.skip()
     with path.open("ab") as file:
         file.write(b"\n3,904,6700000000,-;NVRM: Xid (PCI:0000:c6:00): 48, pid=1\n")
-    assert log.read(MANY, LONG) == [Xid(48, "0000:c6:00", 6700.0)]
+    assert xids(log.read(MANY, LONG)) == [(48, "0000:c6:00", 6700.0)]
     assert not log.behind
     log.close()
 
@@ -145,11 +155,11 @@ def test_a_pipe_that_nobody_closes_is_left_at_once(tmp_path: Path) -> None:
     log = KernelLog(str(pipe))
     try:
         os.write(writer, LINES.encode())
-        assert log.read(MANY, LONG) == XIDS
+        assert xids(log.read(MANY, LONG)) == XIDS
         assert not log.wait(0.01)
         os.write(writer, LINES.encode())
         assert log.wait(60)
-        assert log.read(MANY, LONG) == XIDS
+        assert xids(log.read(MANY, LONG)) == XIDS
     finally:
         log.close()
         os.close(writer)
@@ -190,10 +200,12 @@ def test_the_journal_tells_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     program.write_text(JOURNAL)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert journal_xids() == [Xid(79, "0000:c6:00", 3600.0)]
+    lines = journal_lines()
+    assert lines is not None
+    assert xids(lines) == [(79, "0000:c6:00", 3600.0)]
     program.write_text("#!/bin/sh\nexit 1\n")
-    assert journal_xids() is None
+    assert journal_lines() is None
     program.write_text("#!/bin/sh\necho 'Hint: You are not seeing messages' >&2\n")
-    assert journal_xids() is None
+    assert journal_lines() is None
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    assert journal_xids() is None
+    assert journal_lines() is None

@@ -1,4 +1,9 @@
-"""XIDs in the kernel log: what NVIDIA's driver reported, also before gpumon was running."""
+"""The kernel log: what drivers and the kernel itself reported, also before gpumon was running.
+
+Each maker has a ``LineParser`` for what its drivers write, and ``oom`` has one for the OOM killer.
+Programs write to the same log, and their names are part of the kernel's lines. So only lines of
+the kernel's facility count, and what a name makes ambiguous is not said.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,23 @@ import re
 import select
 import stat
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.pci import slot
+from gpumon.model.accidents import TEXT_BYTES, AccidentKind
+from gpumon.model.processes import LARGEST_PID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
 KMSG = "/dev/kmsg"
+
+NAME = rb"(?:\\x[0-9a-f]{2}|[^\n]){0,15}"
+"""Pattern of a process's name: 15 bytes at most (``TASK_COMM_LEN`` of the kernel), any but the null
+byte. ``/dev/kmsg`` writes those that are not printable as ``\\x1b``."""
 
 _RECORD_BYTES = 8192
 """Largest record that the kernel writes: ``PRINTKRB_RECORD_MAX`` is less."""
@@ -29,24 +40,95 @@ _JOURNAL_SECONDS = 5.0
 
 # 3,900,3600000000,-;NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has …
 # The first number is 8 or more for a line that a program wrote: its facility is not the kernel's.
-# The text begins with NVRM, so that no path or name in the message of another part is taken for it.
-_TEXT = rb"NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})[^)]*\): (\d{1,5})(?!\d)"
-_KMSG_XID = re.compile(rb"^[0-7],\d+,(\d{1,18}),[^;]*;" + _TEXT, re.IGNORECASE)
-_JOURNAL_XID = re.compile(rb"^\[ *(\d{1,12}\.\d{1,9})\] \S+ kernel: " + _TEXT, re.IGNORECASE)
+_KMSG_LINE = re.compile(rb"[0-7],\d+,(\d{1,18}),[^;]*;(.*)", re.DOTALL)
+_JOURNAL_LINE = re.compile(rb"\[ *(\d{1,12}\.\d{1,9})\] \S+ kernel: (.*)", re.DOTALL)
+
+_ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
+_HELD = 32
+"""So many reports may wait for their second line."""
 
 
-class Xid(Struct, frozen=True):
-    """An error that the driver reported."""
+class KernelLine(Struct, frozen=True, gc=False):
+    """A line that the kernel wrote."""
 
-    number: int
-    slot: str  # where the GPU is on the PCI bus, as ``slot_of`` writes it
     # Seconds after the machine started, by the kernel's own clock. It stands still while the
     # machine sleeps, and is not corrected by NTP: off by minutes after months.
     at: float
+    text: bytes
 
 
-def journal_xids() -> list[Xid] | None:
-    """The XIDs since the machine started by systemd's journal, oldest first.
+class KernelReport(Struct, frozen=True):
+    """What a driver or the kernel reported. The fields are those of ``Accident`` but for these."""
+
+    at: float  # See ``KernelLine``.
+    kind: AccidentKind
+    slot: str | None = None  # Where the GPU is on the PCI bus, as ``slot_of`` writes it.
+    number: int | None = None
+    pid: int | None = None
+    process_name: str | None = None
+    channel: str | None = None
+    text: str = ""
+    cgroup: str | None = None
+    memory: int | None = None
+
+
+class LineParser(ABC):
+    """Finds reports in the lines of the log.
+
+    Some reports are two lines, and the second may not come: ``hold`` the first, and ``take_held``
+    it with the second.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, KernelReport] = {}
+        self._older: dict[Hashable, KernelReport] = {}
+
+    @abstractmethod
+    def feed(self, line: KernelLine) -> KernelReport | None:
+        """The report that this line completes."""
+
+    def hold(self, key: Hashable, report: KernelReport) -> KernelReport | None:
+        """Keep the first line of a report; returns one that has waited too long."""
+        replaced = self.take_held(key)
+        if replaced is None and len(self._held) >= _HELD:
+            replaced = self._held.pop(next(iter(self._held)))
+        self._held[key] = report
+        return replaced
+
+    def take_held(self, key: Hashable) -> KernelReport | None:
+        """The first line of a report, which is forgotten."""
+        return self._held.pop(key, None) or self._older.pop(key, None)
+
+    def end_turn(self) -> Iterable[KernelReport]:
+        """The reports that have waited since the turn before: their second line did not come."""
+        given_up, self._older, self._held = self._older, self._held, {}
+        return given_up.values()
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a report waits for its second line."""
+        return bool(self._held or self._older)
+
+
+def process_id(digits: bytes) -> int | None:
+    """A PID; ``None`` for 0 and what is no PID."""
+    pid = int(digits) if digits.isdigit() and len(digits) <= 10 else 0
+    return pid if 0 < pid <= LARGEST_PID else None
+
+
+def unescaped(name: bytes) -> str | None:
+    """The name of a process or a cgroup as ``/proc`` has it; ``None`` if it is empty."""
+    raw = _ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), name)
+    return raw.decode(errors="replace") or None
+
+
+def text_of(rest: bytes) -> str:
+    """The text of an accident."""
+    return rest[:TEXT_BYTES].decode(errors="replace")
+
+
+def journal_lines() -> list[KernelLine] | None:
+    """The kernel's lines since the machine started by systemd's journal, oldest first.
 
     Members of the groups ``adm`` and ``systemd-journal`` may read it where only root may read
     ``/dev/kmsg``. A large journal takes seconds of a core, so nothing but ``gpumon doctor`` asks.
@@ -71,11 +153,12 @@ def journal_xids() -> list[Xid] | None:
     if done.returncode or not done.stdout:
         return None
     lines = done.stdout.split(b"\n")
-    return [_xid(match, float(match[1])) for line in lines if (match := _JOURNAL_XID.match(line))]
+    matches = (match for line in lines if (match := _JOURNAL_LINE.fullmatch(line)))
+    return [KernelLine(float(match[1]), match[2]) for match in matches]
 
 
 class KernelLog:
-    """Reads the XIDs from the kernel's buffer, then those that come; one thread at a time.
+    """Reads the lines of the kernel's buffer, then those that come; one thread at a time.
 
     See ``Documentation/ABI/testing/dev-kmsg`` of the kernel for the form.
 
@@ -91,17 +174,15 @@ class KernelLog:
         self.behind = False
         """Whether the last ``read`` ended at one of its limits."""
 
-    def read(self, most_lines: int, most_seconds: float) -> list[Xid]:
-        """The XIDs after those that were read before, oldest first, within these limits.
+    def read(self, most_lines: int, most_seconds: float) -> Iterator[KernelLine]:
+        """The kernel's lines after those that were read before, oldest first, within these limits.
 
         Raises:
             OSError: It may not be read, or does not exist.
         """
-        return [
-            _xid(match, int(match[1]) / 1e6)
-            for line in self._lines(most_lines, time.monotonic() + most_seconds)
-            if (match := _KMSG_XID.match(line))
-        ]
+        for line in self._lines(most_lines, time.monotonic() + most_seconds):
+            if match := _KMSG_LINE.fullmatch(line):
+                yield KernelLine(int(match[1]) / 1e6, match[2])
 
     def skip(self) -> None:
         """Leave out what is there now: later reads begin with what comes."""
@@ -166,8 +247,3 @@ class KernelLog:
             self._rest = rest
             count += len(whole) + (not whole)
             yield from whole
-
-
-def _xid(match: re.Match[bytes], at: float) -> Xid:
-    domain, bus, device = (match[group].decode() for group in (2, 3, 4))
-    return Xid(int(match[5]), slot(domain, bus, device), at)

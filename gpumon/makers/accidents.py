@@ -1,0 +1,106 @@
+"""The accidents of the last minutes, from the kernel log and from drivers: ``RecentAccidents``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpumon.host.kernel_watcher import KernelWatcher
+from gpumon.host.oom import OomLines
+from gpumon.host.pci import slot_of
+from gpumon.model.accidents import (
+    ACCIDENT_SECONDS,
+    ACCIDENTS_KEPT,
+    Accident,
+    AccidentKind,
+)
+from gpumon.model.makers import load, makers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.host.kernel_log import LineParser
+    from gpumon.host.kernel_watcher import Heard
+    from gpumon.model.snapshot import Gpu
+    from gpumon.system.system import System
+
+_SAME_SECONDS = 2.0
+"""A line that is read again gets the same time but for so many seconds: clocks are corrected."""
+
+
+def watcher_of(system: System) -> KernelWatcher:
+    """Watches for what the drivers of all makers and the OOM killer write to the kernel log."""
+    parsers: list[LineParser] = [
+        load(maker.log_parser)() for maker in makers() if maker.log_parser is not None
+    ]
+    return KernelWatcher([*parsers, OomLines()], system)
+
+
+class RecentAccidents:
+    """The accidents that a snapshot has, see ``Snapshot.accidents``."""
+
+    def __init__(self) -> None:
+        self._accidents: tuple[Accident, ...] = ()
+        self._uuids: dict[str, str] = {}
+        self._xids: dict[str, float | None] = {}
+
+    def add(self, heard: Sequence[Heard], gpus: Sequence[Gpu], now: float) -> None:
+        """Add what the kernel reported of these GPUs, or of the machine's memory.
+
+        What it reported of other GPUs, which are not selected, is left out.
+        """
+        for gpu in gpus if heard or not self._uuids else ():
+            if gpu.pci_bus_id is not None and (slot := slot_of(gpu.pci_bus_id)) is not None:
+                self._uuids[slot] = gpu.uuid
+        for each in heard:
+            report = each.report
+            if report.slot is not None and report.slot not in self._uuids:
+                continue
+            if now - each.time < ACCIDENT_SECONDS:
+                self._add(
+                    Accident(
+                        each.time,
+                        report.kind,
+                        None if report.slot is None else self._uuids[report.slot],
+                        report.number,
+                        report.pid,
+                        report.process_name,
+                        report.channel,
+                        report.text,
+                        report.cgroup,
+                        report.memory,
+                    ),
+                    is_past=each.is_past,
+                )
+
+    def add_error_codes(self, gpus: Sequence[Gpu], *, is_known: bool) -> None:
+        """Add the error codes that drivers reported since the last call.
+
+        Args:
+            gpus: The GPUs, with their last error codes.
+            is_known: Whether the kernel log has the same, and more.
+        """
+        for gpu in gpus:
+            before = self._xids.get(gpu.uuid)
+            self._xids[gpu.uuid] = gpu.xid_at
+            if not is_known and gpu.xid is not None and gpu.xid_at not in {None, before}:
+                self._add(Accident(gpu.xid_at, AccidentKind.ERROR_CODE, gpu.uuid, gpu.xid))
+
+    def at(self, now: float) -> tuple[Accident, ...]:
+        """Those of the last ``ACCIDENT_SECONDS``; the same tuple while nothing has changed."""
+        if self._accidents and now - self._accidents[0].time >= ACCIDENT_SECONDS:
+            recent = [each for each in self._accidents if now - each.time < ACCIDENT_SECONDS]
+            self._accidents = tuple(recent)
+        return self._accidents
+
+    def _add(self, accident: Accident, *, is_past: bool = False) -> None:
+        if is_past and any(_is_same(accident, known) for known in self._accidents):
+            return
+        ordered = sorted((*self._accidents, accident), key=lambda each: each.time)
+        self._accidents = tuple(ordered[-ACCIDENTS_KEPT:])
+
+
+def _is_same(accident: Accident, known: Accident) -> bool:
+    apart = abs(accident.time - known.time)
+    return apart <= _SAME_SECONDS and replace(accident, time=known.time) == known

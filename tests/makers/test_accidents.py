@@ -1,0 +1,151 @@
+"""Accidents in the snapshots of a machine, from its kernel log and from events of its driver."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.host import kernel_watcher
+from gpumon.model.accidents import ACCIDENT_SECONDS, Accident, AccidentKind
+from gpumon.model.selection import GpuSelection
+from tests.driver import h100
+from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+from tests.makers.test_xids import line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.model.snapshot import Snapshot
+    from tests.makers.nvml_room import Room
+
+    Furnish = Callable[..., Room]
+
+DEADLINE = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the machine of the tests did, this one has not slept."""
+    monkeypatch.setattr(kernel_watcher, "_slept", lambda: 0.0)
+
+
+def until(room: Room, true: Callable[[Snapshot], object]) -> Snapshot:
+    """Sample until something is so, without time passing for the machine."""
+    deadline = time.monotonic() + DEADLINE
+    while not true(snapshot := room.sample(0.0)):
+        assert time.monotonic() < deadline, snapshot.accidents
+        time.sleep(0.001)
+    return snapshot
+
+
+def test_the_kernel_log_is_in_the_snapshots_with_its_own_times_for_ten_minutes(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100(), h100())
+    card = room.driver.cards[1]
+    room.kernel_log.write_text(
+        line(card.pci_bus, 31, 100)  # More than ten minutes ago.
+        + line(card.pci_bus, 31, 700, "pid=1234, name=python, Ch 00000008, intr 0")
+        + line(0xEE, 62, 701)  # A GPU that this machine does not have.
+        + "3,9,800000000,-;Memory cgroup out of memory: Killed process 7 (sh) total-vm:9kB, "
+        "anon-rss:8kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:0\n"
+    )
+    room.open()
+    snapshot = until(room, lambda snapshot: snapshot.accidents)
+    now = room.clock.time() - 1000  # The hand clock says that it began 1,000 s ago.
+    assert snapshot.accidents == (
+        Accident(
+            now + 700,
+            AccidentKind.ERROR_CODE,
+            card.uuid,
+            31,
+            1234,
+            "python",
+            "00000008",
+            "Ch 00000008, intr 0",
+        ),
+        Accident(
+            now + 800,
+            AccidentKind.OUT_OF_MEMORY,
+            pid=7,
+            process_name="sh",
+            text="Memory cgroup out of memory",
+            memory=8192,
+        ),
+    )
+    assert room.sample(1.0).accidents is snapshot.accidents
+    assert [one.pid for one in room.sample(ACCIDENT_SECONDS - 250).accidents] == [7]
+    assert room.sample(200.0).accidents == ()
+
+
+def test_a_new_line_is_an_accident_within_two_seconds(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.kernel_log.write_text("")
+    source = room.open()
+    until(room, lambda _: source._kernel is not None and source._kernel.take() is not None)
+    began = time.monotonic()
+    with room.kernel_log.open("a") as log:
+        log.write(line(room.driver.cards[0].pci_bus, 79, 1000, "GPU has fallen off the bus."))
+    until(room, lambda snapshot: snapshot.accidents)
+    assert time.monotonic() - began < 2
+
+
+def test_an_error_that_only_an_event_reported_is_an_accident_once(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.kernel_log.symlink_to("/dev/zero")
+    room.open()
+    until(room, lambda _: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room.driver.cards[0].xid(94)
+    (accident,) = until(room, lambda snapshot: snapshot.accidents).accidents
+    assert (accident.kind, accident.number, accident.pid) == (AccidentKind.ERROR_CODE, 94, None)
+    assert accident.gpu_uuid == room.driver.cards[0].uuid
+    assert room.samples(5).accidents == (accident,)
+
+
+def test_an_error_that_both_reported_is_an_accident_once(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.kernel_log.write_text("")
+    room.open()
+    until(room, lambda _: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room.driver.cards[0].xid(94)
+    until(room, lambda snapshot: snapshot.gpus[0].xid)
+    with room.kernel_log.open("a") as log:
+        log.write(line(room.driver.cards[0].pci_bus, 94, 1000, "pid=5, name=a, Contained"))
+    (accident,) = until(room, lambda snapshot: snapshot.accidents).accidents
+    assert accident.pid == 5
+    assert room.samples(5).accidents == (accident,)
+
+
+def test_accidents_of_gpus_that_are_not_selected_are_left_out(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    first, second = (card.pci_bus for card in room.driver.cards)
+    room.kernel_log.write_text(line(first, 79, 900) + line(second, 48, 901))
+    room.open(GpuSelection(frozenset({1})))
+    snapshot = until(room, lambda snapshot: snapshot.accidents)
+    assert [one.number for one in snapshot.accidents] == [48]
+
+
+def test_the_same_lines_read_again_are_the_same_accidents(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.kernel_log.write_text(line(room.driver.cards[0].pci_bus, 48, 900))
+    source = room.open()
+    before = until(room, lambda snapshot: snapshot.accidents).accidents
+    source.close()
+    room.clock.now += 0.001
+    source.open()
+    for _ in range(3):
+        room.sample(0.0)
+    until(room, lambda _: source._kernel is not None and source._kernel.take() is not None)
+    assert room.sample().accidents == before
+
+
+def test_a_flood_leaves_the_newest(furnish: Furnish) -> None:
+    room = furnish(h100())
+    bus = room.driver.cards[0].pci_bus
+    room.kernel_log.write_text("".join(line(bus, 31, 700 + count / 10) for count in range(2000)))
+    room.open()
+    snapshot = until(room, lambda snapshot: snapshot.accidents)
+    assert len(snapshot.accidents) == 32
+    assert snapshot.accidents[-1].time == pytest.approx(room.clock.time() - 100.1)

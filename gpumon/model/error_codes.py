@@ -56,3 +56,21 @@ def error_code(number: int, name: str | None = None) -> ErrorCode:
     table: Mapping[int, tuple[str, ErrorSeverity, str]]
     table = {} if maker.error_table is None else load(maker.error_table)
     return ErrorCode(f"{maker.error_label} {number}", maker.error_catalogue, *table.get(number, ()))
+
+
+def error_details(number: int, text: str, name: str | None = None) -> str | None:
+    """What the kernel log says of an error beyond its number: ``fatal, link 8, unit NETIR``.
+
+    Args:
+        number: See ``error_code``.
+        text: ``Accident.text``.
+        name: The product name of the GPU.
+
+    Returns:
+        Words that follow a comma, safe to print; ``None`` if the text says nothing that is known.
+    """
+    maker = maker_of(name)
+    if maker.error_details is None or not text:
+        return None
+    details: str | None = load(maker.error_details)(number, text)
+    return details

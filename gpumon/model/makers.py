@@ -72,6 +72,9 @@ class Maker:
     error_label: str = "error"
     error_catalogue: str = "the documentation of the driver"
     error_table: str | None = None
+    # Refers to a function of a number and the text in the kernel log: what the text says of the
+    # error, or ``None``.
+    error_details: str | None = None
 
     # The variables that decide which GPUs a program sees. The first selects them for any program.
     variables: tuple[str, ...] = ("GPU_VISIBLE_DEVICES",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpumon.doctor import MakerChecks
+from gpumon.host.kernel_log import LineParser
 from gpumon.makers.backend import GpuBackend
 from gpumon.makers.visible_devices import VisibleDevices
 from gpumon.model.makers import Maker, load, makers
@@ -19,6 +20,8 @@ def test_what_a_maker_refers_to_is_there(maker: Maker) -> None:
     for function in (maker.integrated, maker.version):
         assert function is None or callable(load(function))
     assert maker.error_table is None or isinstance(load(maker.error_table), dict)
+    assert maker.error_details is None or load(maker.error_details)(0, "") is None
+    assert maker.log_parser is None or issubclass(load(maker.log_parser), LineParser)
 
 
 def test_no_two_makers_share_what_tells_them_apart() -> None:

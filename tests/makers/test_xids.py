@@ -13,7 +13,7 @@ from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_pas
 from gpumon.host import kernel_watcher
 from gpumon.makers.nvidia.xid_table import XIDS
 from gpumon.makers.nvidia.xids import XidOrigin, XidReports
-from gpumon.model.error_codes import ErrorSeverity, error_code
+from gpumon.model.error_codes import ErrorSeverity, error_code, error_details
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import EventKind
@@ -328,6 +328,42 @@ def test_each_xid_has_plain_words_and_says_what_to_do(number: int) -> None:
         assert text
         assert text.isprintable()
         assert not text.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "details"),
+    [
+        # kmsg_extended_test.go of leptonai/gpud.
+        (
+            149,
+            "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226 0x00000001 0x00000000)",
+            "not fatal, link 3, unit NETIR",
+        ),
+        (145, "RLW_RXPIPE Fatal XC0 i0 Link 08 (0x1", "fatal, link 8, unit RLW"),
+        (74, "NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0)", "fatal, link 6"),
+        (
+            154,
+            "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+            "the GPU needs a reset",
+        ),
+        # The same number in driver 610.
+        (
+            154,
+            "GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)",
+            "the machine needs a reboot",
+        ),
+        (154, "GPU recovery action changed from 0x1 (None) to 0x63 (New)", None),
+        (154, "GPU recovery action changed from 0x0 (\x1b[2J", None),
+        (149, "NETIR_BER_EVENT Strange XC0 i0 Link 03", None),
+        (149, "", None),
+        (79, "GPU has fallen off the bus.", None),
+    ],
+)
+def test_the_text_of_an_xid_is_explained_where_it_is_documented(
+    number: int, text: str, details: str | None
+) -> None:
+    assert error_details(number, text) == details
+    assert error_details(number, text, "AMD Instinct MI300X") is None
 
 
 def test_nothing_is_made_up_of_a_number_that_is_in_no_table() -> None:

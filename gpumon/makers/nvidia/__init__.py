@@ -27,6 +27,7 @@ class Nvidia(Maker):
     error_label = "XID"
     error_catalogue = "NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors)"
     error_table = "gpumon.makers.nvidia.xid_table:XIDS"
+    error_details = "gpumon.makers.nvidia.xid_text:xid_details"
     variables = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
     visible_devices = "gpumon.makers.nvidia.visible_devices:CudaDevices"
     certain_selection = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs."

@@ -530,3 +530,16 @@ def test_a_dimmed_course_has_the_share_that_is_left_of_it() -> None:
     assert mean(area, 30, 10) == pytest.approx(0)
     assert mean(area, 31, 1) == pytest.approx(4)
     assert mean(area, 25, 10) == pytest.approx(1)
+
+
+def test_the_kernel_log_names_the_process_of_the_gpu_that_fell_off_the_bus(demo: Demo) -> None:
+    accidents = {snapshot.accidents for snapshot in demo.source.past()} - {()}
+    assert accidents == {demo.at(0.0).accidents}
+    ((accident,),) = accidents
+    before, after = demo.at(accident.time - START - 1), demo.at(accident.time - START + 1)
+    (process,) = (one for one in before.processes if one.id.pid == accident.pid)
+    assert {use.gpu_uuid for use in process.uses} == {accident.gpu_uuid}
+    assert process.id not in {one.id for one in after.processes}
+    (gpu,) = (one for one in after.gpus if one.uuid == accident.gpu_uuid)
+    assert (gpu.xid, gpu.xid_at) == (accident.number, accident.time)
+    assert demo.at(300.0).accidents == ()

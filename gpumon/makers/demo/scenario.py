@@ -27,7 +27,8 @@ GPU_LOST = -5.5 * MINUTE
 JOB_STUCK = -22 * MINUTE
 MACHINE_BOOT = -41 * DAY
 
-LOST_GPU = 6
+LOST_GPU, LOST_PID = 6, 36604
+"""The GPU that falls off the bus, and the process whose work that ends."""
 STRAY_GPU = 7
 """The GPU with memory that no process accounts for."""
 
@@ -357,7 +358,7 @@ LEADS = (
         threads=9,
     ),
     Actor(
-        pid=36604,
+        pid=LOST_PID,
         parent=36120,
         user="finn",
         command="python sweep.py --trial 42 --model resnext101",

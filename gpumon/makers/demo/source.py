@@ -18,10 +18,20 @@ from gpumon.makers.demo.gpus import (
     read,
     utilization_of,
 )
-from gpumon.makers.demo.scenario import GIB, GPU_LOST, HOUR, LEADS, PAST, DemoMachine
+from gpumon.makers.demo.scenario import (
+    GIB,
+    GPU_LOST,
+    HOUR,
+    LEADS,
+    LOST_GPU,
+    LOST_PID,
+    PAST,
+    DemoMachine,
+)
 from gpumon.makers.demo.world import ScenarioState, World
 from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import NoSuchGpuError
+from gpumon.model.accidents import ACCIDENT_SECONDS, Accident, AccidentKind
 from gpumon.model.makers import DeviceFiles
 from gpumon.model.processes import GpuProcess, GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
@@ -91,6 +101,22 @@ class DemoBackend(GpuBackend):
         self._selection = selection
         self.shown = [c for c in self.world.gpus if selection.includes(c.index, c.uuid)]
         self._leads = self._on({gpu.index for gpu in self.shown})
+        # What the kernel log would have: the line of the GPU that is lost.
+        self._accidents = tuple(
+            [
+                Accident(
+                    self._start + GPU_LOST,
+                    AccidentKind.ERROR_CODE,
+                    gpu.uuid,
+                    number=79,
+                    pid=LOST_PID,
+                    process_name="python",
+                    text="GPU has fallen off the bus.",
+                )
+                for gpu in self.shown
+                if gpu.index == LOST_GPU and not gpu.sound
+            ]
+        )
         self._cpu_busy = together(
             steady(0.41), ripples(*make_noise(random, 0.06), (0.05, 97.0, random.random()))
         )
@@ -143,6 +169,9 @@ class DemoBackend(GpuBackend):
             listed_at=lists.at,
             holders=lists.holders,
             allocations=lists.allocations,
+            accidents=(
+                self._accidents if 0 <= time - self._start - GPU_LOST < ACCIDENT_SECONDS else ()
+            ),
         )
 
     def process(self, pid: int) -> GpuProcess | None:
